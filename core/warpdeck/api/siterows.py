@@ -179,6 +179,9 @@ class ReservationRow(msgspec.Struct, frozen=True, kw_only=True):
     partition: str = ""
     replace: str = ""
     static: bool = False
+    groups: list[str] = []
+    features: str = ""
+    licenses: list[tuple[str, int]] = []
     parts: list[ReservedPart] = []
     """These are as in model.Reservation."""
 

@@ -41,6 +41,12 @@ def _parser() -> Arguments:
     create.add_argument(
         "--tres", default="", metavar="TRES", help="not whole nodes but so much of them: cpu=16,gres/gpu=2"
     )
+    create.add_argument(
+        "--licenses",
+        default="",
+        metavar="NAME:COUNT,...",
+        help="licenses, with --flags ANY_NODES without nodes",
+    )
     create.add_argument("--start", default="now", metavar="TIME", help="as --begin; default: now")
     create.add_argument(
         "--duration", default="UNLIMITED", metavar="TIME", help="as --time; default: until it is removed"
@@ -70,13 +76,23 @@ def _parser() -> Arguments:
 
 def _create(client: SyncClient, args: argparse.Namespace) -> int:
     flags = ",".join(filter(None, [args.flags, "MAINT" if args.maintenance else ""]))
-    wish = Wish(args.name, args.nodes, args.start, args.duration, args.users, args.accounts, flags, args.tres)
+    wish = Wish(
+        args.name,
+        args.nodes,
+        args.start,
+        args.duration,
+        args.users,
+        args.accounts,
+        flags,
+        args.tres,
+        args.licenses,
+    )
     made = parse_wish(wish, time.time())
     client.call("reservation_make", reservation=made, instead=args.instead)
     if args.json:
         print_json(made)
     else:
-        print(f"reserved {' of '.join(filter(None, [args.tres, args.nodes]))}: {args.name}")
+        print(f"reserved {' of '.join(filter(None, [args.tres or args.licenses, args.nodes]))}: {args.name}")
     return 0
 
 

@@ -60,7 +60,10 @@ def _check(state: State, wanted: Reservation, *, now: float, instead: bool) -> N
     unknown = [name for name in wanted.nodes or () if name not in state.nodes]
     if unknown:
         raise UserError(f"there is no node {unknown[0]}", "see `warpdeck node ls`")
-    if wanted.nodes == ():
+    for name, count in wanted.licenses:
+        if count > dict(state.site.licenses).get(name, 0):
+            raise UserError(f"there are not {count} licenses of {name}", "see `scontrol show licenses`")
+    if wanted.nodes == () and not (wanted.licenses and wanted.any_nodes):
         raise UserError("the reservation names no node", "name some, or ALL")
     if wanted.repeat:
         _check_repeat(wanted)

@@ -95,3 +95,11 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """So much of each of its nodes; () is the nodes as a whole."""
     asked: PartsAsked | None = None
     """What the parts are to be, until they are found: never of one that is kept."""
+    groups: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
+    """It was made for their members, who are its `users`."""
+    features: Word = ""
+    """What the nodes that were chosen have, as --constraint says it."""
+    licenses: Annotated[
+        tuple[tuple[Word, Annotated[int, msgspec.Meta(ge=1)]], ...], msgspec.Meta(max_length=100)
+    ] = ()
+    """Those that others do without in its time."""

@@ -21,7 +21,7 @@ class Flag(NamedTuple):
 
 AS_ASKED = (
     *("maintenance", "overlap", "repeat", "magnetic", "flex", "any_nodes", "hold_jobs_after", "float_s"),
-    *("purge_after_s", "node_count", "partition", "replace", "static"),
+    *("purge_after_s", "node_count", "partition", "replace", "static", "groups", "features", "licenses"),
 )
 """Fields of model.Reservation that all who know one have as they were asked for: its kind."""
 REPEATS = ("HOURLY", "DAILY", "WEEKDAY", "WEEKEND", "WEEKLY")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from warpdeck.errors import UserError
 
 from .hostlist import expand
+from .licenses import parse_licenses
 from .moments import parse_moment
 from .reservationflags import FLAGS, BadFlags, flag_fields, parse_flags
 from .times import parse_limit
@@ -28,6 +29,7 @@ class Wish(NamedTuple):
     accounts: str = ""
     flags: str = ""
     tres: str = ""
+    licenses: str = ""
 
 
 class BadTres(UserError):
@@ -108,7 +110,8 @@ def parse_wish(wish: Wish, now: float) -> dict[str, object]:
         )
     chosen = tres.has_parts and not wish.nodes
     nodes = None if chosen or wish.nodes.upper() == "ALL" else list(dict.fromkeys(expand(wish.nodes)))
-    if nodes == []:
+    licenses = parse_licenses(wish.licenses)
+    if nodes == [] and not (licenses and "ANY_NODES" in flags):
         raise UserError("--nodes names no node", "write names such as gpu[01-04], or ALL")
     if "REPLACE" in flags or "REPLACE_DOWN" in flags:
         raise UserError(
@@ -123,6 +126,7 @@ def parse_wish(wish: Wish, now: float) -> dict[str, object]:
         **whose("accounts", wish.accounts),
         **flag_fields(flags),
         **floating(flags, start, now, duration_s),
+        "licenses": licenses,
         "asked": parts_asked(tres, cpus=_evenly(tres.cpus, len(nodes or ())), chosen=chosen),
     }
 
@@ -171,10 +175,10 @@ def floating(
 def wish_command(wish: Wish, *, instead: bool = False) -> str:
     """`warpdeck reservation create ...`; what is as it is without being said is left out. `instead`: of that of its name."""
     words = ["warpdeck", "reservation", "create", wish.name or "NAME"]
-    if wish.nodes or not wish.tres:
+    if wish.nodes or not (wish.tres or wish.licenses):
         words += ["--nodes", wish.nodes or "LIST"]
     usual = Wish("")
-    for field in ("tres", "start", "duration", "users", "accounts", "flags"):
+    for field in ("tres", "licenses", "start", "duration", "users", "accounts", "flags"):
         value = getattr(wish, field)
         if value and value != getattr(usual, field):
             words += [f"--{field}", value]

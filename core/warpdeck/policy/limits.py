@@ -6,6 +6,7 @@ OverPartQOS; then the user's association and its accounts up to the root. Reason
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
@@ -21,6 +22,8 @@ from .uses import Scope, Scopes, Use, Uses
 from .view import PendingJob, RunningJob, View
 
 NO_LIMITS = Limits()
+Mark = tuple[dict[Scope, Use], dict[str, int], dict[str, dict[str, int]]]
+"""What had been taken at a moment of a pass."""
 
 
 class Blocked(msgspec.Struct, frozen=True):
@@ -54,6 +57,11 @@ class Ledger:
         for job in view.running if view.licenses else ():
             for name, count in job.licenses:
                 self._licenses[name] = self._licenses.get(name, 0) - count
+        self._claims = [each for each in view.reservations if each.licenses and each.end_unix > now]
+        self._unused = {each.name: dict(each.licenses) for each in self._claims}
+        """What the jobs of a reservation have not taken of its licenses."""
+        for job in view.running if self._claims else ():
+            self._use_claim(job)
 
     @cached_property
     def _promised_minutes(self) -> dict[Scope, dict[str, float]]:
@@ -101,17 +109,34 @@ class Ledger:
         """A job starts."""
         for name, count in job.licenses:
             self._licenses[name] = self._licenses.get(name, 0) - count
+        self._use_claim(job)
         if self.limits_anything:
             self._take(job, tres, self._minutes(job.qos, limit_s))
 
-    def mark(self) -> tuple[dict[Scope, Use], dict[str, int]]:
+    def _use_claim(self, job: RunningJob | PendingJob) -> None:
+        """The job has licenses of its reservation."""
+        own = self._unused.get(job.reservation, {})
+        for name, count in job.licenses if own else ():
+            if name in own:
+                own[name] = max(0, own[name] - count)
+
+    def _claimed(self, name: str, job: PendingJob, limit_s: float | None) -> int:
+        """How many of a license other reservations have while the job would run."""
+        ends = math.inf if limit_s is None else self._now + limit_s
+        return sum(
+            self._unused[each.name].get(name, 0)
+            for each in self._claims
+            if each.name != job.reservation and each.start_unix < ends
+        )
+
+    def mark(self) -> Mark:
         """What has been taken so far, for `undo`."""
         started = {scope: use.copy() for scope, use in self._started.items()}
-        return started, dict(self._licenses)
+        return started, dict(self._licenses), {name: dict(left) for name, left in self._unused.items()}
 
-    def undo(self, mark: tuple[dict[Scope, Use], dict[str, int]]) -> None:
+    def undo(self, mark: Mark) -> None:
         """As if nothing had been taken since the mark."""
-        self._started, self._licenses = mark
+        self._started, self._licenses, self._unused = mark
 
     def per_node_of(self, allocation: Allocation) -> Tres:
         """The most that a job holds on any node with this allocation."""
@@ -134,7 +159,7 @@ class Ledger:
     def check(self, job: PendingJob, tres: Tres, limit_s: float | None, *, per_node: Tres) -> Blocked | None:
         """The first limit that keeps the job from starting now. `per_node`: the most of each TRES that it takes of a node."""
         for name, count in job.licenses:
-            left = self._licenses.get(name, 0)
+            left = self._licenses.get(name, 0) - (self._claimed(name, job, limit_s) if self._claims else 0)
             if count > left:
                 return Blocked("Licenses", f"needs {count} licenses of {name}, {max(0, left)} are free")
         if not (self.limits_anything and self._settings.enforce_limits):

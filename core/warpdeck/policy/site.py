@@ -153,6 +153,9 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     partition: str = ""
     replace: Replacement = ""
     static: bool = False
+    groups: tuple[str, ...] = ()
+    features: str = ""
+    licenses: tuple[tuple[str, int], ...] = ()
     parts: tuple[ReservedPart, ...] = ()
     """In place of whole nodes."""
 

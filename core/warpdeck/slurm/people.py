@@ -33,6 +33,16 @@ def gid_of(name: str) -> int | None:
         return None
 
 
+def members_of(group: str) -> list[str]:
+    """The users that are known to be in a group, also those whose first it is; [] for one that is not known."""
+    try:
+        found = grp.getgrnam(group)
+    except KeyError:
+        return []
+    first = [user.pw_name for user in pwd.getpwall() if user.pw_gid == found.gr_gid]
+    return sorted({*found.gr_mem, *first})
+
+
 def user_there(word: str) -> int | None:
     """The number of a user that there is, by name or number as sbatch's --uid reads it; None if there is none."""
     with contextlib.suppress(KeyError):

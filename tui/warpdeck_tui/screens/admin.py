@@ -464,6 +464,7 @@ def _wish(row: ReservationRow) -> Wish:
         _whose(row.accounts, row.deny_accounts),
         ",".join(flags),
         told_tres(msgspec.to_builtins(row.parts)),
+        ",".join(f"{name}:{count}" for name, count in row.licenses),
     )
 
 

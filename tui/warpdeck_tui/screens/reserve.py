@@ -37,6 +37,7 @@ HINTS = {
     "accounts": "teaching",
     "flags": " ".join(flag for flag in FLAGS if flag not in UNSAID),
     "tres": "empty is whole nodes; cpu=16,gres/gpu=2",
+    "licenses": "matlab:2",
 }
 
 

@@ -16,7 +16,10 @@ KEYS = {
     "cpucnt": 5,
     "duration": 1,
     "endtime": 1,
+    "features": 2,
     "flags": 2,
+    "groups": 1,
+    "licenses": 1,
     "nodecnt": 5,
     "nodes": 1,
     "partitionname": 1,
@@ -30,19 +33,18 @@ MAX_COUNT_DIGITS = 6
 HOLDING = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")
 """States of jobs for which a reservation stays."""
 IN_USE = "Requested reservation is in use"
-SIGNED = frozenset({"users", "accounts", "flags", "duration"})
+SIGNED = frozenset({"users", "groups", "accounts", "flags", "duration"})
 """Keys that an update may add to and take from."""
 KEYS_NOT_HERE = (
     "burstbuffer",
-    "features",
-    "groups",
-    "licenses",
     "maxstartdelay",
     "watts",
 )
 """Slurm's other keys."""
 NO_ACCOUNT = "Invalid account or account/partition combination specified"
 NO_WHO = "Either Users/Groups and/or Accounts must be specified."
+BOTH_WHO = "Users and Groups are mutually exclusive.  You can have one or the other, but not both."
+EITHER_WHO = "Reservations can't have users and groups specified, only one or the other"
 NO_NODES = "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified."
 NOT_SUPPORTED = "Requested operation not supported on this system"
 AS_IT_IS = ("users", "accounts", "deny_users", "deny_accounts", *AS_ASKED)
@@ -51,6 +53,7 @@ WORDS = (
     ("so many CPUs and GPUs", "Requested nodes are busy"),
     ("so much of", "Requested nodes are busy"),
     ("number of CPU counts", "Core count for reservation node list is not consistent!"),
+    ("licenses of", "Invalid license specification"),
     ("has", "Requested reservation overlaps with another reservation"),
     ("already", "Duplicate event, or reservation of that name"),
     ("there is no node", "Invalid node name specified"),

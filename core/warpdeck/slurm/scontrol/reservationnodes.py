@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from warpdeck.cluster import ALL_NODES
+from warpdeck.errors import UserError
 from warpdeck.notation.hostlist import expand
 from warpdeck.notation.reservations import BadTres, Tres, parse_tres
 
@@ -60,6 +62,12 @@ def chosen_nodes(
         partition_of(client, given) if count or (of_parts and not given.get("nodes")) else ""
     )
     pool = pool_of(client, partition) if partition else None
+    if given.get("features") and not given.get("nodes"):
+        pool = [
+            row["name"]
+            for row in _with_features(client, given["features"])
+            if pool is None or row["name"] in pool
+        ]
     if not count:
         return pool
     taken = _taken(client, times, besides=name)
@@ -75,6 +83,23 @@ def chosen_nodes(
     if len(rows) < count:
         raise Refused("Requested node configuration is not available")
     return [row["name"] for row in rows[:count]]
+
+
+def _with_features(client: Any, text: str) -> list[dict[str, Any]]:
+    """The nodes that meet it, as --constraint would have them. Raises Refused."""
+    from warpdeck.policy.features import Traits, parse_constraint
+
+    rows: list[dict[str, Any]] = client.call("nodes")["nodes"]
+    known = {feature for row in rows for feature in row["features"]}
+    unknown = next((word for word in re.split(r"[&|,()\[\]\s]+", text) if word and word not in known), "")
+    if unknown:
+        raise Refused(f"Invalid feature specification\nno node has the feature {unknown}")
+    try:
+        tests = parse_constraint(text, "features")
+    except UserError as error:
+        raise Refused(f"Invalid feature specification\n{error.message}") from error
+    traits = {row["name"]: Traits(frozenset(row["features"])) for row in rows}
+    return [row for row in rows if any(test(traits[row["name"]]) for test in tests)]
 
 
 def _taken(client: Any, times: tuple[float, float | None], *, besides: str) -> set[str]:

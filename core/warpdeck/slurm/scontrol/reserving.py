@@ -7,12 +7,15 @@ from typing import Any
 
 from warpdeck.errors import UserError
 from warpdeck.notation.hostlist import expand
+from warpdeck.notation.licenses import parse_licenses
 from warpdeck.notation.reservationflags import Asked, BadFlags, flag_fields, parse_flags, told_flags
 from warpdeck.notation.reservations import floating, parts_asked, whose
-from warpdeck.slurm.people import uid_of
+from warpdeck.slurm.people import members_of, uid_of
 
 from .reservationkeys import (
     AS_IT_IS,
+    BOTH_WHO,
+    EITHER_WHO,
     HOLDING,
     IN_USE,
     NO_ACCOUNT,
@@ -135,13 +138,19 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
     tres = asked_tres(given)
     counts, counted = cores(given), tres.nodes
     of_parts = tres.has_parts or any(counts)
-    if not (given.get("nodes") or counted or of_parts or counts or "partitionname" in given):
+    licenses = _licenses(client, given.get("licenses", ""))
+    if not (given.get("nodes") or counted or of_parts or counts or licenses or "partitionname" in given):
         raise Misread(NO_NODES)
     if "PART_NODES" in flags and ("partitionname" not in given or given.get("nodes", "").upper() != "ALL"):
         raise Misread("PART_NODES flag requires specifying a Partition and ALL nodes.")
     fields = _fields(flags)
-    if not (given.get("users") or given.get("accounts") or fields["maintenance"]):
+    if given.get("users") and given.get("groups"):
+        raise Misread(BOTH_WHO)
+    if not (given.get("users") or given.get("groups") or given.get("accounts") or fields["maintenance"]):
         raise Misread(NO_WHO)
+    only_licenses = licenses and not (given.get("nodes") or counted or of_parts or "partitionname" in given)
+    if only_licenses and not fields["any_nodes"]:
+        raise Refused("Invalid node name specified\nlicenses alone are reserved with the flag ANY_NODES")
     if fields["replace"] and given.get("nodes"):
         raise Refused("Invalid node name specified\nREPLACE goes with NodeCnt: nodes that are named stay")
     if of_parts and (fields["replace"] or (fields["any_nodes"] and not given.get("nodes"))):
@@ -159,15 +168,20 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
     is_counted = bool(counted) and chosen
     return {
         "name": given.get("reservationname") or _free_name(client, given, user),
-        "nodes": chosen_nodes(
+        "nodes": []
+        if only_licenses
+        else chosen_nodes(
             client, given, count=0 if of_parts and chosen else counted, times=(start, end), of_parts=of_parts
         ),
         "asked": parts_asked(tres, cpus=counts, chosen=chosen),
         "start_unix": start,
         "end_unix": end,
         **_whose("users", given.get("users", "")),
+        **_of_groups(given.get("groups", "")),
         **_whose("accounts", given.get("accounts", "")),
         **fields,
+        "features": given.get("features", ""),
+        "licenses": licenses,
         **_floating(flags, start, now, end),
         "node_count": counted if is_counted else 0,
         "partition": partition_of(client, given)
@@ -202,6 +216,14 @@ def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[st
     if "partitionname" in given:
         pool_of(client, given["partitionname"])
         fields["partition"] = given["partitionname"]
+    if given.get("features"):
+        raise Refused(f"{NOT_SUPPORTED}\nfeatures choose nodes when a reservation is made: make another")
+    if "features" in given:
+        fields["features"] = ""
+    if "licenses" in given:
+        fields["licenses"] = _licenses(client, given["licenses"])
+        if not (fields["licenses"] or own or given.get("nodes")):
+            raise Refused("Invalid license specification\nthe reservation would have nothing: delete it")
     end = _changed_end(row, given, start)
     nodes: list[str] | None = list(own)
     if "nodes" in given or counted:
@@ -213,7 +235,7 @@ def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[st
         "parts": row["parts"],
         "start_unix": start,
         "end_unix": end,
-        **_members(row, given, "users"),
+        **_changed_users(row, given),
         **_members(row, given, "accounts"),
     }
 
@@ -244,6 +266,50 @@ def _changed_flags(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]
         now |= each.more
     less = frozenset().union(*(each.less for each in asked))
     return _fields({name: value for name, value in now.items() if name not in less})
+
+
+def _of_groups(text: str) -> dict[str, Any]:
+    """For the members that groups have now; nothing where none are named."""
+    names = listed(text)
+    members = {name: members_of(name) for name in names}
+    empty = next((name for name in names if not members[name]), None)
+    if empty is not None:
+        raise Refused(f"Invalid group id\nthere is no group {empty}, or nobody is in it")
+    users = sorted({user for group in members.values() for user in group})
+    return {"groups": names, "users": users, "deny_users": []} if names else {}
+
+
+def _changed_users(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
+    """For whom it is from now on: for users, or for the members of groups."""
+    of_groups = any(given.get(f"groups{sign}") for sign in ("", "+"))
+    of_users = any(given.get(f"users{sign}") for sign in ("", "+"))
+    if (of_groups and (row["users"] or row["deny_users"]) and not row["groups"]) or (
+        of_users and row["groups"]
+    ):
+        _of_groups(given.get("groups", ""))
+        raise Refused(EITHER_WHO)
+    if not (row["groups"] or of_groups):
+        return _members(row, given, "users")
+    less = listed(given.get("groups-", ""))
+    now = (
+        listed(given["groups"]) if "groups" in given else [*row["groups"], *listed(given.get("groups+", ""))]
+    )
+    left = [name for name in dict.fromkeys(now) if name not in less]
+    return _of_groups(",".join(left)) or {"groups": [], "users": []}
+
+
+def _licenses(client: Any, text: str) -> list[tuple[str, int]]:
+    try:
+        if "=" in text:
+            raise UserError(f"{text!r} are no licenses", "write NAME:COUNT, separated by commas")
+        found = parse_licenses(text)
+        owned = {row["name"]: row["total"] for row in client.call("licenses")["licenses"]} if found else {}
+        short = next((name for name, count in found if count > owned.get(name, 0)), "")
+        if short:
+            raise UserError(f"there are {owned.get(short, 0)} licenses of {short}", "ask for less")
+        return found
+    except UserError as error:
+        raise Refused(f"Invalid license specification\n{error.message}") from error
 
 
 def _members(row: dict[str, Any], given: dict[str, str], key: str) -> dict[str, list[str]]:

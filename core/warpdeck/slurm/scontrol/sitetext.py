@@ -164,16 +164,18 @@ def reservation_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
     own = [nodes[name] for name in expand(row["node_list"]) if name in nodes]
     cpus = sum(part["cpus"] for part in row["parts"]) or sum(node["cpus"] for node in own)
     gpus = sum(count for part in row["parts"] for _, count in part["gpus"])
-    flags = ",".join([*told_flags(row, named="" if row["node_count"] else "SPEC_NODES")])
+    flags = ",".join([*told_flags(row, named="SPEC_NODES" if own and not row["node_count"] else "")])
+    users, groups = "" if row["groups"] else _whose(row, "users"), ",".join(row["groups"])
+    licenses = ",".join(f"{name}:{count}" for name, count in row["licenses"])
     start, end = row["start"], row["end"]
     return [
         f"ReservationName={row['name']} StartTime={moment(start)} EndTime={moment(end)} "
         f"Duration={clock(end - start if start and end else None)}",
-        f"Nodes={or_null(row['node_list'])} NodeCnt={len(own)} CoreCnt={cpus} Features=(null) "
+        f"Nodes={or_null(row['node_list'])} NodeCnt={len(own)} CoreCnt={cpus} Features={or_null(row['features'])} "
         f"PartitionName={or_null(row['partition'])} Flags={flags}",
-        f"TRES=cpu={cpus}" + (f",gres/gpu={gpus}" if gpus else ""),
-        f"Users={or_null(_whose(row, 'users'))} Groups=(null) Accounts={or_null(_whose(row, 'accounts'))} "
-        f"Licenses=(null) State={'ACTIVE' if row['state'] == 'active' else 'INACTIVE'} BurstBuffer=(null) Watts=n/a",
+        f"TRES={f'cpu={cpus}' if own else '(null)'}" + (f",gres/gpu={gpus}" if gpus else ""),
+        f"Users={or_null(users)} Groups={or_null(groups)} Accounts={or_null(_whose(row, 'accounts'))} "
+        f"Licenses={or_null(licenses)} State={'ACTIVE' if row['state'] == 'active' else 'INACTIVE'} BurstBuffer=(null) Watts=n/a",
         "MaxStartDelay=(null)",
     ]
 
