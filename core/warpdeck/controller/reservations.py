@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -36,7 +36,27 @@ def reservations(state: State, now: float) -> tuple[ReservationView, ...]:
         *state.site.reservations_on(state.nodes),
         *(view_of(state, each) for each in state.reserved.values()),
     ]
+    parents = {account.name: account.parent for account in state.site.accounts if account.parent}
+    if parents:
+        made = [_with_children(each, parents) for each in made]
     return tuple(sorted((_next(each, now) for each in made), key=lambda each: each.name))
+
+
+def _with_children(each: ReservationView, parents: Mapping[str, str]) -> ReservationView:
+    """With the accounts under those that it names."""
+    if not (each.accounts or each.deny_accounts):
+        return each
+    return msgspec.structs.replace(
+        each, accounts_below=_below(each.accounts, parents), deny_below=_below(each.deny_accounts, parents)
+    )
+
+
+def _below(names: frozenset[str], parents: Mapping[str, str]) -> frozenset[str]:
+    found, more = set[str](), set(names)
+    while more:
+        more = {name for name, parent in parents.items() if parent in more} - found
+        found |= more
+    return frozenset(found)
 
 
 def ends_for(state: State, job: Job) -> float:

@@ -158,6 +158,9 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     licenses: tuple[tuple[str, int], ...] = ()
     parts: tuple[ReservedPart, ...] = ()
     """In place of whole nodes."""
+    accounts_below: frozenset[str] = frozenset()
+    """The children of its accounts, and theirs: for it an account stands for all under it."""
+    deny_below: frozenset[str] = frozenset()
 
     def admits(self, user: str, account: str) -> bool:
         """Whether this user's jobs under this account may use it: as in Slurm both must do."""
@@ -167,9 +170,10 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
             return False
         return (
             (not self.users or user in self.users)
-            and (not self.accounts or account in self.accounts)
+            and (not self.accounts or account in self.accounts or account in self.accounts_below)
             and user not in self.deny_users
             and account not in self.deny_accounts
+            and account not in self.deny_below
         )
 
     @property
