@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from warpdeck.errors import UserError
 from warpdeck.model import CHECKS
-from warpdeck.model.reservation import PERIOD_S
+from warpdeck.model.reservation import PERIOD_S, Repeat
 from warpdeck.notation.hostlist import expand
+from warpdeck.notation.reservationflags import FLAGS, BadFlags, flag_fields, parse_flags
 from warpdeck.notation.tomllines import Path
 
 from .problems import Problem
@@ -20,6 +21,8 @@ from .tables import Config, Reservation
 
 Found = Iterator[Problem]
 
+MADE_ALONE = frozenset({"PURGE_COMP", "TIME_FLOAT", "REPLACE", "REPLACE_DOWN"})
+"""Flags of reservations that end themselves, follow the clock, or change their nodes: no table of a file does."""
 MAX_PORT = 65_535
 
 SYSTEM = frozenset(
@@ -204,22 +207,53 @@ def _reservations(config: Config) -> Found:
             yield Problem(path=(*path, "duration"), text="needs a start")
         if entry.start and entry.end and entry.end.timestamp() <= entry.start.timestamp():
             yield Problem(path=(*path, "end"), text="is not after start")
-        if entry.repeat:
-            yield from _repeats(entry, path)
-        if not entry.maintenance and not entry.users and not entry.accounts:
+        told = list(_flags(entry, path))
+        if told:
+            yield from told
+            continue
+        kind = flag_fields(parse_flags(",".join(entry.flags)).more)
+        repeat = kind["repeat"] or entry.repeat
+        if repeat:
+            yield from _repeats(entry, path, repeat)
+        if not (entry.maintenance or kind["maintenance"]) and not entry.users and not entry.accounts:
             yield Problem(
                 path=path, text="is for nobody; name users or accounts, or write maintenance = true"
             )
 
 
-def _repeats(entry: Reservation, path: Path) -> Found:
+def _flags(entry: Reservation, path: Path) -> Found:
+    """They are those of scontrol, but for such as need a reservation that is made at run time."""
+    where = (*path, "flags")
+    try:
+        asked = parse_flags(",".join(entry.flags))
+        kind = flag_fields(asked.more)
+    except BadFlags:
+        yield Problem(path=where, text=f"reservations have no such flags; there are: {', '.join(FLAGS)}")
+        return
+    except UserError as error:
+        yield Problem(path=where, text=f"{error.message}; {error.hint}")
+        return
+    for name in sorted(asked.less):
+        yield Problem(path=where, text=f"-{name} takes nothing back here; leave it out")
+    for name in sorted(MADE_ALONE & asked.more.keys()):
+        yield Problem(
+            path=where,
+            text=f"{name} is for what is made at run time: `warpdeck reservation create` or scontrol",
+        )
+    if kind["repeat"] and entry.repeat not in ("", kind["repeat"]):
+        yield Problem(
+            path=where, text=f"{kind['repeat'].upper()}, and repeat = {entry.repeat!r}; keep one of them"
+        )
+
+
+def _repeats(entry: Reservation, path: Path, repeat: Repeat) -> Found:
     """What comes again must be over before it does."""
     length_s = entry.duration
     if entry.start is not None and entry.end is not None:
         length_s = int(entry.end.timestamp() - entry.start.timestamp())
     if entry.start is None or length_s is None:
         yield Problem(path=(*path, "repeat"), text="needs a start and a duration")
-    elif length_s > PERIOD_S[entry.repeat]:
+    elif length_s > PERIOD_S[repeat]:
         yield Problem(path=(*path, "repeat"), text="comes again before it is over")
 
 

@@ -6,6 +6,7 @@ Use of resources and the members of Unix groups come in as arguments: they chang
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import msgspec
 
@@ -13,6 +14,7 @@ from warpdeck.cluster import ALL_NODES, NORMAL_QOS
 from warpdeck.errors import UserError
 from warpdeck.model import GpuAsk, NodeName, Request, Resources
 from warpdeck.notation.hostlist import expand
+from warpdeck.notation.reservationflags import flag_fields, parse_flags
 from warpdeck.policy import (
     AccountView,
     Limits,
@@ -380,9 +382,16 @@ def _reservation(name: str, table: tables.Reservation) -> ReservationView:
         end_unix=end,
         users=frozenset(table.users),
         accounts=frozenset(table.accounts),
-        maintenance=table.maintenance,
-        repeat=table.repeat,
+        **_kind(table),
     )
+
+
+def _kind(table: tables.Reservation) -> dict[str, Any]:
+    """What its flags make of it, beside what has a key of its own."""
+    kind = flag_fields(parse_flags(",".join(table.flags)).more)
+    kind["maintenance"] = kind["maintenance"] or table.maintenance
+    kind["repeat"] = kind["repeat"] or table.repeat
+    return kind
 
 
 def _default_accounts(config: Config) -> dict[str, str]:

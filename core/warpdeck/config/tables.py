@@ -270,6 +270,8 @@ class Reservation(Table, frozen=True, kw_only=True):
     maintenance: bool = False
     repeat: Repeat = ""
     """It comes again at the same local time: hourly, daily, weekday (Monday to Friday), weekend, weekly."""
+    flags: Names = ()
+    """Slurm's, as scontrol takes them: MAGNETIC, FLEX, ANY_NODES, OVERLAP, NO_HOLD_JOBS_AFTER_END; MAINT and DAILY ..., too."""
 
 
 class Interactive(Table, frozen=True, kw_only=True):

@@ -99,6 +99,26 @@ def errors(text: str) -> list[str]:
             '[scheduler]\nreservation_holds = "start"\nreservations = 3\n',
             "f:2: scheduler.reservation_holds: times that hold on any nodes can be kept for one job only",
         ),
+        (
+            '[reservations.r]\nusers = ["u"]\nflags = ["MAGNETIC", "SPEC"]\n',
+            "f:3: reservations.r.flags: reservations have no such flags; there are: MAINT",
+        ),
+        (
+            '[reservations.r]\nusers = ["u"]\nflags = ["FIRST_CORES"]\n',
+            "f:3: reservations.r.flags: flag FIRST_CORES is not supported",
+        ),
+        (
+            '[reservations.r]\nusers = ["u"]\nflags = ["PURGE_COMP=5"]\n',
+            "f:3: reservations.r.flags: PURGE_COMP is for what is made at run time",
+        ),
+        (
+            '[reservations.r]\nusers = ["u"]\nrepeat = "daily"\nflags = ["WEEKLY"]\n',
+            "f:4: reservations.r.flags: WEEKLY, and repeat = 'daily'; keep one of them",
+        ),
+        (
+            '[reservations.r]\nusers = ["u"]\nflags = ["WEEKLY"]\n',
+            "f:1: reservations.r.repeat: needs a start and a duration",
+        ),
         ("[reservations.r]\n", "f:1: reservations.r: is for nobody; name users or accounts"),
         (
             '[reservations.r]\nusers = ["u"]\nduration = "60"\n',

@@ -78,6 +78,17 @@ def test_a_single_partition_is_the_default() -> None:
     assert build_site(decode("[partitions.p]\n[partitions.q]", "f").config).settings.default_partition == ""
 
 
+def test_flags_of_a_reservation_are_those_of_scontrol() -> None:
+    config = decode(
+        "[reservations.r]\nusers = ['u']\nnodes = 'n1'\nflags = ['magnetic', 'FLEX', 'NO_HOLD']\n"
+        "[reservations.s]\nstart = 2027-01-01T00:00:00Z\nduration = '60'\nflags = ['MAINT,DAILY']\n",
+        "f",
+    ).config
+    first, second = build_site(config).reservations
+    assert (first.magnetic, first.flex, first.hold_jobs_after) == (True, True, False)
+    assert (second.maintenance, second.repeat, second.magnetic) == (True, "daily", False)
+
+
 def test_reservations_get_their_times_and_all_nodes() -> None:
     config = decode(
         "[reservations.always]\nmaintenance = true\n"
