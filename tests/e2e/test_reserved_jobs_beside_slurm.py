@@ -53,6 +53,12 @@ class Cluster:
     def reason(self, job: int) -> str:
         return self.run(f"squeue -h -j {self.jobs[job]} -o %r").out.strip()
 
+    def why(self, job: int) -> str:
+        """Ours alone: what it is told."""
+        assert isinstance(self.slurm, OurSlurm)
+        with self.slurm.connect() as client:
+            return str(client.call("job", job=str(self.jobs[job])))
+
     def come(self, *wanted: str) -> None:
         """Waits until the jobs are shown so."""
         eventually(lambda: self.shown() == list(wanted), what=f"{wanted}: {self.shown()}", timeout_s=LONG_S)
@@ -333,8 +339,8 @@ def test_gpus_are_set_aside_with_their_share_of_the_cpus(both: list[Cluster], ea
         ours.submit(f"-t 10 {words}")
     ours.come("PD||(null)", "R|n1|(null)", "PD||R", "R|n1|R")
     assert ours.run("sinfo -h -n n1 -o %T").out == "mixed\n"
-    shown = ours.run("scontrol show node n1").out
-    assert "GresUsed" in shown or "AllocTRES" in shown
+    assert "8 CPUs and 2 h100 of n1 are set aside for reservation R" in ours.why(0)
+    assert "reservation R has 8 CPUs and 2 h100 of n1" in ours.why(2)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from .field import Field, known
 from .obstacle import BUSY, IN_LINE, Obstacle
 from .passing import Pass
 from .placement import Shape
+from .portions import in_words
 from .shortage import INSTANT_S, Shortages
 from .view import PendingJob
 
@@ -255,7 +256,7 @@ class _Explainer:
         holder = self._holder(field, takes)
         if holder:
             return "ReqNodeNotAvail", f"waits for {shape.wants}: {holder}"
-        missing = f"waits for {shape.wants}: {shortages.of(shape)}"
+        missing = f"waits for {shape.wants}: {shortages.of(shape)}{self._set_aside(field, takes)}"
         return ("Resources" if takes.any() else "ReqNodeNotAvail"), missing
 
     def _holder(self, field: Field, takes: Mask) -> str:
@@ -276,6 +277,22 @@ class _Explainer:
         what = "maintenance" if first.maintenance else "the reservation"
         ends = f" for {roughly(first.end_unix - now)} more" if known(first.end_unix, now) else ""
         return f"{what} {first.name} has {'its nodes' if len(inside) == 1 else 'some of its nodes'}{ends}"
+
+    def _set_aside(self, field: Field, takes: Mask) -> str:
+        """Words for parts of these nodes that the job cannot have now, or to which it is bound; "" for none."""
+        now = self._pass.now
+        of_parts = [
+            each
+            for each in self._pass.view.reservations
+            if each.parts
+            and each.start_unix <= now < each.end_unix
+            and (field.cluster.named(each.nodes) & takes).any()
+        ]
+        own = next((each for each in of_parts if self._pass.fields.get(each.name) is field), None)
+        if own is not None and not own.is_everywhere:
+            return f"; reservation {own.name} has {in_words(own)}"
+        others = [each for each in of_parts if each is not own]
+        return f"; {in_words(others[0])} are set aside for reservation {others[0].name}" if others else ""
 
     def _closing(self, field: Field, shape: Shape, duration_s: float) -> str:
         """Words for a site reservation that begins before the job could end, "" if none is in the way."""

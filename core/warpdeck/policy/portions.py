@@ -73,6 +73,20 @@ def _named(part: ReservedPart) -> Named:
     return Named(part.cpus > 0, bool(part.gpus))
 
 
+MAX_TOLD = 3
+"""Nodes of which it is said how much."""
+
+
+def in_words(reservation: ReservationView) -> str:
+    """What it has: 8 CPUs and 2 h100 of gpu01."""
+    told = []
+    for part in reservation.parts[:MAX_TOLD]:
+        cpus = f"{part.cpus} CPU{'s' if part.cpus != 1 else ''}"
+        gpus = [f"{count} {name or 'GPUs'}" for name, count in part.gpus]
+        told.append(f"{' and '.join([cpus, *gpus])} of {part.node}")
+    return ", ".join([*told, *(["..."] if len(reservation.parts) > MAX_TOLD else [])])
+
+
 def keep(timeline: Timeline, reservation: ReservationView, jobs: Iterable[RunningJob]) -> None:
     """Others have no more than is left beside it in its time."""
     cluster, now = timeline.cluster, timeline.now
