@@ -387,8 +387,12 @@ class Steps:
             task.adopted = True
             self._owners[id(task)] = step
             self._watch.add(task)
-        else:
-            task.read_end()
+            return
+        task.read_end()
+        if step.own_groups and step.ran_out_of_memory(
+            task
+        ):  # in the job's others may have been killed meanwhile
+            self._note_oom(step, task)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

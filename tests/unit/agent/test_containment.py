@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -345,3 +346,27 @@ def test_what_a_step_with_a_group_of_its_own_leaves_behind_ends_with_the_job(age
         assert not ran(left)
     held = meta(agent, job)["hold"]["groups"]
     assert not any(os.path.exists(str(group)) and os.path.exists(f"{group}/step-0") for group in held)
+
+
+def test_an_agent_that_begins_anew_goes_on_holding_steps_to_their_memory(agent: AgentProcess) -> None:
+    job = agent.new_id()
+    agent.launch(job, "sleep 1000", mem_bytes=600 * MIB)
+    agent.link.report(job, "running")
+    hog = "import signal; {}; held = bytearray(b'1') * (300 << 20); signal.pause()"
+    waits = "signal.signal(signal.SIGUSR1, lambda *_: None); print(1, flush=True); signal.pause()"
+    for step in range(2):
+        agent.begin_step(job, step, f'exec python3 -c "{hog.format(waits)}"', mem_bytes=100 * MIB)
+    for step in range(2):
+        eventually(lambda step=step: agent.text(job, f"steps/{step}/0/out") == "1", what="it waits")
+    pids = [pid for pid in agent.processes(job) if Path(f"/proc/{pid}/comm").read_text().startswith("python")]
+    agent.kill()
+    if strength(agent, "memory") == "enforced":
+        os.kill(pids[0], signal.SIGUSR1)
+        eventually(lambda: not ran(str(pids[0])), what="the kernel has killed it, while there was no agent")
+        pids.pop(0)
+    said = {step.step: step for step in agent.start().steps}
+    for pid in pids:
+        os.kill(pid, signal.SIGUSR1)
+    said |= {step: agent.step_end(job, step) for step in range(2) if said[step].phase == "running"}
+    assert [(end.signal, end.oom) for step in said.values() for end in step.ends] == 2 * [(9, True)]
+    assert all(step.peak_mem_bytes >= 90 * MIB for step in said.values())
