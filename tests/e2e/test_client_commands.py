@@ -3,7 +3,8 @@
 The command lines are those of the programs as they are published: Nextflow, AiiDA, Cylc, JupyterHub's batchspawner, PSI/J, Parsl,
 Snakemake, seml, clusterfutures, pysqa, signac-flow, adaptive-scheduler, Toil, NeMo-Run, TorchX, RADICAL-SAGA,
 Open OnDemand, the Prometheus exporters, pestat, slurm_gpustat, turm, nodetop, ClusterShell, Maestro, ipyparallel, dpdispatcher,
-gwf, R's batchtools, nipype, Pulsar, FireWorks, ERT, slurm-usage, Xsinfo, slurmtop. Most were also run by hand, whole.
+gwf, R's batchtools, nipype, Pulsar, FireWorks, ERT, slurm-usage, Xsinfo, slurmtop, hpcflow, Clusterscope, Balsam, stui, sciluigi,
+sbatchman, fsl_sub, slurm-viewer. Most were also run by hand, whole.
 """
 
 from __future__ import annotations
@@ -36,6 +37,12 @@ ASKED = (
         "snakemake",
         "sacct -X --parsable2 --clusters all --noheader --format=JobIdRaw,State --starttime now-2days --endtime now --name runs",
         r"1\|RUNNING\n",
+    ),
+    ("snakemake's profiles", "sacct -P -b -j 1 -n", r"1\|RUNNING\|0:0\n(1\.\w+\|RUNNING\|0:0\n)+"),
+    (
+        "snakemake's plugin",
+        "scontrol show config",
+        r"(?s)Configuration data as of .*\nAccountingStorageType   = accounting_storage/slurmdbd\n.*\nMinJobAge += \d+ sec\n.*",
     ),
     ("snakemake's account", "sacctmgr -n -s list user root format=account%256", r""),
     ("an exporter's CPUs", "sinfo -h -o %C", r"1/\d+/0/\d+\n"),
@@ -72,6 +79,18 @@ ASKED = (
         "sacct --parsable2 -j 1",
         r"JobID\|JobName\|Partition\|Account\|AllocCPUS\|State\|ExitCode\n1\|runs\|main\|.*\|1\|RUNNING\|0:0\n(.*\n)+",
     ),
+    ("hpcflow", "squeue --me --noheader --format '%200i %30T' --jobs 1", r"1 +RUNNING +\n"),
+    ("clusterscope", "sinfo -o %100m,%100P --noconvert --noheader", r"\d+ +,main\* +\n"),
+    ("clusterscope's partitions", "scontrol show partition -o", r"PartitionName=main .* Nodes=\S+ .*\n"),
+    ("balsam", "squeue -u root -h -O jobid,state,partition,numnodes,timelimit,account,timeleft,submittime", r"((\S+ +){8}\n){2}"),
+    (
+        "stui",
+        "squeue --noheader --all --format='%A|%i|%F|%K|%C|%j|%P|%r|%u|%y|%T|%M|%b|%N'",
+        r"2\|2\|2\|N/A\|1\|waits\|main\|JobHeldUser\|root\|0\|PENDING\|0:00\|N/A\|\n1\|1\|1\|N/A\|1\|runs\|main\|None\|root\|0\|RUNNING\|.*\n",
+    ),
+    ("sciluigi", "sacct -j 1 --noheader --format=elapsed", r"( +\d\d:\d\d:\d\d \n)+"),
+    ("sbatchman", "sacct -j 1 -o State -D -n -u root", r"( +RUNNING \n)+"),
+    ("fsl_sub", "sinfo -h -p main -o %f", r"\S+\n"),
     ("radical.saga", "sacct --format=JobID,State --parsable2 --noheader --jobs=1", r"1\|RUNNING\n(1\.\w+\|RUNNING\n)+"),
     (
         "open ondemand",
@@ -149,7 +168,14 @@ def test_a_client_is_answered_in_the_form_that_it_reads(
 
 
 def test_what_viewers_read_as_json_is_json(site: Home) -> None:
-    for line in ("squeue --json", "sinfo --json", "scontrol show job 1 --json", "sacct --json -j 1"):
+    asked = (
+        "squeue --json",
+        "sinfo --json",
+        "scontrol show job 1 --json",
+        "scontrol --json show nodes",
+        "sdiag --json",
+    )
+    for line in (*asked, "sacct --json -j 1"):
         done = site.slurm(*line.split())
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["meta"], line
