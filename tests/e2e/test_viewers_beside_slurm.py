@@ -6,7 +6,6 @@ What cannot be the same is made so before it is compared: times of day, the seco
 from __future__ import annotations
 
 import json
-import random
 import re
 from collections.abc import Iterator, Sequence
 
@@ -413,39 +412,3 @@ def test_jobs_that_have_ended_are_told_as_slurm_tells_them(pair):
         "squeue -h -t all -j 2 -o %i%T",
     ):
         pair.same(*line.split(" "))
-
-
-WIDTHS = (0, 1, 2, 3, 5, 8, 12, 20, 30)
-LETTERS = ("%{w}{c}", "%.{w}{c}", "%-{w}{c}", "%{w}.5{c}", "{c}%%%{w}{c} ", "%{c}|", "%0{w}{c}x")
-NAMES = ("{c}", "{c}:{w}", "{c}:.{w}", "{c}:{w}suf", "{c}:.{w}x y", "{c}:", "{c}::{w}")
-"""How a field may be spelled."""
-OF_SQUEUE = "aAcCdDfFgGhHiIjJkKlmnNoPrRsTtuUvwWxXyYz"
-OF_SINFO = "aAcCdDfFGhlmNPRtTXYzZw"
-LONG_OF_SQUEUE = (
-    "jobid name username state statecompact timelimit numnodes numcpus partition account reasonlist minmemory feature arrayjobid "
-    "arraytaskid dependency exc_nodes reqnodes nice comment tres-per-node licenses oversubscribe userid"
-)
-LONG_OF_SINFO = (
-    "nodelist partition partitionname available time nodes statelong statecompact cpus memory sockets cores threads gres features "
-    "weight nodeai cpusstate gresused root size share prioritytier reason"
-)
-
-
-@pytest.mark.parametrize("seed", range(12))  # 72 command lines
-def test_any_spelling_of_a_field_prints_what_slurm_s_prints(pair: Pair, seed: int) -> None:
-    """A width of 0, one that is too narrow, to either side, with text around; a minus behind a long name is Slurm's own riddle."""
-    rng = random.Random(seed)
-
-    def form(fields: Sequence[str], ways: Sequence[str], joint: str) -> str:
-        words = (
-            rng.choice(ways).format(w=rng.choice(WIDTHS), c=rng.choice(fields))
-            for _ in range(rng.randint(1, 6))
-        )
-        return joint.join(words)
-
-    pair.same("squeue", "-S", "i", "-o", form(OF_SQUEUE, LETTERS, ""))
-    pair.same("squeue", "-S", "i", "-O", form(LONG_OF_SQUEUE.split(), NAMES, ","))
-    pair.same("squeue", "-S", "i", env={"SQUEUE_FORMAT2": form(LONG_OF_SQUEUE.split(), NAMES, ",")})
-    pair.same("sinfo", "-o", form(OF_SINFO, LETTERS, ""))
-    pair.same("sinfo", "-O", form(LONG_OF_SINFO.split(), NAMES, ","))
-    pair.same("sinfo", env={"SINFO_FORMAT": form(OF_SINFO, LETTERS, "")})
