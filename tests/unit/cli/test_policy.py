@@ -223,3 +223,24 @@ def test_reservations_are_made_and_removed_at_run_time(run: Run) -> None:
     for flags, words in refused:
         assert words in run("reservation", *weekly[:-1], flags)[2]
     assert "there is no node n9" in run("reservation", "create", "x", "--nodes", "n9", "--maintenance")[2]
+
+
+def test_parts_of_nodes_and_licenses_are_reserved(run: Run) -> None:
+    when = ("--start", "2099-01-01T08:00", "--duration", "3:00:00", "--users", "root")
+    node = json.loads(run("node", "ls", "--json")[1])[0]
+    done = run("reservation", "create", "part", "--tres", "cpu=1", *when)
+    assert done[:2] == (0, "reserved cpu=1: part\n"), (done, node)
+    part = json.loads(run("reservations", "--json")[1])["reservations"][0]
+    assert part["parts"] == [{"node": node["name"], "cpus": 1, "gpus": []}]
+    assert "1 CPU of" in run("reservations", "--noheader")[1]
+    named = ("create", "named", "--nodes", node["name"], *when)
+    refused = (
+        (("--tres", f"cpu={node['cpus']}"), "so many CPUs and GPUs"),
+        (("--tres", "gres/gpu=99"), "so many CPUs and GPUs"),
+        (("--tres", "mem=5"), "TRES type 'mem' not supported with reservations"),
+        (("--tres", "cpu=1,node=2"), "node= says on how many nodes"),
+        (("--licenses", "nosuch:2"), "there are not 2 licenses of nosuch"),
+    )
+    for words, said in refused:
+        assert said in run("reservation", *named, *words)[2], words
+    assert run("reservation", "rm", "part")[0] == 0
