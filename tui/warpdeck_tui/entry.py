@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import gc
 import importlib
 import os
@@ -27,6 +28,10 @@ SWITCHES = {
 SIGNS = ("--ascii", "--no-ascii")
 WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
 """Set by `warpdeck serve`: the terminal is a browser's."""
+
+M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3
+"""Of mallopt(3)."""
+LARGE_BYTES = 128 * 1024
 
 
 def main(argv: Sequence[str] = ()) -> int:
@@ -87,6 +92,7 @@ def run(args: argparse.Namespace, *, everybody: bool, at: tuple[str, str], momen
         if why:
             app.chronicle.add(f"warpdeck --ascii  # {why}; --no-ascii draws all signs")
         importlib.import_module("warpdeck_tui.terminal").leave_at_hang_up(app)
+    give_memory_back()
     app.run(mouse=wanted.mouse and not (args.no_mouse or low_bandwidth))
     return app.return_code or 0
 
@@ -100,6 +106,15 @@ def plain_signs(args: argparse.Namespace, wanted: Settings) -> tuple[bool, str]:
     is_browser = os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER
     why = "" if is_browser else lacks_signs(as_started(os.environ))
     return bool(why), why
+
+
+def give_memory_back() -> None:
+    """Threads take memory from the heap that there is, where each would keep one of its own with all that its largest answer took;
+    and what is large is given back at once, where the C library would keep ever more of it at hand."""
+    with contextlib.suppress(OSError, AttributeError):  # a C library without it
+        c_library = ctypes.CDLL(None)
+        c_library.mallopt(M_ARENA_MAX, 1)
+        c_library.mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
 @contextlib.contextmanager
