@@ -102,7 +102,10 @@ class Containment:
         kept = [
             path for path in held if used is not None and self._spares.knows(path) and not groups.below(path)
         ]
-        empty = groups.remove_whole([path for path in held if path not in kept])
+        others = [path for path in held if path not in kept]
+        for path in others:
+            self._spares.forget(path)
+        empty = groups.remove_whole(others)
         return empty and groups.remove_whole(
             [path for path in kept if used is None or not self._spares.keep(path, used)]
         )

@@ -41,6 +41,10 @@ class Spares:
         """Whether the group might be kept."""
         return path in self._settings
 
+    def forget(self, path: str) -> None:
+        """The group goes with its launch."""
+        self._settings.pop(path, None)
+
     def take(self, path: str, settings: Settings) -> bool:
         """Gives a kept group that path; False if there is none."""
         kept = self._kept.get(settings)

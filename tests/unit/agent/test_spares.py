@@ -1,0 +1,17 @@
+"""Groups that are kept for the next launch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from warpdeck_agent.groups import Usage
+from warpdeck_agent.spares import Spares
+
+
+def test_a_group_that_goes_with_its_launch_is_not_kept_and_not_remembered(tmp_path: Path) -> None:
+    spares, path = Spares(), str(tmp_path)
+    spares.made(path, ("memory", 1))
+    spares.forget(path)
+    assert not spares.knows(path)
+    assert not spares.keep(path, Usage())
+    assert spares.clear() == []
