@@ -63,6 +63,7 @@ def test_parts_of_nodes_that_are_set_aside_are_for_those_whose_they_are(seed: in
 
 @settings(max_examples=EXAMPLES)
 @given(seeds, st.sampled_from([site_of, contested_site_of, reserved_site_of, parted_site_of]))
+@example(1977, parted_site_of)  # parts of several reservations are in the way: the words named either
 @example(234, site_of)  # two reservations begin before the job could end: the words named either
 def test_the_plan_does_not_depend_on_the_order_of_lists(
     seed: int, make: Callable[[Random], tuple[View, Settings]]

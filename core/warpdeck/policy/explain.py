@@ -292,7 +292,10 @@ class _Explainer:
         if own is not None and not own.is_everywhere:
             return f"; reservation {own.name} has {in_words(own)}"
         others = [each for each in of_parts if each is not own]
-        return f"; {in_words(others[0])} are set aside for reservation {others[0].name}" if others else ""
+        if not others:
+            return ""
+        first = min(others, key=lambda each: (each.end_unix, each.name))
+        return f"; {in_words(first)} are set aside for reservation {first.name}"
 
     def _closing(self, field: Field, shape: Shape, duration_s: float) -> str:
         """Words for a site reservation that begins before the job could end, "" if none is in the way."""
