@@ -102,15 +102,7 @@ class Jobs:
             self._launcher, self._jobs, tell, on_begin=self._limit_time, on_end=self._take_end
         )
         self._memory = MemoryWatch(pool)
-        self.steps = Steps(
-            spool,
-            self.find,
-            tell,
-            pool=pool,
-            ports=self.ports,
-            memory=self._memory,
-            expect_move=self.containment.lock.expect,
-        )
+        self.steps = self._make_steps(pool)
         self._signals = Signals(pool)
         self._notices = Notices(pool)
         self._orphans = self._watch_orphans()
@@ -127,6 +119,17 @@ class Jobs:
         )
         install(spool.file(START), SCRIPT)
         install(spool.file("tasks.sh"), FANOUT)
+
+    def _make_steps(self, pool: ThreadPoolExecutor) -> Steps:
+        return Steps(
+            self._spool,
+            self.find,
+            self._tell,
+            pool=pool,
+            ports=self.ports,
+            memory=self._memory,
+            expect_move=self.containment.lock.expect,
+        )
 
     def _make_clearing(self, pool: ThreadPoolExecutor, leftovers: Leftovers) -> Clearing:
         return Clearing(
