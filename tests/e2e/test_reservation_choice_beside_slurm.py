@@ -108,6 +108,7 @@ def test_licenses_are_kept_for_its_jobs(pair: LicensedPair) -> None:
                 timeout_s=60,
             )
         told.append(cluster.run(["squeue", "-h", "-j", ",".join(jobs), "-S", "i", "-o", "%t %v %r"]).out)
+        told[-1] += cluster.run(["scontrol", "show", "licenses"]).out
         for job in jobs:
             cluster.run(["scancel", job])
     assert told[1] == told[0]

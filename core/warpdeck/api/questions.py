@@ -53,7 +53,8 @@ async def answer(controller: Controller, question: Question, named: Collection[J
         case ask.PluginOptions():
             return {"options": config.submission.plugin_options}
         case ask.Licenses():
-            return {"licenses": sitetables.license_rows(state)}
+            now = controller.clock()
+            return {"licenses": sitetables.license_rows(state, reservations(state, now), now)}
         case ask.Settings():
             return {"settings": slurmsettings.settings(state, config)}
         case ask.Past():

@@ -146,11 +146,12 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LicenseRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A license of the site, and how many of it running jobs have."""
+    """A license of the site, how many of it running jobs have, and how many reservations of now."""
 
     name: str
     total: int
     used: int = 0
+    reserved: int = 0
 
 
 class ReservationRow(msgspec.Struct, frozen=True, kw_only=True):

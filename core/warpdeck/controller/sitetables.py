@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 import msgspec
@@ -118,13 +119,18 @@ def reservation_rows(reservations: Collection[ReservationView], now: float) -> l
     ]
 
 
-def license_rows(state: State) -> list[LicenseRow]:
+def license_rows(state: State, reservations: Iterable[ReservationView], now: float) -> list[LicenseRow]:
     """The site's licenses by name."""
-    used: dict[str, int] = {}
+    used, reserved = Counter[str](), Counter[str]()
     for job_id in state.active:
-        for name, count in state.jobs[job_id].request.licenses:
-            used[name] = used.get(name, 0) + count
-    return [LicenseRow(name=name, total=total, used=used.get(name, 0)) for name, total in state.site.licenses]
+        used.update(dict(state.jobs[job_id].request.licenses))
+    for each in reservations:
+        if each.start_unix <= now < each.end_unix:
+            reserved.update(dict(each.licenses))
+    return [
+        LicenseRow(name=name, total=total, used=used[name], reserved=reserved[name])
+        for name, total in state.site.licenses
+    ]
 
 
 def qos_rows(config: Config) -> list[QosRow]:

@@ -190,5 +190,5 @@ def license_lines(row: Row) -> list[str]:
     free = row["total"] - row["used"]
     return [
         f"LicenseName={row['name']}",
-        f"    Total={row['total']} Used={row['used']} Free={free} Reserved=0 Remote=no",
+        f"    Total={row['total']} Used={row['used']} Free={free} Reserved={row['reserved']} Remote=no",
     ]
