@@ -176,17 +176,17 @@ class JobVerbs:
             self._app.chronicle.add(priority_command(met, change), undo)
 
     def _priority_back(self, had: Mapping[Before, Sequence[str]], change: JobChange) -> Undo | None:
-        """A release gives a job its computed priority again."""
+        """A release gives a job its computed priority again, as if it had never asked for `nice`."""
         steps: list[tuple[str, Callable[[], Awaitable[Changed]]]] = []
         for before, names in had.items():
-            if isinstance(change.nice, int):
-                old = JobChange(nice=before.nice)
-            elif before.number is not None:
+            old = JobChange(nice=before.nice)
+            if not isinstance(change.nice, int) and before.number is not None:
                 old = JobChange(priority=before.number)
-            else:
+            elif not isinstance(change.nice, int):
                 release = partial(self._app.core.change, "release", names)
                 steps.append((_command("release", names), release))
-                continue
+                if not before.nice:
+                    continue
             steps.append((priority_command(names, old), partial(self._app.core.update, names, old)))
 
         async def take_back() -> None:

@@ -201,11 +201,11 @@ async def test_a_priority_is_changed_by_a_key_and_taken_back(folder: Path) -> No
         stage.field("answer").value = "5000"
         await stage.press("enter")
         await stage.until(
-            lambda: asked() == [(5000, 50), (5000, 50)], "a number in the place of what is computed"
+            lambda: asked() == [(5000, 0), (5000, 0)], "a number in the place of what is computed"
         )
         await stage.until(lambda: len(list(stage.app.chronicle)) == 2, "the app has heard")
         await stage.press("Z")
-        await stage.told("taken back: warpdeck release 3 4")
+        await stage.told("taken back: warpdeck release 3 4; scontrol update JobId=3,4 Nice=50")
         assert asked() == [(None, 50), (None, 50)]
         await stage.press("Z")
         await stage.told("scontrol update JobId=3 Nice=0; scontrol update JobId=4 Nice=7")
