@@ -220,10 +220,10 @@ def test_a_log_is_called_empty_where_it_is_and_until_something_is_written(
 
 MIB = 1 << 20
 FLOOD = (
-    "i=0; while [ ! -e {gate} ]; do i=$((i+1)); head -c 67108864 /dev/zero; echo; echo piece $i; "
-    "[ $((i % 8)) != 0 ] || : >{output}; done"
+    "i=0; while [ ! -e {gate} ]; do i=$((i+1)); head -c 4194304 /dev/zero; echo; echo piece $i; "
+    "[ $((i % 128)) != 0 ] || : >{output}; done"
 )
-"""As fast as the disk takes it. It begins anew now and then: nobody wants so much kept."""
+"""As fast as the disk takes it, which may be slowly for all. It begins anew now and then: nobody wants so much kept."""
 GROWTH = 64 * MIB
 
 
