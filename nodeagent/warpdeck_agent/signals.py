@@ -9,6 +9,7 @@ from typing import Sequence, Set, Tuple
 
 from . import processes
 from .job import Job
+from .taskstarter import STEP_VARIABLE
 
 ALL, BATCH, PROGRAMS, WARNED = "all", "batch", "programs", "warned"
 """Whom a signal is meant for."""
@@ -48,7 +49,7 @@ class Signals:
             known.update(members)
 
     async def send_to(self, job: Job, number: int, *, whom: str) -> None:
-        """To all, to the batch shell alone, or to the programs that it runs."""
+        """To all, to the batch shell alone, or to the programs that it runs and that may have it."""
         members = await self._members(job)
         if job.phase == "running":
             processes.send(_meant(job, members, number, whom=whom), number)
@@ -65,9 +66,10 @@ class Signals:
 
 
 def _meant(job: Job, members: Tuple[int, ...], number: int, *, whom: str) -> Sequence[int]:
-    """The batch shell, or the programs that it runs. A warning goes to the shell too where it waits for it or is alone.
+    """The batch shell, or the programs that it runs; a warning is for both.
 
-    A shell that does not wait for it would only die of it, and take the job along before anything is saved; Slurm spares it too.
+    Slurm spares all that no step runs. Here those of them have it who wait for it: the others would only die of it, and take the
+    job along before anything is saved.
     """
     if whom == ALL:
         return members
@@ -76,7 +78,9 @@ def _meant(job: Job, members: Tuple[int, ...], number: int, *, whom: str) -> Seq
     shell = job.batch_shell(members)
     if whom == BATCH:
         return [shell] if shell else []
-    others = [pid for pid in members if pid != shell]
-    if whom == PROGRAMS:
-        return others
-    return members if not others or processes.catches(shell, number) else others
+    reached = [pid for pid in members if _is_of_step(pid) or processes.catches(pid, number)]
+    return reached if whom == WARNED else [pid for pid in reached if pid != shell]
+
+
+def _is_of_step(pid: int) -> bool:
+    return bool(processes.variable(pid, STEP_VARIABLE))

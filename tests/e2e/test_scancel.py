@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.home import Home, passing_home
 from tests.lab.peer import RealSlurm
+from tests.processes import has_ended
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slurm
@@ -81,20 +82,27 @@ def test_the_same_words_on_the_same_jobs_say_the_same(home: Home, slurm: RealSlu
 
 SIGNALLED = """trap 'echo shell >> got' USR1
 touch ready.shell
+sleep 1000 &
+echo $! > sleeper
 srun -n1 bash -c 'trap "echo step >> got" USR1; touch ready.step; while :; do sleep 0.1; done' &
+bash -c 'trap "echo program >> got" USR1; touch ready.program; while :; do sleep 0.1; done' &
 while :; do sleep 0.1; done
 """
 
 
 @pytest.mark.parametrize(
-    ("option", "whom"), [([], {"step"}), (["--batch"], {"shell"}), (["--full"], {"shell", "step"})]
+    ("option", "whom"),
+    [([], {"step", "program"}), (["--batch"], {"shell"}), (["--full"], {"shell", "step", "program"})],
 )
 def test_a_signal_goes_to_the_steps_to_the_shell_or_to_both(
     home: Home, short_tmp: Path, option: list[str], whom: set[str]
 ) -> None:
+    """And to what else runs if it waits for it: a sleep, which would die of it, is spared as long as not all are meant."""
     (short_tmp / "job.sh").write_text(f"#!/bin/bash\ncd {short_tmp}\n{SIGNALLED}")
     job = home.slurm("sbatch", "--parsable", "-o", "out", "job.sh", cwd=short_tmp).stdout.strip()
-    eventually(lambda: (short_tmp / "ready.shell").exists() and (short_tmp / "ready.step").exists())
+    ready = [short_tmp / f"ready.{who}" for who in ("shell", "step", "program")]
+    eventually(lambda: all(path.exists() for path in ready))
+    sleeper = int((short_tmp / "sleeper").read_text())
     done = home.slurm("scancel", "-s", "USR1", *option, job, cwd=short_tmp)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     got = short_tmp / "got"
@@ -102,6 +110,7 @@ def test_a_signal_goes_to_the_steps_to_the_shell_or_to_both(
     home.slurm("scancel", "-s", "USR1", "-v", f"{job}.0", cwd=short_tmp)  # one more, to the step alone
     eventually(lambda: got.read_text().split().count("step") == (2 if "step" in whom else 1))
     assert set(got.read_text().split()) == whom | {"step"}
+    assert has_ended(sleeper) == (option == ["--full"])
     assert home.slurm("scancel", job).returncode == 0
     eventually(lambda: home.state(job) == "CANCELLED")
 

@@ -1,7 +1,7 @@
 """scancel: ends jobs, tasks of arrays and steps, or sends them a signal. Options, messages and exit codes are those of scancel(1).
 
-A signal without --batch and --full goes to what the batch script runs, started by srun or not. Without --user an ordinary user's
-filters choose among their own jobs; Slurm tries everybody's and is refused.
+A signal without --batch and --full goes to the steps, and to what the batch script runs besides if that waits for the signal.
+Without --user an ordinary user's filters choose among their own jobs; Slurm tries everybody's and is refused.
 """
 
 from __future__ import annotations

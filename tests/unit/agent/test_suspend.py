@@ -24,6 +24,11 @@ CASES = {
         "after child shell",
     ),
     "a program in the shell's place is told": (f"exec {CATCHER}", False, "child"),
+    "a program that does not wait for it goes on": (
+        "sleep 8 && echo whole >>{log} || echo cut >>{log}",
+        False,
+        "whole",
+    ),
     "B: tells the shell alone": (
         f'trap "echo shell >>{{log}}; kill $! ; exit 0" USR1\n{CATCHER} & wait',
         True,
