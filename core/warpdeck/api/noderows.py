@@ -108,6 +108,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gpus: list[GpuRow] = []
     driver: str = ""
     kernel: str = ""
+    arch: str = ""
     booted: float | None = None
     agent_start: float | None = None
     """When its agent began."""
@@ -190,6 +191,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     comment: str
     extra: str
     kernel: str
+    arch: str
     booted: float | None
     agent_start: float | None
     partitions: list[str]

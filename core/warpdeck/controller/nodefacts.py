@@ -61,6 +61,7 @@ def _facts(state: State, node: Node, *, maintenance: bool, reserved: bool) -> No
         comment=known.comment if known else "",
         extra=known.extra if known else "",
         kernel=node.kernel,
+        arch=node.arch,
         booted=node.booted_at_unix or None,
         agent_start=node.agent_at_unix or None,
         partitions=_partitions(state, node.name),

@@ -190,6 +190,7 @@ def describe(node: Node, found: wire.Inventory) -> Node:
         known_gpus=uuids if len(uuids) >= len(node.known_gpus) else node.known_gpus,
         hostname=found.hostname,
         address=found.address,
+        arch=found.arch,
         boot_id=found.boot_id,
         booted_at_unix=found.booted_unix,
         agent_at_unix=found.agent_unix,

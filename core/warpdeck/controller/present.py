@@ -251,6 +251,7 @@ def node_row(state: State, node: Node) -> NodeRow:
         gpus=gpus,
         driver=node.driver,
         kernel=node.kernel,
+        arch=node.arch,
         booted=node.booted_at_unix or None,
         agent_start=node.agent_at_unix or None,
         containment=node.containment,

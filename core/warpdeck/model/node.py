@@ -128,6 +128,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     tmp_disk_bytes: int = 0
     """The file system of jobs' temporary files; 0 is unknown."""
     gpus: tuple[Gpu, ...] = ()
+    arch: str = ""
+    """As uname -m has it; "" is unknown."""
     boot_id: str = ""
     booted_at_unix: float = 0.0
     """0 is unknown."""

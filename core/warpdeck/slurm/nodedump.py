@@ -7,14 +7,14 @@ from typing import Any
 from warpdeck.notation.arrays import number_ranges
 
 from .fields import Row
-from .units import ARCHITECTURE, MIB, tres_text
+from .units import MIB, tres_text
 from .version import RELEASE
 
 
 def node_object(node: Row) -> dict[str, Any]:
     """The node's facts as JSON values; memory is MiB, times are unix seconds."""
     return {
-        "architecture": ARCHITECTURE,
+        "architecture": node["arch"],
         "burstbuffer_network_address": "",
         "boards": 1,
         "boot_time": int(node["booted"] or 0),

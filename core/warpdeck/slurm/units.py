@@ -14,8 +14,6 @@ from .stamps import STANDARD, Stamps
 
 LETTERS = "\0KMGTP"
 UNKNOWN = "Unknown"
-ARCHITECTURE = "x86_64"
-"""Said of every node: what an agent tells of its own is not kept."""
 MIB = 2**20
 FIRST = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
 """TRES in the order of their numbers in Slurm; others follow by name."""

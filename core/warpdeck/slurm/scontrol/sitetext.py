@@ -8,7 +8,7 @@ from typing import Any
 from warpdeck.notation.arrays import number_ranges
 from warpdeck.notation.reservationflags import told_flags
 from warpdeck.slurm.people import uid_of
-from warpdeck.slurm.units import ARCHITECTURE, clock, moment, or_null, tres_text
+from warpdeck.slurm.units import clock, moment, or_null, tres_text
 from warpdeck.slurm.version import RELEASE
 
 Row = dict[str, Any]
@@ -21,8 +21,9 @@ def node_lines(node: Row, partitions: Iterable[Row], *, details: bool) -> list[s
     """A node. What we do not know of it is said as Slurm says it of a node that has not registered."""
     gres = gres_text(node["gpus"])
     cpus, load = node["cpus"], node["cpu_pct"]
+    arch = f"Arch={node['arch']} " if node["arch"] else ""
     lines = [
-        f"NodeName={node['name']} Arch={ARCHITECTURE} CoresPerSocket={node['cores']} ",
+        f"NodeName={node['name']} {arch}CoresPerSocket={node['cores']} ",
         f"CPUAlloc={node['cpus_used']} CPUEfctv={cpus} CPUTot={cpus} "
         f"CPULoad={'N/A' if load is None else f'{load * cpus / 100:.2f}'}",
         f"AvailableFeatures={or_null(','.join(node['features']))}",
