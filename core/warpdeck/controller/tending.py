@@ -18,7 +18,7 @@ import msgspec
 from warpdeck.errors import InvalidTransition, UserError
 from warpdeck.model import Job, JobId, JobState
 from warpdeck.policy import ReservationView
-from warpdeck.policy.features import Traits, parse_constraint
+from warpdeck.policy.features import with_features
 from warpdeck.policy.tending import NodePool, Tended, Use, next_deed_unix, tend
 
 from .events import Effect, Outcome, ReservationsTended
@@ -172,10 +172,9 @@ def _pool(state: State, each: ReservationView, now: float) -> NodePool:
         return NodePool()
     able = frozenset(name for name, node in state.nodes.items() if not why_unavailable(state, node))
     if each.features:
-        tests = parse_constraint(each.features)
-        known = state.site.nodes
-        traits = {name: Traits(known[name].features) for name in able if name in known}
-        able = frozenset(name for name, each in traits.items() if any(test(each) for test in tests))
+        able &= with_features(
+            each.features, {name: facts.features for name, facts in state.site.nodes.items()}
+        )
     idle = frozenset(name for name in state.nodes if not state.jobs_on(name))
     taken = taken_nodes(state, each, now)
     table = next((part for part in state.site.partitions if part.name == each.partition), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from warpdeck.errors import UserError
@@ -88,12 +88,14 @@ def told_tres(parts: Sequence[Mapping[str, Any]]) -> str:
 
 def parts_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
     """16 CPUs and 2 h100 of gpu01; "" for whole nodes."""
-    told = []
-    for part in parts:
-        cpus = f"{part['cpus']} CPU{'s' if part['cpus'] != 1 else ''}"
-        gpus = [f"{count} {name or 'GPU'}" for name, count in part["gpus"]]
-        told.append(f"{' and '.join([cpus, *gpus])} of {part['node']}")
-    return ", ".join(told)
+    return ", ".join(part_in_words(**part) for part in parts)
+
+
+def part_in_words(*, node: str, cpus: int, gpus: Iterable[tuple[str, int]]) -> str:
+    """16 CPUs and 2 h100 of gpu01."""
+    amounts = [(cpus, "CPU"), *((count, name or "GPU") for name, count in gpus)]
+    told = [f"{count} {what}{'s' if what.isupper() and count != 1 else ''}" for count, what in amounts]
+    return f"{' and '.join(told)} of {node}"
 
 
 def parse_wish(wish: Wish, now: float) -> dict[str, object]:
@@ -110,6 +112,7 @@ def parse_wish(wish: Wish, now: float) -> dict[str, object]:
         )
     chosen = tres.has_parts and not wish.nodes
     nodes = None if chosen or wish.nodes.upper() == "ALL" else list(dict.fromkeys(expand(wish.nodes)))
+    each = evenly(tres.cpus, max(1, len(nodes or ()))) if tres.cpus else []
     licenses = parse_licenses(wish.licenses)
     if nodes == [] and not (licenses and "ANY_NODES" in flags):
         raise UserError("--nodes names no node", "write names such as gpu[01-04], or ALL")
@@ -127,7 +130,7 @@ def parse_wish(wish: Wish, now: float) -> dict[str, object]:
         **flag_fields(flags),
         **floating(flags, start, now, duration_s),
         "licenses": licenses,
-        "asked": parts_asked(tres, cpus=_evenly(tres.cpus, len(nodes or ())), chosen=chosen),
+        "asked": parts_asked(tres, cpus=each, chosen=chosen),
     }
 
 
@@ -144,9 +147,10 @@ def parts_asked(tres: Tres, *, cpus: Sequence[int], chosen: bool) -> dict[str, o
     }
 
 
-def _evenly(total: int, nodes: int) -> list[int]:
+def evenly(total: int, nodes: int) -> list[int]:
+    """How much of it is each node's; the first have one more where it does not come out even."""
     each, left = divmod(total, max(1, nodes))
-    return [each + (at < left) for at in range(max(1, nodes))] if total else []
+    return [each + (at < left) for at in range(nodes)]
 
 
 def whose(key: str, text: str) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ Counts (`a*2`) and nested brackets are refused by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from warpdeck.errors import UserError
@@ -32,6 +32,13 @@ MAX_DEPTH = 16
 _GPU_MEMORY = re.compile(r"gpumem>=(\d{1,5})(?:GB|G)", re.IGNORECASE)
 _GB = 10**9
 _TOKEN = re.compile(r"\s*([&|,()\[\]]|[^\s&|,()\[\]]+)")
+
+
+def with_features(text: str, features: Mapping[str, frozenset[str]]) -> set[str]:
+    """The nodes, of these and their features, that meet what is said of features. Raises UserError."""
+    tests = parse_constraint(text, "features")
+    traits = {name: Traits(own) for name, own in features.items()}
+    return {name for name, own in traits.items() if any(test(own) for test in tests)}
 
 
 def parse_constraint(text: str, option: str = "constraint") -> tuple[Test, ...]:

@@ -14,6 +14,7 @@ import msgspec
 from warpdeck.errors import UserError
 from warpdeck.model import NodeName
 from warpdeck.model.reservation import PartsAsked, ReservedPart
+from warpdeck.notation.reservations import evenly
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,10 +27,11 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
     idle: bool = True
 
 
-BUSY = UserError(
-    "there are not so many CPUs and GPUs that no reservation has at that time",
-    "ask for fewer, or for another time: `warpdeck reservations`",
-)
+def _busy() -> UserError:
+    return UserError(
+        "there are not so many CPUs and GPUs that no reservation has at that time",
+        "ask for fewer, or for another time: `warpdeck reservations`",
+    )
 
 
 def parts_of(asked: PartsAsked, nodes: Sequence[Leftover]) -> tuple[ReservedPart, ...]:
@@ -45,12 +47,12 @@ def parts_of(asked: PartsAsked, nodes: Sequence[Leftover]) -> tuple[ReservedPart
 def _named(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
     """Each of these nodes gives its part."""
     if len(asked.cpus) > len(nodes):
-        raise BUSY
+        raise _busy()
     if asked.cpus and len(asked.cpus) != len(nodes):
         raise UserError(
             "the number of CPU counts is not that of the nodes", "write one count for each node, with commas"
         )
-    gpus = _evenly(asked.gpus, len(nodes))
+    gpus = evenly(asked.gpus, len(nodes))
     cpus = asked.cpus or (0,) * len(nodes)
     parts = [
         _part(each, cpus[at], gpus[at], asked.gpu_type)
@@ -62,12 +64,12 @@ def _named(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
 
 def _alike(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
     """So many nodes, each of which gives as much as the others."""
-    counts = asked.cpus if len(asked.cpus) == asked.nodes else _evenly(sum(asked.cpus), asked.nodes)
-    gpus, left, found = _evenly(asked.gpus, asked.nodes), list(nodes), list[ReservedPart]()
+    counts = asked.cpus if len(asked.cpus) == asked.nodes else evenly(sum(asked.cpus), asked.nodes)
+    gpus, left, found = evenly(asked.gpus, asked.nodes), list(nodes), list[ReservedPart]()
     for cpus, count in zip(counts, gpus, strict=True):
         part = next((part for each in left if (part := _part(each, cpus, count, asked.gpu_type))), None)
         if part is None:
-            raise BUSY
+            raise _busy()
         left = [each for each in left if each.node != part.node]
         found.append(part)
     return found
@@ -91,7 +93,7 @@ def _first(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
             cpus, gpus = cpus - part.cpus if asked.cpus else 0, gpus - here
         if cpus <= 0 and gpus <= 0:
             return found
-    raise BUSY
+    raise _busy()
 
 
 def _part(each: Leftover, cpus: int, gpus: int, gpu_type: str) -> ReservedPart | None:
@@ -115,10 +117,5 @@ def _count(each: Leftover, gpu_type: str) -> int:
 def _all(parts: Iterable[ReservedPart | None], count: int) -> list[ReservedPart]:
     found = [part for part in parts if part is not None]
     if len(found) < count:
-        raise BUSY
+        raise _busy()
     return found
-
-
-def _evenly(total: int, nodes: int) -> list[int]:
-    each, left = divmod(total, max(1, nodes))
-    return [each + (at < left) for at in range(nodes)]

@@ -15,6 +15,7 @@ import numpy as np
 
 from warpdeck.model import Allocation, NodeName, Share
 from warpdeck.model.reservation import ReservedPart
+from warpdeck.notation.reservations import part_in_words
 
 from .cluster import CPUS, GPUS, Cluster, Ints, Mask
 from .demand import Tenant
@@ -79,11 +80,9 @@ MAX_TOLD = 3
 
 def in_words(reservation: ReservationView) -> str:
     """What it has: 8 CPUs and 2 h100 of gpu01."""
-    told = []
-    for part in reservation.parts[:MAX_TOLD]:
-        cpus = f"{part.cpus} CPU{'s' if part.cpus != 1 else ''}"
-        gpus = [f"{count} {name or 'GPUs'}" for name, count in part.gpus]
-        told.append(f"{' and '.join([cpus, *gpus])} of {part.node}")
+    told = [
+        part_in_words(node=part.node, cpus=part.cpus, gpus=part.gpus) for part in reservation.parts[:MAX_TOLD]
+    ]
     return ", ".join([*told, *(["..."] if len(reservation.parts) > MAX_TOLD else [])])
 
 

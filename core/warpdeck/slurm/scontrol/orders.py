@@ -91,7 +91,7 @@ def requeue(*, hold: bool) -> Callable[[Session, list[str]], None]:
         fields: dict[str, Any] = {}
         if key == "state" and value.startswith(("specialexit", "se")):
             fields["special_exit"] = True
-        elif "incomplete".startswith(key):
+        elif key and "incomplete".startswith(key):
             fields["unfinished_only"] = True
         on_jobs("requeue", hold=hold, **fields)(session, words[1:] if fields else words)
 

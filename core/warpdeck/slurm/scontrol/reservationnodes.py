@@ -87,7 +87,7 @@ def chosen_nodes(
 
 def _with_features(client: Any, text: str) -> list[dict[str, Any]]:
     """The nodes that meet it, as --constraint would have them. Raises Refused."""
-    from warpdeck.policy.features import Traits, parse_constraint
+    from warpdeck.policy.features import with_features
 
     rows: list[dict[str, Any]] = client.call("nodes")["nodes"]
     known = {feature for row in rows for feature in row["features"]}
@@ -95,11 +95,10 @@ def _with_features(client: Any, text: str) -> list[dict[str, Any]]:
     if unknown:
         raise Refused(f"Invalid feature specification\nno node has the feature {unknown}")
     try:
-        tests = parse_constraint(text, "features")
+        met = with_features(text, {row["name"]: frozenset(row["features"]) for row in rows})
     except UserError as error:
         raise Refused(f"Invalid feature specification\n{error.message}") from error
-    traits = {row["name"]: Traits(frozenset(row["features"])) for row in rows}
-    return [row for row in rows if any(test(traits[row["name"]]) for test in tests)]
+    return [row for row in rows if row["name"] in met]
 
 
 def _taken(client: Any, times: tuple[float, float | None], *, besides: str) -> set[str]:
