@@ -54,9 +54,8 @@ async def end_step(step: Step, *, grace_s: float, pool: Executor) -> None:
     until = loop.time() + grace_s
     told: Set[int] = set()
     while grace_s > 0 and not done.done() and (left_s := until - loop.time()) > 0:
-        if len(told) < len(
-            step.tasks
-        ):  # one may only just begin; what a told one starts now is its own affair
+        if len(told) < len(step.tasks):
+            # One may only just begin; what a told one starts now is its own affair.
             found = await loop.run_in_executor(pool, step.members_by_rank)
             for rank in found.keys() - told:
                 processes.send(found[rank], signal.SIGTERM)

@@ -389,9 +389,8 @@ class Steps:
             self._watch.add(task)
             return
         task.read_end()
-        if step.own_groups and step.ran_out_of_memory(
-            task
-        ):  # in the job's others may have been killed meanwhile
+        # In the job's groups others may have been killed meanwhile.
+        if step.own_groups and step.ran_out_of_memory(task):
             self._note_oom(step, task)
 
     def _spawn(self, work: Any) -> None:
