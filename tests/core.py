@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -66,7 +67,12 @@ class Agent:
             for number in range(4)
         ]
         found = wire.Inventory(
-            hostname=self.name, boot_id=f"boot{self.boots}", cpus=16, mem_bytes=64 * GIB, gpus=gpus
+            hostname=self.name,
+            boot_id=f"boot{self.boots}",
+            arch=platform.machine(),
+            cpus=16,
+            mem_bytes=64 * GIB,
+            gpus=gpus,
         )
         return wire.Welcome(build="b", inventory=found, jobs=list(self.jobs.values()))
 
