@@ -86,6 +86,11 @@ class Step:
             (task,) = self.tasks.values()
             task.peak_mem_bytes = max(task.peak_mem_bytes, mem_bytes)
 
+    def note_process(self, task: Task, mem_bytes: int) -> None:
+        """A process of that task has had so much: no step of a second has been looked at more closely."""
+        task.peak_mem_bytes = max(task.peak_mem_bytes, mem_bytes)
+        self.peak_mem_bytes = max(self.peak_mem_bytes, task.peak_mem_bytes)
+
     def take_memory(self) -> None:
         """What the kernel has counted in a group of its own."""
         if own := self.own_groups:

@@ -21,6 +21,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 from . import groups
 from .accounts import group_of
 from .affinity import BOUND, allowed_cpus, bind, in_words, own_cpus
+from .childpeak import ChildPeak
 from .exchange import Exchange
 from .hold import hold_from
 from .job import Job
@@ -76,6 +77,7 @@ class Steps:
         self._tell = tell
         self._pool = pool
         self._memory = memory
+        self._peak = ChildPeak()
         self._expect_move = expect_move
         self._steps: Dict[StepKey, Step] = {}
         self._owners: Dict[int, Step] = {}
@@ -205,7 +207,7 @@ class Steps:
 
     def _task_ended(self, task: Task) -> None:
         step = self._owners.pop(id(task))
-        task.reap()
+        step.note_process(task, self._peak.known(task.reap()))
         task.read_end()
         assert task.ended is not None
         if step.ran_out_of_memory(task):

@@ -21,9 +21,9 @@ import socket
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .childpeak import ChildPeak
 from .hold import contain, hold_from
 from .linestore import LineStore
-from .procfs import number, table
 from .program import SUBREAPER
 from .starter import START, Order, start
 from .table import MESSAGE, PROCESS, STATUS, LaunchTable
@@ -39,10 +39,6 @@ CLOSE_S = 0.02
 """Launches that follow each other more closely than this are short ones: that one began is told with its end, or so much later."""
 GATES_S = 1.0
 """How often gates are looked at that may be done with: a short job's end closes its own, and to be woken for each costs more."""
-PEAK_S = 1.0
-"""How long the supervisor's own peak of memory is taken as it was read."""
-FORK_BYTES = 1024 * 1024
-"""What a fork of the supervisor may use of its own before it is another program."""
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
 """An agent that is this far behind is disconnected; the next gets all there is to know from the table."""
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -97,7 +93,7 @@ class Supervisor:
         """When what is unsent leaves."""
         self._waits_to_send = False
         self._started_at = -CLOSE_S
-        self._own_peak_at, self._own_peak_bytes = -PEAK_S, 0
+        self._peak = ChildPeak()
         self._children, waker = os.pipe()
         os.set_blocking(waker, False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -233,17 +229,8 @@ class Supervisor:
             launch.order,
             cpu_s=used.ru_utime + used.ru_stime,
             system_s=used.ru_stime,
-            peak_bytes=self._peak_bytes(used.ru_maxrss * 1024),
+            peak_bytes=self._peak.known(used.ru_maxrss * 1024),
         )
-
-    def _peak_bytes(self, told: int) -> int:
-        """What a launch's processes used at the most, 0 if that is not known: the kernel tells what the supervisor itself
-        used, out of which the process began, where that is more."""
-        now = time.monotonic()
-        if now - self._own_peak_at > PEAK_S:
-            self._own_peak_at = now
-            self._own_peak_bytes = number(table("/proc/self/status").get("VmHWM", "")) * 1024
-        return told if told > self._own_peak_bytes + FORK_BYTES else 0
 
     def _tell(self, what: str, order: Order, *, within_s: float = 0.0, **facts: object) -> None:
         self._say({"is": what, "job": order.job_id, "restarts": order.restarts, **facts}, within_s=within_s)

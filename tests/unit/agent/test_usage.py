@@ -310,6 +310,18 @@ def test_each_task_of_a_step_is_measured_and_the_job_without_its_steps(
     assert 0 < ended.own.peak_mem_bytes < 50 * MIB and ended.own.cpu_seconds < ended.cpu_seconds
 
 
+def test_the_memory_of_a_step_that_is_over_at_once_is_known(agent: AgentProcess) -> None:
+    """Nobody has looked at its processes while they ran: the kernel tells what the largest of them had."""
+    agent.launch(1, "sleep 1000")
+    agent.link.report(1, "running")
+    command = "exec python3 -c 'import os; bytearray((200 + 100 * int(os.environ[\"SLURM_PROCID\"])) << 20)'"
+    agent.begin_step(1, 0, command, tasks=2)
+    said = agent.step_end(1, 0)
+    (mem,) = (each for each in said.spreads if each.name == "mem_bytes")
+    assert 200 * MIB < mem.least < 300 * MIB < mem.most < 400 * MIB
+    assert (mem.least_rank, mem.most_rank) == (0, 1) and said.peak_mem_bytes >= mem.most
+
+
 def test_a_launch_without_steps_has_no_part_of_its_own(agent: AgentProcess) -> None:
     assert agent.run(1, "true").own is None
 
