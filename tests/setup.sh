@@ -11,7 +11,7 @@ done
 [ -e /usr/lib/python3/dist-packages/torch ] || missing="$missing python3-torch" # gloo; PyPI's brings 5 GB of CUDA
 [ -e "/usr/lib/$(uname -m)-linux-gnu/libpmi2.so.0" ] || missing="$missing libpmi2-0" # a client of PMI-2, beside MPICH's of PMI-1
 peer=/var/cache/warpdeck-tests/slurm # Slurm's own commands and daemons, unpacked; tests/lab/peer.py starts them
-[ -x $peer/root/usr/sbin/slurmctld ] && [ -x $peer/root/usr/sbin/slurmdbd ] || unpack=$peer
+[ -x $peer/root/usr/sbin/slurmctld ] && [ -x $peer/root/usr/sbin/slurmrestd ] || unpack=$peer
 editor=/var/cache/warpdeck-tests/code-server # the editor of `warpdeck code`, of a version that runs on Debian's node
 [ -e $editor/done ] || build=$editor
 [ -n "$missing${unpack-}${build-}" ] || exit 0

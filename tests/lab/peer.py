@@ -9,6 +9,7 @@ and host name spaces that end with the block, so nothing is left, no port is tak
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -17,7 +18,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 SCRIPT = Path(__file__).with_name("slurm.sh")
 PACKAGES = Path("/var/cache/warpdeck-tests/slurm")
@@ -50,6 +51,9 @@ GRES = "NodeName=n[1-4] Name=gpu Type=a100 File={folder}/gpu[0-3]\n"
 GPU_FILES = 8
 """gpu0 ... in the folder: Slurm counts device files."""
 
+REST = ("--reuid=nobody", "--regid=nogroup", "--clear-groups", "sh", "-c")
+ANSWER = "cat | slurmrestd -a rest_auth/local -s openapi/v0.0.38"
+"""slurmrestd answers one question on its input. It refuses to be root, and to answer whoever does not own its pipe."""
 _INIT = """
 ip link set lo up; ip address add {address} dev lo; hostname {host}; mount --bind {folder}/hosts /etc/hosts
 {script} up {folder} {port} || exit 1
@@ -163,6 +167,13 @@ class RealSlurm:
         done = self.run(words)
         assert done.rc == 0, f"{' '.join(words)}: {done.out}{done.err}"
         return done.out
+
+    def rest(self, path: str) -> Any:
+        """What slurmrestd tells of it (partitions, reservation/R): the only JSON of 22.05 for what its scontrol shows."""
+        ask = f"GET /slurm/v0.0.38/{path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"
+        done = self.run(["setpriv", *REST, ANSWER], data=ask)
+        assert done.out.startswith("HTTP/1.1 200 "), f"{path}: {done.out}{done.err}"
+        return json.JSONDecoder().raw_decode(done.out.partition("\n\n")[2])[0]
 
 
 def _plain_environ() -> dict[str, str]:

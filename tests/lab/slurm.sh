@@ -27,7 +27,7 @@ get() {
     apt-get install -y -qq --download-only --no-install-recommends --reinstall -o Debug::NoLocking=1 \
         -o Dir::Cache::archives="$folder/debs" slurm-wlm slurm-client slurmctld slurmd slurm-wlm-basic-plugins \
         munge libmunge2 libhwloc15 liblua5.1-0 slurmdbd slurm-wlm-mysql-plugin mariadb-server-core libmariadb3 libaio1 \
-        liburing2 >"$folder/apt.log" 2>&1
+        liburing2 slurmrestd libhttp-parser2.9 >"$folder/apt.log" 2>&1
     for package in "$folder"/debs/*.deb; do dpkg -x "$package" "$root"; done
     # A daemon looks at its own name: as "slurmctld-wlm" it takes itself for something else.
     for daemon in slurmctld slurmd slurmstepd; do ln -sfn "$daemon-wlm" "$root/usr/sbin/$daemon"; done

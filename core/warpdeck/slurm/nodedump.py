@@ -60,7 +60,7 @@ def _state(node: Row) -> dict[str, Any]:
         "state_flags": found if node["responding"] else [*found, "NOT_RESPONDING"],
         "reason": node["reason"],
         "reason_changed_at": int(node["reason_at"] or 0),
-        "reason_set_by_user": None,
+        "reason_set_by_user": "root" if node["reason"] else None,
     }
 
 

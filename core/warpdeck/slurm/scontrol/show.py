@@ -15,7 +15,7 @@ from warpdeck.slurm.units import moment
 from warpdeck.slurm.version import RELEASE
 from warpdeck_agent.wire import hostnames
 
-from . import jobtext, sitetext
+from . import jobtext, sitejson, sitetext
 from .jobtext import FIELDS
 from .session import Failed, Missing, Session
 
@@ -165,7 +165,7 @@ def _partitions(session: Session, word: str) -> None:
         nodes = {node["name"]: node for node in client.call("nodes")["nodes"]}
     chosen = list(_named(session, word, rows, "Partition"))
     if session.json:
-        session.print_json({"partitions": chosen})
+        session.print_json({"partitions": [sitejson.partition_object(row, nodes) for row in chosen]})
         return
     print_lines(session, (sitetext.partition_lines(row, nodes) for row in chosen))
 
@@ -176,7 +176,7 @@ def _reservations(session: Session, word: str) -> None:
         nodes = {node["name"]: node for node in client.call("nodes")["nodes"]}
     chosen = list(_named(session, word, rows, "Reservation"))
     if session.json:
-        session.print_json({"reservations": chosen})
+        session.print_json({"reservations": [sitejson.reservation_object(row, nodes) for row in chosen]})
         return
     if not rows and not word:
         session.console.out.write("No reservations in the system\n")
@@ -187,7 +187,7 @@ def _licenses(session: Session, word: str) -> None:
     with session.connect() as client:
         rows = client.call("licenses")["licenses"]
     if session.json:
-        session.print_json({"licenses": [_license_json(row) for row in rows]})
+        session.print_json({"licenses": [sitejson.license_object(row) for row in rows]})
         return
     if not rows:
         session.console.out.write("No licenses configured in Slurm.\n")
@@ -195,12 +195,6 @@ def _licenses(session: Session, word: str) -> None:
         if not word or row["name"] == word:
             lines = sitetext.license_lines(row)
             session.console.out.write((" " if session.oneliner else "\n").join(lines) + "\n")
-
-
-def _license_json(row: Row) -> Row:
-    free = row["total"] - row["used"]
-    names = {"LicenseName": row["name"], "Total": row["total"], "Used": row["used"], "Free": free}
-    return {**names, "Remote": False, "Reserved": 0}
 
 
 def _config(session: Session, word: str) -> None:

@@ -122,11 +122,6 @@ def held_tres(node: Row) -> dict[str, int]:
 
 def partition_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
     """A partition; `nodes` are all there are, by name."""
-    from warpdeck.notation.hostlist import expand
-
-    own = [nodes[name] for name in expand(row["node_list"]) if name in nodes]
-    tres = {"cpu": row["cpus"], "mem": sum(node["mem_bytes"] for node in own) // MIB, "node": row["nodes"]}
-    tres |= {"billing": row["cpus"], "gres/gpu": row["gpus"]}
     return [
         f"PartitionName={row['name']}",
         f"AllowGroups={_allowed(row, 'groups')} {_rights(row, 'accounts', 'Accounts')} {_rights(row, 'qos', 'Qos')}",
@@ -142,8 +137,27 @@ def partition_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
         f"State={row['state']} TotalCPUs={row['cpus']} TotalNodes={row['nodes']} SelectTypeParameters=NONE",
         "JobDefaults=(null)",
         "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED",
-        f"TRES={tres_text(tres, none='(null)')}",
+        f"TRES={tres_text(partition_tres(row, nodes), none='(null)')}",
     ]
+
+
+def partition_tres(row: Row, nodes: Mapping[str, Row]) -> dict[str, int]:
+    """What its nodes have."""
+    mem_bytes = sum(node["mem_bytes"] for node in members(row, nodes))
+    return {
+        "cpu": row["cpus"],
+        "mem": mem_bytes // MIB,
+        "node": row["nodes"],
+        "billing": row["cpus"],
+        "gres/gpu": row["gpus"],
+    }
+
+
+def members(row: Row, nodes: Mapping[str, Row]) -> list[Row]:
+    """Those of a partition or a reservation that are there."""
+    from warpdeck.notation.hostlist import expand
+
+    return [nodes[name] for name in expand(row["node_list"]) if name in nodes]
 
 
 def _allowed(row: Row, what: str) -> str:
@@ -160,28 +174,36 @@ def _rights(row: Row, what: str, word: str) -> str:
 
 def reservation_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
     """A reservation."""
-    from warpdeck.notation.hostlist import expand
-
-    own = [nodes[name] for name in expand(row["node_list"]) if name in nodes]
-    cpus = sum(part["cpus"] for part in row["parts"]) or sum(node["cpus"] for node in own)
-    gpus = sum(count for part in row["parts"] for _, count in part["gpus"])
-    flags = ",".join([*told_flags(row, named="SPEC_NODES" if own and not row["node_count"] else "")])
-    users, groups = "" if row["groups"] else _whose(row, "users"), ",".join(row["groups"])
+    tres = reservation_tres(row, nodes)
+    users, groups = "" if row["groups"] else whose(row, "users"), ",".join(row["groups"])
     licenses = ",".join(f"{name}:{count}" for name, count in row["licenses"])
     start, end = row["start"], row["end"]
     return [
         f"ReservationName={row['name']} StartTime={moment(start)} EndTime={moment(end)} "
         f"Duration={clock(end - start if start and end else None)}",
-        f"Nodes={or_null(row['node_list'])} NodeCnt={len(own)} CoreCnt={cpus} Features={or_null(row['features'])} "
-        f"PartitionName={or_null(row['partition'])} Flags={flags}",
-        f"TRES={f'cpu={cpus}' if own else '(null)'}" + (f",gres/gpu={gpus}" if gpus else ""),
-        f"Users={or_null(users)} Groups={or_null(groups)} Accounts={or_null(_whose(row, 'accounts'))} "
+        f"Nodes={or_null(row['node_list'])} NodeCnt={len(members(row, nodes))} CoreCnt={tres['cpu']} "
+        f"Features={or_null(row['features'])} PartitionName={or_null(row['partition'])} "
+        f"Flags={','.join(reservation_flags(row, nodes))}",
+        f"TRES={tres_text(tres, none='(null)')}",
+        f"Users={or_null(users)} Groups={or_null(groups)} Accounts={or_null(whose(row, 'accounts'))} "
         f"Licenses={or_null(licenses)} State={'ACTIVE' if row['state'] == 'active' else 'INACTIVE'} BurstBuffer=(null) Watts=n/a",
         "MaxStartDelay=(null)",
     ]
 
 
-def _whose(row: Row, key: str) -> str:
+def reservation_tres(row: Row, nodes: Mapping[str, Row]) -> dict[str, int]:
+    """What it has of its nodes."""
+    gpus = sum(count for part in row["parts"] for _, count in part["gpus"])
+    cpus = sum(part["cpus"] for part in row["parts"]) or sum(node["cpus"] for node in members(row, nodes))
+    return {"cpu": cpus, "gres/gpu": gpus}
+
+
+def reservation_flags(row: Row, nodes: Mapping[str, Row]) -> list[str]:
+    """In Slurm's words."""
+    return told_flags(row, named="SPEC_NODES" if members(row, nodes) and not row["node_count"] else "")
+
+
+def whose(row: Row, key: str) -> str:
     """Those who may, or with a - those who may not."""
     return ",".join([*row[key], *(f"-{name}" for name in row[f"deny_{key}"])])
 
