@@ -20,7 +20,7 @@ from warpdeck.errors import ANSWERED, SAID, UserError
 from warpdeck.model import Job, JobId, JobState, Request
 from warpdeck.notation.options import SALLOC_22_05, Table, with_plugins
 from warpdeck.notation.request import Options, build_request
-from warpdeck.notation.srun import parse_salloc
+from warpdeck.notation.salloc import parse_salloc
 
 from . import protocol as ask
 from .connection import ClientStream, Connection

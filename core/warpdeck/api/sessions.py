@@ -14,7 +14,8 @@ import msgspec
 from warpdeck.errors import UserError
 from warpdeck.model import Request
 from warpdeck.notation.request import build_request
-from warpdeck.notation.srun import Srun, parse_srun
+from warpdeck.notation.srun import parse_srun
+from warpdeck.notation.stepoptions import Srun
 
 from . import protocol as ask
 from .allocations import Submission

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from warpdeck.model import Job
 from warpdeck.model.step import Step, StepAsk
 from warpdeck.notation.patterns import resolve
-from warpdeck.notation.srun import Streams
+from warpdeck.notation.stepoptions import Streams
 from warpdeck_agent.wire.steps import EVERY_TASK
 
 OUT, ERR = "1", "2"

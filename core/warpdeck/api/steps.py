@@ -22,7 +22,8 @@ from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk
 from warpdeck.notation.jobids import parse_job_id
 from warpdeck.notation.master import has_own_master
 from warpdeck.notation.options import SRUN_22_05
-from warpdeck.notation.srun import Srun, Streams, parse_srun, programs_of
+from warpdeck.notation.srun import parse_srun, programs_of
+from warpdeck.notation.stepoptions import Srun, Streams
 from warpdeck_agent.wire.steps import EVERY_TASK
 
 from . import protocol as ask

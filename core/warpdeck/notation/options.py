@@ -274,6 +274,7 @@ def with_plugins(known: Table, plugins: Mapping[str, str]) -> Table:
     return table_of(known.command, found.values())
 
 
+NO_PLUGINS: Mapping[str, str] = {}
 SBATCH = _of("sbatch", "b")
 SALLOC = _of("salloc", "a")
 SRUN = _of("srun", "r")

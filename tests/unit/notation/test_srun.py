@@ -9,7 +9,9 @@ import pytest
 
 from warpdeck.errors import UserError
 from warpdeck.model.step import StepAsk
-from warpdeck.notation.srun import Srun, parse_salloc, parse_srun
+from warpdeck.notation.salloc import parse_salloc
+from warpdeck.notation.srun import parse_srun
+from warpdeck.notation.stepoptions import Srun
 
 
 def parse(*words: str, **environ: str) -> Srun:

@@ -6,7 +6,8 @@ import pytest
 
 from warpdeck.errors import UserError
 from warpdeck.notation.options import SBATCH
-from warpdeck.notation.srun import parse_salloc, parse_srun
+from warpdeck.notation.salloc import parse_salloc
+from warpdeck.notation.srun import parse_srun
 from warpdeck.notation.variables import SBATCH_VARIABLES, override
 
 SCRIPT = [("time", "10", "job.sh:2"), ("requeue", "", "job.sh:3")]
