@@ -102,7 +102,7 @@ async def take(name: str, *, svg: Path | None = None) -> Taken:
 
 
 async def _wear(pilot: Pilot[None], app: DeckApp, theme: str) -> None:
-    app.theme = theme
+    app.looks.use(theme)
     for screen in app.screen_stack:
         if hasattr(screen, "recolour"):
             screen.recolour()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from warpdeck_tui.charset import as_started, lacks_signs
-from warpdeck_tui.entry import add_options, plain_signs
+from warpdeck_tui.entry import Options, add_options, options_in, plain_signs
 from warpdeck_tui.settings import Settings
 
 
@@ -65,12 +65,10 @@ def test_an_option_goes_before_the_file_and_the_file_before_the_locale(
     monkeypatch.setenv("LC_ALL", "C")
     parser = argparse.ArgumentParser()
     add_options(parser)
-    assert plain_signs(parser.parse_args(options), Settings(ascii=wanted)) == plain
+    assert plain_signs(options_in(parser.parse_args(options)), Settings(ascii=wanted)) == plain
 
 
 def test_a_browser_has_all_signs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "C")
     monkeypatch.setenv("TEXTUAL_DRIVER", "textual.drivers.web_driver:WebDriver")
-    parser = argparse.ArgumentParser()
-    add_options(parser)
-    assert plain_signs(parser.parse_args([]), Settings()) == (False, "")
+    assert plain_signs(Options(), Settings()) == (False, "")

@@ -7,9 +7,9 @@ import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.style import Style
 from textual import work
@@ -26,32 +26,26 @@ from warpdeck.api.site import Reloaded
 from warpdeck.errors import UNCERTAIN, UserError
 from warpdeck.paths import Paths, config_dir, default_paths
 
-from . import clipboard
+from . import clipboard, screens
 from .actions import CHANGING
 from .bindings import actions_at, bindings, command_of, help_lines, key_words, keys_of, looks_only
 from .board import Board
 from .chronicle import Chronicle
 from .client import Core
-from .filling import Filling
 from .finder import WHAT_IS_FOUND, Actions, Command, Finder, Objects
-from .jobverbs import JobVerbs
 from .keymap import KEYS_FILE, NO_KEYMAP, Keymap, keymap_lines, read_keymap
 from .looks import LOOK_S, Looks
 from .notices import Notices
-from .screens.admin import AdminScreen
 from .screens.base import Arrives, DeckScreen
-from .screens.dialogs import DonePage, HelpPage
-from .screens.history import HistoryScreen
-from .screens.job import JobScreen
-from .screens.node_page import NodeScreen
-from .screens.nodes import NodesScreen
 from .screens.queue import QueueScreen
-from .screens.sessions import SessionsScreen
-from .screens.submit import NewJob
-from .screens.themes import ThemePicker
 from .settings import Settings, read_settings
-from .viewmodels.form import Sheet
+from .warming import load_later
 from .window import Window, forget_drawn
+
+if TYPE_CHECKING:
+    from .filling import Filling
+    from .jobverbs import JobVerbs
+    from .viewmodels.form import Sheet
 
 UNANSWERED = frozenset((GONE, UNCERTAIN))
 """Codes of errors that are no refusals."""
@@ -93,8 +87,6 @@ class DeckApp(Window):
         self.everybody = everybody
         self.readonly = readonly
         self.chronicle = Chronicle()
-        self.verbs = JobVerbs(self)
-        self.filling = Filling(self)
         self.lending = False
         """The terminal is about to be lent to a job: keys wait."""
         self.away = ""
@@ -107,6 +99,22 @@ class DeckApp(Window):
         self._draw_planned = False
         self._draw_took_s = self._drawn_at = 0.0
         self._last_job = ""
+        self._warms = False
+        self.looks.begin()
+
+    @cached_property
+    def verbs(self) -> JobVerbs:
+        """Made at the first key that means a job: the first frame need not wait for its dialogs."""
+        from .jobverbs import JobVerbs
+
+        return JobVerbs(self)
+
+    @cached_property
+    def filling(self) -> Filling:
+        """Made for the first form, as that."""
+        from .filling import Filling
+
+        return Filling(self)
 
     @property
     def palette(self) -> dict[str, Style]:
@@ -128,7 +136,7 @@ class DeckApp(Window):
         return top if isinstance(top, DeckScreen) and top.is_mounted else None
 
     def on_mount(self) -> None:
-        self.looks.begin()
+        self.looks.tell()
         self._use_settings()
         self.set_interval(LOOK_S, self._look_at_themes)
         self._use_keys()
@@ -147,18 +155,18 @@ class DeckApp(Window):
         if screen == "job":
             self.open_job(what)
         elif screen == "node":
-            self.push_screen(NodesScreen(what))
-            self.push_screen(NodeScreen(what))
+            self.push_screen(screens.NodesScreen(what))
+            self.push_screen(screens.NodeScreen(what))
         elif screen == "gpus":
-            self.push_screen(NodesScreen(at=self._moment))
+            self.push_screen(screens.NodesScreen(at=self._moment))
         elif screen == "nodes":
-            self.push_screen(NodesScreen(listed=True, at=self._moment))
+            self.push_screen(screens.NodesScreen(listed=True, at=self._moment))
         elif screen == "history":
-            self.push_screen(HistoryScreen())
+            self.push_screen(screens.HistoryScreen())
         elif screen == "site":
-            self.push_screen(AdminScreen())
+            self.push_screen(screens.AdminScreen())
         elif screen == "sessions":
-            self.push_screen(SessionsScreen())
+            self.push_screen(screens.SessionsScreen())
 
     def _use_settings(self) -> None:
         try:
@@ -198,10 +206,12 @@ class DeckApp(Window):
         self.user, self.away = user, ""
         self.board.restart()
         self.redraw()
+        self._drawn_at = 0.0  # the first rows do not wait for the pace
 
     def told(self, delta: Delta) -> None:
         self.notices.look(delta)
         self.board.apply(delta)
+        self._warm_up()
         if self._draw_planned:
             return
         wait_s = self._drawn_at + max(self.pace.news_s, self._draw_took_s / DRAW_SHARE) - time.monotonic()
@@ -221,6 +231,7 @@ class DeckApp(Window):
     def went_away(self, words: str) -> None:
         self.away = words
         self.redraw()
+        self._warm_up()
 
     def came_back(self) -> None:
         self.went_away("")
@@ -233,6 +244,16 @@ class DeckApp(Window):
             self.front.draw()
         self._draw_took_s = time.process_time() - began
         self._drawn_at = time.monotonic()
+
+    def _warm_up(self) -> None:
+        """Once there is something to look at."""
+        if not self._warms:
+            self._warms = True
+            self.call_after_refresh(self._load_later)
+
+    @work(group="warming")
+    async def _load_later(self) -> None:
+        await load_later()
 
     # ---- what the screens ask
 
@@ -255,15 +276,15 @@ class DeckApp(Window):
     def open_job(self, key: str, *, pane: str = "", channel: str = "out") -> None:
         """The page of the job with that id."""
         self._last_job = key
-        self.push_screen(JobScreen(key, pane=pane, channel=channel))
+        self.push_screen(screens.JobScreen(key, pane=pane, channel=channel))
 
     def open_node(self, name: str) -> None:
         """The nodes, with the cursor on that one."""
-        if isinstance(self.screen, NodesScreen):
+        if isinstance(self.screen, screens.NodesScreen):
             self.screen.go_to(name)
         else:
             self.action_show_queue()
-            self.push_screen(NodesScreen(name))
+            self.push_screen(screens.NodesScreen(name))
 
     def open_user(self, user: str) -> None:
         """The queue, narrowed to that user's jobs."""
@@ -347,7 +368,7 @@ class DeckApp(Window):
                 self.screen.go_to(job_id)
 
         if self.front is not None:
-            self.push_screen(NewJob(self.core, self.filling, sheet), submitted)
+            self.push_screen(screens.NewJob(self.core, self.filling, sheet), submitted)
         else:
             self.notify("the form did not open: it came late, and something else is open", severity="warning")
 
@@ -365,24 +386,29 @@ class DeckApp(Window):
             self.pop_screen()
 
     def action_show_nodes(self) -> None:
-        self._show(NodesScreen)
+        self._show(screens.NodesScreen)
 
     def action_show_history(self) -> None:
-        self._show(HistoryScreen)
+        self._show(screens.HistoryScreen)
 
     def action_show_sessions(self) -> None:
-        self._show(SessionsScreen)
+        self._show(screens.SessionsScreen)
 
     def action_show_admin(self) -> None:
-        self._show(AdminScreen)
+        self._show(screens.AdminScreen)
 
-    def _show(self, kind: type[NodesScreen | HistoryScreen | SessionsScreen | AdminScreen]) -> None:
+    def _show(
+        self,
+        kind: type[
+            screens.NodesScreen | screens.HistoryScreen | screens.SessionsScreen | screens.AdminScreen
+        ],
+    ) -> None:
         if not isinstance(self.screen, kind):
             self.action_show_queue()
             self.push_screen(kind())
 
     def action_show_job(self) -> None:
-        if isinstance(self.screen, JobScreen):
+        if isinstance(self.screen, screens.JobScreen):
             return
         keys = self.front.job_keys if self.front is not None else []
         key = keys[0] if keys else self._last_job
@@ -395,10 +421,10 @@ class DeckApp(Window):
 
     def action_help(self) -> None:
         places = self.front.places() if self.front is not None else ()
-        self.push_screen(HelpPage("Help", help_lines(places, self.keymap)))
+        self.push_screen(screens.HelpPage("Help", help_lines(places, self.keymap)))
 
     def action_done(self) -> None:
-        self.push_screen(DonePage(self.chronicle))
+        self.push_screen(screens.DonePage(self.chronicle))
 
     @work
     async def action_undo(self) -> None:
@@ -431,13 +457,13 @@ class DeckApp(Window):
     def action_keys(self) -> None:
         """What the file says now counts from now on."""
         self._use_keys()
-        self.push_screen(HelpPage("Keys", keymap_lines(self.own_keys, self._keys_file)))
+        self.push_screen(screens.HelpPage("Keys", keymap_lines(self.own_keys, self._keys_file)))
 
     def action_next_theme(self) -> None:
         self.looks.use_next()
 
     def action_pick_theme(self) -> None:
-        self.push_screen(ThemePicker())
+        self.push_screen(screens.ThemePicker())
 
     def recolour(self) -> None:
         """The dialogs that are open, and the screen that is seen below them, wear the present theme."""

@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import os
 import random
-import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -29,7 +28,6 @@ from warpdeck.api.rows import (
 )
 from warpdeck.api.site import Site
 from warpdeck.api.siterows import ForecastRow
-from warpdeck.api.submission import Draft, Submitted, draft_command, draft_script, local_files, rerun, submit
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.model import Request
@@ -37,6 +35,9 @@ from warpdeck.model.change import JobChange
 from warpdeck.model.past import Clause, GroupCost, PastQuery
 from warpdeck.notation.jobfilter import LONGEST_VALUE
 from warpdeck.paths import Paths
+
+if TYPE_CHECKING:
+    from warpdeck.api.submission import Submitted
 
 RECONNECT_FIRST_S = 0.2
 RECONNECT_MOST_S = 5.0
@@ -329,15 +330,25 @@ class Core:
         code_of: str = "",
     ) -> Submitted:
         """Submits the text of a script, which has that name or none, as the command line does; parsing and git take a thread."""
-        return await asyncio.to_thread(self._submit, script, text, list(options), cwd, list(args), code_of)
+        from . import submitting
+
+        def send() -> Submitted:
+            draft = submitting.draft_text(script, text, options, cwd, args=args, environ=os.environ)
+            return submitting.submit_draft(self.paths, draft, code_of=code_of)
+
+        return await asyncio.to_thread(send)
 
     async def rerun(self, job: str) -> Submitted:
         """Submits it again, as it was recorded; git takes a thread."""
-        return await asyncio.to_thread(self._rerun, job)
+        from . import submitting
+
+        return await asyncio.to_thread(submitting.submit_again, self.paths, job)
 
     async def dry_run(self, script: str, *, text: str, options: Sequence[str], cwd: str) -> ForecastRow:
         """What would become of such a submission now; nothing is submitted."""
-        draft = await asyncio.to_thread(self._draft, script, text, list(options), cwd, environ={})
+        from . import submitting
+
+        draft = await asyncio.to_thread(submitting.draft_text, script, text, options, cwd, environ={})
         try:
             requests = [msgspec.convert(each, Request) for each in (draft.request, *draft.components)]
         except msgspec.ValidationError as error:
@@ -364,7 +375,9 @@ class Core:
 
     async def shell(self, options: Sequence[str], *, rows: int, cols: int) -> Submitted:
         """Submits an interactive shell."""
-        return await asyncio.to_thread(self._shell, options, rows, cols)
+        from . import submitting
+
+        return await asyncio.to_thread(submitting.submit_shell, self.paths, options, rows=rows, cols=cols)
 
     async def files(self, snapshot: Mapping[str, Any]) -> list[str]:
         """The paths in a job's snapshot."""
@@ -393,51 +406,6 @@ class Core:
             raise UserError("the controller is away", "wait until it is back", code=GONE)
         return self._client
 
-    def _draft(
-        self,
-        script: str,
-        text: str,
-        options: list[str],
-        cwd: str,
-        *,
-        args: Sequence[str] = (),
-        environ: Mapping[str, str],
-    ) -> Draft:
-        path = os.path.join(cwd, os.path.expanduser(script))
-        return draft_script(
-            text,
-            path if script else "wrap",
-            args=args,
-            options=options,
-            cwd=cwd,
-            environ=environ,
-            now=time.time(),
-            read=local_files(cwd),
-        )
-
     def _glance(self, job: str, offset: int) -> Glance:
         with SyncClient.connect(self.paths, start=False) as client:
             return glance(client, job, offset=offset)
-
-    def _rerun(self, job: str) -> Submitted:
-        with SyncClient.connect(self.paths) as client:
-            return rerun(client, job)
-
-    def _submit(
-        self, script: str, text: str, options: list[str], cwd: str, args: list[str], code_of: str
-    ) -> Submitted:
-        draft = self._draft(script, text, options, cwd, args=args, environ=os.environ)
-        with SyncClient.connect(self.paths) as client:
-            return submit(client, draft, paths=self.paths, code_of=code_of)
-
-    def _shell(self, options: Sequence[str], rows: int, cols: int) -> Submitted:
-        draft = draft_command(
-            [os.environ.get("SHELL", "/bin/sh")],
-            [*options, "--job-name", "interactive"],
-            cwd=os.getcwd(),
-            environ=os.environ,
-            now=time.time(),
-            pty=(rows, cols),
-        )
-        with SyncClient.connect(self.paths) as client:
-            return submit(client, draft, paths=self.paths, snapshot="none")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import gc
@@ -10,12 +9,16 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from warpdeck.errors import UserError
 
 from .charset import as_started, lacks_signs
 from .guard import end_with_parent, guarded
 from .settings import Settings, read_settings
+
+if TYPE_CHECKING:
+    import argparse
 
 SWITCHES = {
     "--readonly": "look only: nothing can be changed",
@@ -34,15 +37,32 @@ M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3
 LARGE_BYTES = 128 * 1024
 
 
+class Options(NamedTuple):
+    """The app's own, for every verb that opens it; those of SWITCHES by their names."""
+
+    theme: str = ""
+    readonly: bool = False
+    low_bandwidth: bool = False
+    ascii: bool = False
+    no_ascii: bool = False
+    no_mouse: bool = False
+
+
 def main(argv: Sequence[str] = ()) -> int:
     """Opens the app on the default home. Raises UserError."""
+    return start(_parsed(argv) if argv else Options())
+
+
+def _parsed(argv: Sequence[str]) -> Options:
+    import argparse  # most people give no option, and need not wait for it
+
     parser = argparse.ArgumentParser(prog="warpdeck", description="The full-screen app.")
     add_options(parser)
-    return start(parser.parse_args(list(argv)))
+    return options_in(parser.parse_args(list(argv)))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The app's own, for every verb that opens it."""
+    """To the parser of a verb."""
     group = parser.add_argument_group("the app")
     group.add_argument("--theme", default="", metavar="NAME", help="the theme to begin with")
     signs = group.add_mutually_exclusive_group()
@@ -50,14 +70,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         (signs if option in SIGNS else group).add_argument(option, action="store_true", help=words)
 
 
-def options_of(args: argparse.Namespace) -> list[str]:
-    """What was given of them, as a command line."""
-    given = [option for option in SWITCHES if getattr(args, option.strip("-").replace("-", "_"))]
-    return [*([f"--theme={args.theme}"] if args.theme else []), *given]
+def options_in(args: argparse.Namespace) -> Options:
+    """What such a parser has found of them."""
+    return Options(**{name: getattr(args, name) for name in Options._fields})
+
+
+def as_words(options: Options) -> list[str]:
+    """As a command line."""
+    given = [switch for switch in SWITCHES if getattr(options, switch.strip("-").replace("-", "_"))]
+    return [*([f"--theme={options.theme}"] if options.theme else []), *given]
 
 
 def start(
-    args: argparse.Namespace,
+    options: Options,
     *,
     everybody: bool = False,
     at: tuple[str, str] = ("queue", ""),
@@ -66,17 +91,17 @@ def start(
     """Opens the app with these options at that screen, of that job or node, as it was at that moment. Raises UserError."""
     if os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER:
         end_with_parent()
-        return run(args, everybody=everybody, at=at, moment=moment)
+        return run(options, everybody=everybody, at=at, moment=moment)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError("the app needs a terminal", "see `warpdeck --help` for the verbs")
-    return guarded(lambda: run(args, everybody=everybody, at=at, moment=moment))
+    return guarded(lambda: run(options, everybody=everybody, at=at, moment=moment))
 
 
-def run(args: argparse.Namespace, *, everybody: bool, at: tuple[str, str], moment: float | None) -> int:
+def run(options: Options, *, everybody: bool, at: tuple[str, str], moment: float | None) -> int:
     """The app itself, until it is left."""
     wanted = _settings()
-    plain, why = plain_signs(args, wanted)
-    low_bandwidth = args.low_bandwidth or wanted.low_bandwidth
+    plain, why = plain_signs(options, wanted)
+    low_bandwidth = options.low_bandwidth or wanted.low_bandwidth
     if low_bandwidth:
         os.environ.setdefault("TEXTUAL_COLOR_SYSTEM", "256")
     with _loading():
@@ -84,8 +109,8 @@ def run(args: argparse.Namespace, *, everybody: bool, at: tuple[str, str], momen
             everybody=everybody,
             at=at,
             moment=moment,
-            readonly=args.readonly,
-            theme=args.theme,
+            readonly=options.readonly,
+            theme=options.theme,
             low_bandwidth=low_bandwidth,
             plain_signs=plain,
         )
@@ -93,14 +118,14 @@ def run(args: argparse.Namespace, *, everybody: bool, at: tuple[str, str], momen
             app.chronicle.add(f"warpdeck --ascii  # {why}; --no-ascii draws all signs")
         importlib.import_module("warpdeck_tui.terminal").leave_at_hang_up(app)
     give_memory_back()
-    app.run(mouse=wanted.mouse and not (args.no_mouse or low_bandwidth))
+    app.run(mouse=wanted.mouse and not (options.no_mouse or low_bandwidth))
     return app.return_code or 0
 
 
-def plain_signs(args: argparse.Namespace, wanted: Settings) -> tuple[bool, str]:
+def plain_signs(options: Options, wanted: Settings) -> tuple[bool, str]:
     """Whether only ASCII is drawn; and where nobody has asked for it, what in the environment says so. A browser shows all."""
-    if args.ascii or args.no_ascii:
-        return args.ascii, ""
+    if options.ascii or options.no_ascii:
+        return options.ascii, ""
     if wanted.ascii is not None:
         return wanted.ascii, ""
     is_browser = os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,10 +48,14 @@ class Looks:
         self._themes: dict[str, ThemeFile] = {}
         self._styles: dict[str, Style] = {}
         self._styled = ""
+        self._is_whole = False
+        """All files were read: the first frame needs but one."""
+        self._notices: list[str] = []
 
     @property
     def themes(self) -> list[ThemeFile]:
         """By name."""
+        self._complete()
         return [self._themes[name] for name in sorted(self._themes)]
 
     @property
@@ -71,19 +75,51 @@ class Looks:
         return ANSI_THEME if self._few_colours else FALLBACK_THEME
 
     def begin(self) -> None:
-        """Reads all themes and uses the one to begin with."""
-        notices = self._take(_read(self._kept))
-        if self._wanted and self._wanted not in self._themes:
-            notices.append(f"there is no theme {self._wanted}; there are {', '.join(sorted(self._themes))}")
+        """The theme to begin with, before the style sheets are read: who changes it later has them read again."""
         if self._few_colours:
             # In every theme: else Textual makes colours of the terminal's own 16, whose nearest of the 16 are others.
-            self._app.ansi_color = True
+            self._app.set_reactive(type(self._app).ansi_color, True)
         colourless = ANSI_THEME if os.environ.get("NO_COLOR") else ""
-        for name in (self._wanted, colourless, _kept_name(), self._fallback):
+        wanted = [name for name in (self._wanted, colourless, _kept_name(), self._fallback) if name]
+        if not self._read_one(wanted[0]):
+            self._complete()
+        if self._wanted and self._wanted not in self._themes:
+            there = ", ".join(sorted(self._themes))
+            self._notices.append(f"there is no theme {self._wanted}; there are {there}")
+        for name in wanted:
             if name in self._themes:
-                self._app.theme = name
+                self._wear(name)
                 break
-        self._tell(notices)
+
+    def _read_one(self, name: str) -> bool:
+        """A shipped theme, from the file called so; not where the user has themes of his own, one of which may have that name."""
+        paths = [path for path in _files(shipped_folder()) if path.stem == name]
+        if _files(_own_folder()):
+            return False
+        self._notices += self._take(_read_files(paths, {}))
+        return name in self._themes
+
+    def _complete(self) -> None:
+        """Reads what the first frame did not need."""
+        if not self._is_whole:
+            self._notices += self._take(_read(self._kept))
+            self._is_whole = True
+
+    def _wear(self, name: str) -> None:
+        """As Textual does when the theme changes, but that nothing stands yet whose style would have to be found again."""
+        app = self._app
+        app.set_reactive(type(app).theme, name)
+        app.set_class(True, f"-theme-{name}", update=False)
+        app.set_class(app.current_theme.dark, "-dark-mode", update=False)
+        app.set_class(not app.current_theme.dark, "-light-mode", update=False)
+        app._refresh_truecolor_filter(app.ansi_theme)
+        app.stylesheet.set_variables(app.get_css_variables())
+
+    def tell(self) -> None:
+        """What there is to say of the files that were read."""
+        notices, self._notices = self._notices, []
+        for notice in notices:
+            self._app.notify(notice, severity="warning", markup=False)
 
     async def look_again(self) -> None:
         """Takes over what has changed in the files."""
@@ -92,12 +128,14 @@ class Looks:
             kept is self._kept[path] for path, (kept, _) in found.items()
         ):
             return
-        notices = self._take(found)
+        worn = self._themes.get(self._app.theme)
+        self._notices += self._take(found)
+        self._is_whole = True
         if self._app.theme not in self._themes:
             self.use(self._fallback)
-        else:
+        elif self._themes[self._app.theme] is not worn:
             self._show()
-        self._tell(notices)
+        self.tell()
 
     def _take(self, found: Mapping[Path, tuple[_Kept, str]]) -> list[str]:
         """What was read is what there is; the notices about it."""
@@ -107,16 +145,14 @@ class Looks:
             self._app.register_theme(to_textual(theme))
         return [notice for _, notice in found.values() if notice]
 
-    def _tell(self, notices: list[str]) -> None:
-        for notice in notices:
-            self._app.notify(notice, severity="warning", markup=False)
-
     def use(self, name: str) -> None:
         """That theme from now on."""
+        self._complete()
         self._app.theme = name
         self._show()
 
     def use_next(self) -> None:
+        self._complete()
         names = sorted(self._themes)
         at = names.index(self._app.theme) if self._app.theme in names else -1
         self.use(names[(at + 1) % len(names)])
@@ -144,22 +180,33 @@ def _kept_name() -> str:
         return ""
 
 
+def _own_folder() -> Path:
+    return Path(config_dir()) / "themes"
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.toml"))
+
+
 def _read(before: Mapping[Path, _Kept]) -> dict[Path, tuple[_Kept, str]]:
     """Every theme file with what it says, and a notice where that is new and cannot be used. The user's come last."""
+    return _read_files([*_files(shipped_folder()), *_files(_own_folder())], before)
+
+
+def _read_files(paths: Iterable[Path], before: Mapping[Path, _Kept]) -> dict[Path, tuple[_Kept, str]]:
     found: dict[Path, tuple[_Kept, str]] = {}
-    for folder in (shipped_folder(), Path(config_dir()) / "themes"):
-        for path in sorted(folder.glob("*.toml")):
-            try:
-                status = path.stat()
-            except OSError:  # it has just gone
-                continue
-            old = before.get(path)
-            stamp = (status.st_mtime_ns, status.st_size)
-            if old is not None and old.stamp == stamp:
-                found[path] = (old, "")
-                continue
-            try:
-                found[path] = (_Kept(stamp, load_theme(path)), "")
-            except UserError as error:
-                found[path] = (_Kept(stamp, old.theme if old is not None else None), error.message)
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:  # it has just gone
+            continue
+        old = before.get(path)
+        stamp = (status.st_mtime_ns, status.st_size)
+        if old is not None and old.stamp == stamp:
+            found[path] = (old, "")
+            continue
+        try:
+            found[path] = (_Kept(stamp, load_theme(path)), "")
+        except UserError as error:
+            found[path] = (_Kept(stamp, old.theme if old is not None else None), error.message)
     return found

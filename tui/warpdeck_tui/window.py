@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from rich.console import RenderableType
 from rich.segment import Segment
@@ -23,13 +23,16 @@ from textual.geometry import Offset, Region
 from textual.notifications import Notify
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Input, TextArea
+from textual.widgets import Input
 
 from .driver import LinuxDriver, TerminalDriver
 from .frame import Frame, Written
 from .keyboard import Keyboard, Settled, Typed
 from .signs import ascii_text
 from .widgets.line_view import LineView
+
+if TYPE_CHECKING:
+    from textual.widgets import TextArea
 
 
 class Pace(NamedTuple):
@@ -57,6 +60,11 @@ class Ascii(LineFilter):
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [Segment(ascii_text(text), style, control) for text, style, control in segments]
+
+
+def is_written_in(widget: object) -> TypeGuard[Input | TextArea]:
+    """Known by what these two have: a TextArea is much to import, and nowhere on the first frame."""
+    return hasattr(type(widget), "cursor_blink")
 
 
 def forget_drawn(widgets: Iterable[Widget]) -> None:
@@ -150,7 +158,7 @@ class Window(App[None]):
 
     def is_alt(self, char: str) -> bool:
         """Whether Esc and that character are Alt and it: in a line of text, and where the user has given actions such keys."""
-        writes = bool(self.screen_stack) and isinstance(self.focused, Input | TextArea)
+        writes = bool(self.screen_stack) and is_written_in(self.focused)
         return (writes and char in ALT_IN_TEXT) or any(ALT in keys for keys in self._keymap.values())
 
     def action_mouse(self) -> None:
@@ -176,7 +184,7 @@ class Window(App[None]):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """A cursor that blinks is written twice a second."""
-        if isinstance(event.widget, Input | TextArea):
+        if is_written_in(event.widget):
             event.widget.cursor_blink = False
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -205,7 +213,7 @@ class Window(App[None]):
         focused = self.focused if self.screen_stack else None
         if isinstance(focused, LineView) and focused.parked is not None:
             self.cursor_position = focused.content_region.offset + focused.parked
-        elif isinstance(focused, Input | TextArea) and focused.is_mounted:
+        elif is_written_in(focused) and focused.is_mounted:
             at = focused.cursor_screen_offset
             # Textual counts the room behind the text, too, where the cursor stands at its end.
             behind = isinstance(focused, Input) and focused.cursor_at_end

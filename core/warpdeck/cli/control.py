@@ -77,7 +77,7 @@ def _demo(args: argparse.Namespace) -> int:
         with _told("a simulated cluster starts, with two hours of work behind it ..."):
             app = importlib.import_module("warpdeck_tui.entry")
             wait_for_start(default_paths(), child)
-        return int(app.start(args, everybody=True))
+        return int(app.start(app.options_in(args), everybody=True))
     finally:
         assert child.stdin is not None
         child.stdin.close()

@@ -72,7 +72,7 @@ def main(_: str, words: list[str]) -> int:
             f"warpdeck screen {args.screen} --plain",
             exit_code=USAGE_EXIT,
         )
-    return int(app.start(args, everybody=args.all, at=(args.screen, args.what), moment=at))
+    return int(app.start(app.options_in(args), everybody=args.all, at=(args.screen, args.what), moment=at))
 
 
 def _moment(args: argparse.Namespace) -> float | None:

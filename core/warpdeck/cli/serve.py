@@ -33,4 +33,4 @@ def main(_: str, words: list[str]) -> int:
         serve = importlib.import_module("warpdeck_tui.serve")
     except ModuleNotFoundError as error:
         raise UserError(f"{error.name} is not installed", "pip install 'warpdeck[serve]'") from error
-    return int(serve.main(port=args.port, options=app.options_of(args)))
+    return int(serve.main(port=args.port, options=app.as_words(app.options_in(args))))

@@ -1,1 +1,44 @@
-"""The screens: they compose widgets, draw what the board says, and turn keys into calls."""
+"""The screens: they compose widgets, draw what the board says, and turn keys into calls.
+
+Those named here are loaded when they are first named, as `screens.HelpPage`, or soon after the first frame (`warming`): with all that
+they show they are as much to import as Textual.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .admin import AdminScreen as AdminScreen
+    from .dialogs import Ask as Ask
+    from .dialogs import DonePage as DonePage
+    from .dialogs import HelpPage as HelpPage
+    from .history import HistoryScreen as HistoryScreen
+    from .job import JobScreen as JobScreen
+    from .node_page import NodeScreen as NodeScreen
+    from .nodes import NodesScreen as NodesScreen
+    from .sessions import SessionsScreen as SessionsScreen
+    from .submit import NewJob as NewJob
+    from .themes import ThemePicker as ThemePicker
+
+_HOMES = {
+    "AdminScreen": "admin",
+    "Ask": "dialogs",
+    "DonePage": "dialogs",
+    "HelpPage": "dialogs",
+    "HistoryScreen": "history",
+    "JobScreen": "job",
+    "NewJob": "submit",
+    "NodeScreen": "node_page",
+    "NodesScreen": "nodes",
+    "SessionsScreen": "sessions",
+    "ThemePicker": "themes",
+}
+"""Name -> the module that it is in."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return found

@@ -13,6 +13,7 @@ from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
 from warpdeck.notation.jobfilter import plain_words
 from warpdeck.paths import config_dir
+from warpdeck_tui import screens
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.viewmodels.arrays import Fold, fold_key
 from warpdeck_tui.viewmodels.cells import plural
@@ -22,7 +23,6 @@ from warpdeck_tui.viewmodels.queue import summary
 from warpdeck_tui.views import View, Views, parse_columns, read_views, sort_text, write_views
 from warpdeck_tui.widgets.rows import RowSource
 
-from .dialogs import Ask
 from .joblist import FilterLine, JobListScreen
 
 MOST_MARKED = 1_000
@@ -179,7 +179,7 @@ class QueueScreen(JobListScreen):
                 self.tick()
 
         self.app.push_screen(
-            Ask(
+            screens.Ask(
                 "Save this view (filter, whose jobs, order, columns) as",
                 required="give it a name",
                 value=self._view,
@@ -196,7 +196,7 @@ class QueueScreen(JobListScreen):
                     self.use_columns(names)
 
         self.app.push_screen(
-            Ask(
+            screens.Ask(
                 f"Columns, of {' '.join(JOB_COLUMNS)}",
                 required="name at least one",
                 value=" ".join(self.columns),
