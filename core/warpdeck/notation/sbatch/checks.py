@@ -243,7 +243,7 @@ def read_hostfile(name: str, place: Place) -> str:
 
 
 def _complete_counts(fields: Fields, hosts: list[str]) -> None:
-    if fields.cuts_nodelist and fields.nodes_set and 0 < fields.max_nodes < len(hosts):
+    if fields.is_srun and fields.nodes_set and 0 < fields.max_nodes < len(hosts):
         del hosts[fields.max_nodes :]
         fields.texts["nodelist"] = collapse(hosts)
     if "nodelist" in fields.texts:
@@ -289,7 +289,10 @@ def _massage(fields: Fields, hosts: list[str]) -> None:
     if not (fields.nodes_set or fields.extra_set) or fields.max_nodes not in (0, fields.min_nodes):
         return
     fields.ntasks = max(fields.min_nodes, 1)
-    for each in (fields.sockets, fields.cores, fields.threads):
+    layout = (fields.sockets, fields.cores, fields.threads)
+    if fields.is_srun and "nodes" not in fields.given and None in layout:
+        return  # it counts by a whole -B alone
+    for each in layout:
         if each is not None:
             fields.ntasks, fields.ntasks_set = int32(fields.ntasks * each), True
 

@@ -82,8 +82,8 @@ class Fields:
     mem_bind_types: frozenset[str] = frozenset()
     chdir: str = ""
     hint: str = ""
-    cuts_nodelist: bool = False
-    """srun takes as many of the nodes that are named as --nodes allows; the others refuse too many."""
+    is_srun: bool = False
+    """Which takes as many of the nodes that are named as --nodes allows; the others refuse too many."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}

@@ -21,7 +21,7 @@ def judge_launch(words: Sequence[str], place: Place, *, known: Table) -> Verdict
     verdict = Verdict([], [], None)
     is_srun = known.command == "srun"
     fields = Fields()
-    fields.cuts_nodelist = is_srun
+    fields.is_srun = is_srun
     reading = Reading(fields, place, known=known, own=SRUNS if is_srun else SALLOCS)
     verdict.given.append(reading.given)
     try:
