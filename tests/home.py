@@ -21,6 +21,7 @@ from warpdeck.errors import UserError
 from warpdeck.paths import Paths
 from warpdeck.submitter.place import folder_of
 from warpdeck_agent.containment import Containment
+from warpdeck_agent.tempdirs import prefix_of
 
 VERB_S = 180.0
 """Also of a verb that waits for a job in which PyTorch is imported by four, or whose code's record was lost."""
@@ -132,7 +133,7 @@ class Home:
         for left in asked.parent.glob(f"warpdeck-*{asked.suffix}"):  # of users whose submitter was killed
             shutil.rmtree(left, ignore_errors=True)
         for identity in self.path.glob("agent/identity"):  # of killed agents, which have removed nothing
-            for left in Path("/tmp").glob(f"warpdeck-{identity.read_text()}-*"):
+            for left in Path("/tmp").glob(prefix_of(identity.read_text()) + "*"):
                 shutil.rmtree(left, ignore_errors=True)
             containment = Containment(identity.read_text())
             eventually(lambda held=containment: held.clear(keep=()), what="the groups of its jobs are empty")

@@ -1,8 +1,8 @@
 """Folders that each job has for itself, where everybody else has the node's: /tmp, /var/tmp, /dev/shm (Slurm's
 job_container/tmpfs). What a job leaves there goes with it.
 
-    <place>/warpdeck-<agent>-job-<id>.<restarts>-<random>/       root's alone, removed as TMPDIRs are (tempdirs)
-        in/                                                      what the job sees as <place>
+    <place>/warpdeck-<agent>-<id>.<restarts>-<random>/       root's alone, removed as TMPDIRs are (tempdirs)
+        in/                                                  what the job sees as <place>
 
 No namespace is kept: each process that is started for the job gets a mount namespace of its own, in which the same folders
 cover the same places. So there is nothing that an agent which was killed, or a reboot, could leave but folders. What a job

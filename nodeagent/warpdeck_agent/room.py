@@ -68,10 +68,12 @@ class Rooms:
             await self._run_prolog(launch)
         limits = await self._limits(launch)
         name = hold_name(launch.job_id, launch.restarts)
-        private = self._private(launch, name)
+        folder_name = f"{launch.job_id}.{launch.restarts}"
+        private = self._private(launch, folder_name)
         try:
             in_private = private is not None and private.tmp_dir
-            tmp_dir = "" if in_private else self._tempdirs.make(name, below=launch.tmp_dir, uid=uid, gid=gid)
+            below = launch.tmp_dir
+            tmp_dir = "" if in_private else self._tempdirs.make(folder_name, below=below, uid=uid, gid=gid)
         except OSError as error:
             for folder in folders_of("", private):
                 remove_tree(folder)

@@ -1,10 +1,12 @@
 """A folder for temporary files of each launch: its TMPDIR. Private to the job's user, and removed with everything in it.
 
-    <tmp>/warpdeck-<agent>-job-<id>.<restarts>-<random>/
-                                                       in/     of a place that the job has for itself (privatedirs)
+    <tmp>/warpdeck-<agent>-<id>.<restarts>-<random>/
+                                                in/     of a place that the job has for itself (privatedirs)
 
-The places that were ever used are noted in the agent's folder, so that an agent that starts finds what one that was killed
-has left. Removing is left to rm(1): a job may have nested folders deeper than any recursion of ours should go.
+The name is short, because programs make sockets below it, whose paths may have 107 bytes: Ray's own part takes 68 of them.
+`<agent>` is how the agent's identity begins. The places that were ever used are noted in the agent's folder, so that an agent
+that starts finds what one that was killed has left. Removing is left to rm(1): a job may have nested folders deeper than any
+recursion of ours should go.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ from .spool import Spool
 from .wire.places import place_of
 
 DEFAULT_PLACE = "/tmp"
-RANDOM_BYTES = 8
-"""So many that nobody has made a folder of that name before."""
+AGENT_CHARS = 6
+"""Of the agent's identity: of the few agents that ever work on one machine no two begin alike."""
+RANDOM_BYTES = 3
+"""So many that nobody can make all folders of such names before."""
 INNER, LIKE_TMP = "in", 0o1777
 """What a job sees as a place that it has for itself. The folder around it is root's alone."""
 NOTE = "tmp"
@@ -38,7 +42,7 @@ class TempDirs:
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
-        self._prefix = f"warpdeck-{spool.identity}-"
+        self._prefix = prefix_of(spool.identity)
         self._spares = SpareDirs(self._prefix)
         self._places: List[str] = spool.read(NOTE).splitlines()
 
@@ -101,6 +105,11 @@ class TempDirs:
         if place not in self._places:
             self._places = [*self._places, place][-MAX_PLACES:]
             self._spool.write(NOTE, "\n".join(self._places))
+
+
+def prefix_of(identity: str) -> str:
+    """What the names of an agent's folders begin with."""
+    return f"warpdeck-{identity[:AGENT_CHARS]}-"
 
 
 def _make_mount_point(path: str, *, at: str) -> None:

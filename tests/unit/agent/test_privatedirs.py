@@ -17,6 +17,7 @@ from tests.unit.agent.test_steps import ended, start
 from tests.unit.agent.test_tunnel import ENV, end_of
 from tests.waiting import eventually
 
+from warpdeck_agent.tempdirs import prefix_of
 from warpdeck_agent.wire import messages as wire
 
 pytestmark = pytest.mark.lab
@@ -53,7 +54,7 @@ def said(agent: AgentProcess, script: str, **fields: Any) -> str:
 
 def leftovers(agent: AgentProcess) -> list[Path]:
     """What the agent has on the node in the place of a job's places."""
-    return [path for place in PLACES for path in Path(place).glob(f"warpdeck-{agent.identity}-job-*")]
+    return [path for place in PLACES for path in Path(place).glob(prefix_of(agent.identity) + "*")]
 
 
 def end(agent: AgentProcess, job: int) -> wire.JobReport:
@@ -128,7 +129,7 @@ def test_output_in_a_place_that_goes_with_the_job_is_kept(agent: AgentProcess) -
 def test_it_outlives_the_agent_and_a_killed_agent_leaves_nothing(agent: AgentProcess) -> None:
     job = begin(agent, "echo mine >/tmp/note")
     eventually(lambda: any((path / "in/note").exists() for path in leftovers(agent)), what="it is written")
-    stale = Path(f"/dev/shm/warpdeck-{agent.identity}-job-999999.0-x/in")
+    stale = Path(f"/dev/shm/{prefix_of(agent.identity)}999999.0-x/in")
     stale.mkdir(parents=True)
     agent.kill()
     agent.start()

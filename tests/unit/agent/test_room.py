@@ -12,6 +12,7 @@ from tests.processes import kill
 from tests.unit.agent.conftest import Gpus, MakeAgent
 from tests.waiting import eventually
 
+from warpdeck_agent.tempdirs import prefix_of
 from warpdeck_agent.wire import messages as wire
 
 pytestmark = pytest.mark.lab
@@ -62,6 +63,14 @@ def test_what_is_mounted_in_a_tmpdir_is_let_go_and_kept(
     assert apart.text(2).split() == ["0"]
 
 
+def test_a_tmpdir_s_path_is_short_enough_for_the_sockets_of_ray(agent: AgentProcess) -> None:
+    below = "ray/session_2026-12-31_23-59-59_999999_4194304/sockets/plasma_store"
+    bind = f"import os, socket\nsocket.socket(socket.AF_UNIX).bind(os.environ['TMPDIR'] + '/{below}')"
+    script = f'mkdir -p "$TMPDIR/$(dirname {below})" && python3 -c "{bind}"'
+    said = agent.run(9_999_999, script, tmp_dir="", env={"PATH": "/usr/bin:/bin"})
+    assert said.exit_code == 0, agent.text(9_999_999)
+
+
 def test_a_tmpdir_that_cannot_be_removed_is_told(place: Path, apart: AgentProcess) -> None:
     script = f'touch "$TMPDIR/f" && mount -o remount,ro {place} && echo "$TMPDIR"'
     assert apart.run(1, script, tmp_dir=str(place)).exit_code == 0
@@ -98,8 +107,8 @@ def test_nothing_is_left_of_many_short_launches(agent: AgentProcess, place: Path
 def test_what_a_killed_agent_left_is_removed_when_it_starts_again(agent: AgentProcess, place: Path) -> None:
     agent.launch(1, 'touch "$TMPDIR/mine"; sleep 1000', tmp_dir=str(place))
     (kept,) = eventually(lambda: [path for path in place.glob("*") if (path / "mine").exists()])
-    stale = place / f"warpdeck-{agent.identity}-job-99.0-x"
-    foreign = place / "warpdeck-0123456789abcdef-job-1.0-x"
+    stale = place / f"{prefix_of(agent.identity)}99.0-x"
+    foreign = place / f"{prefix_of('0123456789abcdef')}1.0-x"
     for folder in (stale, foreign):
         (folder / "deep").mkdir(parents=True)
     agent.kill()
