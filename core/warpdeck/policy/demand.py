@@ -49,7 +49,6 @@ def needs(
     *,
     default_mem_per_cpu_bytes: int,
     whole_nodes: bool = False,
-    tenant: Tenant | None = None,
 ) -> tuple[tuple[Need, int], ...]:
     """(need, on how many of so many nodes), the largest first; () if the tasks cannot be laid out so.
 
@@ -65,7 +64,6 @@ def needs(
                 gpus=gpus,
                 default_mem_per_cpu_bytes=default_mem_per_cpu_bytes,
                 whole_nodes=whole_nodes,
-                tenant=tenant,
             ),
             count,
         )

@@ -146,14 +146,23 @@ class _Explainer:
         wanted = {place for place in own if self._told[place]}
         ahead: list[int] = []
         if forecasts:
-            has_shape = np.zeros(self._groups, dtype=np.bool_)
-            there = np.unique(self._group)
-            has_shape[there] = [self._met(group).shape is not None for group in there.tolist()]
-            mask = has_shape[self._group] & self._waits & ~promised
+            mask = self._waits & ~promised
             mask[list(self._own)] = False
+            mask &= self._is_first_with_shape(self._first_places(mask), forecasts)[self._group]
             ahead = np.flatnonzero(mask)[:forecasts].tolist()
         self._forecast_at = set(ahead)
         return sorted(wanted.union(ahead))
+
+    def _is_first_with_shape(self, first: Ints, count: int) -> Mask:
+        """By group, whether it is one of so many that wait for room and come first."""
+        found = np.zeros(self._groups, dtype=np.bool_)
+        for group in self._in_order(first):
+            if self._met(group).shape is not None:
+                found[group] = True
+                count -= 1
+                if not count:
+                    break
+        return found
 
     def _shared(self, alone: list[int]) -> list[Why | None]:
         """By group the words for all others."""
@@ -163,12 +172,25 @@ class _Explainer:
         found: list[Why | None] = [None] * self._groups
         same: dict[tuple[Obstacle, str, int], Why] = {}
         for group in self._in_order(first):
-            key = (self._met(group), *self._among(group))
+            key = (self._alike(self._met(group)), *self._among(group))
             why = same.get(key)
             if why is None:
                 code, sentence = self._in_words(int(first[group]))
                 why = same[key] = Why(code=code, sentence=sentence)
             found[group] = why
+        return found
+
+    def _alike(self, met: Obstacle) -> Obstacle:
+        """The one of all those that are put into the same words, whosever they are."""
+        if met.shape is None or met.shape.tenant is None:
+            return met
+        shape = self._of(self._pass.fields[met.reservation]).alike(met.shape)
+        return self._pass.fields[met.reservation].ground.misfit(shape, met.duration_s, met.reservation)
+
+    def _of(self, field: Field) -> Shortages:
+        found = self._shortages.get(id(field))
+        if found is None:
+            found = self._shortages[id(field)] = Shortages(field)
         return found
 
     def _why(self, place: int, code: str, sentence: str) -> Why:
@@ -247,9 +269,7 @@ class _Explainer:
     def _look(self, field: Field, shape: Shape) -> tuple[str, str]:
         if not shape.gangs:
             return "BadConstraints", f"cannot be laid out: {shape.wants}"
-        shortages = self._shortages.get(id(field))
-        if shortages is None:
-            shortages = self._shortages[id(field)] = Shortages(field)
+        shortages = self._of(field)
         if shortages.fits_now(shape):
             return "Priority", ""
         takes = shortages.usable(shape)

@@ -29,6 +29,7 @@ from .placement import (
 )
 from .portions import Named, Neighbour, Users, apart_on, beyond, keep, narrow, users_of
 from .site import PartitionView, ReservationView
+from .tenants import NOBODY
 from .timeline import ENDLESS_S
 from .view import PendingJob, RunningJob, View
 
@@ -105,6 +106,31 @@ class Field:
             fits &= least[:, column, None] <= free[column]
         enough: Mask = fits.sum(axis=1) >= least[:, FIRST_TYPE]
         return enough
+
+    def roomy(self, of_all: Shape) -> Ints:
+        """The rows that have now the least that each of its nodes must give, whosever it is."""
+        cpus, mem_bytes, gpus, _ = of_all.least()
+        free = self.timeline.free_now
+        enough: Mask = (free[CPUS] >= cpus) & (free[MEM] >= mem_bytes) & (free[GPUS] >= gpus)
+        if of_all.gangs and of_all.gangs[0].wanted[0][0].exclusive:
+            enough &= free[CPUS] >= self.cluster.capacity[CPUS]
+        return np.flatnonzero(enough & of_all.usable())
+
+    def shut_out(self, of_all: Shape) -> list[int]:
+        """The numbers of the same shapes of users for whom there is no room now because of who is where."""
+        tenants, rows = self.timeline.tenants, self.roomy(of_all)
+        if tenants is None:
+            return []
+        whose, least = tenants.whose(alone=of_all.apart)[rows], of_all.least()[-1]
+        of_users = np.bincount(whose[whose >= 0]).tolist()
+        short = least - int(np.count_nonzero(whose == NOBODY))
+        found = []
+        for each in self.ground.owned(of_all):
+            assert each.tenant is not None
+            number = tenants.number(each.tenant.user)
+            if short > (of_users[number] if number < len(of_users) else 0):
+                found.append(each.number)
+        return found
 
     def may_give(self, need: Need) -> bool:
         """Whether some node might have so much free now."""

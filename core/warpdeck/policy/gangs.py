@@ -14,7 +14,7 @@ import numpy as np
 from warpdeck.model import NodeName, Resources
 
 from .cluster import CPUS, FIRST_TYPE, GPUS, MEM, Cluster, Ints, Mask
-from .demand import Need
+from .demand import Need, Tenant
 from .site import PartitionView
 
 MAX_SIZES = 64
@@ -44,6 +44,11 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
     def is_picky(self) -> bool:
         """Whether not every choice of nodes that are large enough will do."""
         return self.max_switches is not None or bool(self.named) or self.contiguous
+
+    def of(self, tenant: Tenant | None) -> Gang:
+        """The same of that tenant."""
+        wanted = tuple((msgspec.structs.replace(need, tenant=tenant), count) for need, count in self.wanted)
+        return msgspec.structs.replace(self, wanted=wanted)
 
 
 def named_rows(cluster: Cluster, asked: Resources) -> tuple[int, ...]:

@@ -50,6 +50,8 @@ class Ground:
         self._shapes: dict[tuple[int, str, str | None], tuple[Resources, Shape]] = {}
         """By the identity of the request, which is kept with the shape: else another could take its place."""
         self._by_value: dict[tuple[Resources, str, str | None], Shape] = {}
+        self._owned: dict[int, list[Shape]] = {}
+        """By the number of the shape that is whosever it is."""
         self._misfits: dict[tuple[int, float], Obstacle] = {}
         self._least: list[tuple[int, int, int, int]] = []
         self._least_rows: Ints = np.zeros((0, 4), dtype=np.int64)
@@ -134,28 +136,28 @@ class Ground:
             return known[1]
         found = self._by_value.get((asked, name, user))
         if found is None:
-            of_all = None if user is None else self._by_value.get((asked, name, None))
-            if user is not None and of_all is None:
-                of_all = self._new_shape(asked, partition, None, of_all=None)
-            found = self._new_shape(asked, partition, user, of_all=of_all)
+            found = self._new_shape(asked, partition, user)
         self._shapes[id(asked), name, user] = asked, found
         return found
 
-    def _new_shape(
-        self, asked: Resources, partition: PartitionView | None, user: str | None, *, of_all: Shape | None
-    ) -> Shape:
-        made = Shape(
-            self.cluster,
-            asked,
-            partition,
-            default_mem_per_cpu_bytes=self.settings.default_mem_per_cpu_bytes,
-            number=len(self._by_value),
-            user=user,
-            of_all=of_all,
-        )
-        self._least.append(made.least())
-        self._by_value[asked, "" if partition is None else partition.name, user] = made
+    def _new_shape(self, asked: Resources, partition: PartitionView | None, user: str | None) -> Shape:
+        name, number = "" if partition is None else partition.name, len(self._by_value)
+        if user is not None:
+            of_all = self._by_value.get((asked, name, None)) or self._new_shape(asked, partition, None)
+            number = len(self._by_value)
+            made = of_all.of_user(user, number)
+            self._owned.setdefault(of_all.number, []).append(made)
+            self._least.append(self._least[of_all.number])
+        else:
+            default = self.settings.default_mem_per_cpu_bytes
+            made = Shape(self.cluster, asked, partition, default_mem_per_cpu_bytes=default, number=number)
+            self._least.append(made.least())
+        self._by_value[asked, name, user] = made
         return made
+
+    def owned(self, of_all: Shape) -> Sequence[Shape]:
+        """The same request of each of those to whom it matters on whose nodes they are."""
+        return self._owned.get(of_all.number, ())
 
     def _tenant_in(self, job: PendingJob, partition: PartitionView | None) -> str | None:
         """One that is tried as another than it is may want it of whom nobody else does."""
@@ -180,7 +182,7 @@ class Ground:
         return self._least_rows
 
     def _forget_shapes(self) -> None:
-        self._shapes, self._by_value, self._misfits = {}, {}, {}
+        self._shapes, self._by_value, self._misfits, self._owned = {}, {}, {}, {}
         self._least, self._least_rows = [], np.zeros((0, 4), dtype=np.int64)
         self.shapes_begun += 1
 

@@ -52,6 +52,10 @@ class Misfits:
         found: Mask = (shapes == shape.number) & (self._least_s >= duration_s)
         return found
 
+    def of_shapes(self, numbers: Sequence[int]) -> Mask:
+        """The kinds of these shapes, however long they must run."""
+        return np.isin(self._shape, numbers)
+
 
 def _least_s(job: PendingJob, obstacle: Obstacle | None) -> float:
     return 0.0 if obstacle is None or job.time_min_s is not None else obstacle.duration_s

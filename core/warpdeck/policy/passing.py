@@ -124,6 +124,8 @@ class Pass:
         if failed is None:
             return None
         same = self._misfits.as_hard_as(*failed)
+        if failed[0] is not failed[0].of_all:
+            same |= self._misfits.of_shapes(self._search.shut_out(self.fields[""], failed[0].of_all))
         self._certain |= same
         return same
 
@@ -145,9 +147,10 @@ class Pass:
         if found is None and kind < len(self._certain) and self._certain[kind]:
             found = self._misfits.obstacles[kind]
             assert found is not None
-            if found.shape is not None:
-                partition = self.terms.partitions(self.queue.kinds[kind])[0]
-                job = in_partition(self.queue.kinds[kind], partition)
+            job = self.queue.kinds[kind]
+            if found.shape is not None and (job.licenses or self.ledger.limits_anything):
+                partition = self.terms.partitions(job)[0]
+                job = in_partition(job, partition)
                 found = self.terms.limit_bars(job, self.terms.limit_s(job, partition)) or found
             self.met[kind] = found
         return found

@@ -40,21 +40,15 @@ class Shape:
         *,
         default_mem_per_cpu_bytes: int,
         number: int = 0,
-        user: str | None = None,
-        of_all: Shape | None = None,
     ) -> None:
-        """`user`: whose request it is, where it matters on whose nodes he is; equal requests of others are another shape, and
-        `of_all` is what they are to whom that does not matter."""
-        self.of_all = of_all or self
+        self.of_all = self
         """Where this one finds no room, none of those finds any whose it is."""
         self.number = number
         """Its place among the shapes that are kept."""
         self.asked = asked
         self.partition = partition
-        apart = asked.share_with == "user" or (partition is not None and partition.exclusive_user)
-        self.tenant = None if user is None else Tenant(user, apart)
+        self.tenant: Tenant | None = None
         self.masks: list[Mask] = cluster.rows_for(asked, None if partition is None else partition.nodes)
-        self.gangs: list[Gang] = []
         self.default_mem_per_cpu_bytes = default_mem_per_cpu_bytes
         self.most_per_node: Tres = {}
         """No node may give more of these, where it need not."""
@@ -64,16 +58,20 @@ class Shape:
         """Whether it must do with fewer of the numbers of nodes that the request allows: a limit on each node has it so."""
         self._spread: dict[tuple[tuple[str, int], ...], Shape] = {}
         self._each_size: tuple[Shape, ...] = ()
-        named = named_rows(cluster, asked)
+        self.gangs = self._lay_out(cluster)
+        self.fills = any(may_fill(asked, gang) for gang in self.gangs)
+
+    def _lay_out(self, cluster: Cluster) -> list[Gang]:
+        asked, partition = self.asked, self.partition
+        gangs, named = [], named_rows(cluster, asked)
         for nodes in sizes(cluster, asked, partition, self.masks):
             if nodes > len(cluster):
                 break  # before its needs are laid out: a range may end at a hundred thousand nodes
             found = needs(
                 asked,
                 nodes,
-                default_mem_per_cpu_bytes=default_mem_per_cpu_bytes,
+                default_mem_per_cpu_bytes=self.default_mem_per_cpu_bytes,
                 whole_nodes=partition is not None and partition.exclusive,
-                tenant=self.tenant,
             )
             if found:
                 gang = Gang(
@@ -83,8 +81,29 @@ class Shape:
                     named=named,
                     contiguous=asked.contiguous and nodes > 1,
                 )
-                self.gangs.append(gang)
-                self.fills = self.fills or may_fill(asked, gang)
+                gangs.append(gang)
+        return gangs
+
+    @cached_property
+    def gangs(self) -> list[Gang]:
+        """Over how many nodes it may be laid out, and what each of these must give. Of one user's they are made when they are
+        asked for: mostly there is no room whosever it is."""
+        return [gang.of(self.tenant) for gang in self.of_all.gangs]
+
+    @property
+    def apart(self) -> bool:
+        """Whether it shares its nodes with its own user's jobs alone."""
+        return self.asked.share_with == "user" or (
+            self.partition is not None and self.partition.exclusive_user
+        )
+
+    def of_user(self, user: str, number: int) -> Shape:
+        """The same of this user, where it matters on whose nodes he is."""
+        made = Shape.__new__(Shape)
+        made.__dict__.update(self.__dict__)
+        del made.gangs
+        made.tenant, made.number, made._spread, made._each_size = Tenant(user, self.apart), number, {}, ()
+        return made
 
     @cached_property
     def wants(self) -> str:

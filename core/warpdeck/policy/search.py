@@ -28,6 +28,9 @@ class Search:
         self._never: dict[int, float] = {}
         """The same of any time."""
         self._due: list[Due] = []
+        self._found = 0
+        """How many tenants found a spot."""
+        self._shut_out_at: dict[int, int] = {}
 
     @property
     def is_over(self) -> bool:
@@ -49,6 +52,13 @@ class Search:
                 return each, self._too_long[id(each)]
         return None
 
+    def shut_out(self, field: Field, of_all: Shape) -> list[int]:
+        """Field.shut_out, unless nobody took anything since it was asked last."""
+        if self._shut_out_at.get(of_all.number) == self._found:
+            return []
+        self._shut_out_at[of_all.number] = self._found
+        return field.shut_out(of_all)
+
     def spot_now(self, field: Field, shape: Shape, duration_s: float) -> Spot | None:
         """A spot for so long from now; what failed once fails for as long or longer."""
         key = id(shape)
@@ -63,6 +73,8 @@ class Search:
         found = field.find_now(shape, duration_s)
         if found is None:
             self._too_long[key] = duration_s
+        elif shape.tenant is not None:
+            self._found += 1
         return found
 
     def spot_later(self, field: Field, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:

@@ -27,7 +27,27 @@ class Shortages:
         self._field = field
         field.look_again()
         self._usable: dict[int, Mask] = {}
+        self._there: dict[int, set[int]] = {}
+        """By the number of a shape that is whosever it is: who is on the nodes that have room for it."""
+        self._stranger: dict[int, Shape] = {}
+        """By the same number the shape of one who is on none of them."""
         self._freest: dict[tuple[int, int, bool], int] = {}
+
+    def alike(self, shape: Shape) -> Shape:
+        """One of those of which the words are the same: of a request of several tenants, all who are on none of the nodes that
+        have room for it are in the same case."""
+        of_all, tenants, tenant = shape.of_all, self._field.timeline.tenants, shape.tenant
+        if tenants is None or tenant is None:
+            return shape
+        there = self._there.get(of_all.number)
+        if there is None:
+            rows = self._field.roomy(of_all)
+            there = self._there[of_all.number] = set(tenants.whose(alone=tenant.alone)[rows].tolist())
+        if not there:
+            return of_all
+        if tenants.number(tenant.user) in there:
+            return shape
+        return self._stranger.setdefault(of_all.number, shape)
 
     def fits_now(self, shape: Shape) -> bool:
         """Whether it would fit if nobody had reserved anything."""

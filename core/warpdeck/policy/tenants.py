@@ -23,6 +23,8 @@ from .demand import Tenant
 from .site import PartitionView
 from .view import RunningJob
 
+NOBODY, SEVERAL = -1, -2
+"""In place of a user's number: nobody is there, or more than one are."""
 MAX_TENANTS = 1_000
 """Tenants of whom it is remembered from when on they may have which nodes; more begin anew."""
 
@@ -79,6 +81,9 @@ class Tenants:
         """Those who came in this pass."""
         self._later: dict[int, list[Stay]] = {}
         """By row those who are promised it for later."""
+        self._whose: dict[bool, Ints] = {}
+        self._new: Numbering[str] = Numbering()
+        """Users of whom nothing ran."""
 
     def add(self, stay: Stay) -> None:
         """Somebody comes."""
@@ -86,6 +91,8 @@ class Tenants:
             self._later.setdefault(stay.row, []).append(stay)
             return
         self._present.append(stay)
+        for alone, whose in self._whose.items():
+            self._count_in(whose, stay, alone=alone)
         for tenant, until in self._until.items():
             if tenant.bars(stay.tenant):
                 until[stay.row] = max(until[stay.row], stay.end)
@@ -97,6 +104,32 @@ class Tenants:
             return
         self._present.remove(stay)
         self._until.clear()
+        self._whose.clear()
+
+    def number(self, user: str) -> int:
+        """Of a user, in `whose`."""
+        known = self._running.users.get(user)
+        return len(self._running.users) + self._new.of(user) if known is None else known
+
+    def whose(self, *, alone: bool) -> Ints:
+        """By row the number of the one user who is there now, NOBODY or SEVERAL: of a row that is another's, each tenant is barred
+        who wants to be `alone`. For tenants who do not, only those count who do."""
+        found = self._whose.get(alone)
+        if found is None:
+            running = self._running
+            those = slice(None) if alone else running.alone
+            rows, users = running.rows[those], running.user[those]
+            found = self._whose[alone] = np.full(self._count, NOBODY, dtype=np.int64)
+            found[rows] = users
+            found[rows[found[rows] != users]] = SEVERAL
+            for stay in self._present:
+                self._count_in(found, stay, alone=alone)
+        return found
+
+    def _count_in(self, whose: Ints, stay: Stay, *, alone: bool) -> None:
+        if alone or stay.tenant.alone:
+            number = self.number(stay.tenant.user)
+            whose[stay.row] = number if whose[stay.row] in (NOBODY, number) else SEVERAL
 
     def barred_now(self, tenant: Tenant, rows: Ints) -> Mask:
         """By row, whether somebody there bars him in this moment."""

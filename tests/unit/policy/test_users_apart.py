@@ -147,6 +147,24 @@ def test_requests_of_users_who_share_with_all_are_one_kind_and_those_of_owners_t
     assert len(kinds) == 5, "that of all others, and of each owner two"
 
 
+def test_users_who_are_kept_out_alike_are_not_looked_for_one_by_one_and_told_the_same() -> None:
+    jobs = [apart(number, f"u{number}") for number in range(1, 31)] + [apart(50, "bob", limit_s=400)]
+    few = Settings(max_backfill_tests=8, queue_order="submit", backfill_order="priority")
+    made = plan(view([node("a")], jobs, [runs(99, "bob")]), NOW, few)
+    assert started(made) == [50], "the others took all of the tests"
+    assert len({made.whys[JobId(number)].sentence for number in range(2, 31)}) == 1
+    assert "a has room, but jobs of other users are there" in made.whys[JobId(30)].sentence
+
+
+def test_who_is_on_one_of_the_nodes_that_he_needs_is_told_of_it() -> None:
+    held = [runs(7, "bob"), runs(8, "cat", on="b")]
+    jobs = [apart(number, user, nodes_min=2, nodes_max=2) for number, user in ((1, "ann"), (2, "bob"))]
+    jobs.append(apart(3, "dan", nodes_min=2, nodes_max=2))
+    made = planned(jobs, held, [node("a"), node("b")])
+    assert "1 of the 2 nodes it needs could take it now" in made.whys[JobId(2)].sentence
+    assert "a has room, but jobs of other users are there" in made.whys[JobId(3)].sentence
+
+
 def test_no_partition_of_one_user_at_a_time_is_advised_beside_another_who_starts_there() -> None:
     a, b = frozenset({NodeName("a")}), frozenset({NodeName("b")})
     own = PartitionView(name="own", nodes=a, exclusive_user=True)
