@@ -49,6 +49,7 @@ from warpdeck.notation.signals import parse_signal
 from . import (
     administration,
     allocations,
+    annotating,
     checkup,
     commands,
     curves,
@@ -196,6 +197,8 @@ class Handlers:
                 return await self._change(message.jobs, Resumed)
             case ask.JobUpdate():
                 return await self._change(message.jobs, partial(Updated, change=message.change))
+            case ask.JobAnnotate():
+                return await annotating.answer(self._connection, message)
             case ask.CodeRecorded(snapshot=snapshot, note=note):
                 self._check_uploaded(snapshot)
                 recorded = partial(CodeRecorded, snapshot=snapshot, note=note)

@@ -7,9 +7,13 @@ from typing import Annotated
 import msgspec
 
 from warpdeck.model import Snapshot
+from warpdeck.model.annotations import Annotating
 from warpdeck.model.change import JobChange
 
 from .messages import Message, Name, OnJobs, Reference
+
+MAX_ANNOTATED = 1000
+"""Records of one transaction: others wait for it."""
 
 
 class Cancel(OnJobs, frozen=True, kw_only=True, tag="cancel"):
@@ -72,3 +76,12 @@ class JobUpdate(OnJobs, frozen=True, kw_only=True, tag="job_update"):
     """Makes jobs other than they are: `change` holds what is to be other. Who may change what: controller/updates."""
 
     change: JobChange
+
+
+class JobAnnotate(Message, frozen=True, kw_only=True, tag="job_annotate"):
+    """The records of jobs (by the number of each) are to say something else, of all or of none. `only_asks`: may they? Who may:
+    controller/annotating."""
+
+    ids: Annotated[tuple[Annotated[int, msgspec.Meta(ge=1)], ...], msgspec.Meta(max_length=MAX_ANNOTATED)]
+    annotating: Annotating
+    only_asks: bool = False

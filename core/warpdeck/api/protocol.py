@@ -29,7 +29,19 @@ import msgspec
 
 from warpdeck.model import PtySide, Request
 
-from .joborders import Cancel, CodeRecorded, Hold, JobUpdate, Release, Requeue, Rerun, Resume, Suspend, Tell
+from .joborders import (
+    Cancel,
+    CodeRecorded,
+    Hold,
+    JobAnnotate,
+    JobUpdate,
+    Release,
+    Requeue,
+    Rerun,
+    Resume,
+    Suspend,
+    Tell,
+)
 from .messages import (
     MAX_WORDS,
     Channel,
@@ -94,6 +106,7 @@ __all__ = [
     "Events",
     "FileRead",
     "Hold",
+    "JobAnnotate",
     "JobUpdate",
     "Licenses",
     "NodeAdd",
@@ -408,6 +421,7 @@ ClientMessage = (
     | Rerun
     | Suspend
     | Resume
+    | JobAnnotate
     | JobUpdate
     | CodeRecorded
     | Tell

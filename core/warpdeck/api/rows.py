@@ -191,6 +191,12 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of an array: its waiting tasks and %LIMIT, "3-20%2", or the task's number."""
     throttle: int
     """How many tasks of its array may run at once; 0: any."""
+    recorded_comment: str
+    """As the record has it: `comment` is the queue's."""
+    admin_comment: str
+    system_comment: str
+    derived_exit: int | None
+    """As wait(2) gives it, where somebody has said it; else it follows from the steps."""
     container: str
     het_job_id: int
     """Of a component of a heterogeneous job: the first of its ids; 0 for another job."""

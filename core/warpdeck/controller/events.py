@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.model import Job, JobId, Node, NodeName, Request, Reservation, Snapshot
+from warpdeck.model.annotations import Annotating
 from warpdeck.model.change import JobChange
 from warpdeck.model.step import Step
 from warpdeck.policy import End, Preempt, Resume, Start
@@ -102,6 +103,15 @@ class Updated(Order, frozen=True, kw_only=True):
     """Jobs that are to be other than they are."""
 
     change: JobChange
+
+
+class Annotated(msgspec.Struct, frozen=True, kw_only=True):
+    """The records of these jobs are to say something else. `ended` as in Order."""
+
+    who: Who
+    ids: tuple[JobId, ...]
+    annotating: Annotating
+    ended: tuple[Job, ...] = ()
 
 
 class CodeRecorded(Order, frozen=True, kw_only=True):
@@ -248,6 +258,7 @@ Event = (
     | Suspended
     | Resumed
     | Updated
+    | Annotated
     | CodeRecorded
     | Told
     | Planned

@@ -340,6 +340,18 @@ def _batch_host(_: Sight, job: Job) -> str:
     return job.allocation.shares[0].node if job.allocation else ""
 
 
+def _recorded_comment(_: Sight, job: Job) -> str:
+    said = job.annotations.comment if job.annotations else None
+    return job.request.comment if said is None else said
+
+
+def _derived_exit(_: Sight, job: Job) -> int | None:
+    said = job.annotations
+    if said is None or (job.end_at_unix is not None and said.derived_at_unix < job.end_at_unix):
+        return None
+    return said.derived_exit
+
+
 ROW_COLUMNS: dict[str, Column] = {
     "id": lambda _, job: job.id,
     "label": lambda _, job: job.label(),
@@ -438,6 +450,10 @@ FACTS: dict[str, Column] = {
     "het_job_offset": lambda _, job: job.component.offset if job.component else 0,
     "het_job_id_set": lambda _, job: job.component.id_set() if job.component else "",
     "throttle": lambda _, job: job.request.array.throttle if job.request.array else 0,
+    "recorded_comment": _recorded_comment,
+    "admin_comment": lambda _, job: job.annotations.admin_comment if job.annotations else "",
+    "system_comment": lambda _, job: job.annotations.system_comment if job.annotations else "",
+    "derived_exit": _derived_exit,
     "container": lambda _, job: job.request.container.image if job.request.container else "",
 }
 COLUMNS = {**ROW_COLUMNS, **FACTS}

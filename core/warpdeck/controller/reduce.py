@@ -9,6 +9,7 @@ from typing import assert_never
 
 from . import (
     allocations,
+    annotating,
     decisions,
     health,
     jobs,
@@ -23,6 +24,7 @@ from . import (
     updates,
 )
 from .events import (
+    Annotated,
     Cancelled,
     CodeRecorded,
     Event,
@@ -82,6 +84,8 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return jobs.tell(txn, event)
         case Updated():
             return updates.update(txn, event)
+        case Annotated():
+            return annotating.annotate(txn, event)
         case CodeRecorded():
             return recording.record(txn, event)
         case Planned():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from .annotations import Annotations
 from .ids import GpuUuid, JobId, NodeName
 from .ranges import Ranges, format_ranges
 from .request import Request
@@ -182,6 +183,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """How often it was."""
     notice: str = ""
     """The last trouble with its node or GPUs that it was told of."""
+    annotations: Annotations | None = None
     ending_cause: str = ""
     """The cause with which a kill was ordered (cancelled, timeout ...), until the nodes confirm."""
 

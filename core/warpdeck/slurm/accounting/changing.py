@@ -15,6 +15,7 @@ from warpdeck.notation.rules import values_of
 from warpdeck.slurm.console import CommandError, Console
 from warpdeck.slurm.jobstates import ENDED
 
+from . import annotating
 from .adding import add
 from .asking import Asked, asked
 from .decision import Change, Decision, Nothing, Tables, put
@@ -28,7 +29,7 @@ ENTITIES = {
     "delete": '"Account", "Cluster", "Coordinator", "Federation", "QOS", "Resource", or "User"',
 }
 OURS = ("account", "qos", "user")
-OTHERS = ("cluster", "coordinator", "federation", "job", "resource")
+OTHERS = ("cluster", "coordinator", "federation", "resource")
 OTHER_WORDS = {"acct": "account", "accts": "account"}
 ANSWER_S = 30.0
 """So long it may be decided."""
@@ -47,13 +48,15 @@ MAX_LINE = 1000
 def change(command: str, words: Sequence[str], console: Console, *, given: set[str]) -> int:
     """The exit code. `given` are sacctmgr's options. Raises CommandError."""
     verb = {"create": "add", "remove": "delete"}.get(command, command)
-    entity = _entity(words[0] if words else "")
+    entity = _entity(verb, words[0] if words else "")
     if not entity:
         console.err.write(f"No valid entity in {verb} command\nInput line must include {ENTITIES[verb]}\n")
         return 1
     if "readonly" in given:
         console.err.write("Can't run this command in readonly mode.\n")
         return 1
+    if entity == "job" and verb == "modify":
+        return _of_jobs(words[1:], console, given=given)
     if entity in OTHERS:
         raise CommandError(
             f"{verb} {entity} is not supported: there is one cluster, and what it has stands in config.toml"
@@ -76,7 +79,39 @@ def change(command: str, words: Sequence[str], console: Console, *, given: set[s
     return _commit(decided, console)
 
 
-def _entity(word: str) -> str:
+def _of_jobs(words: Sequence[str], console: Console, *, given: set[str]) -> int:
+    """Records of jobs, which the controller keeps, not config.toml."""
+    try:
+        wanted = annotating.asked(words)
+        console.out.write(wanted.told)
+        console.err.write(wanted.complaint)
+        with console.connect() as client:
+            jobs = annotating.found_jobs(client, wanted.where)
+        annotating.annotate(console, jobs, wanted.values, only_asks=True)
+    except annotating.Refused as error:
+        console.out.write(error.told)
+        console.err.write(str(error))
+        return 1
+    except UserError as error:
+        if error.code not in ("not_owner", "denied"):
+            raise
+        console.err.write(DENIED)
+        return 1
+    if not jobs:
+        console.out.write(annotating.NONE_MODIFIED)
+        console.err.write(annotating.NONE_FOUND)
+        return 1
+    console.out.write(annotating.told_jobs(jobs))
+    if "immediate" not in given and not _agreed(console):
+        console.out.write(DISCARDED)
+        return 0
+    annotating.annotate(console, jobs, wanted.values, only_asks=False)
+    return 0
+
+
+def _entity(verb: str, word: str) -> str:
+    if verb == "modify" and word.lower() and "job".startswith(word.lower()):
+        return "job"
     lowered = word.partition("=")[0].lower()
     lowered = OTHER_WORDS.get(lowered, lowered)
     return next(

@@ -8,10 +8,9 @@ from typing import Any
 from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.slurm.jobstates import told_exit
 from warpdeck.slurm.people import group_of, name_of
-from warpdeck.slurm.scontrol.jobtext import derived_exit
 
 from .usage import cpu_times
-from .values import Window, exit_code, recorded_state, step_state, waiting_reason
+from .values import Window, exit_code, recorded_derived_exit, recorded_state, step_state, waiting_reason
 
 Record = dict[str, Any]
 META = {
@@ -31,7 +30,11 @@ def _job(job: Record, window: Window) -> Record:
     limit_s = job["limit_s"]
     return {
         "account": job["account"],
-        "comment": {"administrator": None, "job": job["comment"] or None, "system": None},
+        "comment": {
+            "administrator": job["admin_comment"] or None,
+            "job": job["recorded_comment"] or None,
+            "system": job["system_comment"] or None,
+        },
         "allocation_nodes": job["nodes"],
         "array": _array(job),
         "association": {
@@ -43,7 +46,7 @@ def _job(job: Record, window: Window) -> Record:
         "cluster": CLUSTER_NAME,
         "constraints": job["features"],
         "container": job["container"] or None,
-        "derived_exit_code": exit_object(derived_exit(job)),
+        "derived_exit_code": exit_object(recorded_derived_exit(job)),
         "time": {
             **_times(job, window),
             "eligible": int(job["eligible"] or 0),

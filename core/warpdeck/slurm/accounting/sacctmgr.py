@@ -30,8 +30,10 @@ HELP = """sacctmgr [<OPTION>] [show|list] ENTITY [WHERE...] [format=FIELD[%WIDTH
   add ENTITY NAME[,...] [KEY=VALUE...]          account  user (account=...)  qos
   modify ENTITY [where] NAME... set KEY=VALUE   KEY+=VALUE, KEY-=VALUE for lists; -1 takes a limit away
   delete ENTITY NAME... [account=...]
+  modify job where jobid=N set KEY=VALUE        comment, derivedexitcode ... of its record
 
-  They change config.toml, where accounts, users and QoS stand, and are in force at once: for root and the controller's user.
+  All but the last change config.toml, where accounts, users and QoS stand, and are in force at once: for root and the
+  controller's user.
 
   sacctmgr show assoc format=account,user%20,share,maxjobs -P
   sacctmgr add user ann account=lab fairshare=2

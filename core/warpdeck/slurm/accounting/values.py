@@ -67,9 +67,12 @@ NUMBERS = frozenset(
 MOMENTS = frozenset(("Eligible", "End", "Start", "Submit"))
 SIGNALLED = frozenset({"FAILED", "TIMEOUT", "PREEMPTED"})
 """What a step is here that a signal has ended; sacct tells of all of them as CANCELLED."""
+STOPPED = 0x7F
+"""In place of a signal: wait(2) tells of what has not ended."""
 COLUMNS = """
 id label array_job_id array_task_id het_job_id het_job_offset tasks_pending name user uid account partition qos state
-reason priority_told nodes node_list cpus limit_s submit start end exit_code exit_cause used comment work_dir
+reason priority_told nodes node_list cpus limit_s submit start end exit_code exit_cause used work_dir
+recorded_comment admin_comment system_comment derived_exit
 submit_line eligible suspended_at suspended_s features reservation mem_per_cpu_bytes mem_per_node_bytes tres tres_asked
 tasks_text container batch ended_by_uid nodes_min tasks cpus_per_task
 """
@@ -96,6 +99,17 @@ class Window:
         return self._until
 
 
+def recorded_derived_exit(job: Record) -> str:
+    """As somebody has said it, or as the steps ended; code:signal."""
+    status = job["derived_exit"]
+    if status is None:
+        return derived_exit(job)
+    signal = status & 0x7F
+    if signal:
+        return f"0:{signal if signal < STOPPED else 0}"
+    return f"{status >> 8 & 0xFF}:0"
+
+
 def job_values(job: Record, window: Window, *, unit: str = "") -> dict[str, str]:
     """Field -> text of a job; what is not in it is empty."""
     start, end = window.start(job["start"]), window.end(job["end"])
@@ -105,11 +119,11 @@ def job_values(job: Record, window: Window, *, unit: str = "") -> dict[str, str]
     group, gid = group_of(job["uid"])
     limit_s = job["limit_s"]
     own = {
-        "AdminComment": "",
-        "Comment": job["comment"],
+        "AdminComment": job["admin_comment"],
+        "Comment": job["recorded_comment"],
         "Constraints": job["features"],
         "Container": job["container"],
-        "DerivedExitCode": derived_exit(job),
+        "DerivedExitCode": recorded_derived_exit(job),
         "ExitCode": exit_code(job),
         "Eligible": moment(job["eligible"]),
         "Flags": "SchedMain,StartRecieved" if start else "",  # spelt so in all releases
@@ -131,6 +145,7 @@ def job_values(job: Record, window: Window, *, unit: str = "") -> dict[str, str]
         "ResvCPURAW": str(int(waited_s) * job["cpus"]),
         "Submit": moment(job["submit"]),
         "SubmitLine": job["submit_line"],
+        "SystemComment": job["system_comment"],
         "Timelimit": clock(limit_s),
         "TimelimitRaw": "UNLIMITED" if limit_s is None else str(limit_s // 60),
         "UID": str(job["uid"]),
