@@ -87,7 +87,10 @@ class Step:
             task.peak_mem_bytes = max(task.peak_mem_bytes, mem_bytes)
 
     def note_process(self, task: Task, mem_bytes: int) -> None:
-        """A process of that task has had so much: no step of a second has been looked at more closely."""
+        """A process of that task has had so much, with what it shares with others: no step of a second has been looked at more
+        closely, where it has no group of its own."""
+        if self.own_groups:
+            return
         task.peak_mem_bytes = max(task.peak_mem_bytes, mem_bytes)
         self.peak_mem_bytes = max(self.peak_mem_bytes, task.peak_mem_bytes)
 
