@@ -113,7 +113,15 @@ def test_what_has_ended_already_lets_a_job_go_or_never(pair: Pair, jobs: Jobs, k
 
 @pytest.mark.parametrize(
     "words",
-    ["-p zz", "-p gpu,zz", "-p zz --test-only", "-w zz --test-only", "-Q --test-only", "--test-only -N9"],
+    [
+        "-p zz",
+        "-p gpu,zz",
+        "-p zz;x",
+        "-p zz --test-only",
+        "-w zz --test-only",
+        "-Q --test-only",
+        "--test-only -N9",
+    ],
 )
 def test_what_there_is_not_is_said_alike(pair: Pair, words: str) -> None:
     """All that Slurm says comes first; how it can be mended may follow."""

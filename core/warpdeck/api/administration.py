@@ -33,7 +33,9 @@ T = TypeVar("T")
 async def answer(connection: Connection, message: Any) -> Any:
     """The answer. Raises UserError, also where the user is no admin."""
     if not connection.who.admin:
-        raise UserError("only the controller's own user and root may do that", "ask an administrator")
+        raise UserError(
+            "only the controller's own user and root may do that", "ask an administrator", code="not_admin"
+        )
     controller = connection.server.controller
     match message:
         case ask.NodeAdd():

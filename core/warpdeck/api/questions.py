@@ -94,7 +94,11 @@ def diagnose(controller: Controller, *, reset: bool, admin: bool) -> dict[str, A
     """The figures, and how many jobs wait and run now. Raises UserError."""
     if reset:
         if not admin:
-            raise UserError("only the controller's own user and root may do that", "ask an administrator")
+            raise UserError(
+                "only the controller's own user and root may do that",
+                "ask an administrator",
+                code="not_admin",
+            )
         controller.diagnosis.reset(controller.clock())
     state = controller.state
     return controller.diagnosis.figures() | {

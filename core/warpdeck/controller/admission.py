@@ -45,7 +45,7 @@ class Admission:
             view = _without(view, job)
         refusal = admit(asked, view, settings, must_fit=False) or self._misfit(state, asked, view)
         if refusal is not None:
-            raise UserError(f"{NEVER_STARTS}{refusal.sentence}", refusal.hint, code=refusal.code)
+            raise _refused(refusal)
 
     def check_together(self, state: State, leader: Job, *, now: float) -> None:
         """Raises UserError where the components of a job, each of which may wait, could never start at once."""
@@ -56,7 +56,7 @@ class Admission:
         view = msgspec.structs.replace(rules_view(state), nodes=state.picture.nodes(state))
         refusal = admit_together(asked, view, state.site.settings)
         if refusal is not None:
-            raise UserError(f"{NEVER_STARTS}{refusal.sentence}", refusal.hint, code=refusal.code)
+            raise _refused(refusal)
 
     def _misfit(self, state: State, asked: PendingJob, view: View) -> Refusal | None:
         nodes = tuple(state.nodes.values())
@@ -71,6 +71,15 @@ class Admission:
             whole = msgspec.structs.replace(view, nodes=state.picture.nodes(state))
             self._kept[key] = admit(asked, whole, settings)
         return self._kept[key]
+
+
+def _refused(refusal: Refusal) -> UserError:
+    return UserError(
+        f"{NEVER_STARTS}{refusal.sentence}",
+        refusal.hint,
+        code=refusal.code,
+        details={"unknown": refusal.unknown} if refusal.unknown else None,
+    )
 
 
 def _without(view: View, job: Job) -> View:

@@ -34,7 +34,7 @@ def with_parts(state: State, wanted: Reservation, now: float) -> Reservation:
     names = sorted(each.nodes) if wanted.nodes is None else wanted.nodes
     unknown = [name for name in names if name not in state.nodes]
     if unknown:
-        raise UserError(f"there is no node {unknown[0]}", "see `warpdeck node ls`")
+        raise UserError(f"there is no node {unknown[0]}", "see `warpdeck node ls`", code="InvalidNode")
     nodes = [state.nodes[name] for name in names]
     if asked.chosen:
         whole = {name for other in others if not other.parts for name in other.nodes}
@@ -63,7 +63,11 @@ def check_parts(state: State, new: ReservationView, there: Sequence[ReservationV
         if part.cpus > left.cpus or any(count > left.gpus.get(name, 0) for name, count in part.gpus):
             has = [each.name for each in there if part.node in each.nodes]
             who = f"reservation {has[0]} has" if has else "there is not"
-            raise UserError(f"{who} so much of {part.node} at that time", "ask for less, or another node")
+            raise UserError(
+                f"{who} so much of {part.node} at that time",
+                "ask for less, or another node",
+                code="reservation_busy",
+            )
 
 
 def _leftover(state: State, node: Node, others: Iterable[ReservationView]) -> Leftover:

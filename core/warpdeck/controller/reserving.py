@@ -54,15 +54,23 @@ def _check_made(state: State, name: str) -> None:
 def _check(state: State, wanted: Reservation, *, now: float, instead: bool) -> None:
     others = [each for each in reservations(state, now) if not (instead and each.name == wanted.name)]
     if any(each.name == wanted.name for each in others):
-        raise UserError(f"there is a reservation {wanted.name} already", "see `warpdeck reservations`")
+        raise UserError(
+            f"there is a reservation {wanted.name} already",
+            "see `warpdeck reservations`",
+            code="reservation_exists",
+        )
     if len(state.reserved) >= MAX_RESERVATIONS and not instead:
-        raise UserError(f"there are {MAX_RESERVATIONS:,} reservations already", "remove some")
+        raise UserError(
+            f"there are {MAX_RESERVATIONS:,} reservations already", "remove some", code="reservation_exists"
+        )
     unknown = [name for name in wanted.nodes or () if name not in state.nodes]
     if unknown:
-        raise UserError(f"there is no node {unknown[0]}", "see `warpdeck node ls`")
+        raise UserError(f"there is no node {unknown[0]}", "see `warpdeck node ls`", code="InvalidNode")
     for name, count in wanted.licenses:
         if count > dict(state.site.licenses).get(name, 0):
-            raise UserError(f"there are not {count} licenses of {name}", "see `scontrol show licenses`")
+            raise UserError(
+                f"there are not {count} licenses of {name}", "see `scontrol show licenses`", code="Licenses"
+            )
     if wanted.nodes == () and not (wanted.licenses and wanted.any_nodes):
         raise UserError("the reservation names no node", "name some, or ALL")
     if wanted.repeat:
@@ -70,12 +78,17 @@ def _check(state: State, wanted: Reservation, *, now: float, instead: bool) -> N
     elif wanted.float_s is not None:
         pass  # it never begins, so it is never over
     elif wanted.end_unix is not None and wanted.end_unix <= max(now, wanted.start_unix):
-        raise UserError("the reservation would be over before it begins", "give a later start or duration")
+        raise UserError(
+            "the reservation would be over before it begins",
+            "give a later start or duration",
+            code="reservation_over",
+        )
     whose = (wanted.users, wanted.accounts, wanted.deny_users, wanted.deny_accounts)
     if not (wanted.maintenance or any(whose)):
         raise UserError(
             "a reservation is for somebody or for maintenance",
             "give users or accounts, or the flag MAINT (--maintenance)",
+            code="reservation_for_nobody",
         )
     _check_accounts(state, wanted)
     if not (wanted.maintenance or wanted.overlap):
@@ -89,14 +102,20 @@ def _check_alone(state: State, wanted: Reservation, others: list[ReservationView
     for each in there:
         if not (new.parts and each.parts):
             both = min(new.nodes & each.nodes)
-            raise UserError(f"reservation {each.name} has {both} at that time", "see `warpdeck reservations`")
+            raise UserError(
+                f"reservation {each.name} has {both} at that time",
+                "see `warpdeck reservations`",
+                code="reservation_overlaps",
+            )
     check_parts(state, new, there)
 
 
 def _check_repeat(wanted: Reservation) -> None:
     if wanted.float_s is not None:
         raise UserError(
-            "a reservation that floats does not come again", "leave out one of TIME_FLOAT and the repetition"
+            "a reservation that floats does not come again",
+            "leave out one of TIME_FLOAT and the repetition",
+            code="reservation_floats",
         )
     length_s = None if wanted.end_unix is None else wanted.end_unix - wanted.start_unix
     if length_s is None or length_s <= 0:
@@ -109,7 +128,7 @@ def _check_accounts(state: State, wanted: Reservation) -> None:
     known = {account.name for account in state.site.accounts}
     unknown = [name for name in wanted.accounts if name not in known]
     if unknown:
-        raise UserError(f"there is no account {unknown[0]}", "see `warpdeck share`")
+        raise UserError(f"there is no account {unknown[0]}", "see `warpdeck share`", code="InvalidAccount")
 
 
 def remove(txn: Transaction, event: ReservationRemoved) -> Outcome:

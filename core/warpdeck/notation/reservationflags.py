@@ -97,7 +97,9 @@ def flag_fields(flags: Mapping[str, str]) -> dict[str, Any]:
         raise UserError("a reservation comes again in one way only", f"take one of {', '.join(repeats)}")
     if repeats and "TIME_FLOAT" in flags:
         raise UserError(
-            "a reservation that floats does not come again", f"leave out TIME_FLOAT or {repeats[0].upper()}"
+            "a reservation that floats does not come again",
+            f"leave out TIME_FLOAT or {repeats[0].upper()}",
+            code="reservation_floats",
         )
     return {
         "maintenance": "MAINT" in flags,

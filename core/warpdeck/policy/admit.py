@@ -29,11 +29,12 @@ Key = tuple[str, str, str]
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a request is turned away: a reason code, a sentence, and what to do about it."""
+    """Why a request is turned away: a reason code, a sentence, and what to do about it. `unknown`: a name that nothing here has."""
 
     code: str
     sentence: str
     hint: str = "see `warpdeck node ls` for what there is"
+    unknown: str = ""
 
 
 def admit(job: PendingJob, view: View, settings: Settings, *, must_fit: bool = True) -> Refusal | None:
@@ -55,7 +56,8 @@ def admit(job: PendingJob, view: View, settings: Settings, *, must_fit: bool = T
         for name in names:
             if name not in parts:
                 there = ", ".join(each.name for each in view.partitions[:8])
-                return Refusal("PartitionConfig", f"there is no partition {name}", f"there are: {there}")
+                sentence = f"there is no partition {name}"
+                return Refusal("PartitionConfig", sentence, f"there are: {there}", unknown=name)
         for name in names:
             refusal = _admit_to(job, parts[name], view, settings, must_fit=must_fit)
             if refusal is None:

@@ -31,6 +31,7 @@ def _busy() -> UserError:
     return UserError(
         "there are not so many CPUs and GPUs that no reservation has at that time",
         "ask for fewer, or for another time: `warpdeck reservations`",
+        code="reservation_busy",
     )
 
 
@@ -50,7 +51,9 @@ def _named(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
         raise _busy()
     if asked.cpus and len(asked.cpus) != len(nodes):
         raise UserError(
-            "the number of CPU counts is not that of the nodes", "write one count for each node, with commas"
+            "the number of CPU counts is not that of the nodes",
+            "write one count for each node, with commas",
+            code="reservation_counts",
         )
     gpus = evenly(asked.gpus, len(nodes))
     cpus = asked.cpus or (0,) * len(nodes)

@@ -5,8 +5,6 @@ Source: slurm_strerror of 22.05, measured at the real commands.
 
 from __future__ import annotations
 
-import re
-
 from warpdeck.errors import UserError
 
 LIMIT = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
@@ -59,14 +57,13 @@ _FIRST = {
     "InvalidTmpDisk": "Temporary disk specification can not be satisfied",
     "InvalidTopology": "Socket, core and/or thread specification can not be satisfied",
 }
-_NO_PARTITION = re.compile(r"there is no partition ([^\s;,]+)")
 
 
 def said_first(error: UserError) -> str:
     """What a command says on a line of its own before it says that it failed; "" of most."""
     words = _FIRST.get(error.code)
-    if error.code == "PartitionConfig" and (unknown := _NO_PARTITION.search(error.message)):
-        words = f"invalid partition specified: {unknown[1]}"
+    if error.code == "PartitionConfig" and (unknown := error.details.get("unknown")):
+        words = f"invalid partition specified: {unknown}"
     return f"{words}\n" if words else ""
 
 

@@ -137,7 +137,7 @@ def _decide(verb: str, entity: str, wanted: Asked, client: Any) -> Decision:
     try:
         text = client.call("config")["text"]
     except UserError as error:
-        if "only the controller's own" not in error.message:
+        if error.code != "not_admin":
             raise
         raise Nothing(DENIED_TO_ADD.format(PROBLEMS[entity]) if verb == "add" else DENIED) from error
     tables = Tables(values_of(text, "accounts"), values_of(text, "qos"))

@@ -184,7 +184,7 @@ def _set_nodes(session: Session, names: str, state: str, reason: str, facts: dic
             for name in chosen if state or reason else ():
                 _set_node(client, rows[name], word, reason)
         except UserError as error:
-            denied = "Invalid user id" if "only the controller" in error.message else error.message
+            denied = "Invalid user id" if error.code == "not_admin" else error.message
             session.complain(f"slurm_update error: {denied}")
 
 

@@ -107,7 +107,7 @@ def as_update(error: UserError) -> UserError:
 
 def as_id(error: UserError) -> UserError:
     """What is no job id is, in Slurm's words, an invalid one."""
-    if "is no job id" in error.message:
+    if error.code == "no_job_id":
         return UserError(error.message, error.hint, code="not_found")
     return error
 

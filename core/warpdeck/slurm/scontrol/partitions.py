@@ -112,7 +112,7 @@ def amend(client: Any, changes: list[Change], said: str) -> None:
     try:
         client.call("amend", changes=changes)
     except UserError as error:
-        if "only the controller's own" in error.message:
+        if error.code == "not_admin":
             raise Failed(f"{said}: {DENIED}") from error
         problems = str(error.details.get("problems", "")) or f"{error.message}\n{error.hint}".strip()
         raise Failed(f"{said}: {problems}\nnothing was changed") from error

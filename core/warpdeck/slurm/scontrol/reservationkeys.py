@@ -49,19 +49,20 @@ NO_NODES = "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be spec
 NOT_SUPPORTED = "Requested operation not supported on this system"
 AS_IT_IS = ("users", "accounts", "deny_users", "deny_accounts", *AS_ASKED)
 """Fields of a row that a change leaves, but for those that it names."""
-WORDS = (
-    ("so many CPUs and GPUs", "Requested nodes are busy"),
-    ("so much of", "Requested nodes are busy"),
-    ("number of CPU counts", "Core count for reservation node list is not consistent!"),
-    ("licenses of", "Invalid license specification"),
-    ("has", "Requested reservation overlaps with another reservation"),
-    ("already", "Duplicate event, or reservation of that name"),
-    ("there is no node", "Invalid node name specified"),
-    ("there is no account", NO_ACCOUNT),
-    ("over before it begins", "Invalid time specified"),
-    ("floats does not come again", NOT_SUPPORTED),
-    ("is for somebody or", "Reservation request lacks users, groups or accounts"),
-)
+WORDS = {
+    "reservation_busy": "Requested nodes are busy",
+    "reservation_counts": "Core count for reservation node list is not consistent!",
+    "Licenses": "Invalid license specification",
+    "reservation_overlaps": "Requested reservation overlaps with another reservation",
+    "reservation_exists": "Duplicate event, or reservation of that name",
+    "InvalidNode": "Invalid node name specified",
+    "InvalidAccount": NO_ACCOUNT,
+    "reservation_over": "Invalid time specified",
+    "reservation_floats": NOT_SUPPORTED,
+    "reservation_for_nobody": "Reservation request lacks users, groups or accounts",
+    "not_admin": "Access/permission denied",
+}
+"""By the code of a refusal."""
 
 
 class Misread(Exception):
@@ -107,9 +108,7 @@ def given_keys(words: list[Any], *, signs: bool = False) -> dict[str, str]:
 def words_of(error: UserError, missing: str = "") -> str:
     if error.code == "not_found" and missing:
         return missing
-    if "only the controller" in error.message:
-        return "Access/permission denied"
-    said = next((words for part, words in WORDS if part in error.message), "")
+    said = WORDS.get(error.code, "")
     return f"{said}\n{error.message}" if said else error.message
 
 

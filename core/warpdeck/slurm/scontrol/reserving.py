@@ -365,7 +365,7 @@ def _fields(flags: dict[str, str]) -> dict[str, Any]:
     try:
         return flag_fields(flags)
     except UserError as error:
-        said = next((words for part, words in WORDS if part in error.message), "")
+        said = WORDS.get(error.code, "")
         if said:
             raise Refused(f"{said}\n{error.message}") from error
         raise Misread(f"{error.message[0].upper()}{error.message[1:]}.") from error
