@@ -1,6 +1,6 @@
 """sbatch beside a real Slurm: what a job may depend on, what --test-only says, and what is said of a partition that there is not.
 
-Ours differs on purpose where a job is named that there never was: Slurm starts at once what depends on it, we refuse it.
+A job is named that there never was: what depends on it starts at once in both, and we say so.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ UNREAD = (
     "afterok:{held}:",
     "afterok:0",
 )
+UNKNOWN = (
+    *(f"{kind}:9999" for kind in KINDS), "afterok:{array}_9", "afterok:{held}_4", "after:9999+5", "singleton,afterok:9999",
+    "afterok:9999,afterok:{held}", "afterok:{held}?afterok:9999", "afterok:{held}:9999",
+)  # fmt: skip
 Jobs = dict[str, str]
 
 
@@ -97,6 +101,24 @@ def test_what_cannot_be_read_is_refused_alike(pair: Pair, jobs: Jobs, case: str)
 @pytest.mark.parametrize("end", ["good", "bad"])
 def test_what_has_ended_already_lets_a_job_go_or_never(pair: Pair, jobs: Jobs, kind: str, end: str) -> None:
     done = _submit(pair, "-d", f"{kind}:{jobs[end]}")
+    theirs, ours = _standing(pair, done)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_who_was_never_there_is_not_waited_for(pair: Pair, jobs: Jobs, case: str) -> None:
+    words = ["sbatch", "-d", case.format(**jobs), *WRAP]
+    said = [cluster.run(words) for cluster in (pair.theirs, pair.ours)]
+    done = [(each.rc, each.out.split()[-1], "") for each in said]
+    theirs, ours = _standing(pair, done)
+    assert (ours, said[1].rc) == (theirs, said[0].rc)
+    assert said[0].err == "" and re.fullmatch(
+        r"sbatch: --dependency: job \S+ is not known here, and not waited for\n", said[1].err
+    )
+
+
+def _standing(pair: Pair, done: list[tuple[int, str, str]]) -> list[str]:
+    """How the jobs stand, once the real one has looked at its; they are cancelled then."""
 
     def told() -> list[str]:
         return [re.sub("^CF|^R", "R", line) for line in _shown(pair, done, "%t|%r|%E")]
@@ -108,7 +130,7 @@ def test_what_has_ended_already_lets_a_job_go_or_never(pair: Pair, jobs: Jobs, k
     _cancel(pair, done)
     if ours.startswith("R|"):
         pair.ours.ends(int(done[1][1]), signal=15)
-    assert ours == theirs
+    return [theirs, ours]
 
 
 @pytest.mark.parametrize(

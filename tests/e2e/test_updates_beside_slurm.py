@@ -52,7 +52,6 @@ OTHERWISE = {
     "timelimit=0": "scontrol: error: Invalid TimeLimit value",
     "timelimit=9-0": "Requested time limit is invalid (missing or exceeds some limit)",
     "gres=gpu:9": "Requested node configuration is not available",
-    "dependency=afterok:999": "Job dependency problem",
 } | {
     f"{key}=1": f"Update of this parameter is not supported: {key}=1"
     for key in ("admincomment", "burstbuffer", "clusterfeatures", "contiguous", "corespec", "delayboot", "mintmpdisknode",

@@ -90,6 +90,8 @@ async def make_allocation(
 
         raise in_its_words(error, known, message.env) from None
     assert outcome.job is not None
+    for note in outcome.notes:
+        await connection.progress(message.id, note)
     connection.server.steps.holds(outcome.job.id)
     return outcome.job
 

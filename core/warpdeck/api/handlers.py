@@ -286,7 +286,7 @@ class Handlers:
         assert outcome.job is not None
         job = outcome.job
         tasks = request.array.count() if request.array else 1
-        notes = self._controller.state.site.remarks(request)
+        notes = [*outcome.notes, *self._controller.state.site.remarks(request)]
         return {"job_id": job.id, "label": job.label(), "tasks": tasks, "notes": notes}
 
     def _check_uploaded(self, snapshot: Snapshot | None) -> None:

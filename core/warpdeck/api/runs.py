@@ -92,7 +92,7 @@ async def run(connection: Connection, message: ask.Run, submission: Submission) 
     outcome = await controller.apply(await submission(request))
     assert outcome.job is not None
     job = outcome.job
-    notes += controller.state.site.remarks(request)
+    notes += [*outcome.notes, *controller.state.site.remarks(request)]
     connection.send({"t": "ok", "id": message.id, "result": {"job_id": job.id, "notes": notes}})
     streams = [
         RunStream(connection, number, channel)

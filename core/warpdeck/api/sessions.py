@@ -57,7 +57,8 @@ async def open_session(
         raise UserError(f"the session cannot be so: {error}", "see `srun --help`") from error
     outcome = await controller.apply(await submission(request))
     assert outcome.job is not None
-    return {"job_id": outcome.job.id, "notes": [*notes, *controller.state.site.remarks(request)]}
+    notes += [*outcome.notes, *controller.state.site.remarks(request)]
+    return {"job_id": outcome.job.id, "notes": notes}
 
 
 def _is_session(connection: Connection, asked: Srun) -> bool:

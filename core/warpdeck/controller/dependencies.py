@@ -11,7 +11,7 @@ A whole array counts as ended when all its tasks have.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -123,6 +123,23 @@ def targets(clause: Dependency, members: Members) -> list[Job]:
     return [
         job for job in found if job.array_task_id == clause.task or has_task(job.pending_tasks, clause.task)
     ]
+
+
+def without_unknown(asked: Dependencies, members: Members) -> tuple[Dependencies | None, tuple[str, ...]]:
+    """What is left to wait for, and the jobs that nobody knows: as in Slurm, which forgets jobs minutes after their end,
+    what is asked of those holds."""
+    unknown = [
+        clause for clause in asked.clauses if clause.kind != "singleton" and not targets(clause, members)
+    ]
+    rest = tuple(clause for clause in asked.clauses if clause not in unknown)
+    left = None if not rest or (unknown and asked.any_of) else msgspec.structs.replace(asked, clauses=rest)
+    return left, tuple(dict.fromkeys(map(clause_name, unknown)))
+
+
+def not_waited_for(unknown: Sequence[str]) -> str:
+    """What its submitter is told of them."""
+    jobs = f"job {unknown[0]} is" if len(unknown) == 1 else f"jobs {', '.join(unknown)} are"
+    return f"--dependency: {jobs} not known here, and not waited for"
 
 
 def clause_name(clause: Dependency) -> str:

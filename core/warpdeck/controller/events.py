@@ -378,10 +378,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     effects: tuple[Effect, ...] = ()
     job: Job | None = None
     step: Step | None = None
+    notes: tuple[str, ...] = ()
+    """What is to be said of what was done."""
     labels: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
     """Of the errors: warpdeck.errors.UserError.code."""
     refused: tuple[str, ...] = ()
     """What each error is about, as it was named."""
+    parts: dict[str, dict[str, str]] = {}
+    """Of each array to which it was not done as a whole: its tasks, and the code of why not, "" of those to which it was."""
     replan: bool = True

@@ -12,7 +12,7 @@ from warpdeck.policy import parse_constraint
 
 from .components import as_components, check_components, place_of
 from .cores import with_core_threads
-from .dependencies import clause_name, targets
+from .dependencies import not_waited_for, without_unknown
 from .events import Outcome, Submitted, Who
 from .folding import fold
 from .jobs import recall
@@ -31,9 +31,10 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
     """Checks what is asked against what the cluster can ever give and makes the job, or all components. Raises UserError."""
     if len(txn.state.pending) + len(txn.state.active) >= MAX_OPEN_JOBS:
         raise UserError(f"{MAX_OPEN_JOBS:,} jobs are open already", "cancel some, or wait")
-    requests = (event.request, *event.components)
-    check_components(requests)
     recall(txn, event.ended)
+    notes: list[str] = []
+    requests = tuple(_without_unknown(txn, each, notes) for each in (event.request, *event.components))
+    check_components(requests)
     checked = [_checked(txn, request, event.who) for request in as_components(requests)]
     first = JobId(txn.state.next_job_id)
     made = [
@@ -42,7 +43,7 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
     ]
     if len(made) > 1:
         txn.state.admission.check_together(txn.state, made[0], now=txn.now)
-    return Outcome(job=made[0])
+    return Outcome(job=made[0], notes=tuple(dict.fromkeys(notes)))
 
 
 def _checked(txn: Transaction, request: Request, who: Who) -> Request:
@@ -57,7 +58,6 @@ def _checked(txn: Transaction, request: Request, who: Who) -> Request:
         request = amend(request, priority=None)
     parse_constraint(request.resources.constraint)
     parse_constraint(request.resources.prefer, "prefer")
-    _check_dependencies(txn, request)
     request = with_core_threads(txn.state, txn.state.site.complete(request, who.user))
     check_reservation(txn, request, who)
     if request.code_due_unix is not None:
@@ -128,15 +128,15 @@ def check_times(request: Request, now: float) -> None:
         )
 
 
-def _check_dependencies(txn: Transaction, request: Request) -> None:
-    asked = request.dependencies
-    for clause in asked.clauses if asked else ():
-        if clause.kind != "singleton" and not targets(clause, txn.state.named):
-            raise UserError(
-                f"it depends on job {clause_name(clause)}, which does not exist",
-                "see `warpdeck queue --all`",
-                code="dependency",
-            )
+def _without_unknown(txn: Transaction, request: Request, notes: list[str]) -> Request:
+    """The request, waiting for jobs that are known; notes what else it names."""
+    if request.dependencies is None:
+        return request
+    left, unknown = without_unknown(request.dependencies, txn.state.named)
+    if not unknown:
+        return request
+    notes.append(not_waited_for(unknown))
+    return amend(request, dependencies=left)
 
 
 def _check_array(request: Request) -> None:

@@ -18,7 +18,7 @@ from warpdeck.model.request import MAX_LIMIT_S
 
 from .amended import Amended
 from .cores import with_core_threads
-from .dependencies import clause_name, targets
+from .dependencies import clause_name, not_waited_for, targets, without_unknown
 from .events import Effect, LimitShare, Outcome, Updated, Who
 from .jobs import on_each, set_held
 from .state import amend
@@ -121,6 +121,8 @@ def _denied(sentence: str) -> UserError:
 
 def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Who) -> Request:
     """The request of a waiting job as it is to be, if it may be so."""
+    if isinstance(change.dependencies, Dependencies):
+        change = amend(change, dependencies=_known_dependencies(txn, job, change.dependencies))
     wanted, state = change.asked(), txn.state
     request = with_core_threads(state, state.site.complete(_replaced(job.request, change), job.user))
     if wanted & LIMIT:
@@ -129,8 +131,6 @@ def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Who) ->
     if wanted & (LIMIT | {"time_min_s"}):
         _check_limit(txn, job, request)
     check_times(request, txn.now)
-    if isinstance(change.dependencies, Dependencies):
-        _check_dependencies(txn, job, change.dependencies)
     if "reservation" in wanted:
         check_reservation(txn, request, who)
     for name in {*request.resources.nodelist, *request.resources.exclude}:
@@ -141,14 +141,16 @@ def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Who) ->
     return request
 
 
-def _check_dependencies(txn: Transaction, job: Job, asked: Dependencies) -> None:
+def _known_dependencies(txn: Transaction, job: Job, asked: Dependencies) -> Dependencies | None:
+    """What of it can be waited for. Raises UserError."""
     for clause in asked.clauses:
-        if clause.kind == "singleton":
-            continue
-        found = targets(clause, txn.state.named)
-        if not found or any(each.array_job_id == job.array_job_id for each in found):
-            what = "which does not exist" if not found else "which is itself"
-            raise UserError(f"it depends on job {clause_name(clause)}, {what}", code="dependency")
+        found = targets(clause, txn.state.named) if clause.kind != "singleton" else ()
+        if any(each.array_job_id == job.array_job_id for each in found):
+            raise UserError(f"it depends on job {clause_name(clause)}, which is itself", code="dependency")
+    left, unknown = without_unknown(asked, txn.state.named)
+    if unknown:
+        txn.log(job.id, not_waited_for(unknown))
+    return left
 
 
 def _replaced(request: Request, change: JobChange) -> Request:

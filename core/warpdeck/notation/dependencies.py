@@ -8,7 +8,7 @@ from typing import Any
 from warpdeck.errors import UserError
 
 KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "afterburstbuffer")
-_TARGET = re.compile(r"\s*(\d{1,18})(?:_(?:(\d{1,9})|\*))?(?:\+(\d{1,6}))?")
+_TARGET = re.compile(r"\s*0*([1-9]\d{0,17})(?:_(?:(\d{1,9})|\*))?(?:\+(\d{1,6}))?")
 
 
 def parse_dependencies(text: str) -> dict[str, Any]:

@@ -125,7 +125,6 @@ def test_queue_narrows_by_user_state_name_and_id(run: Run, ask: Callable[..., An
         (["submit", "--mem", "900T", "--wrap", "true"], "can never start"),
         (["submit", "-c", "9999", "--wrap", "true"], "can never start"),
         (["submit", "-w", "nohost", "--wrap", "true"], "there is no node nohost"),
-        (["submit", "-d", "afterok:99999", "--wrap", "true"], "job 99999, which does not exist"),
         (["submit", "--comment", "x" * 5000, "--wrap", "true"], "not understood"),
         (["run", "--gpus", "64", "true"], "can never start"),
     ],

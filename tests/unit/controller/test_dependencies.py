@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from tests.core import ANN, BOB, Core, ask
 
-from warpdeck.controller.events import Cancelled, Requeued
-from warpdeck.errors import UserError
+from warpdeck.controller.events import Cancelled, Requeued, Submitted, Updated
 from warpdeck.model import ArraySpec, Dependencies, JobId, JobState
+from warpdeck.model.change import JobChange
 from warpdeck.notation.dependencies import parse_dependencies
 
 
@@ -146,12 +146,33 @@ def test_a_task_can_be_named_by_its_own_id() -> None:
 
 
 @pytest.mark.parametrize("name", ["99", "1_7", "2_0"])
-def test_a_job_that_does_not_exist_is_refused_at_once(name: str) -> None:
+def test_a_job_that_nobody_knows_is_not_waited_for_and_said_so(name: str) -> None:
     core = Core("a")
     core.submit(ask(array=ArraySpec(ranges=((0, 4, 1),)), hold=True))
-    core.submit()
-    with pytest.raises(UserError, match=f"depends on job {name}, which does not exist"):
-        core.submit(on(f"afterok:{name}"))
+    held = core.submit(ask(hold=True))
+    for text, left in (
+        (f"afterok:{name}", None),
+        (f"afterok:{name},afterok:{held}", f"afterok:{held}"),
+        (f"singleton,after:{name}", "singleton"),
+        (f"afterok:{held}?afternotok:{name}", None),
+    ):
+        done = core.apply(Submitted(request=on(text), who=ANN))
+        assert done.job is not None
+        assert done.job.request.dependencies == (on(left).dependencies if left else None)
+        assert done.notes == (f"--dependency: job {name} is not known here, and not waited for",)
+
+
+def test_a_changed_dependency_on_nobody_is_written_into_the_history() -> None:
+    core = Core("a")
+    held = core.submit(ask(hold=True))
+    job_id = core.submit(on(f"afterok:{held}", hold=True))
+    changed = JobChange(dependencies=on(f"afterok:98:99,after:{held}").dependencies)
+    done = core.apply(Updated(who=ANN, jobs=(str(job_id),), change=changed))
+    assert not done.errors
+    assert core.job(job_id).request.dependencies == on(f"after:{held}").dependencies
+    assert "--dependency: jobs 98, 99 are not known here, and not waited for" in [
+        entry.text for entry in core.store._journal[job_id]
+    ]
 
 
 def test_tasks_that_left_memory_count() -> None:

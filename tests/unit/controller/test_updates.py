@@ -102,8 +102,6 @@ def test_a_change_must_be_such_as_could_be_submitted() -> None:
     assert "can never start" in refusal(core, job_id, nodes_min=2)[1]
     assert refusal(core, job_id, nodelist=("zz",))[0] == "InvalidNode"
     assert refusal(core, job_id, reservation="zz")[0] == "reservation"
-    nothing = Dependencies(clauses=(Dependency(kind="afterok", job_id=JobId(99)),))
-    assert refusal(core, job_id, dependencies=nothing)[0] == "dependency"
     itself = Dependencies(clauses=(Dependency(kind="afterok", job_id=job_id),))
     assert "itself" in refusal(core, job_id, dependencies=itself)[1]
     assert "deadline" in refusal(core, job_id, deadline_unix=core.now - 1)[1]
