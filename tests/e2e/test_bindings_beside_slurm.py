@@ -38,7 +38,9 @@ def ours() -> Iterator[OurSlurm]:
         "--cpu-bind=verbose,mask_cpu:0x1,0x2", "--cpu-bind=q", "--mem-bind=local", "--mem-bind=none", "--mem-bind=rank",
         "--mem-bind=v,map_mem:0", "--mem-bind=prefer,local", "--mem-bind=sort,local", "--hint=nomultithread",
         "--hint=compute_bound", "--hint=memory_bound", "--hint=multithread", "--threads-per-core=1", "--ntasks-per-core=1",
-        "-m block", "-m cyclic", "-m block:cyclic", "-m plane=2",
+        "-m block", "-m cyclic", "-m block:cyclic", "-m plane=2", "--cpu-bind=none --hint=nomultithread",
+        "--hint=multithread --cpu-bind=rank", "--cpu-bind=v --hint=nomultithread", "--hint=memory_bound --cpu-bind=q",
+        "--hint=nomultithread --threads-per-core=1", "--hint=compute_bound --ntasks-per-core=1",
     ],
 )  # fmt: skip
 def test_tasks_are_told_of_their_binding_as_slurms_are(slurm: RealSlurm, options: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .hints import ANY_NUMBER
-from .sbatch.bindings import cpu_bind_told, distribution, mem_bind_told
+from .sbatch.bindings import binds, cpu_bind_told, distribution, mem_bind_told
 from .sbatch.refusal import Refusal
 
 TOLD = (
@@ -29,7 +29,10 @@ _HINTED = {
 
 
 def told_of_step(options: Mapping[str, str]) -> dict[str, str]:
-    """Of long options and their values. What srun would refuse, it refuses elsewhere."""
+    """Of long options and their values. What srun would refuse, it refuses elsewhere. A hint yields to what it stands for."""
+    bound = options.get("cpu-bind", "")
+    if binds(bound) or options.keys() & {"ntasks-per-core", "threads-per-core"}:
+        options = {name: value for name, value in options.items() if name != "hint"}
     try:
         return {**_bound(options), **_laid_out(options)}
     except Refusal:
@@ -37,7 +40,7 @@ def told_of_step(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _bound(options: Mapping[str, str]) -> dict[str, str]:
-    told: dict[str, str] = {}
+    words, bound = "", options.get("cpu-bind", "")
     hint = options.get("hint", "").lower()
     for asked, kind in (
         (hint in _HINTED, _HINTED.get(hint, "")),
@@ -45,9 +48,10 @@ def _bound(options: Mapping[str, str]) -> dict[str, str]:
         ("threads-per-core" in options, "threads"),
     ):
         if asked:
-            told = cpu_bind_told(kind)
-    if "cpu-bind" in options:
-        told = cpu_bind_told(options["cpu-bind"])
+            words = kind
+    if bound:
+        words = f"{bound},{words}" if words and not binds(bound) else bound
+    told = cpu_bind_told(words) if words else {}
     return told | (mem_bind_told(options["mem-bind"]) if "mem-bind" in options else {})
 
 

@@ -184,6 +184,12 @@ def cpu_bind(text: str) -> str:
     return found
 
 
+def binds(text: str) -> bool:
+    """Whether --cpu-bind says more than how much is to be told of it."""
+    return any(item.lower() not in _HOW_LOUD for item in _items(text)) if text else False
+
+
+_HOW_LOUD = frozenset({"v", "verbose", "q", "quiet"})
 _CPU_KINDS = frozenset({"none", "rank", "rank_ldom", "cores", "ldoms", "sockets", "threads"})
 
 
@@ -192,7 +198,7 @@ def cpu_bind_told(text: str) -> dict[str, str]:
     kind, found, verbose = "", "", False
     for item in _items(text):
         word = item.lower()
-        if word in ("v", "verbose", "q", "quiet"):
+        if word in _HOW_LOUD:
             verbose = word[0] == "v"
         elif word == "no" or word in _CPU_KINDS:
             kind, found = "none" if word == "no" else word, ""

@@ -11,6 +11,7 @@ from warpdeck.notation.hostfile import names_in
 from warpdeck.notation.hostlist import MAX_HOSTS, collapse
 
 from .bindhelp import answer
+from .bindings import binds
 from .fields import ENVIRONMENT, LINE, Fields, Place
 from .numbers import int32
 from .refusal import VALUE_EXIT, Refusal
@@ -91,12 +92,15 @@ def _take_hint(fields: Fields) -> None:
     if "hint" not in fields.given:
         return
     laid = {fields.given.get(option) for option in _LAYOUT_OPTIONS}
+    if binds(fields.texts.get("cpu-bind", "")) or not fields.by("hint", LINE):
+        laid.add(fields.given.get("cpu-bind"))
     if fields.by("hint", LINE) and LINE not in laid:
         for option in _LAYOUT_OPTIONS:
             fields.take_back(option)
     elif LINE in laid or ENVIRONMENT in laid:
         fields.take_back("hint")
         return
+    fields.take_back("cpu-bind")
     for word in _hint_words(fields.hint):
         _apply_hint(fields, word)
 
