@@ -154,6 +154,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The time limit that it runs under, or that it would get where it goes first."""
     time_min_s: int | None
     nodes_min: int
+    nodes_told: int
+    """Those that it has, or of a job that waits a guess at how many it gets (controller.nodecounts)."""
     nodes_max: int
     tasks: int
     tasks_per_node: int

@@ -27,8 +27,10 @@ from warpdeck.model import (
 from warpdeck.notation.getopt import parse_components
 from warpdeck.notation.hostlist import collapse
 from warpdeck.notation.options import SBATCH
+from warpdeck.policy.access import partition_names
 from warpdeck.policy.tres import asked_tres, held_tres
 
+from . import nodecounts
 from .accounting import gpu_types
 from .dependencies import judge_one
 from .launching import output_paths
@@ -57,6 +59,7 @@ class Sight:
         self.state = state
         self.now = now
         self.namesakes = Namesakes(state)
+        self.largest = functools.cache(functools.partial(nodecounts.largest, state))
 
     @cached_property
     def whole_partitions(self) -> dict[str, str]:
@@ -95,6 +98,13 @@ def shower(state: State, fields: Sequence[str], *, now: float) -> Callable[[Sequ
 
 def _nodes(_: Sight, job: Job) -> int:
     return len(job.allocation.shares) if job.allocation else job.request.resources.nodes_min
+
+
+def _nodes_told(sight: Sight, job: Job) -> int:
+    if job.allocation or job.state is not JobState.PENDING:
+        return _nodes(sight, job)
+    partitions = partition_names(job.request.partition, sight.state.site.settings)
+    return nodecounts.likely_nodes(job, sight.largest(next(iter(partitions), "")))
 
 
 def _node_list(_: Sight, job: Job) -> str:
@@ -423,6 +433,7 @@ FACTS: dict[str, Column] = {
     "time_min_s": lambda _, job: job.request.time_min_s,
     "nodes_min": lambda _, job: job.request.resources.nodes_min,
     "nodes_max": lambda _, job: _asked_at_most(job),
+    "nodes_told": _nodes_told,
     "tasks": lambda _, job: job.request.resources.task_count(),
     "tasks_per_node": lambda _, job: job.request.resources.tasks_per_node or 0,
     "cpus_per_task": lambda _, job: job.request.resources.cpus_per_task,

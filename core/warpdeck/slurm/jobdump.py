@@ -17,7 +17,7 @@ NEEDS = """
 account array_job_id array_task_id batch batch_host command comment container contiguous cpus cpus_per_gpu cpus_per_task deadline
 before_stop_s dependency eligible ends end exc_nodes exit_code expected_start features gpus_held gpu_type
 het_job_id het_job_id_set het_job_offset id licenses
-mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes nodes_max oversubscribe partition
+mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes_told nodes_max oversubscribe partition
 prefer priority_told qos reason
 req_nodes requeue reservation restarts shares special_exit start state stderr stdout stopped_at submit tasks tasks_per_node
 tasks_text tmp_disk_bytes limit_s time_min_s tres tres_per_job tres_per_node tres_per_task uid user work_dir
@@ -145,7 +145,7 @@ def _given(row: Row) -> dict[str, Any]:
         "billable_tres": float(row["tres"].get("billing", 0)) if held else None,
         "cpus": row["cpus"],
         "gres_detail": [_gpus(row["gpu_type"], indices) for indices in row["gpus_held"].values()],
-        "node_count": row["nodes"],
+        "node_count": row["nodes_told"],
         "nodes": row["node_list"],
         "tres_req_str": tres,
         "tres_alloc_str": tres if held else "",

@@ -60,7 +60,7 @@ PLAIN = {
     "feature": ("FEATURES", "features", NULL), "jobid": ("JOBID", "id", ""), "licenses": ("LICENSES", "licenses", NULL),
     "maxcpus": ("MAX_CPUS", "cpus", ""), "name": ("NAME", "name", ""), "nodelist": ("NODELIST", "node_list", ""),
     "ntpernode": ("NTASKS_PER_NODE", "tasks_per_node", "0"), "numcpus": ("CPUS", "cpus", ""),
-    "numnodes": ("NODES", "nodes", ""), "numtasks": ("TASKS", "tasks", ""), "nice": ("NICE", "nice", "0"),
+    "numnodes": ("NODES", "nodes_told", ""), "numtasks": ("TASKS", "tasks", ""), "nice": ("NICE", "nice", "0"),
     "partition": ("PARTITION", "partition", ""), "qos": ("QOS", "qos", NULL), "reason": ("REASON", "reason", "None"),
     "reqnodes": ("REQ_NODES", "req_nodes", ""), "reqswitch": ("REQ_SWITCH", "max_switches", "0"),
     "reservation": ("RESERVATION", "reservation", NULL), "restartcnt": ("RESTART_COUNT", "restarts", "0"),
@@ -155,7 +155,9 @@ class JobFields:
             "contiguous": Field("CONTIGUOUS", "contiguous", lambda row: str(int(row["contiguous"]))),
             "prefer": Field("PREFER", "prefer", lambda row: row["prefer"] or NULL),
             "maxnodes": Field(
-                "MAX_NODES", "nodes nodes_max", lambda row: str(max(row["nodes"], row["nodes_max"]))
+                "MAX_NODES",
+                "nodes_told nodes_max",
+                lambda row: str(max(row["nodes_told"], row["nodes_max"])),
             ),
             "mem-per-tres": Field("MEM_PER_TRES", "mem_per_gpu_bytes", _mem_per_gpu),
             "mincpus": Field("MIN_CPUS", "cpus_per_task tasks_per_node", _min_cpus),

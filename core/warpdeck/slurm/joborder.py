@@ -71,7 +71,7 @@ def job_keys(fields: JobFields) -> dict[str, Key]:
 def _numbers(fields: JobFields) -> dict[str, Key]:
     plain = {
         "C": "cpus",
-        "D": "nodes",
+        "D": "nodes_told",
         "U": "uid",
         "V": "submit",
     }

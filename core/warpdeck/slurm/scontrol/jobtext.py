@@ -32,6 +32,7 @@ FIELDS = [
     "reason",
     "priority_told",
     "nodes",
+    "nodes_told",
     "node_list",
     "cpus",
     "gpus",
@@ -209,8 +210,8 @@ def plain_tres(tres: dict[str, int]) -> dict[str, int]:
 def _node_range(job: Record) -> str:
     if job["shares"]:
         return str(job["nodes"])
-    low, high = job["nodes_min"], job["nodes_max"]
-    return f"{low}-{high}" if high else str(low)
+    likely, high = job["nodes_told"], job["nodes_max"]
+    return f"{min(likely, high)}-{high}" if high else str(likely)
 
 
 def _gres(job: Record) -> str:
