@@ -36,6 +36,16 @@ UNKNOWN = (
 )  # fmt: skip
 Jobs = dict[str, str]
 
+ARRAYS = (
+    "0-3%x", "0-3%0", "0-3%", "0-3%2", "0-3%-1", "0-3%2%3", "0-3%999999999999", "0-3%2x", "0-3 %2", "0-3% 2", "3-1", "0-3:0",
+    "0-3:", "0-3:2%1", "1,1,1", "1,,2", ",1", "1,", "", " ", "a", "1-", "-1", "[1-3]", "[0-3]%2", "[0-3%2]", "1-3,2-5", "0x3", "01-03",
+    "1e2",
+    "1-3:2:1", "1:2", "1-3,5-9:2%3", "1;2", "1 2", "1-3,a", "+1", "1.5", "99999999999", "0-3%+2", "[1-3],5", "[1", "1]", "1-3-5",
+    "0-3%2,5", "5,0-3%2,7-9%3", "1%x,3", "1-[3]", "[[1-3]]", "1,[2-3]", "[1,2]", "1 ,2", "1, 2", "1- 3", "1-+3", "1-3: 2", "1-3]%2",
+    "1]-3", "1-3:2]", "[1-3%2]]", "(1-3)", "1--3", "%", "%%", "[]", ",", "0-3%010", "0-3%0x4", "0-3%2.5", "0-3%65536",
+    "0-3%4294967298", "0-3%2147483648", "0-3%1000000",
+)  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
@@ -150,3 +160,16 @@ def test_what_there_is_not_is_said_alike(pair: Pair, words: str) -> None:
     theirs, ours = (cluster.run(["sbatch", *words.split(), *WRAP]) for cluster in (pair.theirs, pair.ours))
     assert (ours.rc, ours.out) == (theirs.rc, theirs.out) and ours.err.startswith(theirs.err)
     assert bool(ours.err) == bool(theirs.err)
+
+
+@pytest.mark.parametrize("text", ARRAYS)
+def test_an_array_is_read_alike(pair: Pair, text: str) -> None:
+    """However it is spelt; the answer is which tasks there are, and how many may run at once."""
+    told = []
+    for cluster in (pair.theirs, pair.ours):
+        done = cluster.run(["sbatch", "--parsable", "-H", f"--array={text}", *WRAP])
+        job = done.out.strip()
+        tasks = cluster.run(["squeue", "-h", "-j", job, "-o", "%K"]).out if job else ""
+        cluster.run(["scancel", job or "0"])
+        told.append((done.rc, tasks, done.err.splitlines()[:1]))
+    assert told[1] == told[0]

@@ -43,6 +43,8 @@ class ForecastRow(msgspec.Struct, frozen=True, kw_only=True):
     """Why not now."""
     hint: str = ""
     """What to do about a request that can never start."""
+    details: dict[str, str] = {}
+    """The data of its code."""
     priority: int = 0
     ahead: int = 0
     """Waiting jobs that are planned before it, for nodes that it may use too."""

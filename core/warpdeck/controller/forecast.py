@@ -76,6 +76,7 @@ class Forecaster:
                     code=error.code,
                     sentence=error.message.removeprefix(NEVER_STARTS),
                     hint=error.hint,
+                    details=error.details,
                 )
             return await self._ask(view, now, state.site.settings, job_id, label="")
 

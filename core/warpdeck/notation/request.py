@@ -10,7 +10,7 @@ from typing import Any
 from warpdeck.cluster import CLUSTER_OPTIONS, other_cluster
 from warpdeck.errors import UserError
 
-from .arrays import parse_array
+from .arrays import asked_array
 from .containers import OPTIONS as CONTAINER_OPTIONS
 from .containers import check_container
 from .cores import OF_CORES
@@ -219,10 +219,9 @@ def _number(field: str, option: str) -> Callable[[dict[str, Any], str], None]:
 def _set_array(request: dict[str, Any], value: str) -> None:
     """Nothing is no array, and takes back an earlier one."""
     request.pop("array", None)
-    if not value:
-        return
-    ranges, throttle = parse_array(value)
-    request["array"] = {"ranges": ranges, "throttle": throttle}
+    found = asked_array(value)
+    if found is not None:
+        request["array"] = {"ranges": found[0], "throttle": found[1]}
 
 
 def _set_dependencies(request: dict[str, Any], value: str) -> None:

@@ -232,7 +232,7 @@ def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) ->
     """Says when it would start, with --quiet only that it never would; 1 then."""
     found = dry_run(client, draft)
     if found["verdict"] == "never":
-        error = UserError(found["sentence"], found["hint"], code=found["code"])
+        error = UserError(found["sentence"], found["hint"], code=found["code"], details=found["details"])
         first = said_first(error)
         console.err.write(
             f"{'sbatch: error: ' * bool(first)}{first}allocation failure: {in_slurms_words(error)}\n"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpdeck.errors import UserError
-from warpdeck.notation.arrays import parse_array
+from warpdeck.notation.arrays import asked_array, parse_array
 from warpdeck.notation.dependencies import format_dependencies, parse_dependencies
 from warpdeck.notation.gres import parse_gpus, parse_gres
 from warpdeck.notation.hostlist import collapse, expand
@@ -126,6 +126,12 @@ def test_arrays() -> None:
             parse_array(bad)
 
 
+def test_a_limit_of_an_array_that_is_none_limits_nothing() -> None:
+    assert asked_array("0-3%2") == ([(0, 3, 1)], 2)
+    assert asked_array("0-3%x") == asked_array("0-3%0") == asked_array("0-3%-1") == ([(0, 3, 1)], 0)
+    assert asked_array("") is asked_array(",") is None
+
+
 def test_kinds_of_dependencies_have_no_case_and_a_job_counts_once() -> None:
     assert format_dependencies(parse_dependencies("AfterOK:1:1,SINGLETON")) == "afterok:1,singleton"
 
@@ -182,7 +188,7 @@ def test_no_length_breaks_a_parser() -> None:
 def read_any(text: str) -> None:
     """By each parser; what is refused is refused in one sentence."""
     parsers = (
-        *(parse_limit, parse_memory, parse_gres, parse_array, parse_dependencies, expand),
+        *(parse_limit, parse_memory, parse_gres, parse_array, asked_array, parse_dependencies, expand),
         *(lambda text: parse_gpus(text, "gpus"), parse_signal, parse_warning),
     )
     for parse in parsers:
