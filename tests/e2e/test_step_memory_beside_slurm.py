@@ -8,6 +8,7 @@ from tests.lab.pair import H100_GRES, H100_SITE
 from tests.lab.peer import RealSlurm
 from tests.waiting import eventually
 
+from warpdeck.controller.records import step_tres
 from warpdeck.errors import UserError
 from warpdeck.model import Allocation, GpuUuid, NodeName, Resources, Share
 from warpdeck.model.step import StepAsk
@@ -19,6 +20,9 @@ MIB = 1 << 20
 CPUS, JOB_MIB, GPUS = 4, 4000, 4
 STEPS = (
     "",
+    "--exact -n1",
+    "--exact -n2 --mem=0",
+    "--exact -n1 --gpus=1",
     "--mem=1000",
     "--mem=0",
     "--mem=5000",
@@ -71,7 +75,7 @@ def given_by_us(step: str) -> str:
     except UserError:
         return REFUSED
     assert not isinstance(found, Busy)
-    return str(found.shares[0].mem_bytes // MIB or JOB_MIB)
+    return str(step_tres(Allocation(shares=(share,)), found.shares)["mem"])
 
 
 def test_steps_get_the_memory_that_they_get_from_slurm() -> None:

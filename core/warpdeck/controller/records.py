@@ -24,7 +24,7 @@ def step_records(state: State, job: Job, steps: Sequence[Step]) -> list[StepReco
         if step is not None:
             made = StepRecord(
                 row=row,
-                tres=_step_tres(job, step.shares),
+                tres=step_tres(job.allocation, step.shares),
                 parts=_step_parts(step.shares, step.parts),
                 layout=_layout(step.shares),
             )
@@ -56,18 +56,17 @@ def _job_parts(shares: Iterable[ShareStatus]) -> list[PartRecord]:
     ]
 
 
-def _step_tres(job: Job, shares: Iterable[StepShare]) -> dict[str, int]:
-    """Memory as asked for, else in proportion to the CPUs."""
-    held = {share.node: share for share in (job.allocation.shares if job.allocation else ())}
+def step_tres(allocation: Allocation | None, shares: Iterable[StepShare]) -> dict[str, int]:
+    """What a step has of its job's nodes; memory as it asked for it, else all that the job has there, as in Slurm."""
+    held = {share.node: share for share in (allocation.shares if allocation else ())}
     found = {"cpu": 0, "mem": 0, "node": 0, "gres/gpu": 0}
     for share in shares:
         whole = held.get(share.node)
         found["cpu"] += share.cpus
         found["gres/gpu"] += len(share.gpus)
         found["node"] += 1
-        if whole is not None and whole.cpus:
-            part = whole.mem_bytes * min(share.cpus, whole.cpus) // whole.cpus
-            found["mem"] += (share.mem_bytes or part) >> 20
+        if whole is not None:
+            found["mem"] += (share.mem_bytes or whole.mem_bytes) >> 20
     return {name: count for name, count in found.items() if count}
 
 
