@@ -19,6 +19,7 @@ from rich.style import Style
 from warpdeck.errors import UserError
 from warpdeck.paths import config_dir
 
+from .caches import empty_caches
 from .palette import FEW_COLOURS
 from .themes import ANSI_THEME, ThemeFile, load_theme, shipped_folder, text_styles, to_textual
 
@@ -123,6 +124,7 @@ class Looks:
 
     async def look_again(self) -> None:
         """Takes over what has changed in the files."""
+        self.tell()
         found = await asyncio.to_thread(_read, self._kept)
         if found.keys() == self._kept.keys() and all(
             kept is self._kept[path] for path, (kept, _) in found.items()
@@ -134,7 +136,7 @@ class Looks:
         if self._app.theme not in self._themes:
             self.use(self._fallback)
         elif self._themes[self._app.theme] is not worn:
-            self._show()
+            self.use(self._app.theme)
         self.tell()
 
     def _take(self, found: Mapping[Path, tuple[_Kept, str]]) -> list[str]:
@@ -146,10 +148,15 @@ class Looks:
         return [notice for _, notice in found.values() if notice]
 
     def use(self, name: str) -> None:
-        """That theme from now on."""
+        """That theme from now on, as its file is now."""
         self._complete()
-        self._app.theme = name
-        self._show()
+        if name == self._app.theme:
+            self._app.mutate_reactive(type(self._app).theme)
+        else:
+            self._app.theme = name
+        self._styled = ""
+        empty_caches()
+        self._app.recolour()
 
     def use_next(self) -> None:
         self._complete()
@@ -165,11 +172,6 @@ class Looks:
             path.write_text(f"{name}\n", encoding="utf-8")
         except OSError as error:
             raise UserError(f"cannot write {path}: {error.strerror}", "check its permissions") from error
-
-    def _show(self) -> None:
-        self._styled = ""
-        self._app.mutate_reactive(type(self._app).theme)
-        self._app.recolour()
 
 
 def _kept_name() -> str:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from rich.segment import Segment
 from tests.tui.app.stage import Stage, on_stage
+from textual.color import Color
+from textual.css.stylesheet import Stylesheet
 
 from warpdeck.model import GpuAsk, Resources
 from warpdeck.paths import config_dir
@@ -83,6 +85,30 @@ async def test_the_picker_shows_each_theme_and_keeps_the_chosen_one(folder: Path
         assert stage.app.theme == "deck-safe"
     async with on_stage(folder, theme="deck-light") as stage:
         assert stage.app.theme == "deck-light"
+
+
+async def test_a_theme_that_comes_is_parsed_once_and_nothing_is_kept_of_other_colours(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[Stylesheet] = []
+    reparse = Stylesheet.reparse
+
+    def counting(sheet: Stylesheet) -> None:
+        parsed.append(sheet)
+        reparse(sheet)
+
+    async with on_stage(folder, theme="deck-dark") as stage:
+        await stage.shows("no jobs")
+        monkeypatch.setattr(Stylesheet, "reparse", counting)
+        before = background(stage)
+        Color.parse("#0badca")
+        stage.app.looks.use("deck-light")
+        misses = Color.parse.cache_info().misses
+        Color.parse("#0badca")
+        assert Color.parse.cache_info().misses == misses + 1
+        await stage.until(lambda: background(stage) != before, "the other ground")
+        await stage.settle()
+        assert len(parsed) == 1
 
 
 async def test_a_dialog_that_is_open_wears_the_theme_that_comes(folder: Path) -> None:
