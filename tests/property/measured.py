@@ -21,6 +21,13 @@ ENVIRON = {"PATH": "/usr/bin:/bin", "TZ": "UTC"}
 UNREACHED = "Unable to contact slurm controller"
 """What they say at the end of words that they take."""
 
+_COUNTS_ON = re.compile(r"(?=.*ntasks=2147483648)(?=.*(nodes|nodelist|nodefile)=)", re.DOTALL)
+
+
+def comes_back(text: str) -> bool:
+    """Whether the real ones ever do: of tasks below zero, as 2**31 are to them, they count those of each node that is asked for."""
+    return not _COUNTS_ON.search(text)
+
 
 def without_controller(folder: Path) -> dict[str, str]:
     """The variables with which they run so; the folder is given what they need."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.lab.peer import PACKAGES
-from tests.property.measured import ENVIRON, UNREACHED, VALUES, shown_by, without_controller
+from tests.property.measured import ENVIRON, UNREACHED, VALUES, comes_back, shown_by, without_controller
 
 from warpdeck.notation.options import SBATCH_22_05
 from warpdeck.notation.sbatch.fields import Place
@@ -102,7 +102,7 @@ LINES = st.one_of(
 
 @pytest.mark.slurm
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(lines=st.lists(LINES, min_size=1, max_size=6))
+@given(lines=st.lists(LINES, min_size=1, max_size=6).filter(lambda lines: comes_back("\n".join(lines))))
 def test_the_real_sbatch_says_the_same(real: Sbatch, lines: list[str]) -> None:
     folder = real.folder
     text = "#!/bin/sh\n" + "\n".join(lines) + "\n"
