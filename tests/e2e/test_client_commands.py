@@ -4,7 +4,7 @@ The command lines are those of the programs as they are published: Nextflow, Aii
 Snakemake, seml, clusterfutures, pysqa, signac-flow, adaptive-scheduler, Toil, NeMo-Run, TorchX, RADICAL-SAGA,
 Open OnDemand, the Prometheus exporters, pestat, slurm_gpustat, turm, nodetop, ClusterShell, Maestro, ipyparallel, dpdispatcher,
 gwf, R's batchtools, nipype, Pulsar, FireWorks, ERT, slurm-usage, Xsinfo, slurmtop, hpcflow, Clusterscope, Balsam, stui, sciluigi,
-sbatchman, fsl_sub, slurm-viewer. Most were also run by hand, whole.
+sbatchman, fsl_sub, slurm-viewer, SkyPilot. Most were also run by hand, whole.
 """
 
 from __future__ import annotations
@@ -99,6 +99,10 @@ ASKED = (
     ),
     ("open ondemand's nodes", "sinfo -aho %A/%D/%C", r"1/0/1/1/\d+/0/\d+\n"),
     ("snakemake's end", "scancel --clusters=all 99", r""),
+    ("skypilot", "squeue -h --only-job-state --jobs 1 -o %T", r"RUNNING\n"),
+    ("skypilot's steps", "scontrol -o show step 1", r"(StepId=1\.\w+ .* Name=\w+ .*\n)+"),
+    ("skypilot's processes", "scontrol show config", r"(?s).*\nProctrackType           = proctrack/cgroup\n.*"),
+    ("skypilot's containers", "srun --help", r"(?s).*\[pyxis\].*"),
     ("anybody", "scontrol show job=1 --oneliner", r"JobId=1 JobName=runs .* Command=\S+ .*\n"),
     ("turm", "squeue --array --noheader --Format 'jobid:9 ,state:9 ,gres:4 ,stdout:256 ' -j 1", r"1 +RUNNING +N/A +/dev/null +\n"),
     ("clustershell's partitions", "sinfo -h -o '%R:%N'", r"main:\S+\n"),

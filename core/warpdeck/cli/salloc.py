@@ -12,6 +12,7 @@ from typing import Any
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
+from warpdeck.notation import containerhelp
 from warpdeck.notation.getopt import parse_leading
 from warpdeck.notation.options import SALLOC
 from warpdeck.paths import Paths, default_paths
@@ -22,7 +23,7 @@ from warpdeck_agent.client.process import with_process
 from .folder import current_folder
 from .output import note
 
-HELP = """usage: warpdeck salloc [OPTIONS] [COMMAND...]
+HELP = f"""usage: warpdeck salloc [OPTIONS] [COMMAND...]
 
 Waits for an allocation and runs a shell (or the command) here while it is held: `srun` in it starts tasks on the nodes. It is
 given back when the shell ends, with the shell's exit code. Takes sbatch's options (-N -n -c --gpus --mem -t ...).
@@ -31,7 +32,7 @@ given back when the shell ends, with the shell's exit code. Takes sbatch's optio
   -K, --kill-command[=SIGNAL]   end the command when the allocation is taken away (else it is left alone)
   -I, --immediate[=SECONDS]     give up if it does not begin in so long
   -Q, --quiet         only errors are told; --bell and --no-bell say when the terminal rings
-
+{containerhelp.HELP}
 examples:
   warpdeck salloc -N 2 --gpus-per-node 4
   warpdeck salloc -n 4 srun hostname

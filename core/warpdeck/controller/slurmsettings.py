@@ -62,6 +62,7 @@ def settings(state: State, config: Config) -> dict[str, str]:
         "PrivateData": "none",
         "Prolog": config.hooks.prolog,
         "PrologEpilogTimeout": f"{config.hooks.timeout_s:.0f}",
+        "ProctrackType": "proctrack/cgroup",  # no process gets away, whichever way the node finds them
         "SchedulerType": "sched/builtin" if plan.backfill == "none" else "sched/backfill",
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_CPU_MEMORY" if held.memory else "CR_CPU",

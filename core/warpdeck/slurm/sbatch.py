@@ -23,6 +23,7 @@ from warpdeck.api.submission import (
 from warpdeck.api.sync import SyncClient
 from warpdeck.cluster import ALL_NODES, CLUSTER_NAME, CLUSTER_OPTIONS
 from warpdeck.errors import UserError
+from warpdeck.notation import containerhelp
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES
 from warpdeck.notation.exitcodes import exit_code
 from warpdeck.notation.getopt import MISUSED, UNKNOWN, as_word, parse_components
@@ -37,14 +38,15 @@ RECORDED_S = 60.0
 """What the job waits at most for the record of its code; one that takes longer it gets while it runs."""
 USAGE_EXIT = 255
 """Of words that are no options of sbatch."""
-USAGE = """Usage: sbatch [OPTIONS...] [script [args...]]
+USAGE = f"""Usage: sbatch [OPTIONS...] [script [args...]]
 
   -J NAME  -p PARTITION  -A ACCOUNT  -q QOS  -t TIME  -N NODES  -n TASKS  -c CPUS  --mem SIZE  -a ARRAY  -d DEPENDENCY
   --gpus N | --gpus-per-node N | --gres gpu:TYPE:N   -C FEATURES  -w NODES  -x NODES  -o FILE  -e FILE  -D FOLDER
   -H (hold)  -W (wait for the end)  -Q (say nothing)  --parsable  --test-only  --wrap COMMAND  --export NAMES
 
 All options of sbatch(1) are read. A script without a name is read from standard input.
-
+{containerhelp.HELP}
+examples:
   sbatch --gpus 2 --time 4:00:00 train.sh --lr 0.1
   sbatch --parsable --array 0-9 sweep.sh
   sbatch --wrap 'python train.py'

@@ -7,10 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from warpdeck.cli import salloc
 from warpdeck.errors import UserError
 from warpdeck.model import Container
+from warpdeck.notation import srunhelp
+from warpdeck.notation.containers import OPTIONS
 from warpdeck.notation.getopt import parse_words
 from warpdeck.notation.request import build_request
+from warpdeck.slurm import sbatch
 
 
 def container(*words: str) -> Container | None:
@@ -96,3 +100,10 @@ def test_what_makes_no_container_is_one_clear_sentence(words: list[str], message
     with pytest.raises(UserError) as refused:
         container(*words)
     assert message in refused.value.message and refused.value.hint
+
+
+@pytest.mark.parametrize("told", [srunhelp.HELP, sbatch.USAGE, salloc.HELP], ids=["srun", "sbatch", "salloc"])
+def test_every_option_is_told_as_pyxis_does(told: str) -> None:
+    for option in OPTIONS:
+        assert option in told or f"[no-]{option.removeprefix('no-')}" in told, option
+    assert told.count("[pyxis]") == told.count("--container-") + told.count("--[no-]container-")
