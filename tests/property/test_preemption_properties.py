@@ -10,6 +10,7 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.property import recount
+from tests.property.disputed import played_out
 from tests.property.play import Stage
 from tests.property.sites import contested_site_of, site_of
 from tests.property.sitetables import NOW
@@ -161,6 +162,15 @@ def test_nothing_is_pushed_aside_in_vain_or_in_circles(
     # Once each way there may be a reason: a third who started has taken what was guaranteed.
     to_and_fro = [pair for pair in pairs if pairs[pair] > 1 and pairs[pair[::-1]]]
     assert not to_and_fro, f"to and fro: {pairs}"
+
+
+@settings(max_examples=2 * EXAMPLES)
+@given(seeds)
+@example(98)  # by QoS, by tier and by quota three each pushed the next aside
+@example(1883)  # the same, of which two were within one quota
+def test_who_pushes_whom_aside_comes_to_rest_where_nothing_ends_by_itself(seed: int) -> None:
+    for told in played_out(Random(seed)):
+        assert len(told) == len(set(told)), f"the same pushed the same aside again: {told}"
 
 
 def _given_away(job: RunningJob) -> set[GpuUuid]:

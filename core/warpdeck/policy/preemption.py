@@ -1,8 +1,8 @@
 """Who must leave so that another may start: by QoS, by partition tier, or to give an account back its quota. Pure.
 
 Victims, worst claim first: those who borrow beyond their account's quota, then lowest QoS or tier, then those that lose
-least work (started last). Whose account is within its quota is no victim of one whose account would borrow, whatever their
-QoS and tiers: it would reclaim its place at once. A QoS or partition with preempt_mode off gives up nobody. On each node as
+least work (started last). Whose place a quota guarantees is no victim of one whose would not be guaranteed as well, whatever
+their QoS and tiers (`guarantees`): they would go in circles. A QoS or partition with preempt_mode off gives up nobody. On each node as
 few as meet the need; nodes on which least work is lost. A job that has not yet run for its exempt time, or is leaving
 already, is no victim.
 """
@@ -18,6 +18,7 @@ from warpdeck.model import JobId, Room, Share
 
 from .answer import Preempt
 from .cluster import CPUS, GPUS, Cluster, Ints
+from .guarantees import Guarantees, inside, ranks
 from .limits import Ledger
 from .placement import Shape, Spot
 from .settings import Settings
@@ -53,6 +54,8 @@ class Rules:
         tiers = {part.priority_tier for part in view.partitions}
         self._lowest_tier = min(tiers, default=1)
         self._by_tier = settings.preempt_by == "partition" and len(tiers) > 1
+        self._guarantees = Guarantees(view.running, ledger, rank=self._rank)
+        self._qos_ranks = ranks(view.qos) if self._by_qos and self.quotas else {}
         self.active = self._by_qos or self._by_tier or (self.quotas and settings.reclaim)
 
     def within_quota(self, job: PendingJob, tres: Tres) -> bool:
@@ -61,7 +64,7 @@ class Rules:
 
     def _is_within(self, accounts: Iterable[AccountView], tres: Tres) -> bool:
         return any(
-            account.quota and _inside(account.quota, self._ledger.account_use(account.name), tres)
+            account.quota and inside(account.quota, self._ledger.account_use(account.name), tres)
             for account in accounts
         )
 
@@ -93,7 +96,7 @@ class Rules:
             return None
         if self.quotas and self._settings.reclaim and victim.account != job.account:
             own_accounts, others = self._apart(job.account, victim.account)
-            borrower = self._borrower(others)
+            borrower = None if self._guarantees.holds(victim, others) else self._borrower(others)
             if borrower is not None and self._is_owed(own_accounts, tres) and self._borrows(borrower, victim):
                 why = f"account {borrower.name} borrows beyond its quota, and account {job.account} is within its own"
                 return Claim(0, self._mode(victim), why, others)
@@ -125,12 +128,11 @@ class Rules:
         return any(held.get(name, 0) and use.get(name, 0) > most for name, most in quota.items())
 
     def _is_guaranteed_against(self, victim: RunningJob, job: PendingJob, tres: Tres) -> bool:
-        """Whether the victim could have its place back at once, by the right of its quota: the two would go in circles."""
-        if not (self.quotas and self._settings.reclaim) or victim.account == job.account:
+        """Whether the victim's place is guaranteed to it by a quota, and the job's would not be, or less so."""
+        if not (self.quotas and self._settings.reclaim):
             return False
-        ours, theirs = self._apart(job.account, victim.account)
-        started = {account.name: {name: -count for name, count in tres.items()} for account in ours}
-        return self._is_within(theirs, {}) and self._borrower(ours, started) is not None
+        own = self._guarantees.level_for(job.account, tres, rank=self._rank(job))
+        return self._guarantees.level(victim) > own
 
     @property
     def suspended_keep_gpus(self) -> bool:
@@ -166,6 +168,9 @@ class Rules:
         mode = mode or self._settings.preempt_mode
         return "cancel" if mode == "requeue" and not victim.requeue else mode
 
+    def _rank(self, job: PendingJob | RunningJob) -> int:
+        return self._tier(job.partition) if self._by_tier else self._qos_ranks.get(job.qos, 0)
+
     def _tier(self, name: str) -> int:
         part = self._partitions.get(name)
         return part.priority_tier if part is not None else 1
@@ -175,7 +180,7 @@ class Rules:
     ) -> AccountView | None:
         """The nearest account, if none of these is within its quota. Without any quota all that they use is borrowed.
 
-        `given_back` is what victims that were chosen already free, by account; less than nothing is what it would take.
+        `given_back` is what victims that were chosen already free, by account.
         """
         with_quota = [account for account in accounts if account.quota] or list(accounts[:1])
         for account in with_quota:
@@ -198,10 +203,6 @@ class Rules:
             for account in self._ledger.chain(victim.account):
                 add(given_back.setdefault(account.name, {}), held)
         return found
-
-
-def _inside(quota: Mapping[str, int], used: Mapping[str, int], more: Mapping[str, int]) -> bool:
-    return all(used.get(name, 0) + more.get(name, 0) <= count for name, count in quota.items())
 
 
 NO_QUOTA: Tres = {"gres/gpu": 0}

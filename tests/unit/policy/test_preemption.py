@@ -145,6 +145,51 @@ def test_a_quota_gives_a_right_to_what_it_names_and_no_more() -> None:
     assert not victims(msgspec.structs.replace(one, resources=cpus)), "no GPU of the quota is asked for"
 
 
+def test_a_guaranteed_job_leaves_for_nobody_of_higher_rank_who_asks_for_nothing_of_the_kind() -> None:
+    accounts = (AccountView(name="guests"), AccountView(name="vision", quota={"gres/gpu": 2}))
+    cpus = msgspec.structs.replace(pending(2).resources, cpus_per_task=64)
+    job = pending(2, resources=cpus, account="guests", qos="high")
+    for whose in ("guests", "vision"):  # its own account's guaranteed jobs neither
+        there = [held(1, "a", (0,), account="vision", qos="low")]
+        asking = msgspec.structs.replace(job, account=whose)
+        assert not planned(site(view([node("a")], [asking], there), qos=QOS, accounts=accounts)).preempts
+    there = [held(1, "a", (), account="vision", qos="low")]
+    assert planned(site(view([node("a")], [job], there), qos=QOS, accounts=accounts)).preempts
+
+
+def test_what_others_of_the_account_borrow_takes_nothing_from_those_who_were_there_before() -> None:
+    accounts = (
+        AccountView(name="bio", quota={"gres/gpu": 4}),
+        AccountView(name="vision", quota={"gres/gpu": 3}),
+    )
+    there = [
+        held(1, "a", (0,), account="vision", qos="low", start_at_unix=NOW - 900),
+        held(2, "b", (0, 1, 2, 3), account="vision", qos="low", start_at_unix=NOW - 500),
+    ]
+    nodes = [node("a", gpus=1, cpus=8), node("b", gpus=4, cpus=8)]
+    reclaims = pending(3, gpus=1, account="bio")
+    made = planned(site(view(nodes, [reclaims], there), accounts=accounts))
+    assert [each.job_id for each in made.preempts] == [2]
+    guest = pending(4, gpus=1, account="guests", qos="high")
+    accounts = (*accounts, AccountView(name="guests"))
+    made = planned(site(view(nodes, [guest], there), qos=QOS, accounts=accounts))
+    assert [each.job_id for each in made.preempts] == [2]
+
+
+def test_a_quota_deeper_in_the_tree_goes_before_the_rank_of_one_within_a_higher_one() -> None:
+    accounts = (
+        AccountView(name="lab", quota={"gres/gpu": 4}),
+        AccountView(name="speech", parent="lab", quota={"gres/gpu": 2}),
+        AccountView(name="vision", parent="lab"),
+    )
+    there = [held(1, "a", (0, 1), account="speech", qos="low")]
+    job = pending(2, gpus=2, account="vision", qos="high")
+    picture = site(view([node("a", gpus=2)], [job], there), qos=QOS)
+    assert not planned(site(picture, accounts=accounts)).preempts, "speech would take it back"
+    no_less = (accounts[0], msgspec.structs.replace(accounts[1], quota={}), accounts[2])
+    assert planned(site(picture, accounts=no_less)).preempts
+
+
 def test_what_is_never_preempted_gives_up_nobody() -> None:
     qos = (QOS[0], QosView(name="low", preempt_mode="off"))
     there = [held(1, "a", tuple(range(8)), qos="low", partition="batch")]
