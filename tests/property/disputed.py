@@ -109,10 +109,11 @@ def played_out(rng: Random) -> Iterator[list[tuple[JobId, JobId]]]:
         stage.origin.update({job.id: job for job in wave})
         waiting = sorted((*stage.view.pending, *wave), key=lambda job: job.id)
         stage.view = msgspec.structs.replace(stage.view, pending=tuple(waiting))
-        yield _to_rest(stage)
+        yield to_rest(stage)
 
 
-def _to_rest(stage: Stage) -> list[tuple[JobId, JobId]]:
+def to_rest(stage: Stage) -> list[tuple[JobId, JobId]]:
+    """Passes until nothing happens: who made whom leave."""
     told: list[tuple[JobId, JobId]] = []
     was_quiet = False
     for _ in range(MOST_PASSES):

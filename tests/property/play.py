@@ -27,7 +27,7 @@ class Stage:
         for told in made.preempts:
             assert told.job_id in running, f"{told.job_id} does not run"
             self.told.append((self.now, told))
-            waiting[told.for_job_id] = msgspec.structs.replace(waiting[told.for_job_id], room=told.room)
+            waiting[told.for_job_id] = with_rooms(waiting[told.for_job_id], told)
             running[told.job_id] = self._pushed(running[told.job_id], told)
         for resumed in made.resumes:
             job = running[resumed.job_id]
@@ -35,9 +35,10 @@ class Stage:
             running[job.id] = msgspec.structs.replace(
                 job, suspended=False, allocation=job.resumes_to, resumes_to=None
             )
+        members = {part.id: part for job in waiting.values() for part in (job, *job.components)}
         for start in made.starts:
-            job = waiting.pop(start.job_id)
-            running[job.id] = begun(job, start, self.now)
+            waiting.pop(start.job_id, None)
+            running[start.job_id] = begun(members[start.job_id], start, self.now)
         for end in made.ends:
             waiting.pop(end.job_id)
         self._set(running, waiting)
@@ -89,6 +90,15 @@ class Stage:
             running=tuple(running[number] for number in sorted(running)),
             pending=tuple(waiting[number] for number in sorted(waiting)),
         )
+
+
+def with_rooms(job: PendingJob, told: Preempt) -> PendingJob:
+    """The job, and its components, for whom others leave."""
+    rooms = dict(told.rooms_beside)
+    parts = tuple(
+        msgspec.structs.replace(part, room=rooms.get(part.id, part.room)) for part in job.components
+    )
+    return msgspec.structs.replace(job, room=told.room, components=parts)
 
 
 def begun(job: PendingJob, start: Start, now: float) -> RunningJob:

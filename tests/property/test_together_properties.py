@@ -8,6 +8,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property import recount
+from tests.property.disputed import disputed_site, to_rest
+from tests.property.play import Stage, begun, with_rooms
 from tests.property.recountlimits import no_limit_is_broken
 from tests.property.sites import plain_site_of, site_of
 from tests.property.sitetables import NOW
@@ -105,3 +107,50 @@ def test_who_cannot_start_takes_nothing_from_the_others(seed: int) -> None:
     started = {start.job_id for start in made.starts}
     left = tuple(job for job in view.pending if not job.components or job.id in started)
     assert plan(msgspec.structs.replace(view, pending=left), NOW, chosen).starts == made.starts
+
+
+def disputed(seed: int) -> Stage:
+    """Those who wait have claims on those who run, and nothing else is in the way."""
+    rng = Random(seed)
+    view, chosen, jobs = disputed_site(rng)
+    first = len(jobs) // 2
+    stage = Stage(msgspec.structs.replace(view, pending=tuple(jobs[:first])), chosen, NOW)
+    for _ in range(3):
+        stage.step()
+        stage.wait()
+    waiting = (*stage.view.pending, *jobs[first:])
+    stage.view = grouped(rng, msgspec.structs.replace(stage.view, pending=waiting))
+    stage.origin = {job.id: job for job in jobs}
+    return stage
+
+
+@settings(max_examples=2 * EXAMPLES)
+@given(seeds)
+def test_those_who_leave_for_components_are_enough_for_all_of_them(seed: int) -> None:
+    stage = disputed(seed)
+    view, now = stage.view, stage.now
+    made = plan(view, now, stage.settings)
+    told = {each.job_id for each in made.preempts}
+    assert len(told) == len(made.preempts) and told <= {job.id for job in view.running if not job.ending}
+    jobs = {part.id: part for job in view.pending for part in (job, *job.components)}
+    begun_too = tuple(begun(jobs[start.job_id], start, now) for start in made.starts)
+    left = tuple(job for job in (*view.running, *begun_too) if job.id not in told)
+    for number in sorted({each.for_job_id for each in made.preempts}):
+        leader = next(job for job in view.pending if job.id == number)
+        own = next(each for each in made.preempts if each.for_job_id == number)
+        assert {each.job_id for each in made.reserves} >= _ids(leader)
+        assert {number, *dict(own.rooms_beside)} == _ids(leader)
+        alone = msgspec.structs.replace(
+            view,
+            running=left,
+            pending=(with_rooms(leader, own),),
+            leaders=(number,) if leader.components else (),
+        )
+        started = {start.job_id for start in plan(alone, now, stage.settings).starts}
+        assert _ids(leader) <= started, f"{number} has not enough: {told}"
+
+
+@settings(max_examples=EXAMPLES)
+@given(seeds)
+def test_who_has_others_leave_for_components_comes_to_rest(seed: int) -> None:
+    to_rest(disputed(seed))

@@ -72,10 +72,11 @@ def _preempt(txn: Transaction, preempt: Preempt) -> list[Effect]:
 
 
 def _keep_room(txn: Transaction, preempt: Preempt) -> None:
-    """The one for whom others leave knows where."""
-    job = txn.state.jobs.get(preempt.for_job_id)
-    if job is not None and job.state is JobState.PENDING and job.room != preempt.room:
-        txn.put_job(amend(job, room=preempt.room))
+    """Those for whom others leave know where."""
+    for job_id, room in ((preempt.for_job_id, preempt.room), *preempt.rooms_beside):
+        job = txn.state.jobs.get(job_id)
+        if job is not None and job.state is JobState.PENDING and job.room != room:
+            txn.put_job(amend(job, room=room))
 
 
 def _resume(txn: Transaction, resume: Resume) -> list[Effect]:

@@ -43,6 +43,8 @@ class Preempt(msgspec.Struct, frozen=True, kw_only=True):
     """Suspended, it keeps its GPUs."""
     room: Room | None = None
     """Where the other job is going to run: all of its nodes, also those that nobody has to leave."""
+    rooms_beside: tuple[tuple[JobId, Room], ...] = ()
+    """The same of the other components, if it leads a heterogeneous job."""
 
 
 class Resume(msgspec.Struct, frozen=True, kw_only=True):

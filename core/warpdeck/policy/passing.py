@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -15,19 +15,18 @@ from .access import in_partition
 from .answer import Preempt, Reserve, Resume, Start
 from .cluster import Ints, Mask
 from .demand import Tenant
+from .evictions import Evictions
 from .field import Field, known, open_fields, planned_s
 from .limits import Ledger
 from .memory import Memory
 from .obstacle import BUSY, Obstacle
 from .placement import Shape, Spot
-from .portions import outside_of_parts
-from .preemption import Claimant, Preemption, Rules, claimant
+from .preemption import Rules
 from .search import Due, Search, shortened
 from .settings import MOST_PROTECTED
-from .site import PartitionView, Tres
+from .site import PartitionView
 from .terms import Terms
 from .together import try_together
-from .tres import MIB, billing
 from .view import PendingJob, View
 from .wholenodes import WholeNodes
 from .why import throttled
@@ -75,12 +74,11 @@ class Pass:
         self.partly: dict[JobId, tuple[str, str]] = {}
         """Arrays of which tasks started: the reason of the rest."""
         self.stopped = False
-        self._preemption = Preemption(self.rules, self.fields[""].timeline, outside_of_parts(view), now)
+        self.evictions = Evictions(self)
         self._protected: Counter[int] = Counter()
         """By pool how many of its jobs have a place of their own."""
         self._most_protected = settings.most_protected()
         self._search = Search(now, most_tests=settings.max_backfill_tests)
-        self._no_victims: set[Claimant] = set()
         self._without_place = without_place
         self._trail: list[tuple[Place, Start]] | None = None
         """What has started since somebody asked for the way back."""
@@ -108,7 +106,8 @@ class Pass:
         self._misfits.follow(self.queue.kinds, self._misfit)
         certain = self._misfits.certain(self.fields[""].may_fit_now())
         for kind in np.flatnonzero(certain).tolist() if self.rules.active else ():
-            if self._may_push(self.queue.kinds[kind]):
+            job = self.queue.kinds[kind]
+            if any(map(self.evictions.may_push, (job, *job.components))):
                 certain[kind] = False
         self._certain = certain
         return certain
@@ -168,11 +167,9 @@ class Pass:
     def may_push(self, kind: int) -> bool:
         """Whether others of the kind may find somebody to push aside."""
         obstacle, job = self.met.get(kind), self.queue.kinds[kind]
-        if obstacle is None or not self.rules.active or job.reservation:
+        if obstacle is None or obstacle.shape is None:
             return False
-        if obstacle.shape is None:
-            return False
-        return self._may_push(in_partition(job, obstacle.shape.partition))
+        return self.evictions.may_push(in_partition(job, obstacle.shape.partition))
 
     def try_job(self, job: PendingJob, kind: int) -> None:
         """Starts the job, or as many of its tasks as can start; what is left is blocked."""
@@ -343,7 +340,7 @@ class Pass:
         job = in_partition(job, obstacle.shape.partition)
         pool = int(self.queue.of_kind["pool"][kind])
         protects = self.may_protect(pool)
-        pushes = self.rules.active and not job.reservation and self._may_push(job)
+        pushes = self.evictions.may_push(job)
         if protects or pushes:
             secured = self._secure(job, obstacle, field, obstacle.shape, protects=protects, pushes=pushes)
             self._protected[pool] += secured
@@ -356,24 +353,28 @@ class Pass:
         """Whether another blocked job of the pool gets a place of its own."""
         return not self.is_protecting_enough(pool) and len(self.promised) < MOST_PROTECTED
 
+    def count_protected(self, pool: int) -> None:
+        """One more of the pool has a place of its own."""
+        self._protected[pool] += 1
+
     def protect_all(
         self, jobs: Sequence[PendingJob], spots: Sequence[tuple[Field, Spot]], *, at_unix: float, pool: int
     ) -> None:
         """These wait, and have these places from then on, which are reserved already."""
-        self._protected[pool] += 1
+        self.count_protected(pool)
         for job, (field, spot) in zip(jobs, spots, strict=True):
-            self._promise(job, field, spot, at_unix)
+            self.promise(job, field, spot, at_unix)
 
     def _secure(
         self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape, *, protects: bool, pushes: bool
     ) -> bool:
         """Reserves the earliest interval, or has others leave. Whether the job now has a place of its own."""
         later = self._search.spot_later(field, shape, obstacle.duration_s)
-        room, patience = self._room(job, field, shape), self.now + self._patience_s
+        room, patience = self._room(job, field, shape), self.now + self.patience_s
         if room is not None and (there := field.find_later(room, obstacle.duration_s)) is not None:
             later = there if there[0] <= patience else later
         soon = later is not None and later[0] <= patience
-        if pushes and (soon or self._make_room(job, obstacle, field, shape)):
+        if pushes and (soon or self.evictions.make_room(job, obstacle, field, shape)):
             # Its turn is near: what it will use counts already, so that nobody else leaves in vain.
             self.ledger.take(job, self.terms.tres(job), self.terms.limit_s(job, shape.partition))
             if not soon:
@@ -385,7 +386,7 @@ class Pass:
                 return False
         else:
             field.reserve(later[1], later[0], obstacle.duration_s)
-        self._promise(job, field, later[1], later[0])
+        self.promise(job, field, later[1], later[0])
         return True
 
     def _room(self, job: PendingJob, field: Field, shape: Shape) -> Shape | None:
@@ -398,59 +399,13 @@ class Pass:
         """Whether others left for the job a moment ago."""
         return job.room is not None and self.now < job.room.until_unix
 
-    def _may_push(self, job: PendingJob) -> bool:
-        return self.claimant(job) not in self._no_victims and self.rules.may_push(job, self.terms.tres(job))
-
-    def claimant(self, job: PendingJob) -> Claimant:
-        """Jobs of one claimant may push the same others aside."""
-        return claimant(job, tenant=self.fields[""].ground.tenant_of(job))
-
-    def _make_room(self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape) -> bool:
-        """Has victims leave, if there are some that would help."""
-        given = partial(self._given, job, field)
-        room = self._preemption.find(job, self.terms.tres(job), shape, obstacle.duration_s, given=given)
-        if room is None:
-            self._no_victims.add(self.claimant(job))
-            return False
-        spot, told = room
-        if self._would_break_a_limit(job, field, shape, spot):
-            return False
-        self.preempts += told
-        self._preemption.tell(told)
-        ready = self.now + max(each.grace_s for each in told)
-        field.clear(spot, ready, obstacle.duration_s)
-        self._promise(job, field, spot, ready)
-        return True
-
-    def _would_break_a_limit(self, job: PendingJob, field: Field, shape: Shape, spot: Spot) -> bool:
-        """Whether what it would be given there is more than it may have, so that others would leave in vain."""
-        if not self.ledger.limits_anything:
-            return False
-        amounts = [field.amounts(row, need) for row, need in spot]
-        most = {
-            "cpu": max(cpus for cpus, _, _ in amounts),
-            "mem": max(mem for _, mem, _ in amounts) // MIB,
-            "gres/gpu": max(gpus for _, _, gpus in amounts),
-        }
-        given, limit_s = self._given(job, field, spot), self.terms.limit_s(job, shape.partition)
-        return self.ledger.check(job, given, limit_s, per_node=most) is not None
-
-    def _given(self, job: PendingJob, field: Field, spot: Spot) -> Tres:
-        """What the job would count there, at the most."""
-        given, amounts = dict(self.terms.tres(job)), [field.amounts(row, need) for row, need in spot]
-        given["node"] = len(spot)
-        given["cpu"] = sum(cpus for cpus, _, _ in amounts)
-        given["mem"] = sum(mem for _, mem, _ in amounts) // MIB
-        given["gres/gpu"] = sum(gpus for _, _, gpus in amounts)
-        given["billing"] = billing(given, self.settings.billing_weights)
-        return given
-
     @cached_property
-    def _patience_s(self) -> float:
+    def patience_s(self) -> float:
         """A job that starts within this of itself pushes nobody aside: those told to leave go in this time."""
         return max((self.rules.grace_s(job) for job in self.view.running if job.ending), default=0.0) + 1.0
 
-    def _promise(self, job: PendingJob, field: Field, spot: Spot, at_unix: float) -> None:
+    def promise(self, job: PendingJob, field: Field, spot: Spot, at_unix: float) -> None:
+        """The job waits, and has this place from then on."""
         self.promised[job.id] = at_unix
         if known(at_unix, self.now):
             self.reserves.append(Reserve(job_id=job.id, at_unix=at_unix, nodes=field.names(spot)))

@@ -23,7 +23,7 @@ from .limits import Ledger
 from .placement import Shape, Spot
 from .settings import Settings
 from .site import AccountView, PartitionView, QosView, Tres
-from .timeline import Timeline
+from .timeline import OVERDUE_S, Timeline
 from .tres import add
 from .victims import Clearing, Give, ends_of_victim
 from .view import PendingJob, RunningJob, View
@@ -279,6 +279,18 @@ class Preemption:
             else:
                 claims[victim.id] = claim
         return spared
+
+    def vacate(self, told: Iterable[Preempt], *, back: bool = False) -> None:
+        """For a try these have left, and nobody else can have them leave; or they come back."""
+        modes, timeline = {each.job_id: each.mode for each in told}, self._timeline
+        (self._told.difference_update if back else self._told.update)(modes)
+        for victim in self._running:
+            for share in victim.allocation.shares if victim.id in modes else ():
+                row = timeline.cluster.row.get(share.node)
+                if row is not None:
+                    amounts, _ = self._rules.frees(timeline.cluster, share, modes[victim.id])
+                    ends = max(ends_of_victim(victim, self._now), self._now + OVERDUE_S)
+                    timeline.take(row, self._now, ends, amounts if back else -amounts)
 
     def tell(self, told: Iterable[Preempt]) -> None:
         """These leave: nobody else can have them leave, and their parts of GPUs are counted until the end of their grace."""

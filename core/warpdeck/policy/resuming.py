@@ -39,9 +39,9 @@ def _is_claimed(current: Pass, job: RunningJob, blocked: Iterable[PendingJob]) -
     asked: set[Claimant] = set()
     for waiting in blocked:
         obstacle = current.blocked[waiting.id]
-        if obstacle.shape is None or current.claimant(waiting) in asked:
+        if obstacle.shape is None or current.evictions.claimant(waiting) in asked:
             continue
-        asked.add(current.claimant(waiting))
+        asked.add(current.evictions.claimant(waiting))
         usable = obstacle.shape.usable()
         rows = [current.fields[""].cluster.row.get(name) for name in job.allocation.node_names()]
         there = not waiting.reservation and any(row is not None and usable[row] for row in rows)

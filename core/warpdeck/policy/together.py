@@ -1,19 +1,20 @@
 """Heterogeneous jobs: all components of one start in one pass, or none, and later at one moment. Pure.
 
 Who can go to the fewest nodes is placed first, then who asks for most: a component that may go anywhere must not take the only
-place of another. With that order it is one try; a job for which only another order would do waits. Nobody leaves for such a
-job: it starts where there is room, at the latest at the time that is reserved for it.
+place of another. With that order it is one try; a job for which only another order would do waits. It starts where there is room,
+at the latest at the time that is reserved for it; if that is not near, those leave whom its components may push aside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .access import in_partition
-from .field import Field, planned_s
+from .evictions import Wanted
+from .field import planned_s
 from .obstacle import BUSY, Obstacle
-from .placement import Shape, Spot, Taken
+from .placement import Spot, Taken
 from .view import PendingJob
 
 if TYPE_CHECKING:
@@ -23,18 +24,14 @@ MAX_ROUNDS = 16
 """Moments that are tried for all to fit at once; one that has none of them starts when there is room."""
 
 
-class _Part(NamedTuple):
-    """A component, and what it asks for in the first of its partitions."""
+_Kept = list[tuple[Wanted, Spot, list[Taken]]]
+"""Components with what is reserved for them."""
 
-    job: PendingJob
-    field: Field
-    shape: Shape
-    duration_s: float
 
-    def difficulty(self) -> tuple[int, int, int, int]:
-        """Less for those that are harder to place."""
-        cpus, mem_bytes, gpus, nodes = self.shape.least()
-        return int(self.shape.usable().sum()), -gpus * nodes, -cpus * nodes, -mem_bytes
+def _difficulty(part: Wanted) -> tuple[int, int, int, int]:
+    """Less for those that are harder to place."""
+    cpus, mem_bytes, gpus, nodes = part.shape.least()
+    return int(part.shape.usable().sum()), -gpus * nodes, -cpus * nodes, -mem_bytes
 
 
 def try_together(current: Pass, leader: PendingJob, kind: int) -> None:
@@ -50,20 +47,19 @@ def try_together(current: Pass, leader: PendingJob, kind: int) -> None:
         return
     job, obstacle = failed
     current.blocked[leader.id] = _in_words(leader, job, obstacle)
-    pool = int(current.queue.of_kind["pool"][kind])
-    if obstacle.shape is not None and current.may_protect(pool) and not current.is_tried(leader):
-        _reserve(current, parts, pool)
+    if obstacle.shape is not None and not current.is_tried(leader):
+        _secure(current, leader, parts, int(current.queue.of_kind["pool"][kind]))
 
 
-def _in_order(current: Pass, jobs: Sequence[PendingJob]) -> list[_Part]:
+def _in_order(current: Pass, jobs: Sequence[PendingJob]) -> list[Wanted]:
     found = []
     for job in jobs:
         partition = current.terms.partitions(job)[0]
         # Of a reservation that is gone there is none: whoever names it is barred, wherever he stands in the order.
         field = current.fields.get(job.reservation, current.fields[""])
         limit_s = current.terms.limit_s(in_partition(job, partition), partition)
-        found.append(_Part(job, field, field.shape(job, partition), planned_s(limit_s)))
-    return sorted(found, key=lambda part: (*part.difficulty(), part.job.id))
+        found.append(Wanted(job, field, field.shape(job, partition), planned_s(limit_s)))
+    return sorted(found, key=lambda part: (*_difficulty(part), part.job.id))
 
 
 def _in_words(leader: PendingJob, job: PendingJob, obstacle: Obstacle) -> Obstacle:
@@ -78,26 +74,48 @@ def _in_words(leader: PendingJob, job: PendingJob, obstacle: Obstacle) -> Obstac
     )
 
 
-def _reserve(current: Pass, parts: Sequence[_Part], pool: int) -> None:
-    """Keeps the first moment at which all fit."""
-    at_unix, kept = current.now, list[tuple[_Part, Spot, list[Taken]]]()
+def _secure(current: Pass, leader: PendingJob, parts: Sequence[Wanted], pool: int) -> None:
+    """Keeps the first moment at which all fit, or has others leave."""
+    protects = current.may_protect(pool)
+    pushes = any(current.evictions.may_push(in_partition(part.job, part.shape.partition)) for part in parts)
+    if not protects and not pushes:
+        return
+    at_unix, kept = _reserve(current, parts)
+    soon = bool(kept) and at_unix <= current.now + current.patience_s
+    if pushes and not soon:
+        _release(kept)
+        if current.evictions.make_room_together(leader, parts):
+            current.count_protected(pool)
+            return
+        at_unix, kept = _reserve(current, parts) if protects else (at_unix, [])
+    if kept and (protects or soon):
+        places = [(part.field, spot) for part, spot, _ in kept]
+        current.protect_all([part.job for part, _, _ in kept], places, at_unix=at_unix, pool=pool)
+    else:
+        _release(kept)
+
+
+def _reserve(current: Pass, parts: Sequence[Wanted]) -> tuple[float, _Kept]:
+    """The first moment at which all fit, and what is taken for them; nothing if none is found."""
+    at_unix, kept = current.now, _Kept()
     for _ in range(MAX_ROUNDS):
         later = _place_at(parts, at_unix, kept)
         if later == at_unix:
-            places = [(part.field, spot) for part, spot, _ in kept]
-            current.protect_all([part.job for part, _, _ in kept], places, at_unix=at_unix, pool=pool)
-            return
-        for part, _, taken in reversed(kept):
-            part.field.release(taken)
-        kept.clear()
+            return at_unix, kept
+        _release(kept)
         if later is None:
-            return
+            break
         at_unix = later
+    return at_unix, kept
 
 
-def _place_at(
-    parts: Sequence[_Part], at_unix: float, kept: list[tuple[_Part, Spot, list[Taken]]]
-) -> float | None:
+def _release(kept: _Kept) -> None:
+    for part, _, taken in reversed(kept):
+        part.field.release(taken)
+    kept.clear()
+
+
+def _place_at(parts: Sequence[Wanted], at_unix: float, kept: _Kept) -> float | None:
     """Reserves for each from that moment on. The moment; or a later one, before which one of them cannot; or None for never."""
     for part in parts:
         later = part.field.find_later(part.shape, part.duration_s)

@@ -9,7 +9,18 @@ from tests import invariants
 from tests.builders import node, pending, running, view
 
 from warpdeck.model import JobId, NodeName, Resources
-from warpdeck.policy import AccountView, Limits, PendingJob, Plan, Settings, UserView, View, plan
+from warpdeck.policy import (
+    AccountView,
+    Limits,
+    PartitionView,
+    PendingJob,
+    Plan,
+    RunningJob,
+    Settings,
+    UserView,
+    View,
+    plan,
+)
 
 NOW = 1000.0
 
@@ -133,3 +144,75 @@ def test_what_does_not_fit_beside_the_others_may_fit_by_itself() -> None:
     first = together(pending(1, resources=small), asks(2, 8))
     made = plan(seen([node("n1", cpus=8)], [first, pending(5, resources=small)]), NOW, Settings())
     assert started(made) == {5: ("n1",)}
+
+
+TIERS = (PartitionView(name="batch", priority_tier=1), PartitionView(name="urgent", priority_tier=5))
+BY_TIER = Settings(preempt_by="partition", preempt_mode="requeue")
+
+
+def low(number: int, on: str, *, cpus: int = 8, **fields: Any) -> RunningJob:
+    made = running(number, on, (), ends=NOW + 9000, cpus=cpus)
+    return msgspec.structs.replace(made, partition="batch", start_at_unix=NOW - 100, **fields)
+
+
+def urgent(number: int, cpus: int, **fields: Any) -> PendingJob:
+    return asks(number, cpus, partition="urgent", **fields)
+
+
+def crowd(jobs: list[PendingJob], held: list[RunningJob]) -> View:
+    return seen([node("n1", cpus=8), node("n2", cpus=8)], jobs, held, partitions=TIERS)
+
+
+def victims(made: Plan) -> set[int]:
+    return {each.job_id for each in made.preempts}
+
+
+def test_each_component_has_those_leave_whom_it_may_push_aside() -> None:
+    made = plan(crowd([together(urgent(1, 8), urgent(2, 8))], [low(90, "n1"), low(91, "n2")]), NOW, BY_TIER)
+    assert victims(made) == {90, 91} and {each.for_job_id for each in made.preempts} == {1}
+    for told in made.preempts:
+        rooms = {1: told.room, **dict(told.rooms_beside)}
+        assert {number: room.nodes for number, room in rooms.items() if room} == {1: ("n1",), 2: ("n2",)}
+    assert "told to leave for it" in made.whys[JobId(1)].sentence
+    assert made.whys[JobId(2)] == made.whys[JobId(1)]
+
+
+def test_nobody_leaves_for_a_component_whose_others_cannot_have_their_place() -> None:
+    for fast in (msgspec.structs.replace(low(91, "n2"), partition="urgent"), low(91, "n2", suspended=True)):
+        made = plan(crowd([together(urgent(1, 8), urgent(2, 8))], [low(90, "n1"), fast]), NOW, BY_TIER)
+        assert not victims(made) and not made.starts
+    slow = asks(2, 8, partition="batch")
+    made = plan(crowd([together(urgent(1, 8), slow)], [low(90, "n1"), low(91, "n2")]), NOW, BY_TIER)
+    assert not victims(made), "a component in batch goes before nobody in batch"
+
+
+def test_what_one_victim_gives_back_is_enough_for_two_components() -> None:
+    made = plan(crowd([together(urgent(1, 3), urgent(2, 5))], [low(90, "n1"), low(91, "n2")]), NOW, BY_TIER)
+    assert len(victims(made)) == 1
+    made = plan(crowd([together(urgent(1, 3), urgent(2, 6))], [low(90, "n1"), low(91, "n2")]), NOW, BY_TIER)
+    assert victims(made) == {90, 91}
+
+
+def test_a_component_that_has_room_keeps_to_it_when_the_others_place_is_cleared() -> None:
+    """Else it would take the place that was cleared for the one that can go nowhere else."""
+    job = together(urgent(1, 4), urgent(2, 8, asked={"nodelist": ("n1",)}), urgent(3, 4))
+    view_before = crowd([job], [low(90, "n1")])
+    made = plan(view_before, NOW, BY_TIER)
+    told = made.preempts[0]
+    rooms = {1: told.room, **dict(told.rooms_beside)}
+    assert victims(made) == {90}
+    assert {number: room.nodes for number, room in rooms.items() if room} == {
+        1: ("n2",),
+        2: ("n1",),
+        3: ("n2",),
+    }
+    kept = [msgspec.structs.replace(part, room=rooms[part.id]) for part in (job, *job.components)]
+    again = plan(crowd([msgspec.structs.replace(kept[0], components=tuple(kept[1:]))], []), NOW + 1, BY_TIER)
+    assert started(again) == {1: ("n2",), 2: ("n1",), 3: ("n2",)}
+
+
+def test_who_fits_beside_the_others_soon_has_nobody_leave() -> None:
+    ends = [low(90, "n1", ending=True), low(91, "n2")]
+    ends = [msgspec.structs.replace(job, ends_by_unix=NOW + 0.5) for job in ends]
+    made = plan(crowd([together(urgent(1, 8), urgent(2, 8))], ends), NOW, BY_TIER)
+    assert not victims(made) and {each.job_id for each in made.reserves} == {1, 2}
