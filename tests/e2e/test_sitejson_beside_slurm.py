@@ -25,6 +25,8 @@ RESERVED = (
     "users=root nodes=n2 flags=PURGE_COMP=5,ANY_NODES",
     "groups=daemon nodecnt=1",
     "users=root licenses=matlab:2 flags=ANY_NODES",
+    "users=root watts=2k burstbuffer=5G flags=ANY_NODES",
+    "users=root nodes=n1 maxstartdelay=90 burstbuffer=5G flags=FIRST_CORES,STATIC_ALLOC,TIME_FLOAT",
 )
 PARTITIONS = (
     "maxtime=INFINITE nodes=n1,n3 state=DRAIN maxnodes=3 minnodes=2 priorityjobfactor=3 prioritytier=4 defaulttime=5",

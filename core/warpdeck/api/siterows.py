@@ -185,6 +185,10 @@ class ReservationRow(msgspec.Struct, frozen=True, kw_only=True):
     groups: list[str] = []
     features: str = ""
     licenses: list[tuple[str, int]] = []
+    first_cores: bool = False
+    burst_buffer: str = ""
+    watts: int = 0
+    max_start_delay_s: int = 0
     parts: list[ReservedPart] = []
     """These are as in model.Reservation."""
 

@@ -71,7 +71,14 @@ def _check(state: State, wanted: Reservation, *, now: float, instead: bool) -> N
             raise UserError(
                 f"there are not {count} licenses of {name}", "see `scontrol show licenses`", code="Licenses"
             )
-    if wanted.nodes == () and not (wanted.licenses and wanted.any_nodes):
+    if wanted.first_cores and wanted.parts:
+        raise UserError(
+            "which cores of a node a reservation has cannot be said",
+            "leave out FIRST_CORES, or reserve whole nodes",
+            code="reservation_cores",
+        )
+    of_none = wanted.licenses or wanted.watts or wanted.burst_buffer
+    if wanted.nodes == () and not (of_none and wanted.any_nodes):
         raise UserError("the reservation names no node", "name some, or ALL")
     if wanted.repeat:
         _check_repeat(wanted)

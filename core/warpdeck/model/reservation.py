@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from .ids import NodeName
-from .request import MAX_NODES, Moment, Seconds, Word
+from .request import MAX_NODES, Moment, Seconds, Text, Word
 
 MAX_NAMES = 10_000
 """Users or accounts of one reservation."""
@@ -103,3 +103,9 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
         tuple[tuple[Word, Annotated[int, msgspec.Meta(ge=1)]], ...], msgspec.Meta(max_length=100)
     ] = ()
     """Those that others do without in its time."""
+    first_cores: bool = False
+    """Of nodes that it has whole: so it has their first cores, too (FIRST_CORES)."""
+    burst_buffer: Text = ""
+    watts: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] = 0
+    max_start_delay_s: Seconds = 0
+    """These three are told, and do nothing: there are no burst buffers here, and nobody minds power."""

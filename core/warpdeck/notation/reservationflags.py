@@ -22,6 +22,7 @@ class Flag(NamedTuple):
 AS_ASKED = (
     *("maintenance", "overlap", "repeat", "magnetic", "flex", "any_nodes", "hold_jobs_after", "float_s"),
     *("purge_after_s", "node_count", "partition", "replace", "static", "groups", "features", "licenses"),
+    *("first_cores", "burst_buffer", "watts", "max_start_delay_s"),
 )
 """Fields of model.Reservation that all who know one have as they were asked for: its kind."""
 REPEATS = ("HOURLY", "DAILY", "WEEKDAY", "WEEKEND", "WEEKLY")
@@ -46,10 +47,8 @@ _TABLE = (
     Flag("NO_HOLD_JOBS_AFTER_END", takes_back=False),
 )
 """In the order in which a cut one is looked for: the first that begins so is meant."""
-NOT_HERE = frozenset({"FIRST_CORES"})
-"""Slurm's that would make it another reservation: only whole nodes are reserved here."""
-FLAGS = tuple(dict.fromkeys(flag.told or flag.name for flag in _TABLE if flag.name not in NOT_HERE))
-"""Those that there are, as they are printed. IGNORE_JOBS is how it always is: jobs that run there are left alone; PART_NODES
+FLAGS = tuple(dict.fromkeys(flag.told or flag.name for flag in _TABLE))
+"""As they are printed. IGNORE_JOBS is how it always is: jobs that run there are left alone; PART_NODES
 is the nodes of the partition."""
 PURGE_S = 300
 """For PURGE_COMP without a time, or with one that cannot be read, as in Slurm."""
@@ -89,9 +88,6 @@ def parse_flags(text: str, *, sign: str = "") -> Asked:
 
 def flag_fields(flags: Mapping[str, str]) -> dict[str, Any]:
     """model.Reservation's fields; TIME_FLOAT is left to whoever knows when it begins. Raises UserError."""
-    refused = next((name for name in flags if name in NOT_HERE), "")
-    if refused:
-        raise UserError(f"flag {refused} is not supported", "leave it out: whole nodes are reserved")
     repeats = [name.lower() for name in flags if name in REPEATS]
     if len(repeats) > 1:
         raise UserError("a reservation comes again in one way only", f"take one of {', '.join(repeats)}")
@@ -112,6 +108,7 @@ def flag_fields(flags: Mapping[str, str]) -> dict[str, Any]:
         "purge_after_s": _purge_s(flags["PURGE_COMP"]) if "PURGE_COMP" in flags else None,
         "replace": "busy" if "REPLACE" in flags else "down" if "REPLACE_DOWN" in flags else "",
         "static": "STATIC" in flags,
+        "first_cores": "FIRST_CORES" in flags,
     }
 
 
@@ -127,6 +124,7 @@ def told_flags(fields: Mapping[str, Any], *, named: str = "") -> list[str]:
         named: named,
         "ANY_NODES": fields["any_nodes"],
         "STATIC": fields["static"],
+        "FIRST_CORES": fields["first_cores"],
         "TIME_FLOAT": fields["float_s"] is not None,
         "REPLACE": fields["replace"] == "busy",
         "REPLACE_DOWN": fields["replace"] == "down",

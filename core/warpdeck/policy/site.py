@@ -156,6 +156,10 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     features: str = ""
     licenses: tuple[tuple[str, int], ...] = ()
+    first_cores: bool = False
+    burst_buffer: str = ""
+    watts: int = 0
+    max_start_delay_s: int = 0
     parts: tuple[ReservedPart, ...] = ()
     """In place of whole nodes."""
     accounts_below: frozenset[str] = frozenset()

@@ -215,7 +215,6 @@ def test_reservations_are_made_and_removed_at_run_time(run: Run) -> None:
     assert run("reservation", *weekly)[0] == 0
     assert table(run("reservations", "--noheader")[1])[1][4:6] == ["3:00:00", "weekly"]
     refused = (
-        ("FIRST_CORES", "flag FIRST_CORES is not supported"),
         ("NOSUCH", "reservations have no such flags: NOSUCH"),
         ("REPLACE", "nodes that are named are not replaced"),
         ("DAILY,WEEKLY", "comes again in one way only"),

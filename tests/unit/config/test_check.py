@@ -104,10 +104,6 @@ def errors(text: str) -> list[str]:
             "f:3: reservations.r.flags: reservations have no such flags; there are: MAINT",
         ),
         (
-            '[reservations.r]\nusers = ["u"]\nflags = ["FIRST_CORES"]\n',
-            "f:3: reservations.r.flags: flag FIRST_CORES is not supported",
-        ),
-        (
             '[reservations.r]\nusers = ["u"]\nflags = ["PURGE_COMP=5"]\n',
             "f:3: reservations.r.flags: PURGE_COMP is for what is made at run time",
         ),

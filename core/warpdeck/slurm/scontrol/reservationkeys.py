@@ -12,6 +12,7 @@ from warpdeck.notation.times import parse_limit
 
 KEYS = {
     "accounts": 1,
+    "burstbuffer": 2,
     "corecnt": 5,
     "cpucnt": 5,
     "duration": 1,
@@ -20,6 +21,7 @@ KEYS = {
     "flags": 2,
     "groups": 1,
     "licenses": 1,
+    "maxstartdelay": 2,
     "nodecnt": 5,
     "nodes": 1,
     "partitionname": 1,
@@ -27,6 +29,7 @@ KEYS = {
     "starttime": 1,
     "tres": 1,
     "users": 1,
+    "watts": 1,
 }
 """Key -> letters of it that must be written."""
 MAX_COUNT_DIGITS = 6
@@ -35,12 +38,6 @@ HOLDING = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")
 IN_USE = "Requested reservation is in use"
 SIGNED = frozenset({"users", "groups", "accounts", "flags", "duration"})
 """Keys that an update may add to and take from."""
-KEYS_NOT_HERE = (
-    "burstbuffer",
-    "maxstartdelay",
-    "watts",
-)
-"""Slurm's other keys."""
 NO_ACCOUNT = "Invalid account or account/partition combination specified"
 NO_WHO = "Either Users/Groups and/or Accounts must be specified."
 BOTH_WHO = "Users and Groups are mutually exclusive.  You can have one or the other, but not both."
@@ -59,6 +56,7 @@ WORDS = {
     "InvalidAccount": NO_ACCOUNT,
     "reservation_over": "Invalid time specified",
     "reservation_floats": NOT_SUPPORTED,
+    "reservation_cores": NOT_SUPPORTED,
     "reservation_for_nobody": "Reservation request lacks users, groups or accounts",
     "not_admin": "Access/permission denied",
 }
@@ -97,8 +95,7 @@ def given_keys(words: list[Any], *, signs: bool = False) -> dict[str, str]:
             (each for each, least in KEYS.items() if len(lowered) >= least and each.startswith(lowered)), ""
         )
         if not name:
-            known = any(len(lowered) > 2 and each.startswith(lowered) for each in KEYS_NOT_HERE)
-            raise Misread(f"{'Unsupported' if known else 'Unknown'} parameter {key}={value}.")
+            raise Misread(f"Unknown parameter {key}={value}.")
         if sign and name not in SIGNED:
             raise Misread(f"The +=/-= notation is not supported when updating {name}.")
         found[name + sign] = value

@@ -12,6 +12,7 @@ from warpdeck.notation.reservationflags import Asked, BadFlags, flag_fields, par
 from warpdeck.notation.reservations import floating, parts_asked, whose
 from warpdeck.slurm.people import members_of, uid_of
 
+from .reservationextras import check_power, extras
 from .reservationkeys import (
     AS_IT_IS,
     BOTH_WHO,
@@ -139,7 +140,9 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
     counts, counted = cores(given), tres.nodes
     of_parts = tres.has_parts or any(counts)
     licenses = _licenses(client, given.get("licenses", ""))
-    if not (given.get("nodes") or counted or of_parts or counts or licenses or "partitionname" in given):
+    more = extras(given)
+    of_none = bool(licenses or given.get("burstbuffer") or "watts" in given)
+    if not (given.get("nodes") or counted or of_parts or counts or of_none or "partitionname" in given):
         raise Misread(NO_NODES)
     if "PART_NODES" in flags and ("partitionname" not in given or given.get("nodes", "").upper() != "ALL"):
         raise Misread("PART_NODES flag requires specifying a Partition and ALL nodes.")
@@ -148,9 +151,10 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
         raise Misread(BOTH_WHO)
     if not (given.get("users") or given.get("groups") or given.get("accounts") or fields["maintenance"]):
         raise Misread(NO_WHO)
-    only_licenses = licenses and not (given.get("nodes") or counted or of_parts or "partitionname" in given)
-    if only_licenses and not fields["any_nodes"]:
-        raise Refused("Invalid node name specified\nlicenses alone are reserved with the flag ANY_NODES")
+    check_power(given, fields)
+    without_nodes = of_none and not (given.get("nodes") or counted or of_parts or "partitionname" in given)
+    if without_nodes and not fields["any_nodes"]:
+        raise Refused("Invalid node name specified\nwhat has no nodes is reserved with the flag ANY_NODES")
     if fields["replace"] and given.get("nodes"):
         raise Refused("Invalid node name specified\nREPLACE goes with NodeCnt: nodes that are named stay")
     if of_parts and (fields["replace"] or (fields["any_nodes"] and not given.get("nodes"))):
@@ -169,7 +173,7 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
     return {
         "name": given.get("reservationname") or _free_name(client, given, user),
         "nodes": []
-        if only_licenses
+        if without_nodes
         else chosen_nodes(
             client, given, count=0 if of_parts and chosen else counted, times=(start, end), of_parts=of_parts
         ),
@@ -180,6 +184,7 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
         **_of_groups(given.get("groups", "")),
         **_whose("accounts", given.get("accounts", "")),
         **fields,
+        **more,
         "features": given.get("features", ""),
         "licenses": licenses,
         **_floating(flags, start, now, end),
@@ -198,7 +203,7 @@ def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[st
             raise Refused("Reservation already started")
     own = expand(row["node_list"])
     flags = _changed_flags(row, given)
-    fields = {**{name: row[name] for name in AS_IT_IS}, **flags}
+    fields = {**{name: row[name] for name in AS_IT_IS}, **flags, **extras(given)}
     tres = asked_tres(given)
     counted = tres.nodes
     sized = [key for key in ("corecnt", "tres", "nodes", "nodecnt") if key in given]

@@ -11,6 +11,8 @@ from warpdeck.slurm.people import uid_of
 from warpdeck.slurm.units import clock, moment, or_null, tres_text
 from warpdeck.slurm.version import RELEASE
 
+from .reservationextras import watts_text
+
 Row = dict[str, Any]
 MIB = 2**20
 STATES = {"connecting": "UNKNOWN", "draining": "MIXED+DRAIN", "drained": "IDLE+DRAIN", "down": "DOWN"}
@@ -186,8 +188,9 @@ def reservation_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
         f"Flags={','.join(reservation_flags(row, nodes))}",
         f"TRES={tres_text(tres, none='(null)')}",
         f"Users={or_null(users)} Groups={or_null(groups)} Accounts={or_null(whose(row, 'accounts'))} "
-        f"Licenses={or_null(licenses)} State={'ACTIVE' if row['state'] == 'active' else 'INACTIVE'} BurstBuffer=(null) Watts=n/a",
-        "MaxStartDelay=(null)",
+        f"Licenses={or_null(licenses)} State={'ACTIVE' if row['state'] == 'active' else 'INACTIVE'} "
+        f"BurstBuffer={or_null(row['burst_buffer'])} Watts={watts_text(row['watts'])}",
+        f"MaxStartDelay={clock(row['max_start_delay_s'] or None, none='(null)')}",
     ]
 
 
