@@ -64,7 +64,11 @@ def _parser() -> Arguments:
         metavar="FLAG,...",
         help=f"Slurm's: {', '.join(FLAGS)}; others are refused by name",
     )
-    create.add_argument("--instead", action="store_true", help="in the place of the one of that name")
+    create.add_argument(
+        "--instead",
+        action="store_true",
+        help="in the place of the one of that name; what has no option here stays as it is",
+    )
     create.set_defaults(run=_create)
     remove = verbs.add_parser("rm", help="give the nodes back to everybody")
     remove.add_argument("name", metavar="NAME")
@@ -87,7 +91,8 @@ def _create(client: SyncClient, args: argparse.Namespace) -> int:
         args.tres,
         args.licenses,
     )
-    made = parse_wish(wish, time.time())
+    rows = client.call("reservations")["reservations"] if args.instead else []
+    made = parse_wish(wish, time.time(), before=next((row for row in rows if row["name"] == args.name), None))
     client.call("reservation_make", reservation=made, instead=args.instead)
     if args.json:
         print_json(made)

@@ -10,12 +10,18 @@ from warpdeck.errors import UserError
 
 from .hostlist import expand
 from .licenses import parse_licenses
-from .moments import parse_moment
-from .reservationflags import FLAGS, BadFlags, flag_fields, parse_flags
-from .times import parse_limit
+from .moments import moment_text, parse_moment
+from .reservationflags import FLAGS, BadFlags, flag_fields, parse_flags, told_flags
+from .times import format_duration, parse_limit
 
 MAX_DIGITS = 6
 """Of a count."""
+
+
+UNWORDED = ("features", "burst_buffer", "watts", "max_start_delay_s")
+"""Fields of a reservation for which a wish has no words."""
+OF_CHOSEN = ("node_count", "partition", "replace")
+"""Those of one whose nodes were chosen, as long as it has these."""
 
 
 class Wish(NamedTuple):
@@ -98,8 +104,49 @@ def part_in_words(*, node: str, cpus: int, gpus: Iterable[tuple[str, int]]) -> s
     return f"{' and '.join(told)} of {node}"
 
 
-def parse_wish(wish: Wish, now: float) -> dict[str, object]:
-    """model.Reservation's fields, which the controller checks. Plain, so that command lines need no msgspec. Raises UserError."""
+def wish_of(row: Mapping[str, Any]) -> Wish:
+    """The words that would make it again, of an api.siterows.ReservationRow; `parse_wish` has the rest of it from `before`."""
+    flags = [flag for flag in told_flags(row) if not flag.startswith("REPLACE")]  # its nodes are named now
+    start, end = row["start"], row["end"]
+    return Wish(
+        row["name"],
+        row["node_list"],
+        "" if start is None else moment_text(start),
+        "" if start is None or end is None else format_duration(end - start),
+        _listed(row, "users"),
+        _listed(row, "accounts"),
+        ",".join(flags),
+        told_tres(row["parts"]),
+        ",".join(f"{name}:{count}" for name, count in row["licenses"]),
+    )
+
+
+def _listed(row: Mapping[str, Any], key: str) -> str:
+    return ",".join([*row[key], *(f"-{name}" for name in row[f"deny_{key}"])])
+
+
+def parse_wish(wish: Wish, now: float, *, before: Mapping[str, Any] | None = None) -> dict[str, object]:
+    """model.Reservation's fields, which the controller checks. Plain, so that command lines need no msgspec. Raises UserError.
+
+    `before`: the row of the one that it takes the place of; what a wish has no words for stays as it is there.
+    """
+    made = _parsed(wish, now)
+    return made if before is None else made | _kept(wish, before)
+
+
+def _kept(wish: Wish, before: Mapping[str, Any]) -> dict[str, object]:
+    same = wish_of(before)
+    kept = {name: before[name] for name in UNWORDED}
+    if wish.nodes == same.nodes:
+        kept |= {name: before[name] for name in OF_CHOSEN}
+    if wish.users == same.users:
+        kept["groups"] = before["groups"]
+    if (wish.nodes, wish.tres) == (same.nodes, same.tres):
+        kept |= {"parts": before["parts"], "asked": None}  # they need not be the same of each node
+    return kept
+
+
+def _parsed(wish: Wish, now: float) -> dict[str, object]:
     if not wish.name:
         raise UserError("the reservation has no name", "give it one of letters, digits, dots and dashes")
     flags = _flags(wish.flags)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.tui.app.stage import ME, on_stage
 
@@ -143,6 +145,83 @@ async def test_reservations_are_made_changed_and_removed_with_the_command_that_d
         await stage.press("Z")
         await stage.told("taken back: warpdeck reservation rm class")
         assert not await stage.app.core.site.reservations()
+
+
+async def test_a_changed_reservation_keeps_what_its_form_does_not_show(folder: Path) -> None:
+    """Each node's part, the features by which nodes were chosen, how many they were; and the same after it was taken back."""
+    parts = [
+        {"node": "gpu01", "cpus": 12, "gpus": [["h100", 3]]},
+        {"node": "gpu02", "cpus": 4, "gpus": [["h100", 1]]},
+    ]
+    made: dict[str, object] = {
+        "name": "uneven",
+        "nodes": ["gpu01", "gpu02"],
+        "parts": parts,
+        "start_unix": time.time() + 3600,
+        "end_unix": time.time() + 7200,
+        "users": [ME],
+        "features": "h100",
+        "node_count": 2,
+        "partition": "main",
+        "burst_buffer": "5G",
+    }
+
+    async with on_stage(folder, size=(100, 34)) as stage:
+        site = stage.app.core.site
+
+        async def told() -> dict[str, object]:
+            [row] = msgspec.json.decode(msgspec.json.encode(await site.reservations()))
+            return {name: row[name] for name in (*made, "node_list") if name in row}
+
+        await site.reserve(made, instead=False)
+        before = await told()
+        assert before["parts"] == parts
+        await stage.press("6", "tab")
+        await stage.shows("[Reserved]", "uneven")
+        await stage.press("e")
+        await stage.shows("Change reservation uneven")
+        stage.field("duration").value = "5:00:00"
+        await stage.press("enter")
+        await stage.shows("5:00:00")
+        assert await told() == before
+        [changed] = await site.reservations()
+        assert changed.end is not None and changed.start is not None
+        assert changed.end - changed.start == 5 * 3600
+        await stage.press("Z")
+        await stage.told("taken back")
+        assert await told() == before
+        await stage.press("X", "y")
+        await stage.shows("nothing is reserved")
+        await stage.press("Z")
+        await stage.told("taken back")
+        assert await told() == before
+
+
+async def test_other_nodes_of_a_changed_reservation_share_evenly_anew(folder: Path) -> None:
+    async with on_stage(folder, size=(100, 34)) as stage:
+        site = stage.app.core.site
+        parts = [{"node": "gpu01", "cpus": 12, "gpus": []}, {"node": "gpu02", "cpus": 4, "gpus": []}]
+        end = time.time() + 7200
+        await site.reserve(
+            {
+                "name": "r",
+                "nodes": ["gpu01", "gpu02"],
+                "parts": parts,
+                "start_unix": 0.0,
+                "end_unix": end,
+                "users": [ME],
+            },
+            instead=False,
+        )
+        await stage.press("6", "tab")
+        await stage.shows("[Reserved]", "r")
+        await stage.press("e")
+        await stage.shows("Change reservation r")
+        stage.field("tres").value = "cpu=10"
+        await stage.press("enter")
+        await stage.shows("[Reserved]")
+        [row] = await site.reservations()
+        assert [part.cpus for part in row.parts] == [5, 5]
 
 
 async def test_every_table_of_the_site_can_be_looked_at(folder: Path) -> None:

@@ -20,9 +20,6 @@ from warpdeck.api.siterows import PartitionRow, QosRow, ReservationRow
 from warpdeck.errors import UserError
 from warpdeck.model.amendment import Amendment
 from warpdeck.notation.amend import amended
-from warpdeck.notation.reservationflags import told_flags
-from warpdeck.notation.reservations import Wish, told_tres
-from warpdeck.notation.times import format_duration
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.editing import edited
 from warpdeck_tui.rules import RELOAD, Rules
@@ -309,14 +306,14 @@ class AdminScreen(NodeVerbs):
         if self._tab in KINDS:
             self._open_rule("")
         else:
-            self.deck.push_screen(Reserve(Wish(""), instead=False), self._made)
+            self.deck.push_screen(Reserve(), self._made)
 
     def action_change(self) -> None:
         row = self._reservation
         if self._tab in KINDS and self.table.cursor_key:
             self._open_rule(self.table.cursor_key)
         elif row is not None:
-            self.deck.push_screen(Reserve(_wish(row), instead=True), self._made)
+            self.deck.push_screen(Reserve(msgspec.to_builtins(row)), self._made)
 
     def _open_rule(self, rule: str) -> None:
         """The form of a QoS or a partition, filled from config.toml."""
@@ -348,7 +345,7 @@ class AdminScreen(NodeVerbs):
         self.confirmed(
             Question(f"Give the nodes of {name} back to everybody?", f"warpdeck reservation rm {name}"),
             remove,
-            reserving(site, _wish(row), instead=False),
+            reserving(site, msgspec.to_builtins(row), instead=False),
         )
 
     def _remove_rule(self, noun: str, name: str) -> None:
@@ -447,26 +444,3 @@ def _split(words: str) -> list[str]:
         return shlex.split(words)
     except ValueError as error:
         raise UserError(f"these words do not come apart: {error}", "close the quotes") from error
-
-
-def _wish(row: ReservationRow) -> Wish:
-    """The words that would make it again."""
-    flags = [
-        flag for flag in told_flags(msgspec.structs.asdict(row)) if not flag.startswith("REPLACE")
-    ]  # its nodes are named now
-    lasts = row.end - row.start if row.start is not None and row.end is not None else None
-    return Wish(
-        row.name,
-        row.node_list,
-        time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(row.start)) if row.start is not None else "",
-        format_duration(lasts) if lasts is not None else "",
-        _whose(row.users, row.deny_users),
-        _whose(row.accounts, row.deny_accounts),
-        ",".join(flags),
-        told_tres(msgspec.to_builtins(row.parts)),
-        ",".join(f"{name}:{count}" for name, count in row.licenses),
-    )
-
-
-def _whose(may: Sequence[str], may_not: Sequence[str]) -> str:
-    return ",".join([*may, *(f"-{name}" for name in may_not)])

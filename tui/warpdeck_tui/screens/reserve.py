@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import work
 from textual.app import ComposeResult
@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 from warpdeck.api.site import Site
 from warpdeck.errors import UserError
 from warpdeck.notation.reservationflags import FLAGS
-from warpdeck.notation.reservations import Wish, parse_wish, wish_command
+from warpdeck.notation.reservations import Wish, parse_wish, wish_command, wish_of
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.chronicle import Undo
 
@@ -26,7 +26,7 @@ from .keyline import DialogKeys
 if TYPE_CHECKING:
     from warpdeck_tui.app import DeckApp
 
-UNSAID = frozenset({"IGNORE_JOBS", "PART_NODES", "REPLACE", "REPLACE_DOWN", "STATIC"})
+UNSAID = frozenset({"FIRST_CORES", "IGNORE_JOBS", "PART_NODES", "REPLACE", "REPLACE_DOWN", "STATIC"})
 """How it always is, or about nodes that are not named."""
 HINTS = {
     "name": "what it is called",
@@ -46,10 +46,12 @@ class Reserve(Arrives[str], ModalScreen[str]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("reserve")
 
-    def __init__(self, wish: Wish, *, instead: bool) -> None:
+    def __init__(self, before: dict[str, Any] | None = None) -> None:
+        """`before`: the row of the one that is changed."""
         super().__init__()
-        self._wish = wish
-        self._instead = instead
+        self._before = before
+        self._wish = Wish("") if before is None else wish_of(before)
+        self._instead = before is not None
 
     def compose(self) -> ComposeResult:
         title = f"Change reservation {self._wish.name}" if self._instead else "New reservation"
@@ -85,10 +87,10 @@ class Reserve(Arrives[str], ModalScreen[str]):
 
     @work(exclusive=True)
     async def action_submit(self) -> None:
-        deck, wish, before = cast("DeckApp", self.app), self._now(), self._wish
+        deck, wish, before = cast("DeckApp", self.app), self._now(), self._before
         site = deck.core.site
         try:
-            await site.reserve(parse_wish(wish, time.time()), instead=self._instead)
+            await site.reserve(parse_wish(wish, time.time(), before=before), instead=self._instead)
         except UserError as error:
             line = self.query_one("#error", Static)
             line.update(f"{error.message}\n{error.hint}".strip())
@@ -96,7 +98,7 @@ class Reserve(Arrives[str], ModalScreen[str]):
         else:
             back = (
                 reserving(site, before, instead=True)
-                if self._instead
+                if before is not None
                 else Undo(
                     f"warpdeck reservation rm {shlex.quote(wish.name)}", lambda: site.unreserve(wish.name)
                 )
@@ -108,10 +110,11 @@ class Reserve(Arrives[str], ModalScreen[str]):
         self.dismiss("")
 
 
-def reserving(site: Site, wish: Wish, *, instead: bool) -> Undo:
-    """What a changed or removed reservation was is reserved again."""
+def reserving(site: Site, before: dict[str, Any], *, instead: bool) -> Undo:
+    """What a changed or removed reservation was (its row) is reserved again."""
+    wish = wish_of(before)
 
     async def reserve() -> None:
-        await site.reserve(parse_wish(wish, time.time()), instead=instead)
+        await site.reserve(parse_wish(wish, time.time(), before=before), instead=instead)
 
     return Undo(wish_command(wish, instead=instead), reserve)
