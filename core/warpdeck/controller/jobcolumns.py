@@ -103,6 +103,8 @@ def _nodes(_: Sight, job: Job) -> int:
 def _nodes_told(sight: Sight, job: Job) -> int:
     if job.allocation or job.state is not JobState.PENDING:
         return _nodes(sight, job)
+    if nodecounts.is_for_one(job):
+        return 1
     partitions = partition_names(job.request.partition, sight.state.site.settings)
     return nodecounts.likely_nodes(job, sight.largest(next(iter(partitions), "")))
 

@@ -39,8 +39,14 @@ def _gpus(node: Node) -> int:
     return len(node.gpus)
 
 
+def is_for_one(job: Job) -> bool:
+    """As most are: more nodes would be of no use to it, or it may not have them."""
+    asked = job.request.resources
+    return asked.nodes_max == 1 and (asked.nodes_open or not job.held)
+
+
 def likely_nodes(job: Job, most: Largest) -> int:
-    """Of a job that holds none; at least what it asks for."""
+    """Of a job that holds none, and is not for one; at least what it asks for."""
     asked = job.request.resources
     tasks = asked.task_count()
     if job.held:
