@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import Stage, on_stage
 from textual import events
+from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from warpdeck_tui.screens.base import DeckScreen
+from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.window import LIVE, LOW_BANDWIDTH, UNWATCHED
 
 OFTEN_S = 0.01
@@ -70,6 +72,23 @@ async def test_what_looks_the_same_is_not_written(folder: Path) -> None:
         assert stage.written() == ""
         await stage.press("ctrl+l")
         await stage.until(lambda: "waits" in stage.written(), "everything anew")
+
+
+async def test_a_screen_that_comes_is_not_painted_before_it_knows_its_size(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths: set[int] = set()
+    render_line = CellGrid.render_line
+
+    def noting(grid: CellGrid, y: int) -> Strip:
+        widths.add(grid.size.width)
+        return render_line(grid, y)
+
+    monkeypatch.setattr(CellGrid, "render_line", noting)
+    async with on_stage(folder, size=(200, 60)) as stage:
+        await stage.press("2")
+        await stage.shows("gpu01", "GPU 0")
+        assert widths == {stage.app.screen.query_one(CellGrid).size.width}, "not as on a narrow window first"
 
 
 async def test_hidden_screens_and_those_below_a_dialog_do_not_tick(folder: Path) -> None:

@@ -41,6 +41,7 @@ class Arrives(Screen[ScreenResultType]):
 
     has_arrived = False
     """Keys that are typed before wait (`keyboard`)."""
+    _is_seen = False
 
     def on_mount(self) -> None:
         if not self.is_left:
@@ -53,7 +54,18 @@ class Arrives(Screen[ScreenResultType]):
 
     async def _stand(self) -> None:
         self.has_arrived = True
+        self.call_later(self._appear)
         await cast("DeckApp", self.app).keyboard.go_on()
+
+    def _appear(self) -> None:
+        """Behind its own first messages: the size, and what follows from it."""
+        self._is_seen = True
+        self._on_timer_update()
+
+    def _compositor_refresh(self) -> None:
+        """Textual's one way to paint what has changed. It would paint a screen that comes again with each thing that it learns."""
+        if self._is_seen or self.is_left:
+            super()._compositor_refresh()
 
     def arrive(self) -> None:
         """The widgets stand: the first thing that the screen does."""
