@@ -176,6 +176,8 @@ def _kill_on_bad_exit(asked: Srun, value: str) -> None:
 def _exclusive(asked: Srun, value: str) -> None:
     """Of a step: what it asks for is its own, as --exact; of a job it goes to the request as well."""
     asked.ask["exact"] = True
+    if not value:
+        asked.ask.pop("overlap", None)  # which a variable said
 
 
 def _immediate(asked: Srun, value: str) -> None:

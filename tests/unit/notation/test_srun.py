@@ -230,3 +230,9 @@ def test_salloc_keeps_its_own_options_from_the_job() -> None:
     found = parse_salloc(["-N2", "--no-shell", "-K", "sh", "-c", "x"], {})
     assert ([name for name, _, _ in found.options], found.command) == (["nodes"], ["sh", "-c", "x"])
     assert not found.has_shell
+
+
+def test_a_step_that_is_exclusive_does_not_overlap_because_a_variable_says_so() -> None:
+    inside = {"SLURM_JOB_ID": "1", "SLURM_OVERLAP": "1"}
+    assert "overlap" not in parse_srun(["--exclusive", "true"], inside, files={}).ask
+    assert parse_srun(["--exclusive=user", "true"], inside, files={}).ask["overlap"]

@@ -9,7 +9,7 @@ from warpdeck.notation.variables import SALLOC_VARIABLES, SRUN_VARIABLES
 
 from .bindings import cpu_bind
 from .checks import check
-from .fields import LINE, Fields, Place
+from .fields import ENVIRONMENT, LINE, Fields, Place
 from .launchvalues import SALLOCS, SRUNS
 from .reading import Reading, exit_of
 from .refusal import VALUE_EXIT, Refusal
@@ -74,6 +74,8 @@ def _check_srun(fields: Fields) -> None:
         raise Refusal("--exact and --whole are mutually exclusive.", "keep one of them")
     if fields.by("overlap", LINE) and fields.by("exclusive", LINE):
         raise Refusal("--exclusive and --overlap are mutually exclusive", "keep one of them")
+    if fields.by("overlap", ENVIRONMENT) and fields.by("exclusive", LINE) and fields.shared == "exclusive":
+        texts["overlap"] = "unset"
 
 
 def _check_allocation(fields: Fields, place: Place) -> None:

@@ -116,6 +116,7 @@ SRUNS: Mapping[str, Setter] = {
     "kill-on-bad-exit": _number("kill-on-bad-exit", positive=False, alone="1"),
     "mpi": _set_mpi,
     "msg-timeout": _number("msg-timeout", positive=True),
+    "overlap": _constant("overlap", "set"),
     "relative": _number("relative", positive=False),
     "resv-ports": _number("resv-ports", positive=False, called="--resv-port", alone="0"),
     "send-libs": _set_send_libs,
