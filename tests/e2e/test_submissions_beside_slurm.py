@@ -5,6 +5,7 @@ A job is named that there never was: what depends on it starts at once in both, 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -173,3 +174,22 @@ def test_an_array_is_read_alike(pair: Pair, text: str) -> None:
         cluster.run(["scancel", job or "0"])
         told.append((done.rc, tasks, done.err.splitlines()[:1]))
     assert told[1] == told[0]
+
+
+@pytest.mark.parametrize("text", ["5", "5%2", "0-1", "1-2%1"])
+def test_what_waits_of_an_array_is_told_in_brackets_be_it_one_task(pair: Pair, text: str) -> None:
+    said = []
+    for cluster in (pair.theirs, pair.ours):
+        job = cluster.run(["sbatch", "--parsable", "-H", f"--array={text}", *WRAP]).out.strip()
+        lines = [("-o", "%F=%i|%K|%t"), ("-r", "-o", "%F=%i|%K|%t")]
+        shown = [cluster.run(["squeue", "-h", "-j", job, *words]).out for words in lines]
+        (record,) = [
+            each
+            for each in json.loads(cluster.run(["squeue", "--json"]).out)["jobs"]
+            if str(each["job_id"]) == job
+        ]
+        facts = [record[f"array_{name}"] for name in ("task_id", "task_string", "max_tasks")]
+        head = cluster.run(["scontrol", "show", "job", job]).out.splitlines()[0].replace(f"={job} ", "=JOB ")
+        said.append(([line.replace(f"{job}=", "").replace(f"{job}_", "JOB_") for line in shown], facts, head))
+        cluster.run(["scancel", job])
+    assert said[1] == said[0]

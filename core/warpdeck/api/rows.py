@@ -191,6 +191,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """"" is the job's user."""
     tasks_text: str
     """Of an array: its waiting tasks and %LIMIT, "3-20%2", or the task's number."""
+    tasks_folded: bool
+    """Whether these are what waits of it, and never began: told in brackets."""
     throttle: int
     """How many tasks of its array may run at once; 0: any."""
     recorded_comment: str

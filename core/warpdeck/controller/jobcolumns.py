@@ -272,13 +272,18 @@ def _mem_per_cpu(sight: Sight, job: Job) -> int | None:
     return sight.state.site.settings.default_mem_per_cpu_bytes or None
 
 
-def _tasks_text(_: Sight, job: Job) -> str:
-    if job.array_task_id is not None:
-        return str(job.array_task_id)
-    spec = job.request.array
-    if not job.pending_tasks or spec is None:
-        return ""
-    return format_ranges(job.pending_tasks) + (f"%{spec.throttle}" if spec.throttle else "")
+def _tasks_folded(_: Sight, job: Job) -> bool:
+    """What was left of an array and never began, be it one task."""
+    never_began = job.start_at_unix is None and not job.restarts
+    is_rest = job.id == job.array_job_id and job.array_task_id is not None and never_began
+    return bool(job.pending_tasks) or is_rest
+
+
+def _tasks_text(sight: Sight, job: Job) -> str:
+    one, spec = job.array_task_id, job.request.array
+    text = format_ranges(job.pending_tasks) if one is None else str(one)
+    limit = f"%{spec.throttle}" if spec is not None and spec.throttle else ""
+    return text + limit if text and _tasks_folded(sight, job) else text
 
 
 def _command(_: Sight, job: Job) -> str:
@@ -459,6 +464,7 @@ FACTS: dict[str, Column] = {
     "mail_types": lambda _, job: job.request.mail_types,
     "mail_user": lambda _, job: job.request.mail_user,
     "tasks_text": _tasks_text,
+    "tasks_folded": _tasks_folded,
     "het_job_id": lambda _, job: job.component.leader if job.component else 0,
     "het_job_offset": lambda _, job: job.component.offset if job.component else 0,
     "het_job_id_set": lambda _, job: job.component.id_set() if job.component else "",

@@ -189,7 +189,7 @@ def _nodes(asked: Asked, client: SyncClient) -> list[str]:
 def _lines(row: Row, asked: Asked, named: list[tuple[int, TaskRanges | None]]) -> Iterator[Row]:
     """A folded array as one line, as a line for each task, or as those tasks that were named."""
     text = row["tasks_text"]
-    if not text or row["array_task_id"] is not None:
+    if not row["tasks_folded"]:
         yield row
         return
     of_it = [ranges for number, ranges in named if number == row["array_job_id"]]
@@ -200,7 +200,7 @@ def _lines(row: Row, asked: Asked, named: list[tuple[int, TaskRanges | None]]) -
     wanted = {task for ranges in of_it for task in _each(ranges or ())}
     for task in _each(tuple(parse_array(text.partition("%")[0])[0])):
         if not some or task in wanted:
-            yield {**row, "array_task_id": task, "tasks_text": str(task)}
+            yield {**row, "array_task_id": task, "tasks_text": str(task), "tasks_folded": False}
 
 
 def _each(ranges: TaskRanges) -> Iterator[int]:

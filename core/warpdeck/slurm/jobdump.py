@@ -20,7 +20,7 @@ het_job_id het_job_id_set het_job_offset id licenses
 mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes_told nodes_max oversubscribe partition
 prefer priority_told qos reason
 req_nodes requeue reservation restarts shares special_exit start state stderr stdout stopped_at submit tasks tasks_per_node
-tasks_text tmp_disk_bytes limit_s time_min_s tres tres_per_job tres_per_node tres_per_task uid user work_dir
+tasks_folded tasks_text tmp_disk_bytes limit_s time_min_s tres tres_per_job tres_per_node tres_per_task uid user work_dir
 """
 _EMPTY = """
 admin_comment batch_features burst_buffer burst_buffer_state cluster_features federation_origin federation_siblings_active
@@ -60,9 +60,9 @@ def _what(row: Row) -> dict[str, Any]:
     return {
         "account": row["account"],
         "array_job_id": row["array_job_id"] if array else 0,
-        "array_task_id": row["array_task_id"],
+        "array_task_id": None if row["tasks_folded"] else row["array_task_id"],
         "array_max_tasks": int(throttle or 0),
-        "array_task_string": row["tasks_text"] if array and row["array_task_id"] is None else "",
+        "array_task_string": row["tasks_text"] if row["tasks_folded"] else "",
         "batch_flag": row["batch"],
         "cluster": CLUSTER_NAME,
         "command": row["command"],

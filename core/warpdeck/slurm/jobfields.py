@@ -140,7 +140,9 @@ class JobFields:
                 "het_job_id het_job_offset",
                 lambda row: str(row["het_job_offset"]) if row["het_job_id"] else NOT_ASKED,
             ),
-            "jobarrayid": Field("JOBID", "array_job_id tasks_text het_job_id label", self.job_id),
+            "jobarrayid": Field(
+                "JOBID", "array_job_id tasks_text tasks_folded het_job_id label", self.job_id
+            ),
             "state": Field("STATE", STATE_FIELDS, told_state),
             "statecompact": Field("ST", STATE_FIELDS, lambda row: CODES[told_state(row)]),
             "requeue": Field("REQUEUE", "requeue", lambda row: "1" if row["requeue"] else "0"),
@@ -188,7 +190,7 @@ class JobFields:
         tasks = row["tasks_text"]
         if not tasks:
             return str(row["array_job_id"])
-        if tasks.isdecimal():
+        if not row["tasks_folded"]:
             return f"{row['array_job_id']}_{tasks}"
         text = f"{row['array_job_id']}_[{self._cut(tasks)}]"
         return text if self._bitstr_len is not None else text[:ID_LENGTH]

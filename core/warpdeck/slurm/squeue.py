@@ -204,7 +204,7 @@ def _keys(asked: Asked, view: View) -> list[joborder.Key]:
 
 def _needs(columns: list[Column], keys: list[joborder.Key], view: View) -> list[str]:
     of_keys = [word for key in keys for word in key.needs.split()]
-    ties = ("array_job_id", "array_task_id", "tasks_text", "state", "partition")
+    ties = ("array_job_id", "array_task_id", "tasks_text", "tasks_folded", "state", "partition")
     return list(dict.fromkeys([*needed(columns, view.fields), *of_keys, *ties]))
 
 

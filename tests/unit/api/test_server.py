@@ -146,7 +146,6 @@ async def test_who_comes_back_to_a_step_counts_in_numbers(short_tmp: Path, have:
         (broken(array={"ranges": [[0, 9, 1], [5, 6, 1]]}), "overlap"),
         (broken(array={"ranges": [[0, 9, 0]]}), "overlap"),
         (broken(array={"ranges": [[0, 10**8, 1]]}), "over 1,000,000"),
-        (broken(dependencies={"clauses": [{"kind": "afterok", "job_id": 9}]}), "does not exist"),
         (broken(resources={"nodes_min": 2, "nodes_max": 100_000}), "can never start"),
         (broken(resources={"tasks": 10_000_000}), "can never start"),
         (broken(snapshot={"commit": "c", "tree": "0" * 40, "root": "/"}), "was not uploaded"),

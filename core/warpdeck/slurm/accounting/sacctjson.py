@@ -95,12 +95,12 @@ def _memory_mib(job: Record) -> int:
 
 def _array(job: Record) -> Record:
     in_array = bool(job["tasks_text"])
-    task = job["array_task_id"]
+    folded = job["tasks_folded"]
     return {
         "job_id": job["array_job_id"] if in_array else 0,
         "limits": {"max": {"running": {"tasks": int((job["tasks_text"].partition("%")[2]) or 0)}}},
-        "task": job["tasks_text"] if in_array and task is None else None,
-        "task_id": task,
+        "task": job["tasks_text"] if folded else None,
+        "task_id": None if folded else job["array_task_id"],
     }
 
 

@@ -70,11 +70,11 @@ SIGNALLED = frozenset({"FAILED", "TIMEOUT", "PREEMPTED"})
 STOPPED = 0x7F
 """In place of a signal: wait(2) tells of what has not ended."""
 COLUMNS = """
-id label array_job_id array_task_id het_job_id het_job_offset tasks_pending name user uid account partition qos state
+id label array_job_id array_task_id het_job_id het_job_offset name user uid account partition qos state
 reason priority_told nodes node_list cpus limit_s submit start end exit_code exit_cause used work_dir
 recorded_comment admin_comment system_comment derived_exit
 submit_line eligible suspended_at suspended_s features reservation mem_per_cpu_bytes mem_per_node_bytes tres tres_asked
-tasks_text container batch ended_by_uid nodes_min tasks cpus_per_task
+tasks_folded tasks_text container batch ended_by_uid nodes_min tasks cpus_per_task
 """
 NEEDS = COLUMNS.split()
 """The columns of an answer to Records from which all fields are made."""
@@ -261,7 +261,7 @@ def recorded_state(state: str) -> str:
 
 def label(job: Record) -> str:
     """12, 12_3, 12_[4-9%2]."""
-    if job["tasks_pending"] > 1 or str(job["label"]).endswith("]"):
+    if job["tasks_folded"]:
         return f"{job['array_job_id']}_[{told_tasks(job['tasks_text'])}]"
     return str(job["label"])
 
