@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from tests.sim.test_core import ANN, BOB, Rig, no_gpu_has_two_jobs, ready, request, submit, until
 
-from warpdeck.controller.events import Cancelled, Resumed, Suspended, Who
-from warpdeck.model import Dependencies, JobState
+from warpdeck.controller.events import Cancelled, Resumed, Submitted, Suspended, Who
+from warpdeck.model import Dependencies, JobId, JobState
 from warpdeck.notation.dependencies import parse_dependencies
 
 ROOT = Who(user="root", uid=0, admin=True)
@@ -36,6 +36,29 @@ async def test_a_job_makes_room_and_comes_back(mode: str, restarts: int) -> None
         assert jobs[high.id].state is JobState.COMPLETED
         await until(controller, lambda: jobs[low.id].state is JobState.RUNNING)
         assert jobs[low.id].restarts == restarts
+
+
+@pytest.mark.parametrize("mode", ["requeue", "suspend", "cancel"])
+async def test_components_have_others_leave_and_keep_to_the_room_that_was_made(mode: str) -> None:
+    rig = Rig(25, rules=RULES.format(mode=mode))
+    async with rig.controller() as controller:
+        await ready(controller)
+        jobs = controller.state.jobs
+        low = [await submit(controller, request("endless", gpus=4, qos="low")) for _ in range(3)]
+        await until(controller, lambda: all(jobs[job.id].state is JobState.RUNNING for job in low))
+        parts = (request(gpus=4, qos="high"), request(gpus=4, qos="high"))
+        outcome = await controller.apply(Submitted(who=BOB, request=parts[0], components=parts[1:]))
+        assert outcome.job is not None
+        both = [outcome.job.id, JobId(outcome.job.id + 1)]
+        await until(controller, lambda: all(jobs[number].room is not None for number in both))
+        rooms = [jobs[number].room for number in both]
+        await until(controller, lambda: all(jobs[number].is_finished for number in both))
+        assert all(jobs[number].state is JobState.COMPLETED for number in both)
+        ran_on = [share.node for number in both for share in jobs[number].shares]
+        assert ran_on == [name for room in rooms if room for name in room.nodes]
+        no_gpu_has_two_jobs(controller)
+        stayed = [job for job in low if not jobs[job.id].restarts and jobs[job.id].state is JobState.RUNNING]
+        assert mode == "suspend" or len(stayed) == 1
 
 
 async def test_a_job_that_is_preempted_for_good_is_told_so() -> None:
