@@ -13,6 +13,7 @@ these, and none less. By QoS or tier a job takes the place of jobs of lower rank
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 
 from warpdeck.model import JobId
 
@@ -28,12 +29,19 @@ class Guarantees:
     def __init__(
         self, running: Sequence[RunningJob], ledger: Ledger, *, rank: Callable[[RunningJob], int]
     ) -> None:
-        self._running = [job for job in running if not job.ending and not job.suspended]
+        self._all = running
         self._ledger = ledger
         self._rank = rank
         self._known: dict[str, dict[JobId, Tres]] = {}
         """By account what each of those holds who are within its quota, the highest rank first."""
         self._ranks: dict[JobId, int] = {}
+
+    @cached_property
+    def _in_order(self) -> list[RunningJob]:
+        """Those who stay, in the order in which they are counted off."""
+        staying = [job for job in self._all if not job.ending and not job.suspended]
+        self._ranks = {job.id: self._rank(job) for job in staying}
+        return sorted(staying, key=lambda job: (-self._ranks[job.id], job.start_at_unix, job.id))
 
     def holds(self, victim: RunningJob, accounts: Iterable[AccountView]) -> bool:
         """Whether it is within the quota of one of these, which are above it."""
@@ -66,8 +74,7 @@ class Guarantees:
 
     def _count_off(self, account: AccountView) -> Iterator[tuple[JobId, Tres]]:
         used: Tres = {}
-        self._ranks = self._ranks or {job.id: self._rank(job) for job in self._running}
-        for job in sorted(self._running, key=lambda job: (-self._ranks[job.id], job.start_at_unix, job.id)):
+        for job in self._in_order:
             if not any(each.name == account.name for each in self._ledger.chain(job.account)):
                 continue
             held = self._ledger.tres_of(job, job.allocation)

@@ -377,12 +377,15 @@ class Timeline:
 
     def enough(self, need: Need, free: Ints, rows: Ints | None = None) -> Mask:
         """Whether so much free meets the need; `free` is (column, row) or (column, row, step)."""
-        total = self.cluster.capacity if rows is None else self.cluster.capacity[:, rows]
-        if free.ndim == 3:
-            total = total[:, :, None]
-        cpus = np.maximum(total[CPUS], need.cpus) if need.exclusive else need.cpus
+        cpus: Ints | int = need.cpus
+        mem_bytes: Ints | int = need.mem_bytes
+        if need.exclusive or need.mem_bytes == WHOLE_NODE:
+            total = self.cluster.capacity if rows is None else self.cluster.capacity[:, rows]
+            total = total[:, :, None] if free.ndim == 3 else total
+            cpus = np.maximum(total[CPUS], cpus) if need.exclusive else cpus
+            mem_bytes = total[MEM] if mem_bytes == WHOLE_NODE else mem_bytes
         mask: Mask = np.asarray(free[CPUS] >= cpus)
-        mask &= free[MEM] >= (total[MEM] if need.mem_bytes == WHOLE_NODE else need.mem_bytes)
+        mask &= free[MEM] >= mem_bytes
         if need.gpus:
             mask &= free[self.cluster.type_columns.get(need.gpu_type, GPUS)] >= need.gpus
         return mask
