@@ -10,7 +10,7 @@ import numpy as np
 
 from warpdeck.model import Allocation, NodeName, Share
 
-from .cluster import CPUS, FIRST_TYPE, GPUS, MEM, Ints, Mask
+from .cluster import CPUS, FIRST_TYPE, GPUS, MEM, Floats, Ints, Mask
 from .demand import Need, Tenant
 from .ground import Ground
 from .memory import Memory
@@ -36,6 +36,10 @@ from .view import PendingJob, RunningJob, View
 NOTHING_APART: Mapping[NodeName, Named] = {}
 MAX_SCREENED = 4_000_000
 """Shapes x nodes that are compared one by one; of more only the freest of all nodes is asked."""
+MAX_SCREENED_STEPS = 100_000
+"""Shapes x nodes x steps: half a millisecond."""
+NONE_FITS = 1 << 62
+"""More than any node has."""
 
 
 class Field:
@@ -106,6 +110,26 @@ class Field:
             fits &= least[:, column, None] <= free[column]
         enough: Mask = fits.sum(axis=1) >= least[:, FIRST_TYPE]
         return enough
+
+    def may_fit_for(self, numbers: Ints, durations_s: Floats) -> Mask:
+        """Whether shapes of these numbers might fit from now for so long: on enough nodes the least that each asks for is free.
+
+        Where that would be more to look at than the shapes one by one, all might.
+        """
+        least, timeline = self.ground.least()[numbers], self.timeline
+        fewest = least.min(axis=0, initial=NONE_FITS)
+        rows = np.flatnonzero((timeline.free_now[:FIRST_TYPE] >= fewest[:FIRST_TYPE, None]).all(axis=0))
+        times = timeline.times[rows]
+        if len(numbers) * times.size > MAX_SCREENED_STEPS:
+            return np.ones(len(numbers), dtype=np.bool_)
+        fits: Mask = times >= (self.now + durations_s)[:, None, None]
+        fits[:, :, 0] = False
+        enough = least[:, CPUS, None, None] <= timeline.free[CPUS, rows]
+        for column in (MEM, GPUS):
+            enough &= least[:, column, None, None] <= timeline.free[column, rows]
+        fits |= enough
+        found: Mask = fits.all(axis=2).sum(axis=1) >= least[:, FIRST_TYPE]
+        return found
 
     def roomy(self, of_all: Shape) -> Ints:
         """The rows that have now the least that each of its nodes must give, whosever it is."""

@@ -46,6 +46,11 @@ class Misfits:
         met: Mask = ~fits[self._shape]
         return met
 
+    def for_how_long(self, kinds: Mask) -> tuple[Ints, Ints, Floats]:
+        """Those of these kinds that have a shape, its number, and how long they must be able to run."""
+        found = np.flatnonzero(kinds & (self._shape >= 0))
+        return found, self._shape[found], self._least_s[found]
+
     def as_hard_as(self, shape: Shape, duration_s: float) -> Mask:
         """The kinds of this shape, whosever they are if it is of all, that must run for so long or longer."""
         shapes = self._of_all if shape.of_all is shape else self._shape
