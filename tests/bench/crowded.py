@@ -114,13 +114,21 @@ class Site:
     """A full cluster on which one thing after the other happens."""
 
     def __init__(
-        self, nodes: int, pending: int, *, reservations: int = 0, settings: Settings | None = None
+        self,
+        nodes: int,
+        pending: int,
+        *,
+        reservations: int = 0,
+        settings: Settings | None = None,
+        users_apart: bool = False,
     ) -> None:
         self._rng = Random(pending)
         self.settings = settings or Settings()
         self.view = crowded_site(nodes, pending, reservations=reservations, free=False)
         if settings is not None:
             self.view = with_tables(self.view)
+        if users_apart:
+            self.view = with_users_apart(self.view)
         self.memory = Memory()
         self.now = NOW
         self._next_id = max(job.id for job in self.view.pending) + 1
@@ -183,7 +191,17 @@ def _begun(job: PendingJob, start: Start, now: float) -> RunningJob:
         qos=job.qos,
         partition=start.partition,
         start_at_unix=now,
+        users_apart=job.resources.share_with == "user",
     )
+
+
+def with_users_apart(view: View) -> View:
+    """The site where everybody submits with --exclusive=user. Who runs beside others already stays there."""
+    requests = {id(job.resources): job.resources for job in view.pending}
+    apart = {key: msgspec.structs.replace(asked, share_with="user") for key, asked in requests.items()}
+    pending = tuple(msgspec.structs.replace(job, resources=apart[id(job.resources)]) for job in view.pending)
+    running = tuple(msgspec.structs.replace(job, users_apart=True) for job in view.running)
+    return msgspec.structs.replace(view, pending=pending, running=running)
 
 
 def with_tables(view: View) -> View:
