@@ -126,7 +126,9 @@ class Pass:
             return None
         same = self._misfits.as_hard_as(*failed)
         if failed[0] is not failed[0].of_all:
-            same |= self._misfits.of_shapes(self._search.shut_out(self.fields[""], failed[0].of_all))
+            shut_out = self._search.shut_out(self.fields[""], failed[0].of_all)
+            if failed[0].number in shut_out:
+                same |= self._misfits.of_shapes(sorted(shut_out))
         self._certain |= same
         return same
 

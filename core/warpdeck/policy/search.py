@@ -30,7 +30,8 @@ class Search:
         self._due: list[Due] = []
         self._found = 0
         """How many tenants found a spot."""
-        self._shut_out_at: dict[int, int] = {}
+        self._shut_out: dict[int, tuple[tuple[int, int], frozenset[int]]] = {}
+        """By shape that is whosever it is: how many had found a spot and how many shapes of users there were; whom nodes kept out."""
 
     @property
     def is_over(self) -> bool:
@@ -52,12 +53,13 @@ class Search:
                 return each, self._too_long[id(each)]
         return None
 
-    def shut_out(self, field: Field, of_all: Shape) -> list[int]:
-        """Field.shut_out, unless nobody took anything since it was asked last."""
-        if self._shut_out_at.get(of_all.number) == self._found:
-            return []
-        self._shut_out_at[of_all.number] = self._found
-        return field.shut_out(of_all)
+    def shut_out(self, field: Field, of_all: Shape) -> frozenset[int]:
+        """Field.shut_out, asked anew when somebody took something since, or there are more of these shapes."""
+        moment = self._found, len(field.ground.owned(of_all))
+        known = self._shut_out.get(id(of_all))
+        if known is None or known[0] != moment:
+            known = self._shut_out[id(of_all)] = moment, frozenset(field.shut_out(of_all))
+        return known[1]
 
     def spot_now(self, field: Field, shape: Shape, duration_s: float) -> Spot | None:
         """A spot for so long from now; what failed once fails for as long or longer."""
@@ -67,8 +69,12 @@ class Search:
             return None
         if self.is_over or not field.may_fit(shape):
             return None
-        if shape.tenant is not None and self.spot_now(field, shape.of_all, duration_s) is None:
-            return None
+        if shape.tenant is not None:
+            if shape.number in self.shut_out(field, shape.of_all):
+                self._too_long[key] = duration_s
+                return None
+            if self.spot_now(field, shape.of_all, duration_s) is None:
+                return None
         self._tests_left -= 1
         found = field.find_now(shape, duration_s)
         if found is None:
