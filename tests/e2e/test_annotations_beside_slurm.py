@@ -152,6 +152,55 @@ def _said(cluster: RealSlurm | OurSlurm) -> list[object]:
     return [job["comment"], job["derived_exit_code"]]
 
 
+def test_each_start_of_a_job_has_a_record_of_its_own(pair: RecordPair) -> None:
+    """What was said of the one that was requeued is not said of the next."""
+    words = [
+        "sbatch",
+        "--parsable",
+        "-D",
+        "/tmp",
+        "-o",
+        "/dev/null",
+        "-A",
+        "lab",
+        "--requeue",
+        "--wrap",
+        "sleep 1000",
+    ]
+    told = []
+    for cluster in (pair.theirs, pair.ours):
+        job = cluster.run(words).out.strip()
+        state = [
+            "sacct",
+            "-X",
+            "-n",
+            "-P",
+            "-D",
+            "-j",
+            job,
+            "-o",
+            "state,comment,admincomment,derivedexitcode",
+        ]
+        if cluster is pair.ours:
+            pair.ours.runs(int(job))
+        eventually(
+            lambda cluster=cluster, state=state: cluster.run(state).out.startswith("RUNNING|"),
+            what="it is on record that it runs",
+        )
+        line = f"sacctmgr -i modify job where jobid={job} set comment=first admincomment=a derivedexitcode=3"
+        assert cluster.run(line.split()).rc == 0
+        assert cluster.run(["scontrol", "requeue", job]).rc == 0
+        if cluster is pair.ours:
+            pair.ours.ends(int(job), signal=15)
+        eventually(
+            lambda cluster=cluster, state=state: cluster.run(state).out.count("\n") == 2,
+            what="it waits again",
+        )
+        told.append([line.partition("|")[2] for line in cluster.run(state).out.splitlines()])
+        cluster.run(["scancel", job])
+    assert told[1] == told[0] == ["first|a|0:0", "||0:0"]
+
+
 def test_what_is_said_outlives_the_controllers_memory(pair: RecordPair) -> None:
     """A job that only the store has."""
     assert (

@@ -235,6 +235,7 @@ def put_back(txn: Transaction, job: Job) -> Job:
             job,
             state=JobState.PENDING,
             restarts=job.restarts + 1,
+            annotations=job.annotations if job.start_at_unix is None else None,
             steps_made=0,
             allocation=None,
             shares=(),
