@@ -37,6 +37,16 @@ OF_TASKS = (
     "OWNER release J_3",
     "root release J_3",
 )
+OF_ARRAYS = (
+    "daemon hold J", "daemon uhold J", "daemon release J", "daemon requeue J", "daemon requeuehold J", "daemon suspend J",
+    "daemon update job J timelimit=5", "daemon update job J_[1-2,4] comment=x", "daemon hold J_[2-4]", "daemon hold J_2",
+    "daemon suspend J_[2-4]", "daemon suspend J_2", "daemon top J", "daemon top J_2", "daemon requeue J_1", "OWNER hold J_[3-9]",
+    "OWNER release J_[3-9]", "OWNER hold J_[7-9]", "OWNER hold J_9", "OWNER update job J_[1,3,6-8] comment=x",
+    "OWNER update job J features=zz", "OWNER update job J partition=zz", "OWNER update job J dependency=singleton",
+    "OWNER update job J timelimit=3-0", "root suspend J", "root suspend J", "root resume J", "root resume J", "OWNER requeue J_3",
+    "OWNER hold J", "OWNER requeue J",
+)  # fmt: skip
+"""Of an array of which some tasks run. The order of what is told is that of the tasks."""
 RUNNING = (
     "OWNER update job J priority=0", "root update job J priority=7", "root update job J priority=0", "OWNER hold J",
     "OWNER release J", "root release J", "daemon notify J hello", "daemon requeue J", "OWNER hold J",
@@ -199,3 +209,33 @@ def test_the_time_before_a_suspension_is_shown_alike(pair: HoldPair) -> None:
             shown = cluster.run(["scontrol", "show", "job", job]).out
             told.append(re.findall(r"JobState=\S+|Priority=0|SuspendTime=None|SecsPreSuspend=", shown))
         assert told[1] == told[0], word
+
+
+def test_orders_to_arrays_tell_of_their_tasks(pair: HoldPair) -> None:
+    """Of those that wait together Slurm names all where one of them is named; and we say why beside its words."""
+    jobs = pair.submit("--array=1-6%2")
+    states = ("squeue", "-h", "-r", "-t", "R", "-o", "%i", "-j")
+    eventually(lambda: len(pair.theirs.ok(*states, jobs[0]).split()) == 2, what="two of theirs run")
+    eventually(lambda: _two_run(pair, jobs[1]), what="two of ours run")
+    for case in OF_ARRAYS:
+        who, *words = case.split()
+        told = []
+        for cluster, job in zip(pair.both, jobs, strict=True):
+            here = [re.sub(r"\bJ(?=_|$)", job, word) for word in words]
+            done = cluster.run(["scontrol", *here], user=OWNER if who == "OWNER" else who)
+            lines = [line for line in _of(job, done.err).splitlines() if "can never start" not in line]
+            told.append(
+                (
+                    done.rc,
+                    done.out,
+                    [re.sub("^J_3-6: Job is pending", "J_3: Job is pending", line) for line in lines],
+                )
+            )
+        assert told[1] == told[0], case
+    for cluster, job in zip(pair.both, jobs, strict=True):
+        cluster.run(["scancel", job])
+
+
+def _two_run(pair: HoldPair, job: str) -> bool:
+    pair.ours.begins()
+    return len(pair.ours.run(["squeue", "-h", "-r", "-t", "R", "-o", "%i", "-j", job]).out.split()) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
@@ -433,13 +434,15 @@ class Handlers:
             errors=tuple(chain.from_iterable(each.errors for each in done)),
             codes=tuple(chain.from_iterable(each.codes for each in done)),
             refused=tuple(chain.from_iterable(each.refused for each in done)),
+            parts=dict(ChainMap(*(each.parts for each in done))),
         )
 
     async def _change(self, references: Sequence[str], order: Callable[..., Event]) -> dict[str, Any]:
         outcome = await self._on_each(references, order)
         if outcome.errors and not outcome.labels:
-            raise UserError("; ".join(outcome.errors), code=outcome.codes[0])
-        return {"jobs": list(outcome.labels), "errors": list(outcome.errors)}
+            parts = outcome.parts.get(outcome.refused[0], {})
+            raise UserError("; ".join(outcome.errors), code=outcome.codes[0], details=parts)
+        return {"jobs": list(outcome.labels), "errors": list(outcome.errors), "parts": outcome.parts}
 
     async def _cancel(self, message: ask.Cancel) -> dict[str, Any]:
         """Jobs, and steps of theirs (12.0)."""

@@ -36,7 +36,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", forbid_u
 
 
 class OnJobs(Message, frozen=True, kw_only=True):
-    """Base of what is asked of jobs. -> {"jobs": [label], "errors": [str]}"""
+    """Base of what is asked of jobs. -> {"jobs": [label], "errors": [str], "parts": {job: {tasks: code}}}
+
+    `parts`: arrays of which it was done to some tasks (code ""), and why not to the others; of one of which it was done to none,
+    they are the error's details.
+    """
 
     jobs: References
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
+from itertools import chain
 
 from warpdeck.errors import UserError
-from warpdeck.model import (
-    Job,
-    JobState,
-)
+from warpdeck.model import Job, JobState, Ranges, split_ranges
+from warpdeck.model.ranges import format_ranges, without_steps
+from warpdeck.notation.jobids import parse_job_id
 
 from .amended import Amended
 from .events import (
@@ -265,20 +266,44 @@ def may_touch(who: Who, job: Job) -> bool:
     return who.admin or who.uid == job.uid
 
 
-def _on_some(txn: Transaction, found: list[Job], act: Callable[[Job], list[Effect]]) -> list[Effect]:
-    """Does it to those jobs of an array to which it applies; raises the first error if there is none such."""
+def _on_some(
+    txn: Transaction, found: list[Job], act: Callable[[Job], list[Effect]]
+) -> tuple[list[Effect], list[tuple[Job, UserError]]]:
+    """Does it to those of the jobs to which it applies; what follows, and which of them refuse it."""
     effects: list[Effect] = []
-    refused: list[UserError] = []
+    refused: list[tuple[Job, UserError]] = []
     for job in found:
         mark = txn.mark()
         try:
             effects += act(job)
         except UserError as error:
             txn.undo(mark)
-            refused.append(error)
-    if len(refused) == len(found):
-        raise refused[0]
-    return effects
+            refused.append((job, error))
+    return effects, refused
+
+
+def _parts(reference: str, found: list[Job], refused: list[tuple[Job, UserError]]) -> dict[str, str]:
+    """Of an array, where it was not done to all that was named: tasks, and what they are refused for, "" if they are not."""
+    named = parse_job_id(reference)[1] or ()
+    if found[0].request.array is None or not (refused or named):
+        return {}
+    codes = {job.id: error.code for job, error in refused}
+    by_code: dict[str, Ranges] = {}
+    for job in found:
+        code = codes.get(job.id, "")
+        by_code[code] = (*by_code.get(code, ()), *_tasks_of(job))
+    there = without_steps(tuple(chain.from_iterable(by_code.values())))
+    if unknown := split_ranges(named, there)[1]:
+        by_code["not_found"] = unknown
+    if by_code.keys() == {""}:
+        return {}
+    parts = sorted((without_steps(ranges), code) for code, ranges in by_code.items())
+    return {format_ranges(ranges): code for ranges, code in parts}
+
+
+def _tasks_of(job: Job) -> Ranges:
+    task = job.array_task_id
+    return job.pending_tasks if task is None else ((task, task, 1),)
 
 
 def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) -> Outcome:
@@ -288,6 +313,7 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
     errors: list[str] = []
     codes: list[str] = []
     refused: list[str] = []
+    parts: dict[str, dict[str, str]] = {}
     who = order.who
     recall(txn, order.ended)
     naming = Naming(txn)
@@ -295,12 +321,11 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
         mark = txn.mark()
         try:
             found = naming.find(reference)
-            denied = [job for job in found if not may_touch(who, job)]
-            if denied:
-                raise UserError(
-                    f"job {reference} belongs to {denied[0].user}, not to {who.user}", code="not_owner"
-                )
-            effects += _on_some(txn, found, act)
+            follows, failed = _on_some(txn, found, partial(_own, who, reference, act))
+            parts[reference] = _parts(reference, found, failed)
+            if len(failed) == len(found):
+                raise failed[0][1]
+            effects += follows
             labels.append(reference)
         except UserError as error:
             txn.undo(mark)
@@ -314,4 +339,11 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
         errors=tuple(errors),
         codes=tuple(codes),
         refused=tuple(refused),
+        parts={name: tasks for name, tasks in parts.items() if tasks},
     )
+
+
+def _own(who: Who, reference: str, act: Callable[[Job], list[Effect]], job: Job) -> list[Effect]:
+    if not may_touch(who, job):
+        raise UserError(f"job {reference} belongs to {job.user}, not to {who.user}", code="not_owner")
+    return act(job)

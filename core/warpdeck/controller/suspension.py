@@ -45,7 +45,9 @@ def _suspend_one(txn: Transaction, job: Job, who: Who, named: Collection[str]) -
         raise UserError(
             f"job {job.label()} is a component", f"suspend all of it: {job.array_job_id}", code="component"
         )
-    if job.state is JobState.SUSPENDED and not job.suspended_by:
+    if job.state is JobState.SUSPENDED and job.suspended_by:
+        return []
+    if job.state is JobState.SUSPENDED:
         txn.put_job(amend(job, suspended_by=who.user))
         txn.log(job.id, f"kept suspended by {who.user}")
         return []
@@ -60,7 +62,8 @@ def _suspend_one(txn: Transaction, job: Job, who: Who, named: Collection[str]) -
 
 def _resume_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
     if job.state is not JobState.SUSPENDED or job.allocation is None:
-        raise UserError(f"job {job.label()} is not suspended ({job.state})", code="not_suspended")
+        code = "pending" if job.state is JobState.PENDING else "not_suspended"
+        raise UserError(f"job {job.label()} is not suspended ({job.state})", code=code)
     if not all_is_free(txn.state, job.allocation, besides=job.id):
         raise UserError(
             f"what job {job.label()} held is not free", "wait until it is, or cancel what runs in its place"

@@ -53,6 +53,19 @@ def ranges_of(numbers: Iterable[int]) -> Ranges:
     return tuple(found)
 
 
+def without_steps(ranges: Ranges) -> Ranges:
+    """The same numbers in ranges of a step of 1, as few as will do; the ranges may be in any order."""
+    if any(step != 1 for _, _, step in ranges):
+        return ranges_of(iter_tasks(ranges))
+    found: list[Range] = []
+    for first, last, _ in sorted(ranges):
+        if found and first == found[-1][1] + 1:
+            found[-1] = (found[-1][0], last, 1)
+        else:
+            found.append((first, last, 1))
+    return tuple(found)
+
+
 def with_task(ranges: Ranges, task: int) -> Ranges:
     """The ranges and this number, which is not in them; it lengthens the ranges beside it where their steps allow."""
     found: list[Range] = []

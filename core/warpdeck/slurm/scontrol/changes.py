@@ -12,7 +12,7 @@ from warpdeck.slurm.refusals import WORDS
 
 from .jobkeys import KEYS, Change, key_of
 from .nodefacts import fact_of, set_facts
-from .orders import as_id, as_update, complain_of, named_jobs, of_name
+from .orders import ask_of, named_jobs, of_name
 from .session import Failed, Session
 
 NO_ENTITY = (
@@ -79,17 +79,7 @@ def _jobs(session: Session, pairs: list[tuple[str, str]]) -> None:
         raise Failed("No changes specified")
     with session.connect() as client:
         for word in jobs:
-            try:
-                client.call("job_update", jobs=[word], change=change)
-            except UserError as error:
-                _complain(session, error, word)
-
-
-def _complain(session: Session, error: UserError, word: str) -> None:
-    if error.code == "limit_decrement":
-        session.complain(f"scontrol: error: {error.message}")
-        return
-    complain_of(session, as_update(as_id(error)), word)
+            ask_of(session, client, "job_update", word, update=True, change=change)
 
 
 def _names_a_job(pairs: list[tuple[str, str]]) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.lists import words_of
 from warpdeck.slurm.people import uid_of
@@ -37,6 +38,7 @@ SAYS_ALL = frozenset(
 )
 """Codes for which Slurm's words are enough."""
 TASKS = re.compile(r"\d+_.+")
+NO_ERROR = "No error"
 POLL_S = 0.5
 SAMPLE_FIELDS = ("id", "label", "state", "user", "name", "priority")
 DOWN = """Slurmctld(primary) at {host} is DOWN
@@ -53,11 +55,61 @@ def words_for(error: UserError) -> str:
     return in_slurms_words(error)
 
 
-def complain_of(session: Session, error: UserError, word: str) -> None:
-    """SLURM'S WORDS for job 12; of tasks of an array 12_3: SLURM'S WORDS."""
+def complain_of(session: Session, error: UserError, word: str, *, of_tasks: bool = True) -> None:
+    """SLURM'S WORDS for job 12; of tasks of an array 12_3: SLURM'S WORDS, unless what is asked does not know those."""
     first, _, rest = words_for(error).partition("\n")
-    told = f"{word}: {first}" if TASKS.fullmatch(word) else f"{first} for job {word}"
+    word = re.sub(r"[\[\]]", "", word)
+    told = f"{word}: {first}" if of_tasks and TASKS.fullmatch(word) else f"{first} for job {word}"
     session.complain(told + (f"\n{rest}" if rest else ""))
+
+
+def ask_of(
+    session: Session,
+    client: SyncClient,
+    kind: str,
+    word: str,
+    *,
+    alike: frozenset[str] = frozenset(),
+    update: bool = False,
+    **fields: Any,
+) -> UserError | None:
+    """Asks it of one job, and says what is refused: of an array what becomes of which tasks. Codes of `alike` are no refusals.
+    What is an `update` to Slurm has other words for whom a job does not belong to. Returns what is refused of a whole job."""
+    refused = None
+    try:
+        parts = client.call(kind, jobs=[word], **fields)["parts"].get(word, {})
+    except UserError as error:
+        refused, parts = as_update(as_id(error)) if update else as_id(error), error.details
+    if refused is not None and refused.code == "limit_decrement":  # Slurm's command looks before it asks
+        session.complain(f"scontrol: error: {refused.message}")
+    elif parts:
+        _say_parts(
+            session, word, {tasks: "" if code in alike else code for tasks, code in parts.items()}, refused
+        )
+    elif refused is not None and refused.code not in alike:
+        # Whoever may not ask this of any job is told so before anybody looks which tasks are meant.
+        complain_of(session, refused, word, of_tasks=refused.code != "denied")
+        return refused if "_" not in word else None
+    return None
+
+
+def _slurms(error: UserError) -> str:
+    return words_for(error).partition("\n")[0]
+
+
+def _say_parts(session: Session, word: str, parts: Mapping[str, str], refused: UserError | None) -> None:
+    """A line for each group of tasks, and what we say beside it of one that is refused."""
+    if not any(parts.values()):
+        return
+    rest = ""
+    for tasks, code in parts.items():
+        error = UserError("", code=code)
+        if refused is not None and refused.code in (code, as_update(error).code):
+            error = refused
+            rest = words_for(refused).partition("\n")[2]
+        session.complain(f"{word.partition('_')[0]}_{tasks}: {_slurms(error) if code else NO_ERROR}")
+    if rest:
+        session.complain(rest)
 
 
 def on_jobs(
@@ -68,17 +120,11 @@ def on_jobs(
 
     def order(session: Session, words: list[str]) -> None:
         with session.connect() as client:
-            last = ""
+            last = None
             for word in named_jobs(session, words):
-                try:
-                    client.call(kind, jobs=[word], **fields)
-                except UserError as error:
-                    if error.code not in alike:
-                        told = as_update(as_id(error)) if after else as_id(error)
-                        complain_of(session, told, word)
-                        last = words_for(told).partition("\n")[0] if "_" not in word else last
+                last = ask_of(session, client, kind, word, alike=alike, update=bool(after), **fields) or last
             if after and last:
-                session.complain(f"{after} error: {last}")
+                session.complain(f"{after} error: {_slurms(last)}")
 
     return order
 
@@ -146,14 +192,14 @@ def top(session: Session, words: list[str]) -> None:
         for word in reversed(named_jobs(session, words)):
             found = client.call("records", ids=[word], fields=list(SAMPLE_FIELDS))["jobs"]
             if not found:
-                complain_of(session, UserError("", code="not_found"), word)
+                complain_of(session, UserError("", code="not_found"), word, of_tasks=False)
                 continue
             others = client.call("records", users=[found[0]["user"]], fields=list(SAMPLE_FIELDS))["jobs"]
             highest = max((job["priority"] or 0 for job in others if job["state"] == "PENDING"), default=0)
             try:
                 client.call("job_update", jobs=[word], change={"priority": highest + 1})
             except UserError as error:
-                complain_of(session, error, word)
+                complain_of(session, error, word, of_tasks=False)
 
 
 def notify(session: Session, words: list[str]) -> None:
