@@ -35,6 +35,11 @@ UNKNOWN = (
     *(f"{kind}:9999" for kind in KINDS), "afterok:{array}_9", "afterok:{held}_4", "after:9999+5", "singleton,afterok:9999",
     "afterok:9999,afterok:{held}", "afterok:{held}?afterok:9999", "afterok:{held}:9999",
 )  # fmt: skip
+STANDINGS = (
+    "--priority=0", "--priority=-1", "--priority=5", "--priority=4294967293", "--priority=4294967294", "--priority=99999999999",
+    "--priority=top", "--nice", "--nice=5", "--nice=-5", "--nice=2147483645", "--nice=2147483646", "--nice=-2147483646",
+    "--nice=5 --priority=9",
+)  # fmt: skip
 Jobs = dict[str, str]
 
 ARRAYS = (
@@ -193,3 +198,22 @@ def test_what_waits_of_an_array_is_told_in_brackets_be_it_one_task(pair: Pair, t
         said.append(([line.replace(f"{job}=", "").replace(f"{job}_", "JOB_") for line in shown], facts, head))
         cluster.run(["scancel", job])
     assert said[1] == said[0]
+
+
+@pytest.mark.parametrize("user", ["root", "nobody"])
+@pytest.mark.parametrize("words", STANDINGS)
+def test_a_priority_or_niceness_is_taken_or_refused_alike(pair: Pair, words: str, user: str) -> None:
+    """All that Slurm says comes first; who may not have it is told what may be done."""
+    pair.ours.folder.chmod(0o755)
+    done = [
+        cluster.run(["sbatch", "--parsable", "--begin=now+1hour", *words.split(), *WRAP], user=user)
+        for cluster in (pair.theirs, pair.ours)
+    ]
+    submitted = [(each.rc, each.out.strip(), each.err.partition("\n")[0]) for each in done]
+    assert [(code, said) for code, _, said in submitted[1:]] == [
+        (code, said) for code, _, said in submitted[:1]
+    ]
+    if submitted[0][0] == 0:
+        theirs, ours = _shown(pair, submitted, "%Q %y")
+        _cancel(pair, submitted)
+        assert ours == theirs

@@ -95,7 +95,7 @@ def _check_rights(request: Request, who: Who) -> None:
         return
     if request.nice < 0:
         raise UserError(
-            "only admins may ask for a negative --nice", "leave it out, or write one above 0", code="denied"
+            "only admins may ask for a negative --nice", "leave it out, or write one above 0", code="nice"
         )
 
 

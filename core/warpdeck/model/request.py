@@ -251,7 +251,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     partition: Word = ""
     account: Word = ""
     qos: Word = ""
-    priority: Signed | None = None
+    priority: Signed64 | None = None
     nice: Signed = 0
     begin_at_unix: Moment | None = None
     deadline_unix: Moment | None = None

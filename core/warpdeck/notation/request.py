@@ -33,6 +33,9 @@ from .unsupported import unsupported
 from .variables import outrank_memory
 
 MAX_COUNT = 10_000_000
+MAX_NICE = 2**31 - 3
+MAX_PRIORITY = 2**32 - 3
+"""Slurm's, and what TOP means."""
 OF_LOGIN = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
 """What a job has of its submitter although a file has its variables: a shell finds little without."""
 _USER_ENV = re.compile(r"\s*[+-]?\d*(?:[sSlL].*)?", re.DOTALL)
@@ -284,10 +287,19 @@ def _set_switches(resources: dict[str, Any], value: str) -> None:
         resources["switches_wait_s"] = parse_limit(wait)
 
 
-def _signed(request: dict[str, Any], field: str, value: str) -> None:
-    if not re.fullmatch(r"-?\d{1,9}", value):
-        raise UserError(f"{value!r} is no whole number of up to nine digits", "write such a number")
-    request[field] = int(value)
+def _set_nice(request: dict[str, Any], value: str) -> None:
+    if not re.fullmatch(r"[+-]?\d{1,10}", value) or abs(int(value)) > MAX_NICE:
+        raise UserError(f"--nice={value} is no whole number of up to {MAX_NICE}", "write such a number")
+    request["nice"] = int(value)
+
+
+def _set_priority(request: dict[str, Any], value: str) -> None:
+    number = str(MAX_PRIORITY) if value.upper() == "TOP" else value
+    if not re.fullmatch(r"\d{1,10}", number) or int(number) > MAX_PRIORITY:
+        raise UserError(
+            f"--priority={value} is no whole number of up to {MAX_PRIORITY}", "write such a number, or TOP"
+        )
+    request["priority"] = int(number)
 
 
 def _set_user_env(request: dict[str, Any], value: str) -> None:
@@ -313,10 +325,10 @@ _PLAIN: dict[str, Callable[[dict[str, Any], str], object]] = {
     "no-requeue": lambda request, value: request.update(requeue=False),
     "open-mode": _set_open_mode,
     "overcommit": set_overcommit,
-    "nice": lambda request, value: _signed(request, "nice", value or "100"),
+    "nice": lambda request, value: _set_nice(request, value or "100"),
     "get-user-env": _set_user_env,
     "mail-type": _add_mail_types,
-    "priority": lambda request, value: _signed(request, "priority", value),
+    "priority": _set_priority,
 }
 _RESOURCES: dict[str, Callable[[dict[str, Any], str], object]] = {
     "nodes": _nodes,

@@ -44,6 +44,7 @@ WORDS = {
     "ending": "Job can not be altered now, try later",
     "time_min": "Invalid time-min specification (exceeds job's time or other limits)",
     "limit": "Requested time limit is invalid (missing or exceeds some limit)",
+    "nice": "Invalid --nice value",
     "no_requeue": "Requested operation is presently disabled",
     "step_cpus": "More processors requested than permitted",
     "step_mem": "Memory required by task is not available",

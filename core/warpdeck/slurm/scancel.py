@@ -316,7 +316,9 @@ class Canceller:
         if "." in name:
             if code == "pending":
                 return 0
-            return self._tell(name, STEP_WORDS.get(code, WORDS.get(code, sentence)), STEP_EXITS.get(code, 1))
+            told = self._tell(name, STEP_WORDS.get(code, WORDS.get(code, sentence)), STEP_EXITS.get(code, 1))
+            # Slurm does not notice that a signal found no such step; we say so, and end as it does.
+            return 0 if code == "no_step" and self._number else told
         silent = code in SILENT and not self._number
         if code == "already_done" and self._number:
             code = "not_found"  # a signal is for jobs that there are

@@ -18,6 +18,7 @@ from warpdeck.notation.licenses import parse_licenses
 from warpdeck.notation.mail import parse_mail_types
 from warpdeck.notation.memory import parse_memory
 from warpdeck.notation.moments import parse_moment
+from warpdeck.notation.request import MAX_NICE
 from warpdeck.notation.times import parse_limit
 
 Change = dict[str, Any]
@@ -68,8 +69,10 @@ def _names(field: str) -> Callable[[str], Change]:
 def _signed(field: str, name: str, default: str) -> Callable[[str], Change]:
     def set_signed(value: str) -> Change:
         text = value or default
-        if not re.fullmatch(r"[+-]?\d{1,9}", text):
+        if not re.fullmatch(r"[+-]?\d{1,18}", text):
             raise _invalid(name, value, "write a number")
+        if abs(int(text)) > MAX_NICE:
+            raise UserError(f"{name} value out of range (+/- {MAX_NICE}). Value ignored", "write less")
         return {field: int(text)}
 
     return set_signed
