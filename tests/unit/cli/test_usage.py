@@ -168,7 +168,7 @@ def test_a_script_that_may_not_be_read(run: Run, short_tmp: Path) -> None:
         ("--gpus=", "no request for GPUs", "count"),
         ("--gpus=a:b:c", "no request for GPUs", "TYPE:COUNT"),
         ("--array=9-0", "is empty", "smaller number first"),
-        ("--array=0-9%x", "is no limit", "0-99%4"),
+        ("--array=0-9-2", "is no range", "0-9"),
         ("--array=0-99999999", "over 1,000,000 tasks", "split"),
         ("--array=x", "is no range", "0-9"),
         ("--dependency=after-ok:1", "not understood", "afterok"),
