@@ -33,6 +33,7 @@ NEEDS = {
     "lab": ("/usr/sbin/sshd", "/usr/sbin/ip", "/usr/sbin/nft", "/usr/bin/gcc", "/usr/bin/unshare"),
     "podman": ("/usr/bin/podman", "/usr/bin/crun", "/usr/bin/newuidmap", "/usr/bin/unshare"),
     "slurm": ("/var/cache/warpdeck-tests/slurm/root/usr/sbin/slurmctld", "/usr/bin/nsenter", "/usr/sbin/ip"),
+    "slurmrestd": ("/var/cache/warpdeck-tests/slurm/root/usr/sbin/slurmrestd",),
     "shells": ("/usr/bin/bash", "/usr/bin/zsh", "/usr/bin/fish", "/usr/bin/busybox"),
     "tmux": ("/usr/bin/tmux",),
     "chromium": ("/usr/bin/chromium",),

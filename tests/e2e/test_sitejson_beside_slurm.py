@@ -13,7 +13,7 @@ import pytest
 from tests.lab.ours import SITE as OURS
 from tests.lab.pair import H100_SITE, Pair, difference, side_by_side
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.slurmrestd]
 WHEN = "starttime=2038-01-01T10:00:00 duration=60"
 RESERVED = (
     "users=root nodes=n1",
