@@ -106,7 +106,8 @@ class Pass:
         self._misfits.follow(self.queue.kinds, self._misfit)
         certain = self._misfits.certain(self.fields[""].may_fit_now())
         kinds, shapes, least_s = self._misfits.for_how_long(~certain)
-        certain[kinds] = ~self.fields[""].may_fit_for(shapes, least_s)
+        if len(kinds):
+            certain[kinds] = ~self.fields[""].may_fit_for(shapes, least_s)
         for kind in np.flatnonzero(certain).tolist() if self.rules.active else ():
             job = self.queue.kinds[kind]
             if any(map(self.evictions.may_push, (job, *job.components))):
