@@ -56,6 +56,10 @@ def test_a_job_over_its_memory_is_out_of_memory_with_its_peak(home: Home, short_
     assert "ExitCode=0:125\n" in home.slurm("scontrol", "show", "job", str(row["id"])).stdout
     [as_json] = json.loads(home.slurm("sacct", "--json", "-j", str(row["id"])).stdout)["jobs"]
     assert as_json["exit_code"]["signal"]["signal_id"] == 125
+    waited = home.slurm(
+        "sbatch", "--wait", "-o", "/dev/null", "--mem=100M", "--wrap", f"{hog}; exit $?", cwd=short_tmp
+    )
+    assert waited.returncode == 1, "its shell's 137 is no exit code of the job's"
 
 
 def test_a_step_over_the_memory_is_out_of_memory_and_the_script_goes_on(home: Home, short_tmp: Path) -> None:

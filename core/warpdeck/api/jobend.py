@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from warpdeck.errors import UserError
 
@@ -16,14 +16,22 @@ from .sync import GONE, SyncClient
 
 RETRY_S = 1.0
 """Between attempts while the controller is away."""
-FIELDS = ("id", "exit_code")
+FIELDS = ("id", "exit_code", "state")
+
+
+class End(NamedTuple):
+    """Of a job, or of a task of an array."""
+
+    code: int
+    signal: int
+    state: str
 
 
 def wait_for_end(
     client: SyncClient, job_id: int, *, again: Callable[[], SyncClient], note: Callable[[str], None]
-) -> list[tuple[int, int]]:
-    """Waits until the job, or every task of the array, has ended, and what it wrote is here: (exit code, signal) of each; unknown
-    is (1, 0).
+) -> list[End]:
+    """Waits until the job, or every task of the array, has ended, and what it wrote is here: the end of each; of one that is not
+    known the code is 1.
 
     A controller that went away is waited for: `again` connects once more, and `note` is told where that takes a while. The client
     is closed. Raises UserError.
@@ -52,7 +60,7 @@ def _connected(again: Callable[[], SyncClient], note: Callable[[str], None]) -> 
         time.sleep(RETRY_S)
 
 
-def _ended(client: SyncClient, job_id: int) -> list[tuple[int, int]]:
+def _ended(client: SyncClient, job_id: int) -> list[End]:
     number = client.begin("subscribe", topics=["jobs"], user=client.welcome["user"])
     rows: dict[int, dict[str, Any]] = {}
     ready = False
@@ -63,10 +71,10 @@ def _ended(client: SyncClient, job_id: int) -> list[tuple[int, int]]:
                 rows.update({row["id"]: row for row in message["jobs"] if row["array_job_id"] == job_id})
     client.call("settle", job=job_id)
     known = client.call("records", ids=[str(job_id)], ended=True, fields=FIELDS)["jobs"]
-    return [_exit(str(row["exit_code"] or "")) for row in known] or [(1, 0)]
+    return [_end(row) for row in known] or [End(1, 0, "")]
 
 
-def _exit(text: str) -> tuple[int, int]:
-    """Of "code:signal"."""
-    code, _, signal = text.partition(":")
-    return (int(code), int(signal or 0)) if code else (1, 0)
+def _end(row: dict[str, Any]) -> End:
+    """Of a record, whose exit code is "code:signal"."""
+    code, _, signal = str(row["exit_code"] or "1:0").partition(":")
+    return End(int(code), int(signal or 0), str(row["state"]))

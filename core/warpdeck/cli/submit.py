@@ -134,7 +134,7 @@ def _submit(words: list[str], known: Table) -> int:
             again=lambda: SyncClient.connect(paths, start=False),
             note=lambda line: note(f"warpdeck: {line}"),
         )
-        return max(128 + signal if signal else code for code, signal in ends)
+        return max(128 + end.signal if end.signal else end.code for end in ends)
 
 
 def _say(done: Submitted, own: Collection[str]) -> None:

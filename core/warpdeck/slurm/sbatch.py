@@ -210,11 +210,11 @@ def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: C
 
 
 def _wait(client: SyncClient, job_id: int, console: Console) -> int:
-    """The exit code of the job, or the worst of the array's."""
+    """The exit code of the job, or the worst of the array's. What has run out of memory has none (told_exit), and counts as 1."""
     ends = wait_for_end(
         client, job_id, again=console.again, note=lambda line: print(f"sbatch: {line}", file=console.err)
     )
-    return max(1 if signal else code for code, signal in ends)
+    return max(1 if end.signal or end.state == "OUT_OF_MEMORY" else end.code for end in ends)
 
 
 def _told(job_id: int, asked: Collection[str]) -> str:
