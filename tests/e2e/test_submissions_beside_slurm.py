@@ -217,3 +217,13 @@ def test_a_priority_or_niceness_is_taken_or_refused_alike(pair: Pair, words: str
         theirs, ours = _shown(pair, submitted, "%Q %y")
         _cancel(pair, submitted)
         assert ours == theirs
+
+
+def test_a_wrapped_command_becomes_the_same_script(pair: Pair) -> None:
+    done = _submit(pair, "-H")
+    theirs, ours = (
+        cluster.run(["scontrol", "write", "batch_script", number, "-"]).out
+        for cluster, (_, number, _) in zip((pair.theirs, pair.ours), done, strict=True)
+    )
+    _cancel(pair, done)
+    assert ours == theirs and ours.startswith("#!/bin/sh\n")

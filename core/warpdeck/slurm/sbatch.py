@@ -51,7 +51,7 @@ examples:
   sbatch --parsable --array 0-9 sweep.sh
   sbatch --wrap 'python train.py'
 """
-WRAPPED = "#!/bin/sh\n\n# This script was created by sbatch --wrap.\n\n{}\n"
+WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
 
 
 def main(words: list[str], console: Console) -> int:
