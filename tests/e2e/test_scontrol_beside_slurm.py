@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.lab.pair import JOB_FACTS, Pair, side_by_side
+from tests.waiting import eventually
 
 from warpdeck.config import load
 
@@ -334,3 +335,24 @@ def test_the_configuration_has_slurms_names_and_what_is_the_same_there(pair):
     )
     assert {name: ours.get(name) for name in same} == {name: theirs[name] for name in same}
     assert ours["AccountingStorageType"] == "accounting_storage/slurmdbd", "sacct and sacctmgr have answers"
+
+
+def test_a_reason_names_the_nodes_that_a_job_cannot_have(pair: Pair) -> None:
+    both = (pair.theirs, pair.ours)
+    pair.same("scontrol", "update", "nodename=n2", "state=drain", "reason=x")
+    for name, words in (
+        ("first", ["-N4"]),
+        ("second", ["-w", "n2"]),
+    ):  # slurmctld words the first one's in another way
+        for cluster in both:
+            assert not cluster.run(["sbatch", "-o", "/dev/null", "-J", name, *words, "--wrap", "true"]).err
+
+    listed = "PENDING ReqNodeNotAvail, UnavailableNodes:n2|(ReqNodeNotAvail, UnavailableNodes:n2)\n"
+    asked = ["squeue", "-h", "-n", "second", "-o", "%T %r|%R"]
+    for cluster in both:
+        eventually(lambda side=cluster: side.run(asked).out == listed, what="it waits for the node")
+        shown = cluster.run(["scontrol", "show", "job"]).out
+        assert "JobState=PENDING Reason=ReqNodeNotAvail,_UnavailableNodes:n2 " in shown
+    for cluster in both:
+        cluster.run(["scancel", "-n", "first,second"])
+    pair.same("scontrol", "update", "nodename=n2", "state=resume")

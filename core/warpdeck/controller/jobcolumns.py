@@ -30,7 +30,7 @@ from warpdeck.notation.options import SBATCH
 from warpdeck.policy.access import partition_names
 from warpdeck.policy.tres import asked_tres, held_tres
 
-from . import nodecounts
+from . import nodecounts, unavailable
 from .accounting import gpu_types
 from .dependencies import judge_one
 from .launching import output_paths
@@ -60,6 +60,7 @@ class Sight:
         self.now = now
         self.namesakes = Namesakes(state)
         self.largest = functools.cache(functools.partial(nodecounts.largest, state))
+        self.unavailable = functools.cache(functools.partial(unavailable.reason, state))
 
     @cached_property
     def whole_partitions(self) -> dict[str, str]:
@@ -157,6 +158,8 @@ def _reason(sight: Sight, job: Job) -> str:
         return _hold_reason(job)
     if job.state is JobState.PENDING:
         why = sight.state.whys.get(job.id)
+        if why is not None and why.code == unavailable.CODE:
+            return sight.unavailable(job.request.partition, job.request.resources.nodelist)
         return why.code if why is not None else "None"
     if job.state not in FINISHED:
         return "None"

@@ -24,7 +24,7 @@ tasks_folded tasks_text tmp_disk_bytes limit_s time_min_s tres tres_per_job tres
 """
 _EMPTY = """
 admin_comment batch_features burst_buffer burst_buffer_state cluster_features federation_origin federation_siblings_active
-federation_siblings_viable mcs_label state_description system_comment tres_bind tres_freq
+federation_siblings_viable mcs_label system_comment tres_bind tres_freq
 tres_per_socket wckey
 """
 _ZERO = """
@@ -89,7 +89,8 @@ def _what(row: Row) -> dict[str, Any]:
         "standard_error": row["stderr"],
         "standard_input": "/dev/null",
         "standard_output": row["stdout"],
-        "state_reason": row["reason"],
+        "state_description": row["reason"] if "," in row["reason"] else "",
+        "state_reason": row["reason"].partition(",")[0],
         "user_id": row["uid"],
         "user_name": row["user"],
     }

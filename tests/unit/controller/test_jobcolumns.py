@@ -8,11 +8,11 @@ from warpdeck.api.protocol import Jobs
 from warpdeck.api.rows import JobFacts
 from warpdeck.api.selection import Selection
 from warpdeck.cli.queue import DEFAULT, START, needed
-from warpdeck.controller.events import Held
+from warpdeck.controller.events import Held, NodeDrained
 from warpdeck.controller.jobcolumns import FACTS, ROW_COLUMNS, shower
 from warpdeck.controller.present import job_row
 from warpdeck.errors import UserError
-from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuReading, Job, Reading, Resources
+from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuReading, Job, NodeName, Reading, Resources
 
 
 @pytest.fixture
@@ -72,6 +72,22 @@ def test_reasons_are_slurms(core):
     )
     core.plan()
     assert reason(core.depends) == "Dependency"
+
+
+def test_a_reason_names_the_nodes_that_are_not_available():
+    core = Core("n1", "n2", "n3")
+
+    def reason(request):
+        job = core.submit(request)
+        core.plan()
+        return column(core, job, "reason")
+
+    core.apply(NodeDrained(name=NodeName("n3"), reason="broken"))
+    assert reason(ask(resources=Resources(nodelist=("n3",)))) == "ReqNodeNotAvail, UnavailableNodes:n3"
+    for name in ("n1", "n2"):
+        core.apply(NodeDrained(name=NodeName(name), reason="broken"))
+    assert reason(ask()) == "ReqNodeNotAvail, UnavailableNodes:n[1-3]"
+    assert reason(ask(resources=Resources(nodelist=("n2",)))) == "ReqNodeNotAvail, UnavailableNodes:n2"
 
 
 def test_a_dependency_tells_what_is_still_open(core):

@@ -272,8 +272,8 @@ def exit_code(job: Record) -> str:
 
 
 def waiting_reason(job: Record) -> str:
-    """Why it waits; of what has started None, however it ended."""
-    return "None" if job["start"] is not None else str(job["reason"])
+    """Why it waits, by its code alone; of what has started None, however it ended."""
+    return "None" if job["start"] is not None else str(job["reason"]).partition(",")[0]
 
 
 def step_state(row: Record) -> str:
