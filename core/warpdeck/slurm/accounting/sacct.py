@@ -339,7 +339,7 @@ def _fits(job: Record, asked: Asked) -> bool:
         ("timelimit-min", lambda text: _in_limits(limit_s, text, asked.given.get("timelimit-max", text))),
         ("gid", lambda text: _is_group(job["uid"], text)),
         ("group", lambda text: _is_group(job["uid"], text)),
-        ("reason", lambda text: job["reason"] in listed(text)),
+        ("reason", lambda text: job["reason"].partition(",")[0] in listed(text)),
         ("constraints", lambda text: all(word in job["features"] for word in listed(text))),
     ]
     return all(test(asked.given[name]) for name, test in tests if name in asked.given)
