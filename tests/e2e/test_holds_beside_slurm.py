@@ -239,3 +239,20 @@ def test_orders_to_arrays_tell_of_their_tasks(pair: HoldPair) -> None:
 def _two_run(pair: HoldPair, job: str) -> bool:
     pair.ours.begins()
     return len(pair.ours.run(["squeue", "-h", "-r", "-t", "R", "-o", "%i", "-j", job]).out.split()) == 2
+
+
+@pytest.mark.parametrize("order", ["hold", "release", "uhold", "suspend", "requeue"])
+def test_a_name_that_no_job_has_ends_as_there(pair: HoldPair, order: str) -> None:
+    """What we say of it follows."""
+    theirs, ours = (cluster.run(["scontrol", order, "jobname=nosuch"]) for cluster in pair.both)
+    assert (ours.rc, ours.out) == (theirs.rc, theirs.out) and ours.err.startswith(theirs.err)
+    assert ours.err.endswith("Job name nosuch not found\n")
+
+
+def test_the_script_of_somebody_else_is_not_written(pair: HoldPair) -> None:
+    jobs = pair.submit()
+    theirs, ours = (
+        cluster.run(["scontrol", "write", "batch_script", job, "-"], user="daemon")
+        for cluster, job in zip(pair.both, jobs, strict=True)
+    )
+    assert (ours.rc, ours.out, ours.err) == (theirs.rc, theirs.out, theirs.err)

@@ -41,11 +41,16 @@ TASKS = re.compile(r"\d+_.+")
 NO_ERROR = "No error"
 POLL_S = 0.5
 SAMPLE_FIELDS = ("id", "label", "state", "user", "name", "priority")
+NO_SCRIPT = "job script retrieval failed: "
 DOWN = """Slurmctld(primary) at {host} is DOWN
 *****************************************
 ** RESTORE SLURMCTLD DAEMON TO SERVICE **
 *****************************************
 """
+
+
+class Nameless(Failed):
+    """No job of that name."""
 
 
 def words_for(error: UserError) -> str:
@@ -119,9 +124,19 @@ def on_jobs(
     update to Slurm."""
 
     def order(session: Session, words: list[str]) -> None:
+        try:
+            named = named_jobs(session, words)
+        except (
+            Nameless
+        ) as error:  # hold and its kin find none, and that is all to Slurm; the others know no names
+            if after:
+                session.console.err.write(f"{error}\n")
+            else:
+                session.complain(f"{WORDS['not_found']} for job {words[0]}\n{error}")
+            return
         with session.connect() as client:
             last = None
-            for word in named_jobs(session, words):
+            for word in named:
                 last = ask_of(session, client, kind, word, alike=alike, update=bool(after), **fields) or last
             if after and last:
                 session.complain(f"{after} error: {_slurms(last)}")
@@ -178,11 +193,9 @@ def of_name(session: Session, name: str, *, user: str | None = None) -> list[str
     with session.connect() as client:
         own = client.call("records", names=[name], users=[whose], fields=["id", "label", "state"])
     if not own["jobs"]:
-        raise Failed(
-            f"scontrol: error: No jobs with user ID {uid_of(user)} and name '{name}'"
-            if user
-            else f"Job name {name} not found"
-        )
+        if user:
+            raise Failed(f"scontrol: error: No jobs with user ID {uid_of(user)} and name '{name}'")
+        raise Nameless(f"Job name {name} not found")
     return sorted({str(job["label"]).partition("_[")[0] for job in own["jobs"]})
 
 
@@ -240,13 +253,14 @@ def write(session: Session, words: list[str]) -> None:
         raise Failed("missing job id")
     with session.connect() as client:
         try:
-            found = client.call("records", ids=[words[1]], fields=["id"], scripts=True, ended=True)["jobs"]
+            found = client.call("records", ids=[words[1]], fields=["user"], scripts=True, ended=True)["jobs"]
         except UserError:
             found = []
     script = next((job["script"] for job in found if job["script"]), "")
     if not script:
+        is_strangers = any(job["user"] != session.console.user for job in found)
         # Slurm's exit code is 0 all the same.
-        session.console.err.write(f"job script retrieval failed: {WORDS['not_found']}\n")
+        session.console.err.write(f"{NO_SCRIPT}{WORDS['not_user' if is_strangers else 'not_found']}\n")
         return
     name = words[2] if len(words) > 2 else f"slurm-{words[1]}.sh"
     if name == "-":
