@@ -200,6 +200,20 @@ def test_what_waits_of_an_array_is_told_in_brackets_be_it_one_task(pair: Pair, t
     assert said[1] == said[0]
 
 
+@pytest.mark.parametrize("named", ["{0}_1", "{0}_1,{0}_3", "{0}_2,{0}_3,{0}_5", "{0}_9", "{0}_9,{0}_4"])
+@pytest.mark.parametrize("words", ["-o %i|%K|%t", "-r -o %i|%K|%t"])
+def test_tasks_of_an_array_that_wait_are_told_together_if_they_are_named(
+    pair: Pair, named: str, words: str
+) -> None:
+    told = []
+    for cluster in (pair.theirs, pair.ours):
+        job = cluster.run(["sbatch", "--parsable", "-H", "--array=1-5%2", *WRAP]).out.strip()
+        done = cluster.run(["squeue", "-h", "-j", named.format(job), *words.split(" ")])
+        told.append((done.rc, done.out.replace(f"{job}_", "JOB_")))
+        cluster.run(["scancel", job])
+    assert told[1] == told[0]
+
+
 @pytest.mark.parametrize("user", ["root", "nobody"])
 @pytest.mark.parametrize("words", STANDINGS)
 def test_a_priority_or_niceness_is_taken_or_refused_alike(pair: Pair, words: str, user: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
-from warpdeck.notation.arrays import parse_array
+from warpdeck.notation.arrays import number_ranges, parse_array
 from warpdeck.notation.hostlist import expand
 from warpdeck.notation.jobids import TaskRanges, parse_job_id
 from warpdeck.notation.lists import words_of
@@ -198,9 +198,13 @@ def _lines(row: Row, asked: Asked, named: list[tuple[int, TaskRanges | None]]) -
         yield row
         return
     wanted = {task for ranges in of_it for task in _each(ranges or ())}
-    for task in _each(tuple(parse_array(text.partition("%")[0])[0])):
-        if not some or task in wanted:
-            yield {**row, "array_task_id": task, "tasks_text": str(task), "tasks_folded": False}
+    waiting = _each(tuple(parse_array(text.partition("%")[0])[0]))
+    tasks = [task for task in waiting if not some or task in wanted]
+    together = len(tasks) > 1 and not asked.has("array")
+    if together:
+        yield {**row, "tasks_text": number_ranges(tasks)}
+    for task in () if together else tasks:
+        yield {**row, "array_task_id": task, "tasks_text": str(task), "tasks_folded": False}
 
 
 def _each(ranges: TaskRanges) -> Iterator[int]:
