@@ -82,7 +82,7 @@ def test_a_login_shell_finds_the_programs_whatever_the_systems_profile_makes_of_
 
 def test_a_jobs_process_is_its_user_and_never_an_admin(job: Job) -> None:
     lines = job.run("sbatch --nice=-5 --wrap true\n")
-    assert lines[0] == "sbatch: error: Batch job submission failed: Access/permission denied"
+    assert lines[0] == "sbatch: error: Batch job submission failed: Invalid --nice value"
 
 
 def test_the_names_of_a_list_need_no_controller(job: Job, tmp_path: Path) -> None:

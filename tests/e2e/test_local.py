@@ -215,7 +215,6 @@ def test_a_terminal_can_be_left_and_found_again_after_a_controller_kill(home: Ho
         (["submit", "plain.sh"], "does not look like a batch script"),
         (["submit", "unknown.sh"], "unrecognized option '--nope'"),
         (["submit", "--gpus", "64", "--wrap", "true"], "can never start"),
-        (["submit", "-d", "afterok:99", "--wrap", "true"], "does not exist"),
         (["show", "99"], "job 99 is not known"),
         (["show", "x"], "is no job id"),
         (["cancel", "99"], "not known"),
