@@ -157,6 +157,8 @@ def site() -> Iterator[Home]:
             done = home.slurm("sbatch", *words, "-p", "main", "-o", "/dev/null", "--wrap", "sleep 1000")
             assert done.returncode == 0, done.stderr
         eventually(lambda: home.state(1) == "RUNNING", what="it runs")
+        load = ("sinfo", "-h", "-N", "-O", "CPUsLoad")
+        eventually(lambda: home.slurm(*load).stdout.strip() not in ("", "N/A"), what="its node is measured")
         yield home
         home.close()
 
