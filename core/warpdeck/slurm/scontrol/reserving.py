@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from warpdeck.errors import UserError
 from warpdeck.notation.hostlist import expand
@@ -130,6 +130,25 @@ def _make(client: Any, made: dict[str, Any], **how: bool) -> None:
         raise Refused(words_of(error)) from error
 
 
+class _Wanted(NamedTuple):
+    """What the words ask for, before anything is looked up."""
+
+    given: dict[str, str]
+    flags: dict[str, str]
+    counts: list[int]
+    """CPUs, in all or of each node."""
+    counted: int
+    """Nodes."""
+    of_parts: bool
+    of_none: bool
+    """Of licenses and the like, which need no nodes."""
+
+    @property
+    def without_nodes(self) -> bool:
+        named = self.given.get("nodes") or "partitionname" in self.given
+        return self.of_none and not (named or self.counted or self.of_parts)
+
+
 def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
     if "starttime" not in given:
         raise Misread("A start time must be given.")
@@ -142,41 +161,19 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
     licenses = _licenses(client, given.get("licenses", ""))
     more = extras(given)
     of_none = bool(licenses or given.get("burstbuffer") or "watts" in given)
-    if not (given.get("nodes") or counted or of_parts or counts or of_none or "partitionname" in given):
-        raise Misread(NO_NODES)
-    if "PART_NODES" in flags and ("partitionname" not in given or given.get("nodes", "").upper() != "ALL"):
-        raise Misread("PART_NODES flag requires specifying a Partition and ALL nodes.")
-    fields = _fields(flags)
-    if given.get("users") and given.get("groups"):
-        raise Misread(BOTH_WHO)
-    if not (given.get("users") or given.get("groups") or given.get("accounts") or fields["maintenance"]):
-        raise Misread(NO_WHO)
-    check_power(given, fields)
-    without_nodes = of_none and not (given.get("nodes") or counted or of_parts or "partitionname" in given)
-    if without_nodes and not fields["any_nodes"]:
-        raise Refused("Invalid node name specified\nwhat has no nodes is reserved with the flag ANY_NODES")
-    if fields["replace"] and given.get("nodes"):
-        raise Refused("Invalid node name specified\nREPLACE goes with NodeCnt: nodes that are named stay")
-    if of_parts and (fields["replace"] or (fields["any_nodes"] and not given.get("nodes"))):
-        raise Refused(
-            "CPU count specification invalid\nREPLACE and ANY_NODES go with whole nodes that are named"
-        )
-    if counts and not of_parts:
-        raise Refused("Requested nodes are busy\nCoreCnt is of at least one core")
-    if fields["any_nodes"] and counted:
-        raise Refused("Requested reservation is invalid\nANY_NODES goes with nodes that are named")
+    wanted = _Wanted(given, flags, counts, counted, of_parts, of_none)
+    fields = _checked_fields(wanted)
     now = time.time()
     start = moment(given["starttime"], f"start time starttime={given['starttime']}")
     end = _end(given, start)
     chosen = not given.get("nodes")
     is_counted = bool(counted) and chosen
+    count = 0 if of_parts and chosen else counted
     return {
         "name": given.get("reservationname") or _free_name(client, given, user),
         "nodes": []
-        if without_nodes
-        else chosen_nodes(
-            client, given, count=0 if of_parts and chosen else counted, times=(start, end), of_parts=of_parts
-        ),
+        if wanted.without_nodes
+        else chosen_nodes(client, given, count=count, times=(start, end), of_parts=of_parts),
         "asked": parts_asked(tres, cpus=counts, chosen=chosen),
         "start_unix": start,
         "end_unix": end,
@@ -193,6 +190,36 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
         if is_counted or of_parts
         else given.get("partitionname", ""),
     }
+
+
+def _checked_fields(wanted: _Wanted) -> dict[str, Any]:
+    """What the flags say, where all goes together. Raises Misread, Refused."""
+    given, flags, counted, of_parts = wanted.given, wanted.flags, wanted.counted, wanted.of_parts
+    if not (given.get("nodes") or counted or of_parts or wanted.counts) and not (
+        wanted.of_none or "partitionname" in given
+    ):
+        raise Misread(NO_NODES)
+    if "PART_NODES" in flags and ("partitionname" not in given or given.get("nodes", "").upper() != "ALL"):
+        raise Misread("PART_NODES flag requires specifying a Partition and ALL nodes.")
+    fields = _fields(flags)
+    if given.get("users") and given.get("groups"):
+        raise Misread(BOTH_WHO)
+    if not (given.get("users") or given.get("groups") or given.get("accounts") or fields["maintenance"]):
+        raise Misread(NO_WHO)
+    check_power(given, fields)
+    if wanted.without_nodes and not fields["any_nodes"]:
+        raise Refused("Invalid node name specified\nwhat has no nodes is reserved with the flag ANY_NODES")
+    if fields["replace"] and given.get("nodes"):
+        raise Refused("Invalid node name specified\nREPLACE goes with NodeCnt: nodes that are named stay")
+    if of_parts and (fields["replace"] or (fields["any_nodes"] and not given.get("nodes"))):
+        raise Refused(
+            "CPU count specification invalid\nREPLACE and ANY_NODES go with whole nodes that are named"
+        )
+    if wanted.counts and not of_parts:
+        raise Refused("Requested nodes are busy\nCoreCnt is of at least one core")
+    if fields["any_nodes"] and counted:
+        raise Refused("Requested reservation is invalid\nANY_NODES goes with nodes that are named")
+    return fields
 
 
 def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
