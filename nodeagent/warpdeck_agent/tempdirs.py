@@ -133,7 +133,10 @@ def remove_empty(path: str) -> bool:
 
 
 def remove_tree(path: str) -> bool:
-    """Removes a folder with everything in it, and nothing of what is mounted there; False if something stays."""
+    """Removes a folder with everything in it, and nothing of what is mounted there; False if something stays. To run rm(1) costs
+    as much as a short job, and many folders are empty."""
+    if remove_empty(path):
+        return True
     if not detach_below(path):
         return False
     argv = [shutil.which("rm", path=SYSTEM_PATH) or "rm", "-rf", "--", path]
