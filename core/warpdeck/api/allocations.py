@@ -194,7 +194,7 @@ class HeldStream(ClientStream):
 
     def end(self, *, finished: bool = False) -> None:
         """The client is gone, and with it the allocation."""
-        if self.connection.streams.get(self.number) is self:
+        if self.is_open:
             super().end()
             self.connection.server.steps.lets_go(self._job.id)
             if self._task is not None:

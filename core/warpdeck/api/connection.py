@@ -282,13 +282,20 @@ class ClientStream:
         self._room = asyncio.Event()
         connection.streams[number] = self
 
+    @property
+    def is_open(self) -> bool:
+        """Whether neither side has ended it."""
+        return self.connection.streams.get(self.number) is self
+
     async def send(self, data: bytes) -> None:
-        """Sends bytes to the client, waiting for its acknowledgements."""
+        """Sends bytes to the client, waiting for its acknowledgements; whoever wants no more gives none, and gets nothing."""
         for start in range(0, len(data), DATA_CHUNK_BYTES):
             chunk = data[start : start + DATA_CHUNK_BYTES]
-            while self._window <= 0:
+            while self._window <= 0 and self.is_open:
                 self._room.clear()
                 await self._room.wait()
+            if not self.is_open:
+                return
             self._window -= len(chunk)
             self.connection.send_data(self.number, chunk)
         await self.connection.drain()
@@ -318,4 +325,6 @@ class ClientStream:
 
     def end(self, *, finished: bool = False) -> None:
         """The client wants no more; `finished` ends an upload well."""
-        self.connection.streams.pop(self.number, None)
+        if self.is_open:
+            del self.connection.streams[self.number]
+        self._room.set()

@@ -39,13 +39,17 @@ class RunStream(ClientStream):
         self._left = len(job.shares)
         for share in job.shares:
             await settle_link(self.connection, share.node)
+            if not self.is_open:
+                return
             asked, sink = _log_of(job, share, self._channel), _Part(self, job)
             self._nodes.append(
                 await self.connection.server.controller.fleet.open_stream(share.node, asked, sink)
             )
 
     def part_ended(self, job: Job, error: str) -> None:
-        """A node has said all; after the last one the job's own end comes a moment later."""
+        """A node has said all; after the last one the job's own end comes a moment later. The client may have left before."""
+        if not self.is_open:
+            return
         self._left -= 1
         if error:
             self.say_end(error, exit_of(self.connection, job))

@@ -306,7 +306,7 @@ class StepStream(ClientStream):
 
     def end(self, *, finished: bool = False) -> None:
         """The client is gone: so is the step, unless it was only cut off."""
-        if self.connection.streams.get(self.number) is not self:
+        if not self.is_open:
             return
         super().end()
         caller = self.connection.caller

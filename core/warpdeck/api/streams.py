@@ -102,7 +102,9 @@ class NodeBytes(ClientStream):
         await self.send(chunk)
 
     async def ended(self, error: str) -> None:
-        """Says the end; a followed one waits for the job's own, which comes a moment later."""
+        """Says the end; a followed one waits for the job's own, which comes a moment later. The client may have left before."""
+        if not self.is_open:
+            return
         if self._follow and not error:
             self._waiting = asyncio.get_running_loop().create_task(self._end_with_exit())
         else:
@@ -261,7 +263,7 @@ async def _send_local(stream: NodeBytes, job: Job, message: ask.Log, cause: Remo
             raise UserError(f"{path} is not the output of job {job.label()}", "")
         at = max(0, status.st_size + message.offset) if message.offset < 0 else message.offset
         await stream.opened(at, status.st_size, path)
-        while chunk := os.pread(descriptor, READ_BYTES, at):
+        while stream.is_open and (chunk := os.pread(descriptor, READ_BYTES, at)):
             at += len(chunk)
             await stream.send(chunk)
     finally:
