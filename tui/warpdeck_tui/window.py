@@ -24,6 +24,7 @@ from textual.notifications import Notify
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
+from textual.widgets._toast import ToastRack
 
 from .driver import LinuxDriver, TerminalDriver
 from .frame import Frame, Written
@@ -177,6 +178,16 @@ class Window(App[None]):
         others = [each for each in shown if each not in again]
         for gone in [*again, *others[: len(others) + 1 - MOST_NOTICES]]:
             self._unnotify(gone, refresh=False)
+
+    def _refresh_notifications(self) -> None:
+        """Textual takes the toasts that are over out of their holders and leaves those, for good: they go before."""
+        if self.screen_stack:
+            shown = {ToastRack._toast_id(each) for each in self._notifications}
+            for rack in self.screen.query_children(ToastRack):
+                for holder in rack.children:
+                    if holder.id not in shown:
+                        holder.remove()
+        super()._refresh_notifications()
 
     def on_resize(self) -> None:
         """Terminals lose lines, or wrap them, when they are resized."""

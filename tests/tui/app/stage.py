@@ -189,17 +189,19 @@ async def on_stage(
     *,
     size: tuple[int, int] = (100, 30),
     writes: bool = False,
+    toasts: bool = False,
     store: Store | None = None,
     **options: Any,
 ) -> AsyncIterator[Stage]:
-    """The app over a running cluster, connected. `writes`: what it would write to a terminal is kept (`written`)."""
+    """The app over a running cluster, connected. `writes`: what it would write to a terminal is kept (`written`).
+    `toasts`: notices are drawn too."""
     cluster = Cluster(folder / "home", store)
     await cluster.start()
     app = DeckApp(cluster.paths, **options)
     if writes:
         app.driver_class = Recorder
     try:
-        async with app.run_test(size=size, headless=not writes) as pilot:
+        async with app.run_test(size=size, headless=not writes, notifications=toasts) as pilot:
             stage = Stage(app, pilot, cluster)
             await stage.until(lambda: app.board.ready, "everything was told")
             yield stage

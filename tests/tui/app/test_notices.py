@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 from tests.tui.app.stage import Stage, on_stage
+from textual.widgets._toast import ToastHolder
 
 from warpdeck.api.rows import JobRow
 from warpdeck.paths import config_dir
 from warpdeck_tui.viewmodels.news import bundle, desktop_sequence, event, sentence
+from warpdeck_tui.window import MOST_NOTICES
 
 WAITS = JobRow(id=7, label="7", array_job_id=7, name="llama")
 RUNS = JobRow(id=7, label="7", array_job_id=7, name="llama", state="RUNNING", start=5.0, node_list="gpu01")
@@ -98,3 +100,20 @@ async def test_wrong_settings_are_one_notice(folder: Path) -> None:
     settings('notify = "everything"\n')
     async with on_stage(folder) as stage:
         await stage.told("app.toml cannot be used: Invalid enum value 'everything'")
+
+
+async def test_of_a_notice_that_is_over_nothing_stays_on_the_screen(folder: Path) -> None:
+    async with on_stage(folder, toasts=True) as stage:
+        for turn in range(4):
+            stage.app.notify(f"notice {turn}")
+            stage.app.notify("said again and again")
+            await stage.shows(f"notice {turn}", "said again")
+        await stage.until(
+            lambda: len(stage.app.screen.query(ToastHolder)) == len(stage.app._notifications) == MOST_NOTICES,
+            "a holder for each notice",
+        )
+        await stage.press("question_mark")
+        await stage.shows("Help")
+        stage.app.clear_notifications()
+        await stage.press("escape")
+        await stage.until(lambda: not stage.app.screen.query(ToastHolder), "none of the queue's is left")
