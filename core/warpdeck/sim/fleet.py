@@ -341,6 +341,7 @@ class SimFleet:
         node.due[key] = (self._clock() + left_s, facts)
         await self._sleep(left_s)
         node.due.pop(key, None)
+        node.tasks.pop(key, None)
         self._report(node, key, phase="exited", **facts)
 
     def _suspend(self, node: SimNode, key: Key, *, stop: bool) -> None:
