@@ -394,6 +394,11 @@ def test_drained_nodes_are_told_as_slurm_tells_them(pair):
             client.call("node_resume", name=name)
 
 
+def test_a_step_that_a_running_job_has_not_is_told_as_slurm_tells_it(pair):
+    """Twice, and by the job alone."""
+    pair.same("scancel", "2.7")
+
+
 def test_jobs_that_have_ended_are_told_as_slurm_tells_them(pair):
     pair.theirs.ok("scancel", "2")
     with pair.ours.connect() as client:

@@ -6,25 +6,23 @@ Without --user an ordinary user's filters choose among their own jobs; Slurm tri
 
 from __future__ import annotations
 
-import os.path
-import pwd
 import re
 from typing import Any
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.getopt import parse_anywhere
-from warpdeck.notation.hostlist import expand
 from warpdeck.notation.lists import words_of
 from warpdeck.notation.options import NONE, REQUIRED, table
 from warpdeck.notation.signals import parse_signal
 
+from .cancelchoice import FILTERS, Options, complaint, miss, select, told_options, user_named
 from .console import CommandError, Console
-from .jobstates import CODES, OURS
+from .jobstates import CODES
 from .people import uid_of
 from .refusals import WORDS
 from .version import VERSION
-from .words import listed, only_ours
+from .words import only_ours
 
 OPTIONS = table(
     "scancel",
@@ -59,29 +57,6 @@ SWITCHES = ("batch", "full", "interactive", "verbose")
 """Options that a variable sets to true or false."""
 VALUES = ("account", "name", "partition", "qos", "state", "user", "wckey")
 """Options that a variable gives a value; SCANCEL_ACCOUNT is --account."""
-FILTERS = {
-    "account": "account",
-    "name": "job_name",
-    "nodelist": "nodelist",
-    "partition": "partition",
-    "qos": "qos",
-    "reservation": "reservation",
-    "state": "state",
-    "user": "user_name",
-    "wckey": "wckey",
-}
-"""Option -> its name where nothing matches, in the order in which they are told."""
-ASKED = {
-    "account": "accounts",
-    "name": "names",
-    "qos": "qos",
-    "reservation": "reservations",
-}
-"""Option -> how the controller is asked for it. Each means one name, which may have a comma in it."""
-STATES = {"RUNNING": ("RUNNING", "CONFIGURING")}
-"""State -> those of ours, where it is not the same."""
-MAX_SELECTED = 100_000
-"""Jobs that filters may stand for: as many as one request may name."""
 SILENT = ("already_done", "not_found")
 """What is no error of a job that was to end."""
 EXITS = {"component": 60, "denied": 210, "not_owner": 210, "not_found": 1}
@@ -91,8 +66,6 @@ STEP_WORDS = {"denied": "Invalid user id", "already_done": WORDS["not_found"], "
 """Where they are others than for a job."""
 NOT_FEDERATED = ("Not a valid federated job", 191)
 KILL = 9
-MAX_FILE_BYTES = 1024 * 1024
-"""Of a file of node names."""
 HELP = """Usage: scancel [OPTIONS] [job_id[_array_id][.step_id]]
   -A, --account=account           act only on jobs charging this account
   -b, --batch                     signal the batch shell alone
@@ -114,7 +87,6 @@ HELP = """Usage: scancel [OPTIONS] [job_id[_array_id][.step_id]]
 """
 _ID = re.compile(r"([1-9]\d{0,17})(?:(?:_(\d{1,9})|\+\d{1,3})?(?:\.(\d{1,9}))?|_\[([^\[\].]*)\])")
 _SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-Options = dict[str, str]
 
 
 def main(words: list[str], console: Console) -> int:
@@ -131,22 +103,27 @@ def main(words: list[str], console: Console) -> int:
         return 0
     number = _check(given)
     # As in Slurm 12_* and 12_ are all of the array.
-    ids = [re.sub(r"_\*?$", "", word) for each in rest for word in words_of(each)]
+    ids = [re.sub(r"_\*?$", "", word) for each in rest for word in _named(each)]
     for word in ids:
         _check_id(word)
-    filters = {name: given[name] for name in FILTERS if given.get(name)}
+    filters = {name: given[name] for name in FILTERS if name in given}
+    if int(given.get("verbose", "0")) > 2:
+        console.err.write(told_options(given, number, ids))
     if not ids and not filters:
         raise CommandError("No job identification provided")
     with console.connect() as client:
+        missing = 0
         if filters or "interactive" in given:
-            ids = _select(client, ids, filters, given, console)
-        return Canceller(client, given, console, number).run(ids)
+            missing = miss(client, ids, given, console)
+            ids = select(client, ids, filters, given, console)
+        return max(missing, Canceller(client, given, console, number).run(ids))
 
 
 def _from_variables(console: Console) -> Options:
     found: Options = {"clusters": console.env.get("SLURM_CLUSTERS", "")}
     for name in VALUES:
-        if value := console.env.get(f"SCANCEL_{name.upper()}", ""):
+        value = console.env.get(f"SCANCEL_{name.upper()}")
+        if value is not None:
             found[name] = _state(value, "Unrecognized SCANCEL_STATE value") if name == "state" else value
     for name in SWITCHES:
         value = console.env.get(f"SCANCEL_{name.upper()}", "")
@@ -174,8 +151,10 @@ def _take(given: Options, found: list[tuple[str, str]], console: Console) -> Non
 def _check(given: Options) -> int:
     """The signal's number, 0 for none. Raises CommandError."""
     only_ours("scancel", given.get("clusters", ""))
-    if given.get("state"):
+    if "state" in given:
         given["state"] = _state(given["state"], "Invalid job state specified")
+    if "user" in given:
+        user_named(given["user"])
     if "signal" not in given:
         return 0
     try:
@@ -193,6 +172,12 @@ def _state(text: str, complaint: str) -> str:
     raise CommandError(f"{complaint}: {text}\n{words}", bare=True)
 
 
+def _named(word: str) -> list[str]:
+    """The ids of a list; an empty one stays, and is no id."""
+    names = words_of(word)
+    return [*names, *([""] if word.endswith(",") else [])] if names else [word]
+
+
 def _check_id(word: str) -> None:
     """Raises CommandError for what is no name of a job, a task, tasks or a step."""
     match = _ID.fullmatch(word)
@@ -202,74 +187,6 @@ def _check_id(word: str) -> None:
         ends = _SPAN.fullmatch(span)
         if ends is None or int(ends[2] or ends[1]) < int(ends[1]):
             raise CommandError(f"_parse_single_range: Invalid range: `{span}'\nInvalid job id {word}")
-
-
-def _select(
-    client: SyncClient, ids: list[str], filters: Options, given: Options, console: Console
-) -> list[str]:
-    """The jobs that all filters let through, as they are named; asks about each with --interactive."""
-    rows = _matching(client, ids, filters, console)
-    loud = int(given.get("verbose", "0")) > 0
-    if not rows and loud and not _matching(client, [], filters, console):
-        told = " ".join(f"{FILTERS[name]}={filters[name]}" for name in FILTERS if name in filters)
-        console.err.write(f"scancel: error: No active jobs match ALL job filters, including: {told} \n")
-    steps = {word.partition(".")[0]: word for word in ids if "." in word}
-    chosen = []
-    for row in rows:
-        name = next(
-            (steps[label] for label in (row["label"], str(row["array_job_id"])) if label in steps),
-            str(row["id"]) if "+" in row["label"] else row["label"],
-        )
-        if "interactive" not in given or _agreed(name, row, console):
-            chosen.append(name)
-    return chosen
-
-
-def _matching(client: SyncClient, ids: list[str], filters: Options, console: Console) -> list[dict[str, Any]]:
-    asked: dict[str, Any] = {field: [filters[name]] for name, field in ASKED.items() if name in filters}
-    partition = filters.get("partition", "")
-    asked["partitions"] = listed(partition)
-    if "nodelist" in filters:
-        asked["nodes"] = _nodes(filters["nodelist"], console)
-    if "state" in filters:
-        asked["states"] = list(STATES.get(filters["state"], (filters["state"],)))
-    if "user" in filters:
-        asked["users"] = [_user(filters["user"])]
-    elif not client.welcome["admin"]:
-        asked["users"] = [client.welcome["user"]]
-    if "wckey" in filters or filters.get("state", "PENDING") not in OURS:
-        return []  # jobs have none here
-    jobs = [word.partition(".")[0] for word in ids]
-    fields = ["id", "label", "array_job_id", "name", "partition", "end"]
-    answer = client.call("jobs", ids=jobs, limit=MAX_SELECTED, fields=fields, **asked)
-    found = [row for row in answer["jobs"] if row["end"] is None]
-    return [row for row in found if not partition or row["partition"] == partition]
-
-
-def _nodes(text: str, console: Console) -> list[str]:
-    """A hostlist, or a file of names, which has a slash in its name. Raises CommandError."""
-    if "/" in text:
-        try:
-            data = console.read_file(os.path.join(console.folder, text), MAX_FILE_BYTES)
-        except OSError as error:
-            raise CommandError(f"Unable to open file {text}: {error.strerror}") from error
-        text = ",".join(data.decode("utf-8", "replace").split())
-    return expand(text)
-
-
-def _user(name: str) -> str:
-    """The user's name, which may be given as a number. Raises CommandError for one that this machine does not know."""
-    try:
-        return pwd.getpwuid(int(name)).pw_name if name.isdecimal() else pwd.getpwnam(name).pw_name
-    except KeyError:
-        raise CommandError(f"Invalid user name: {name}") from None
-
-
-def _agreed(name: str, row: dict[str, Any], console: Console) -> bool:
-    what = "step_id" if "." in name else "job_id"
-    console.out.write(f"Cancel {what}={name} name={row['name']} partition={row['partition']} [y/n]? ")
-    console.out.flush()
-    return console.stdin.readline()[:1] in ("y", "Y")
 
 
 class Canceller:
@@ -316,9 +233,10 @@ class Canceller:
         if "." in name:
             if code == "pending":
                 return 0
-            told = self._tell(name, STEP_WORDS.get(code, WORDS.get(code, sentence)), STEP_EXITS.get(code, 1))
-            # Slurm does not notice that a signal found no such step; we say so, and end as it does.
-            return 0 if code == "no_step" and self._number else told
+            words = STEP_WORDS.get(code, WORDS.get(code, sentence))
+            if code == "no_step":
+                return self._no_step(name, words)
+            return self._tell(name, words, STEP_EXITS.get(code, 1))
         silent = code in SILENT and not self._number
         if code == "already_done" and self._number:
             code = "not_found"  # a signal is for jobs that there are
@@ -326,8 +244,18 @@ class Canceller:
             self._tell(name, WORDS.get(code, sentence), 1)
         return 0 if silent else EXITS.get(code, 1)
 
+    def _no_step(self, name: str, words: str) -> int:
+        """Of a job that runs. Slurm tries twice, and names the job; that a signal found no such step it does not notice: we say
+        so, and end as it does."""
+        if self._number:
+            self._tell(name, words, 0)
+            return 0
+        line = complaint(name, words).replace(name, name.partition(".")[0])
+        again = f"scancel: {self._doing(name)}\n" if self._verbosity > 0 else ""
+        self._console.err.write(line + again + line)
+        return STEP_EXITS["no_step"]
+
     def _tell(self, name: str, words: str, code: int) -> int:
         """The error of one; the exit code as it is."""
-        kind = "job step id" if "." in name else "job id"
-        self._console.err.write(f"scancel: error: Kill job error on {kind} {name}: {words}\n")
+        self._console.err.write(complaint(name, words))
         return code
