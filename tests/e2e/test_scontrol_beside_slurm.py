@@ -81,6 +81,8 @@ def test_partitions_are_shown_alike(pair: Pair) -> None:
         "show jobi 99",
         "show job abc",
         "show job 4_77",
+        "update jobid",
+        "notify 1 hello",
         "show node zz",
         "show partition zz",
         "show reservation zz",
@@ -207,6 +209,10 @@ def test_updates_have_the_same_effect(pair: Pair) -> None:
     pair.same("scontrol", "update", "jobname=total", "timelimit=15")
     pair.same("scontrol", "show", "job", "5")
     pair.same("scontrol", "update", "jobid=3,99", "comment=x")
+    pair.same("scontrol", "update", "jobid=4", "numnodes=2")
+    pair.same("scontrol", "show", "job", "4")
+    pair.same("scontrol", "update", "jobid=4_1", "comment=x")
+    pair.same("scontrol", "update", "jobid=4", "numnodes=1")
 
 
 HOSTS = st.lists(st.from_regex(r"[a-c]{1,2}(-[a-c])?[0-9]{0,4}", fullmatch=True), min_size=1, max_size=8)
@@ -226,7 +232,7 @@ PARTITIONS = (
     "update partitionname=debug maxtime=x", "update partitionname=debug maxnodes=x", "update partitionname=debug gracetime=x",
     "update partitionname=debug prioritytier=x", "update partitionname=debug preemptmode=foo",
     "create partition nodes=n1", "create partitionname=q nodes=zz", "create partitionname=q foo=bar",
-    "create partitionname=fresh nodes=n3 minnodes=1", "update partitionname=fresh nodes=n[3-4] DefaultTime=10",
+    "create partitionname=fresh nodes=n3", "update partitionname=fresh nodes=n[3-4] DefaultTime=10",
     "delete partitionname=fresh", "delete partitionname=fresh", "delete partitionname=zz",
 )  # fmt: skip
 

@@ -26,6 +26,7 @@ UNREAD = (
 )  # fmt: skip
 """Values and keys that scontrol does not understand: it looks at no job."""
 EITHER = (
+    "admincomment=seen", "nice=x", "nice=7x", "name new nice", "name new nice 5", "nice=5 badword", "badword",
     "arraytaskthrottle=2", "comment=some text", "jobname=new", "mailtype=END,FAIL", "mailuser=me@lab", "name=new",
     "nice", "nice=-5", "nice=5", "nice=5 comment=a", "requeue=0", "requeue=1", "timelimit+=10", "timelimit-=10",
     "timelimit-=1000", "timelimit=+10", "timelimit=-1", "timelimit=-10", "timelimit=1-0", "timelimit=30",
@@ -38,6 +39,7 @@ AT_WAITING = (
     "minmemorycpu=100", "minmemorynode=4096", "nodelist=n1", "nodelist=", "numnodes=1-2", "oversubscribe=no",
     "partition=gpu,debug", "partition=zz", "priority=0", "qos=normal", "reqnodelist=n3", "reqnodelist=zz",
     "reservationname=zz", "starttime=now+1hour", "stdout=/tmp/x.out", "stdout=rel-%j.out", "timemin=10",
+    "timemin=0", "timemin=10 timemin=0",
     "timemin=100", "tresperjob=gres:gpu:1", "trespernode=gres:gpu:1", "trespertask=gres:gpu:1", "workdir=/tmp",
 )  # fmt: skip
 AT_RUNNING = (
@@ -54,7 +56,7 @@ OTHERWISE = {
     "gres=gpu:9": "Requested node configuration is not available",
 } | {
     f"{key}=1": f"Update of this parameter is not supported: {key}=1"
-    for key in ("admincomment", "burstbuffer", "clusterfeatures", "contiguous", "corespec", "delayboot", "mintmpdisknode",
+    for key in ("burstbuffer", "clusterfeatures", "contiguous", "corespec", "delayboot", "mintmpdisknode",
                 "numcpus", "prefer", "reboot", "reqcores", "reqsockets", "reqthreads", "sitefactor", "threadspec",
                 "trespersocket", "wckey")
 }  # fmt: skip

@@ -360,6 +360,11 @@ def _batch_host(_: Sight, job: Job) -> str:
     return job.allocation.shares[0].node if job.allocation else ""
 
 
+def _admin_comment(_: Sight, job: Job) -> str:
+    said = job.annotations.admin_comment if job.annotations else ""
+    return said or job.request.admin_comment
+
+
 def _recorded_comment(_: Sight, job: Job) -> str:
     said = job.annotations.comment if job.annotations else None
     return job.request.comment if said is None else said
@@ -473,7 +478,7 @@ FACTS: dict[str, Column] = {
     "het_job_id_set": lambda _, job: job.component.id_set() if job.component else "",
     "throttle": lambda _, job: job.request.array.throttle if job.request.array else 0,
     "recorded_comment": _recorded_comment,
-    "admin_comment": lambda _, job: job.annotations.admin_comment if job.annotations else "",
+    "admin_comment": _admin_comment,
     "system_comment": lambda _, job: job.annotations.system_comment if job.annotations else "",
     "derived_exit": _derived_exit,
     "container": lambda _, job: job.request.container.image if job.request.container else "",

@@ -52,7 +52,8 @@ def likely_nodes(job: Job, most: Largest) -> int:
     if job.held:
         cpus = asked.cpus_of_task() * tasks
         by_tasks = tasks // asked.tasks_per_node if asked.tasks_per_node else 1
-        named = len(asked.nodelist) if asked.nodes_open else asked.nodes_min
+        is_range = asked.nodes_open and asked.nodes_max > asked.nodes_min
+        named = len(asked.nodelist) if is_range else asked.nodes_min
         return max(1, named, by_tasks, _up(cpus, most.cpus))
     total = asked.gpus.total or 0
     if asked.nodes_max > asked.nodes_min and not asked.nodes_open and not total:

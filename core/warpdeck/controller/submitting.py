@@ -93,6 +93,8 @@ def _make(txn: Transaction, request: Request, who: Who, component: Component | N
 def _check_rights(request: Request, who: Who) -> None:
     if who.admin:
         return
+    if request.admin_comment:
+        raise UserError("only admins write an admin's comment", "write --comment", code="denied")
     if request.nice < 0:
         raise UserError(
             "only admins may ask for a negative --nice", "leave it out, or write one above 0", code="nice"

@@ -27,13 +27,13 @@ from .transaction import Transaction
 from .view import Namesakes, waiting_limit_s
 
 ANY_TIME = frozenset(
-    {"name", "comment", "requeue", "throttle", "nice", "priority", "mail_types", "mail_user"}
+    {"name", "comment", "admin_comment", "requeue", "throttle", "nice", "priority", "mail_types", "mail_user"}
 )
 """What may change as long as the job has not ended."""
 NEXT_START = frozenset({"deadline_unix", "max_switches", "switches_wait_s", "time_min_s"})
 """What decides nothing of a job that runs, and counts once it is requeued."""
 LIMIT = frozenset({"time_limit_s", "time_limit_more_s", "end_at_unix"})
-AFTERWARDS = frozenset({"comment"})
+AFTERWARDS = frozenset({"comment", "admin_comment"})
 """What may change of a job that has ended."""
 OF_RESOURCES = frozenset(Resources.__struct_fields__)
 OF_REQUEST = frozenset(Request.__struct_fields__)
@@ -103,6 +103,8 @@ def _check_rights(job: Job, change: JobChange, who: Who, txn: Transaction) -> No
     if who.admin:
         return
     request = job.request
+    if change.admin_comment is not msgspec.UNSET:
+        raise _denied("only admins write an admin's comment")
     if isinstance(change.nice, int) and change.nice < min(0, request.nice):
         raise _denied("only admins may ask for a negative --nice")
     if change.priority is not msgspec.UNSET and change.priority != 0:

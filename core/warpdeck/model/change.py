@@ -50,6 +50,7 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     nice: Signed | UnsetType = UNSET
     name: Word | UnsetType = UNSET
     comment: Text | UnsetType = UNSET
+    admin_comment: Text | UnsetType = UNSET
     requeue: bool | UnsetType = UNSET
     mail_types: MailTypes | UnsetType = UNSET
     mail_user: Word | UnsetType = UNSET

@@ -277,6 +277,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     chdir: Text = ""
     """Absolute working folder; "" is the submit folder."""
     comment: Text = ""
+    admin_comment: Text = ""
+    """Written by admins alone, once the job is there."""
     mail_types: MailTypes = ()
     """Events of --mail-type (notation.mail)."""
     mail_user: Word = ""

@@ -25,6 +25,7 @@ from .moments import parse_moment
 from .nodecounts import MAX_NODES, fit_nodes, join_gpus
 from .nodeminimum import set_cores, set_extra, set_sockets, set_tmp
 from .options import COMMAND, NOTED, REFUSED, SBATCH, Table
+from .sbatch.numbers import strtol
 from .signals import parse_warning, spans_reservation
 from .submitfiles import LIMITS_FILE, Reader, propagated, variables_of_file, with_hosts
 from .tasklayout import fit_tasks_to_gpus, parse_tres_per_task, set_distribution, set_gpu_bind, set_overcommit
@@ -288,18 +289,17 @@ def _set_switches(resources: dict[str, Any], value: str) -> None:
 
 
 def _set_nice(request: dict[str, Any], value: str) -> None:
-    if not re.fullmatch(r"[+-]?\d{1,10}", value) or abs(int(value)) > MAX_NICE:
-        raise UserError(f"--nice={value} is no whole number of up to {MAX_NICE}", "write such a number")
-    request["nice"] = int(value)
+    number = strtol(value)[0]
+    if abs(number) > MAX_NICE:
+        raise UserError(f"--nice={value} is more than {MAX_NICE}", "write less")
+    request["nice"] = number
 
 
 def _set_priority(request: dict[str, Any], value: str) -> None:
-    number = str(MAX_PRIORITY) if value.upper() == "TOP" else value
-    if not re.fullmatch(r"\d{1,10}", number) or int(number) > MAX_PRIORITY:
-        raise UserError(
-            f"--priority={value} is no whole number of up to {MAX_PRIORITY}", "write such a number, or TOP"
-        )
-    request["priority"] = int(number)
+    number = MAX_PRIORITY if value.upper() == "TOP" else strtol(value)[0]
+    if not 0 <= number <= MAX_PRIORITY:
+        raise UserError(f"--priority={value} is not from 0 to {MAX_PRIORITY}", "write such a number, or TOP")
+    request["priority"] = number
 
 
 def _set_user_env(request: dict[str, Any], value: str) -> None:

@@ -14,7 +14,8 @@ from .people import group_of
 from .units import MIB, tres_text
 
 NEEDS = """
-account array_job_id array_task_id batch batch_host command comment container contiguous cpus cpus_per_gpu cpus_per_task deadline
+account admin_comment array_job_id array_task_id batch
+batch_host command comment container contiguous cpus cpus_per_gpu cpus_per_task deadline
 before_stop_s dependency eligible ends end exc_nodes exit_code expected_start features gpus_held gpu_type
 het_job_id het_job_id_set het_job_offset id licenses
 mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes_told nodes_max oversubscribe partition
@@ -23,7 +24,7 @@ req_nodes requeue reservation restarts shares special_exit start state stderr st
 tasks_folded tasks_text tmp_disk_bytes limit_s time_min_s tres tres_per_job tres_per_node tres_per_task uid user work_dir
 """
 _EMPTY = """
-admin_comment batch_features burst_buffer burst_buffer_state cluster_features federation_origin federation_siblings_active
+batch_features burst_buffer burst_buffer_state cluster_features federation_origin federation_siblings_active
 federation_siblings_viable mcs_label system_comment tres_bind tres_freq
 tres_per_socket wckey
 """
@@ -59,6 +60,7 @@ def _what(row: Row) -> dict[str, Any]:
     throttle = row["tasks_text"].partition("%")[2]
     return {
         "account": row["account"],
+        "admin_comment": row["admin_comment"],
         "array_job_id": row["array_job_id"] if array else 0,
         "array_task_id": None if row["tasks_folded"] else row["array_task_id"],
         "array_max_tasks": int(throttle or 0),

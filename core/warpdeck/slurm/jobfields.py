@@ -31,7 +31,7 @@ LETTERS = {
 }  # fmt: skip
 NOT_ASKED = "N/A"
 FIXED = {
-    "admin_comment": ("ADMIN_COMMENT", NULL), "allocsid": ("ALLOC_SID", "0"), "associd": ("ASSOC_ID", "0"),
+    "allocsid": ("ALLOC_SID", "0"), "associd": ("ASSOC_ID", "0"),
     "boardspernode": ("BOARDS_PER_NODE", "0"), "burstbuffer": ("BURST_BUFFER", NULL),
     "burstbufferstate": ("BURST_BUFFER_STATE", NULL), "cluster": ("CLUSTER", CLUSTER_NAME),
     "clusterfeature": ("CLUSTER_FEATURES", NULL),
@@ -51,7 +51,8 @@ FIXED = {
 }  # fmt: skip
 """Fields that are the same for all our jobs: title and text, spelt as Slurm spells them."""
 PLAIN = {
-    "account": ("ACCOUNT", "account", NULL), "allocnodes": ("ALLOC_NODES", "submit_host", NULL),
+    "account": ("ACCOUNT", "account", NULL), "admin_comment": ("ADMIN_COMMENT", "admin_comment", NULL),
+    "allocnodes": ("ALLOC_NODES", "submit_host", NULL),
     "arrayjobid": ("ARRAY_JOB_ID", "array_job_id", ""), "batchhost": ("EXEC_HOST", "batch_host", "n/a"),
     "command": ("COMMAND", "command", NULL), "comment": ("COMMENT", "comment", NULL),
     "container": ("CONTAINER", "container", NULL), "cpus-per-task": ("CPUS_PER_TASK", "cpus_per_task", ""),

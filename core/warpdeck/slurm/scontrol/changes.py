@@ -46,15 +46,25 @@ def update(session: Session, words: list[str]) -> None:
 
 
 def pairs_of(words: list[str]) -> list[tuple[str, str]]:
-    """(key, value); `job 12` is `job=12`. A + or - before the = stays with the key."""
+    """(key, value); `job 12` is `job=12`. A + or - before the = stays with the key. Of a job's keys Nice alone may be without a
+    value: raises Failed for another that is the last word."""
     pairs: list[tuple[str, str]] = []
     queue = list(words)
     while queue:
         key, equals, value = queue.pop(0).partition("=")
-        if not equals and queue and not pairs:
+        of_job = _is_of_job(pairs[0][0] if pairs else key)
+        if equals or (of_job and key_of(key) == "nice"):
+            pass
+        elif queue and (of_job or not pairs):
             value = queue.pop(0)
+        elif of_job:
+            raise Failed(f"Invalid input: {key}\nRequest aborted")
         pairs.append((key, value))
     return pairs
+
+
+def _is_of_job(key: str) -> bool:
+    return _means(key, "jobid", least=4) or _means(key, "jobname", least=4)
 
 
 def _means(key: str, name: str, *, least: int = 1) -> bool:
@@ -79,7 +89,15 @@ def _jobs(session: Session, pairs: list[tuple[str, str]]) -> None:
         raise Failed("No changes specified")
     with session.connect() as client:
         for word in jobs:
+            if "nodes_min" in change and _is_split(client, word):
+                session.complain("scontrol: error: Job resizing not supported for job arrays")
+                continue
             ask_of(session, client, "job_update", word, update=True, change=change)
+
+
+def _is_split(client: Any, word: str) -> bool:
+    """Whether the word means a whole array of which some tasks are on their own."""
+    return word.isdecimal() and len(client.call("records", ids=[word], fields=["id"])["jobs"]) > 1
 
 
 def _names_a_job(pairs: list[tuple[str, str]]) -> bool:

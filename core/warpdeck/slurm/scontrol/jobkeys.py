@@ -19,6 +19,7 @@ from warpdeck.notation.mail import parse_mail_types
 from warpdeck.notation.memory import parse_memory
 from warpdeck.notation.moments import parse_moment
 from warpdeck.notation.request import MAX_NICE
+from warpdeck.notation.sbatch.numbers import strtol
 from warpdeck.notation.times import parse_limit
 
 Change = dict[str, Any]
@@ -69,11 +70,10 @@ def _names(field: str) -> Callable[[str], Change]:
 def _signed(field: str, name: str, default: str) -> Callable[[str], Change]:
     def set_signed(value: str) -> Change:
         text = value or default
-        if not re.fullmatch(r"[+-]?\d{1,18}", text):
-            raise _invalid(name, value, "write a number")
-        if abs(int(text)) > MAX_NICE:
+        number = strtol(text)[0]  # what is no number counts as 0
+        if abs(number) > MAX_NICE:
             raise UserError(f"{name} value out of range (+/- {MAX_NICE}). Value ignored", "write less")
-        return {field: int(text)}
+        return {field: number}
 
     return set_signed
 
@@ -152,8 +152,13 @@ def _limit(field: str) -> Callable[[str], Change]:
     return set_limit
 
 
+def _least_time(value: str) -> Change:
+    return {"time_min_s": None if strtol(value) == (0, "") else parse_limit(value)}
+
+
 KEYS = {
     "account": Key(1, _text("account")),
+    "admincomment": Key(3, _text("admin_comment")),
     "arraytaskthrottle": Key(10, _number("throttle", "ArrayTaskThrottle")),
     "comment": Key(3, _text("comment")),
     "cpus-per-task": Key(13, _number("cpus_per_task", "CPUs-per-task")),
@@ -194,7 +199,7 @@ KEYS = {
     "tasks": Key(2, _number("tasks_per_node", "TasksPerNode")),
     "tasks-per-node": Key(14, _number("tasks_per_node", "TasksPerNode")),
     "timelimit": Key(5, _limit("time_limit_s")),
-    "timemin": Key(5, _limit("time_min_s")),
+    "timemin": Key(5, _least_time),
     "tresperjob": Key(8, _tres("gpus")),
     "trespernode": Key(8, _tres("gpus-per-node")),
     "trespertask": Key(8, _tres("gpus-per-task")),

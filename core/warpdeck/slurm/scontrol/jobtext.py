@@ -45,6 +45,7 @@ FIELDS = [
     "restarts",
     "exit_cause",
     "comment",
+    "admin_comment",
     "command",
     "work_dir",
     "stdout",
@@ -249,6 +250,8 @@ def _words(job: Record) -> list[str]:
         f"Command={or_null(job['command'])}",
         f"WorkDir={job['work_dir']}",
     ]
+    if job["admin_comment"]:
+        lines.append(f"AdminComment={job['admin_comment']} ")
     if job["comment"]:
         lines.append(f"Comment={job['comment']} ")
     lines += [f"StdErr={job['stderr']}", "StdIn=/dev/null", f"StdOut={job['stdout']}"]

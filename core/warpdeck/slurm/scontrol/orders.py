@@ -221,6 +221,8 @@ def notify(session: Session, words: list[str]) -> None:
         try:
             client.call("tell", jobs=[words[0]], text=" ".join(words[1:]))
         except UserError as error:
+            if error.code == "not_running":
+                error = UserError(error.message, code="no_requeue")  # the same words
             raise Failed(f"job notify failure: {words_for(as_update(as_id(error)))}") from error
 
 

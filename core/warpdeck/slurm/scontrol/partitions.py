@@ -73,6 +73,8 @@ def create(session: Session, words: list[str]) -> None:
     name = next((value for key, value in pairs if _key(key) == "partitionname"), "")
     if not name:
         raise Failed(f"{ERROR}Invalid input: {words[0]}  Request aborted")
+    if all(_key(key) != "minnodes" for key, _ in pairs):
+        pairs.append(("minnodes", "1"))  # as of one that Slurm makes while it runs
     try:
         changes = _changes(name, [(key, value) for key, value in pairs if _key(key) != "partitionname"])
     except Misread as error:
