@@ -32,6 +32,12 @@ logging.getLogger("warpdeck.bugs").addFilter(lambda record: not CONTAINED.append
 NEEDS = {
     "lab": ("/usr/sbin/sshd", "/usr/sbin/ip", "/usr/sbin/nft", "/usr/bin/gcc", "/usr/bin/unshare"),
     "podman": ("/usr/bin/podman", "/usr/bin/crun", "/usr/bin/newuidmap", "/usr/bin/unshare"),
+    "apptainer": (
+        "/var/cache/warpdeck-tests/apptainer/done",
+        "/usr/bin/mksquashfs",
+        "/usr/bin/squashfuse",
+        "/usr/bin/newuidmap",
+    ),
     "slurm": ("/var/cache/warpdeck-tests/slurm/root/usr/sbin/slurmctld", "/usr/bin/nsenter", "/usr/sbin/ip"),
     "slurmrestd": ("/var/cache/warpdeck-tests/slurm/root/usr/sbin/slurmrestd",),
     "shells": ("/usr/bin/bash", "/usr/bin/zsh", "/usr/bin/fish", "/usr/bin/busybox"),

@@ -5,7 +5,7 @@ set -eu
 missing=
 for pair in sshd:openssh-server tmux:tmux ip:iproute2 nft:nftables gcc:gcc git:git unshare:util-linux podman:podman crun:crun newuidmap:uidmap \
     mpicc.mpich:libmpich-dev mpirun.mpich:mpich mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin zsh:zsh fish:fish busybox:busybox \
-    chromium:chromium node:nodejs npm:npm; do
+    chromium:chromium node:nodejs npm:npm mksquashfs:squashfs-tools squashfuse:squashfuse; do
     PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 [ -e /usr/lib/python3/dist-packages/torch ] || missing="$missing python3-torch" # gloo; PyPI's brings 5 GB of CUDA
@@ -14,15 +14,18 @@ peer=/var/cache/warpdeck-tests/slurm # Slurm's own commands and daemons, unpacke
 [ -x $peer/root/usr/sbin/slurmctld ] && [ -x $peer/root/usr/sbin/slurmrestd ] || unpack=$peer
 editor=/var/cache/warpdeck-tests/code-server # the editor of `warpdeck code`, of a version that runs on Debian's node
 [ -e $editor/done ] || build=$editor
-[ -n "$missing${unpack-}${build-}" ] || exit 0
+container=/var/cache/warpdeck-tests/apptainer # a runtime that this release of Debian does not have
+[ -e $container/done ] || ! [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || fetch=$container
+[ -n "$missing${unpack-}${build-}${fetch-}" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-    echo "not installed (root on Debian or Ubuntu could):$missing ${unpack-} ${build-}"
+    echo "not installed (root on Debian or Ubuntu could):$missing ${unpack-} ${build-} ${fetch-}"
     exit 0
 fi
-echo "installing:$missing ${unpack-} ${build-}"
+echo "installing:$missing ${unpack-} ${build-} ${fetch-}"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 # shellcheck disable=SC2086
 [ -z "$missing" ] || apt-get install -y -qq --no-install-recommends $missing >/dev/null
 [ -z "${unpack-}" ] || bash "$(dirname "$0")/lab/slurm.sh" get "$unpack"
 [ -z "${build-}" ] || sh "$(dirname "$0")/lab/codeserver.sh" "$build"
+[ -z "${fetch-}" ] || sh "$(dirname "$0")/lab/apptainer.sh" "$fetch"

@@ -19,7 +19,7 @@ from .images import Image, for_apptainer, for_enroot, parse_image
 from .podman import podman
 from .program import SYSTEM_PATH
 from .refusal import LaunchError
-from .setting import NAMED, Setting, mounts, passed
+from .setting import HOST_ONLY, NAMED, Setting, mounts, passed
 from .wire.messages import Container
 
 PLACES = SYSTEM_PATH + ":/usr/local/bin"
@@ -30,6 +30,10 @@ TAKES = {
     "podman": ("registry", "docker", "podman", "archive", "folder"),
 }
 """The runtimes in the order in which they are taken, and the kinds of image that each can run."""
+APPTAINER = r"""engine=$1
+shift
+exec "$engine" "$@"
+"""
 APPTAINER_NAMED = r"""engine=$1 folder=$2 image=$3
 shift 3
 mkdir -p "${folder%/*}" && exec 9>>"$folder.lock" && flock 9 || exit 125
@@ -37,9 +41,19 @@ if [ ! -d "$folder" ]; then
     if [ -z "$image" ]; then echo "there is no container called ${folder##*/} on this node" >&2; exit 125; fi
     "$engine" build --sandbox "$folder" "$image" >&2 9>&- || exit 125
 fi
+for word; do
+    case $word in
+        "$folder") break ;;
+        --bind=*) word=${word#--bind=} from=${word%%:*} word=${word#*:} to=$folder${word%%:*} ;;
+        *) continue ;;
+    esac
+    [ ! -e "$to" ] || continue
+    if [ -d "$from" ]; then mkdir -p "$to"; else mkdir -p "${to%/*}" && : >"$to"; fi || exit 125
+done
 exec 9>&-
 exec "$engine" "$@"
 """
+"""Where it is writable, Apptainer makes no place in a container for what is mounted there."""
 ENROOT = r"""engine=$1 name=$2 image=$3 keep=$4 users=$TMPDIR/$2.users
 shift 4
 exec 9>>"$users.lock" && flock 9 || exit 125
@@ -92,13 +106,26 @@ def _apptainer(
     words += ["--fakeroot"] if asked.remap_root and not setting.as_root else []
     words += ["--nv"] if setting.gpus else []
     source = for_apptainer(image) if image is not None else ""
+    shell = ["/bin/sh", "-c"]
+    variables = _search_paths(os.path.basename(engine), asked)
     if not asked.name:
         words += ["--writable-tmpfs"] if asked.writable else []
-        return [engine, *words, source, *command]
+        return [*shell, variables + APPTAINER, "apptainer", engine, *words, source, *command]
     folder = os.path.join(setting.home, ".local/share/warpdeck/containers", asked.name)
     words += ["--writable"] if asked.writable else []
-    script = ["/bin/sh", "-c", APPTAINER_NAMED, "apptainer", engine, folder, source]
+    script = [*shell, variables + APPTAINER_NAMED, "apptainer", engine, folder, source]
     return [*script, *words, folder, *command]
+
+
+def _search_paths(engine: str, asked: Container) -> str:
+    """Lines of shell: Apptainer passes all variables on but PATH and LD_LIBRARY_PATH, or what others say for it."""
+    lines = []
+    for name in sorted(HOST_ONLY):
+        if name in asked.env:
+            lines.append(f'[ -z "${{{name}+x}}" ] || export {engine.upper()}ENV_{name}="${name}"\n')
+        if name != "PATH":  # by which it finds its own helpers
+            lines.append(f"unset {name}\n")
+    return "".join(lines)
 
 
 def _enroot(
