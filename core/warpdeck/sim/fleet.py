@@ -396,7 +396,10 @@ class SimFleet:
             curve=curve(launch, begin=started_at, end=ended_at) if phase == "exited" else None,
             gpu=used(launch, begin=started_at, end=ended_at) if phase == "exited" else None,
         )
-        node.written[key] = (launch, said)
+        node.written[key] = (
+            launch,
+            dataclasses.replace(said, curve=None, gpu=None),
+        )  # made again when asked for
         while len(node.written) > MAX_ENDED:
             del node.written[next(iter(node.written))]
         if node.up:
