@@ -102,6 +102,15 @@ def pair() -> Iterator[Pair]:
         "squeue -j 999",
         "squeue -j 999,2 -h -o %i",
         "squeue -j abc",
+        "squeue -h -o %i --jobs=",
+        "squeue -h -o %i -j ,",
+        "squeue -h -S i -o %i -j",
+        "squeue -h -o %i -j1 -j2",
+        "squeue -h -o %i -j 1 -j2",
+        "squeue -h -o %i -j -h 1",
+        "squeue -s -h -o %i --steps=",
+        "squeue -h -u 4242 -o %i",
+        "squeue -h -u 4242,0 -S i -o %i",
         "squeue -o %i -O jobid",
         "squeue -l -o %i",
         "squeue -i 0",
@@ -143,7 +152,10 @@ def test_squeue_prints_what_slurms_prints(pair, line):
     if "clusters" in line:
         found = pair.ours.run(line.split(" "))
         wanted = pair.theirs.run(line.split(" "))
-        assert (found.rc, found.err.splitlines()[-1]) == (wanted.rc, wanted.err.splitlines()[-1])
+        assert (found.rc, found.err.splitlines()[-1]) == (
+            wanted.rc,
+            wanted.err.splitlines()[-1],
+        )  # no database there
         return
     if "-V" in line:
         assert (
@@ -229,6 +241,12 @@ def test_sinfo_prints_what_slurms_prints(pair, line):
         "sprio -j 4",
         "sprio -j 999",
         "sprio -j abc",
+        "sprio -h -j , -o %i",
+        "sprio -h --jobs= -o %i",
+        "sprio -h -S zz,i -o %i",
+        "sprio -h -u nobody -S zz -o %i",
+        "sprio -l -o %i",
+        "sprio -h -u 4242",
         "sprio -h -u root -o %i%u",
         "sprio -u nobody",
         "sprio -u nosuch",
@@ -243,6 +261,15 @@ def test_sinfo_prints_what_slurms_prints(pair, line):
         "sshare -o account,user%-5,rawshares%20",
         "sshare -o nope",
         "sshare --helpformat",
+        "sshare -u 4242,root",
+        "sstat -n -j 2 -o jobid",
+        "sstat -n -j 2.7,1,2 -o jobid",
+        "sstat -n -j 999 -o jobid",
+        "sstat -n -j 2.x",
+        "sstat -n -j 2_x",
+        "sstat -j 2,foo",
+        "sstat foo",
+        "sstat -j ,",
     ],
 )
 def test_sprio_and_sshare_print_what_slurms_print(pair, line):
@@ -265,6 +292,15 @@ def test_sprio_and_sshare_print_what_slurms_print(pair, line):
 )
 def test_command_lines_that_cannot_be_read_get_slurms_words(pair, line):
     pair.same(*line.split(" "))
+
+
+@pytest.mark.parametrize(
+    "line", ["squeue word", "squeue -j 1 -j 2", "squeue -s -j 2 3", "sprio 1", "sprio -j 1 2 -w"]
+)
+def test_a_word_that_is_no_option_is_refused_with_the_usage(pair, line):
+    """Which is in words of our own, in the same place."""
+    found, wanted = pair.ours.run(line.split(" ")), pair.theirs.run(line.split(" "))
+    assert (found.rc, found.err, found.out[:12]) == (wanted.rc, wanted.err, wanted.out[:12])
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from warpdeck.notation.lists import words_of
 
 from .fields import Row
 from .jobstates import CODES, ENDED, OURS, SPECIAL, STATE_FIELDS, told_state
-from .people import uid_of
+from .people import user_there
 from .words import WordsError, listed
 
 MAX_JOBS = 100_000
@@ -51,7 +51,7 @@ def job_rows(asked: Asked, client: SyncClient, *, needs: list[str]) -> list[Row]
     """The jobs with these columns, arrays folded or not as it was asked. Raises WordsError."""
     states, ids = _states(asked), _ids(asked)
     filters = _filters(asked, client)
-    if filters is None or not states:
+    if filters is None or not states or (asked.values.get("jobs") and not ids):
         return []
     if states != LISTED:  # which is what the controller takes
         needs = [*needs, *STATE_FIELDS.split()]
@@ -74,7 +74,7 @@ def step_rows(asked: Asked, client: SyncClient) -> list[Row]:
     """The steps that run. Raises WordsError."""
     wanted = frozenset(_step_id(word) for word in asked.listed("steps"))
     filters = _filters(asked, client)
-    if filters is None:
+    if filters is None or (asked.values.get("steps") and not wanted):
         return []
     kept = {name: filters[name] for name in ("users", "partitions", "nodes") if name in filters}
     ids = sorted({job for job, _ in wanted}) or _ids(asked)
@@ -160,7 +160,7 @@ def _filters(asked: Asked, client: SyncClient) -> dict[str, list[str]] | None:
 def _users(asked: Asked) -> list[str]:
     """Those that there are; the others are complained of."""
     names = asked.listed("user")
-    unknown = [name for name in names if uid_of(name) is None]
+    unknown = [name for name in names if user_there(name) is None]
     for name in unknown:
         asked.complain(f"Invalid user: {name}\n")
     return [name for name in names if name not in unknown]

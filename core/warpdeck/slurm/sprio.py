@@ -10,8 +10,8 @@ from warpdeck.cluster import ALL_NODES
 from .console import Console
 from .fields import Field, Layout, Row, short_columns
 from .joborder import Key, SortError, parse, sort
-from .people import name_of, uid_of
-from .words import WordsError, is_informed, listed, only_ours, options, read, refuse_rest
+from .people import name_of, user_there
+from .words import WordsError, is_informed, listed, only_ours, options, read_lists, refuse_rest
 
 OPTIONS = options(
     "sprio",
@@ -38,23 +38,27 @@ PRIORITY_SCALE = 2**32 - 1
 
 def main(words: list[str], console: Console) -> int:
     """One listing."""
-    found, rest = read(words, OPTIONS, optional=("jobs",))
+    found, rest = read_lists(words, OPTIONS, optional=("jobs",))
     if is_informed(found, console, usage=USAGE, help_text=HELP):
         return 0
-    refuse_rest(rest, OPTIONS, USAGE)
+    refuse_rest(rest, OPTIONS, USAGE, console)
     return _list(dict(found), console)
 
 
 def _list(asked: dict[str, str], console: Console) -> int:
     only_ours("sprio", asked.get("clusters") or console.env.get("SLURM_CLUSTERS", ""))
+    if "format" in asked and "long" in asked:
+        sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
+        raise WordsError(f"sprio: fatal: {sentence}")
     numbers = _numbers(asked.get("jobs", ""))
     users = asked.get("user", asked.get("users"))
     known = None if users is None else _users(users, console)
     with console.connect() as client:
         answer = client.call("priorities")
     weights: dict[str, float] = answer["weights"]
-    rows = [] if "weights" in asked else _chosen(answer["jobs"], asked, numbers, known)
-    if numbers and not rows and "weights" not in asked:
+    nothing = "weights" in asked or bool(asked.get("jobs") and not numbers)
+    rows = [] if nothing else _chosen(answer["jobs"], asked, numbers, known)
+    if asked.get("jobs") and not rows and "weights" not in asked:
         print("Unable to find jobs matching user/id(s) specified", file=console.out)
         return 0
     fields = _fields(weights)
@@ -86,7 +90,7 @@ def _users(text: str, console: Console) -> set[str]:
     """Names; those that there are not are complained of."""
     found = set()
     for name in listed(text):
-        uid = uid_of(name)
+        uid = user_there(name)
         if uid is not None:
             found.add(name_of(uid) if name.isdecimal() else name)
         else:
@@ -184,7 +188,7 @@ def _normalised(part: str, weight: float) -> Callable[[Row], str]:
 
 
 def _sort(rows: list[Row], text: str, fields: Mapping[str, Field]) -> None:
-    """Raises WordsError."""
+    """Raises WordsError, where there is anything to sort."""
     numbers: dict[str, Callable[[Row], Any]] = {
         "i": lambda row: row["number"],
         "N": lambda row: row["nice"],
@@ -195,7 +199,8 @@ def _sort(rows: list[Row], text: str, fields: Mapping[str, Field]) -> None:
         numbers[letter] = numbers[letter.lower()] = _part(part)
     keys = {letter: Key("", numbers.get(letter) or fields[letter].text) for letter in SORTED_BY}
     try:
-        sort(rows, parse(text, keys), ties=lambda row: row["number"])
+        if rows:
+            sort(rows, parse(text, keys), ties=lambda row: row["number"])
     except SortError as error:
         raise WordsError(f"sprio: error: Invalid sort specification: {error}") from None
 

@@ -17,7 +17,7 @@ from .fields import Column, Field, Layout, Row, long_columns, needed, short_colu
 from .iterating import iterate, pause_s
 from .jobchoice import Asked, job_rows, step_rows
 from .stamps import Stamps, ctime
-from .words import CLUSTER_LINE, Words, WordsError, is_informed, only_ours, options, read, refuse_rest
+from .words import CLUSTER_LINE, Words, WordsError, is_informed, only_ours, options, read_lists, refuse_rest
 
 OPTIONS = options(
     "squeue",
@@ -75,10 +75,10 @@ class View(NamedTuple):
 
 def main(words: list[str], console: Console) -> int:
     """Lists once, or for ever with --iterate."""
-    found, rest = read(words, OPTIONS, optional=("jobs", "steps"))
+    found, rest = read_lists(words, OPTIONS, optional=("jobs", "steps"))
     if is_informed(found, console, usage=USAGE, help_text=HELP):
         return 0
-    refuse_rest(rest, OPTIONS, USAGE)
+    refuse_rest(rest, OPTIONS, USAGE, console)
     asked = _asked(found, console)
     text = asked.values.get("iterate")
     every_s = pause_s(text, f"squeue: error: --iterate={text}\n")

@@ -10,7 +10,7 @@ from warpdeck.cluster import CLUSTER_NAME
 from .accounttree import in_tree
 from .console import Console
 from .fields import MAX_WIDTH, Row
-from .people import name_of
+from .people import name_of, user_there
 from .units import tres_text
 from .words import CLUSTER_LINE, WordsError, is_informed, listed, only_ours, options, read
 
@@ -63,9 +63,9 @@ def main(words: list[str], console: Console) -> int:
 def _list(asked: Mapping[str, str], console: Console) -> None:
     only_ours("sshare", asked.get("clusters", ""))
     columns = _columns(asked)
+    users = _users(asked, console)
     with console.connect() as client:
         tree: list[Row] = client.call("shares")["shares"]
-    users = _users(asked, console)
     if "verbose" in asked:
         _tell_asked(listed(asked.get("accounts", "")), users, console)
     rows = _placed(tree, asked, users)
@@ -101,6 +101,9 @@ def _users(asked: Mapping[str, str], console: Console) -> list[str] | None:
     names = asked.get("users", asked.get("user"))
     if names is None:
         return None if "all" in asked else [console.user]
+    unknown = [name for name in listed(names) if name.isdecimal() and user_there(name) is None]
+    if unknown:
+        raise WordsError(f"Invalid user id: {unknown[0]}")
     return [name_of(int(name)) if name.isdecimal() else name for name in listed(names)]
 
 

@@ -14,6 +14,7 @@ from .version import VERSION
 
 TAKES = {"": NONE, "=": REQUIRED, "?": OPTIONAL}
 Words = list[tuple[str, str]]
+EMPTY = ","
 
 
 class WordsError(CommandError):
@@ -33,21 +34,12 @@ def options(command: str, text: str) -> Table:
     return table(command, found)
 
 
-def read(words: list[str], known: Table, *, optional: Collection[str] = ()) -> tuple[Words, list[str]]:
-    """(long option, value) in order, and the words that are none. An option of `optional` takes the next word too, unless
-    that is an option. Raises WordsError."""
-    found: Words = []
-    rest = list(words)
-    while True:
-        try:
-            more, rest = parse_leading(rest, known.command, known)
-        except UserError as error:
-            raise WordsError(f'{error.message}\nTry "{known.command} --help" for more information') from None
-        found += more
-        if not rest or not more or more[-1][0] not in optional or more[-1][1]:
-            return found, rest
-        found[-1] = (more[-1][0], rest[0])
-        rest = rest[1:]
+def read(words: list[str], known: Table) -> tuple[Words, list[str]]:
+    """(long option, value) in order, and the words that are none. Raises WordsError."""
+    try:
+        return parse_leading(words, known.command, known)
+    except UserError as error:
+        raise WordsError(f'{error.message}\nTry "{known.command} --help" for more information') from None
 
 
 def read_anywhere(words: list[str], known: Table) -> tuple[Words, list[str]]:
@@ -63,10 +55,31 @@ def read_anywhere(words: list[str], known: Table) -> tuple[Words, list[str]]:
     return found, others
 
 
-def refuse_rest(rest: list[str], known: Table, usage: str) -> None:
+def read_lists(words: list[str], known: Table, *, optional: Collection[str]) -> tuple[Words, list[str]]:
+    """The same of squeue and sprio: the first word that is no option is the value of the first of `optional` that was given, be
+    it with a value or without. A list that is given and empty is EMPTY, which is not the same as none. Raises WordsError."""
+    found, rest = read_anywhere(
+        [word + EMPTY if _is_empty(word, optional) else word for word in words], known
+    )
+    given = {name for name, _ in found}
+    for option in optional if rest else ():
+        if option in given:
+            return [*found, (option, rest[0] or EMPTY)], rest[1:]
+    return found, rest
+
+
+def _is_empty(word: str, optional: Collection[str]) -> bool:
+    """Whether it is one of those options, or the beginning of its name, with a value that is empty."""
+    return (
+        word.startswith("--") and word.endswith("=") and any(name.startswith(word[2:-1]) for name in optional)
+    )
+
+
+def refuse_rest(rest: list[str], known: Table, usage: str, console: Console) -> None:
     """Viewers take options alone. Raises WordsError."""
     if rest:
-        raise WordsError(f"{known.command}: error: Unrecognized option: {rest[0]}\n{usage}")
+        print(usage, file=console.out)
+        raise WordsError(f"{known.command}: error: Unrecognized option: {rest[0]}")
 
 
 def is_informed(found: Words, console: Console, *, usage: str, help_text: str) -> bool:
@@ -87,6 +100,7 @@ def only_ours(command: str, clusters: str) -> None:
     """There is one cluster. Raises WordsError for another."""
     if name := other_cluster(clusters):
         raise WordsError(
+            f"{command}: error: No cluster '{name}' known by database.\n"
             f"{command}: error: '{name}' can't be reached now, or it is an invalid entry for --cluster.  "
             "Use 'sacctmgr list clusters' to see available clusters."
         )

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from warpdeck.cluster import CLUSTER_NAME
+from warpdeck.api.sync import SyncClient
+from warpdeck.cluster import CLUSTER_NAME, NORMAL_QOS
 from warpdeck.errors import UserError
-from warpdeck.notation.lists import words_of
 from warpdeck.notation.moments import parse_moment
 from warpdeck.slurm.console import CommandError, Console
 from warpdeck.slurm.jobstates import CODES, OURS
-from warpdeck.slurm.people import gid_of, group_of, name_of, uid_of
+from warpdeck.slurm.people import gid_of, group_of, name_of, user_there
 from warpdeck.slurm.units import moment
 from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import WordsError, listed, options, read
 
+from .named import named_steps
 from .printing import Style, UnknownField, columns_of, print_header, print_names, print_row, with_one_width
 from .values import (
     MOMENTS,
@@ -90,6 +91,13 @@ class Asked:
         for option in GATHERED:
             if option in self.given:
                 self.given[option] = ",".join(value for name, value in words if name == option and value)
+        if "format" in self.given and "long" in self.given:
+            sentence = (
+                "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
+            )
+            raise WordsError(f"sacct: fatal: {sentence}")
+        if not listed(self.given.get("state", "")):
+            self.given.pop("state", None)
         self.given.setdefault("format", "")
         self.console = console
         self.now = time.time()
@@ -137,7 +145,7 @@ class Asked:
         if self.has("noconvert"):
             return "raw"
         unit = self.given.get("units", "").upper()
-        if unit and unit not in "KMGTP":
+        if self.has("units") and (not unit or unit not in "KMGTP"):
             possible = f"Invalid unit type '{unit}'. Possible options are 'KMGTP'"
             raise WordsError(f"sacct: error: {possible}\nsacct: fatal: Invalid unit type")
         return unit
@@ -147,7 +155,8 @@ class Asked:
         """Whether what is named there cannot be here."""
         clusters = listed(self.given.get("clusters", "") or self.given.get("cluster", ""))
         elsewhere = bool(clusters) and not {CLUSTER_NAME, "all", "-1"} & set(clusters)
-        return elsewhere or any(self.given.get(name) for name in EMPTY)
+        blank = any(self.has(name) and not listed(self.given[name]) for name in ("accounts", "partition"))
+        return elsewhere or blank or any(self.given.get(name) for name in EMPTY)
 
     @property
     def wants_requeued(self) -> bool:
@@ -195,9 +204,11 @@ class Asked:
         given = self.given.get("uid", "") or self.given.get("user", "")
         if self.has("allusers") or given == "-1":
             return []
+        if not given and (self.has("user") or self.has("uid")):
+            raise CommandError("Invalid user id: ")
         if given:
             for name in listed(given):
-                if uid_of(name) is None:
+                if user_there(name) is None:
                     raise CommandError(f"Invalid user id: {name}")
             return [name_of(int(name)) if name.isdecimal() else name for name in listed(given)]
         if self.jobs or self.console.user == "root":
@@ -267,6 +278,9 @@ def _run(asked: Asked) -> int:
     question = asked.question()
     question["steps"] |= any(column.name == "DerivedExitCode" for column in columns)  # with -X, too
     if asked.has("batch-script"):
+        if not asked.jobs:
+            sentence = "When requesting job scripts you must also request specific jobs with the '-j' option."
+            raise WordsError(f"sacct: fatal: {sentence}")
         return _scripts(asked, question)
     jobs = [] if asked.finds_nothing else _jobs_of(asked, question)
     if asked.has("json"):
@@ -295,6 +309,7 @@ def _lines(jobs: list[Record], asked: Asked) -> Iterator[dict[str, str]]:
 
 def _jobs_of(asked: Asked, question: Record) -> list[Record]:
     with asked.console.connect() as client:
+        _check_qos(question.get("qos", ()), client)
         jobs = client.call("records", **question)["jobs"]
         if asked.wants_requeued:
             starts = client.call("records", **{**question, "states": []})["jobs"]
@@ -303,6 +318,17 @@ def _jobs_of(asked: Asked, question: Record) -> list[Record]:
         if asked.whole_hetjob == "yes" and leaders and asked.jobs:
             jobs = client.call("records", **{**question, "ids": [*asked.jobs, *leaders]})["jobs"]
     return sorted((job for job in jobs if _fits(job, asked) and _is_named(job, asked)), key=_place)
+
+
+def _check_qos(names: Iterable[str], client: SyncClient) -> None:
+    """Raises WordsError."""
+    if not names:
+        return
+    known = list(dict.fromkeys([NORMAL_QOS, *(row["name"] for row in client.call("qos")["qos"])]))
+    for name in names:
+        if name.lower() not in map(str.lower, known):
+            told = f"sacct: error: You gave a bad qos '{name}'. Valid QOS's are {','.join(known)}"
+            raise WordsError(f"{told}\nsacct: fatal: problem processing qos list")
 
 
 def _is_named(job: Record, asked: Asked) -> bool:
@@ -335,7 +361,7 @@ def _fits(job: Record, asked: Asked) -> bool:
     limit_s = job["limit_s"]
     tests: list[tuple[str, Callable[[str], bool]]] = [
         ("nnodes", lambda text: _in_range(job["nodes"], text)),
-        ("ncpus", lambda text: _in_range(job["cpus"], text)),
+        ("ncpus", lambda text: _in_range(job["cpus"], text, what="cpu")),
         ("timelimit-min", lambda text: _in_limits(limit_s, text, asked.given.get("timelimit-max", text))),
         ("gid", lambda text: _is_group(job["uid"], text)),
         ("group", lambda text: _is_group(job["uid"], text)),
@@ -345,10 +371,10 @@ def _fits(job: Record, asked: Asked) -> bool:
     return all(test(asked.given[name]) for name, test in tests if name in asked.given)
 
 
-def _in_range(count: int, text: str) -> bool:
+def _in_range(count: int, text: str, *, what: str = "node") -> bool:
     low, dash, high = text.partition("-")
     if not low.isdecimal() or (high and not high.isdecimal()):
-        raise CommandError(f'Invalid numeric value "{text}" for requested node range.')
+        raise CommandError(f'Invalid numeric value "{text}" for requested {what} range.')
     return int(low) <= count <= int(high) if dash else count == int(low)
 
 
@@ -375,18 +401,8 @@ def _is_group(uid: int, text: str) -> bool:
 
 def _jobs(text: str) -> tuple[list[str], list[tuple[str, str]]]:
     """(jobs, (job, step) where steps are named). Raises WordsError."""
-    from warpdeck.notation.jobids import is_job_id
-
-    jobs: list[str] = []
-    only: list[tuple[str, str]] = []
-    for word in words_of(text):
-        number, dot, step = word.partition(".")
-        if not is_job_id(number):
-            raise WordsError(f"sacct: fatal: Bad job/step specified: {word}")
-        jobs.append(number)
-        if dot:
-            only.append((number, step))
-    return list(dict.fromkeys(jobs)), only
+    found = named_steps("sacct", text)
+    return list(dict.fromkeys(job for job, _ in found)), [each for each in found if each[1]]
 
 
 def _state(word: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from warpdeck.errors import UserError
-from warpdeck.notation.jobids import is_job_id
 from warpdeck.slurm.console import CommandError, Console
 from warpdeck.slurm.scontrol.processes import processes_of
 from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import WordsError, listed, options, read
 
+from .named import named_steps
 from .printing import Style, UnknownField, columns_of, print_header, print_names, print_row, with_one_width
 from .usage import usage_fields
 from .values import WIDTHS as SACCT_WIDTHS
@@ -75,11 +75,11 @@ def _print(given: dict[str, str], jobs: list[str], console: Console) -> int:
         columns = with_one_width(columns_of(form, WIDTHS), form)
     except UnknownField as error:
         raise CommandError(f'Invalid field requested: "{error}"') from error
+    named = [each for word in jobs for each in named_steps("sstat", word)]
     parsable = "parsable" in given or "parsable2" in given
     style = Style("|" if parsable else "", ends="parsable2" not in given, header="noheader" not in given)
     print_header(console.out, columns, style)
-    for word in jobs:
-        number, _, step = word.partition(".")
+    for number, step in named:
         for values in _steps(number, step, console, everything="allsteps" in given, raw="noconvert" in given):
             print_row(console.out, columns, [values.get(column.name, "") for column in columns], style)
     return 0
@@ -87,8 +87,6 @@ def _print(given: dict[str, str], jobs: list[str], console: Console) -> int:
 
 def _steps(job: str, step: str, console: Console, *, everything: bool, raw: bool) -> list[dict[str, str]]:
     """The running steps that are named: one, all, or those that srun began."""
-    if not is_job_id(job):
-        raise CommandError(f"Bad job/step specified: {job}")
     with console.connect() as client:
         found = client.call("records", ids=[job], fields=["id", "label", "state"], steps=True)["jobs"]
         running = [
@@ -97,8 +95,12 @@ def _steps(job: str, step: str, console: Console, *, everything: bool, raw: bool
             for each in record["steps"]
             if each["row"]["state"] == "RUNNING" and _is_meant(each["row"]["id"], step, everything=everything)
         ]
-        if not running:
+        if not found and "_" not in job:
             console.err.write(f"sstat: error: couldn't get steps for job {job}\n")
+        elif not running and step:
+            console.err.write(f"sstat: error: StepId={job}.{step} not found running.\n")
+        elif found and all(record["state"] != "RUNNING" for record in found):
+            console.err.write(f"sstat: error: No steps running for job {job}\n")
         lines = []
         for each in running:
             _take_use(each, client)
