@@ -10,7 +10,7 @@ from warpdeck.model import JobState, Link, Node, NodeName
 
 from .reservations import reservations
 from .state import State
-from .view import gpu_holders, shares_on
+from .view import gpu_holders, runs_jobs, shares_on
 
 
 def node_facts(state: State, nodes: Iterable[Node], *, now: float) -> list[NodeFacts]:
@@ -72,7 +72,7 @@ def _base(state: State, node: Node, cpus_used: int) -> str:
     link = state.links.get(node.name, Link.CONNECTING)
     if link is not Link.UP and not state.jobs_on(node.name):
         return "down" if link is Link.LOST else "unknown"
-    if not state.jobs_on(node.name):
+    if not runs_jobs(state, node.name):
         return "idle"
     return "allocated" if cpus_used >= node.cpus else "mixed"
 

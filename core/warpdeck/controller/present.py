@@ -37,7 +37,7 @@ from .launching import output_paths
 from .measurements import summed
 from .ports import JournalEntry
 from .state import State, amend
-from .view import blocked_gpus, gpu_holders, gpu_users, shares_on, wants_users_apart
+from .view import blocked_gpus, gpu_holders, gpu_users, runs_jobs, shares_on, wants_users_apart
 
 UNTOLD = "when cannot be told: jobs without a time limit are in its way"
 MOST_SWEPT = 200
@@ -311,7 +311,7 @@ def check_rows(state: State, node: Node) -> list[CheckRow]:
 def node_state(state: State, node: Node, cpus_used: int) -> str:
     """In sinfo's words."""
     link = state.links.get(node.name, Link.CONNECTING)
-    return state_in_words(node, link, cpus_used=cpus_used, busy=bool(state.jobs_on(node.name)))
+    return state_in_words(node, link, cpus_used=cpus_used, busy=runs_jobs(state, node.name))
 
 
 def state_in_words(node: Node, link: Link, *, cpus_used: int, busy: bool) -> str:

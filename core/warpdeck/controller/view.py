@@ -94,6 +94,11 @@ def wants_users_apart(state: State, job: Job, partition: str) -> bool:
     )
 
 
+def runs_jobs(state: State, name: NodeName) -> bool:
+    """Whether jobs run there; as in Slurm those that are suspended there leave a node idle."""
+    return any(job.state is not JobState.SUSPENDED for job in state.jobs_on(name))
+
+
 def shares_on(state: State, name: NodeName) -> list[tuple[JobId, Share]]:
     """What is held of the node now: (job, its share there), by job id."""
     return [

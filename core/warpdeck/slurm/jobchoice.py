@@ -13,7 +13,7 @@ from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.arrays import number_ranges, parse_array
 from warpdeck.notation.hostlist import expand
-from warpdeck.notation.jobids import TaskRanges, parse_job_id
+from warpdeck.notation.jobids import TaskRanges, is_job_id, parse_job_id
 from warpdeck.notation.lists import words_of
 
 from .fields import Row
@@ -23,12 +23,14 @@ from .words import WordsError, listed
 
 MAX_JOBS = 100_000
 """Of one answer, as the controller has it."""
+_LEADING = re.compile(r"\+?(\d{1,18})(?:(_)(\d{0,9}))?")
+"""What C reads of a number, and of a task behind it."""
 _STEP = re.compile(r"(\.\w+|\+\d+)$")
 """Behind a job's id, of a step of it or of a component: as in Slurm each stands for all of them."""
 LISTED = (OURS - ENDED) | SPECIAL
 """The states of what is listed where none are named."""
-BY_NAME = ("account", "licenses", "name", "partition", "qos", "reservation", "user", "nodelist")
-"""Options that let through what they name; an empty list lets nothing through."""
+LISTS = ("account", "licenses", "name", "partition", "qos", "states", "user")
+"""Options with a list of what they let through: one that is empty lets nothing through."""
 
 
 class Asked(NamedTuple):
@@ -99,8 +101,11 @@ def _is_wanted(row: Row, wanted: frozenset[tuple[str, str]]) -> bool:
 def _states(asked: Asked) -> frozenset[str]:
     """The states that are wanted. Raises WordsError."""
     text = asked.values.get("states", "PENDING" if asked.has("start") else None)
-    if text is None:
-        return LISTED
+    return LISTED if text is None else _states_of(text)
+
+
+def _states_of(text: str) -> frozenset[str]:
+    """Raises WordsError."""
     if text.lower() == "all":
         return OURS | SPECIAL
     wanted: set[str] = set()
@@ -115,17 +120,28 @@ def _states(asked: Asked) -> frozenset[str]:
     return frozenset(wanted) & (OURS | SPECIAL)
 
 
+def check(option: str, value: str, complain: Callable[[str], None]) -> None:
+    """What squeue says of an option's value where it stands, though a later one take its place. Raises WordsError."""
+    if option == "states":
+        _states_of(value)
+    for name in listed(value) if option == "user" else ():
+        if user_there(name) is None:
+            complain(f"Invalid user: {name}\n")
+
+
 def _ids(asked: Asked) -> list[str]:
     """Raises WordsError."""
-    words = [_STEP.sub("", word) for word in words_of(asked.values.get("jobs", ""))]
-    for word in words:
-        try:
-            named = parse_job_id(word)[0]
-        except UserError:
-            named = 0
-        if not named:
-            raise WordsError(f"squeue: error: Invalid job id: {word}")
-    return words
+    return [_id(word) for word in words_of(asked.values.get("jobs", ""))]
+
+
+def _id(word: str) -> str:
+    """The job, or the task of an array; what stands behind its number is not looked at. Raises WordsError."""
+    if is_job_id(bare := _STEP.sub("", word)) and parse_job_id(bare)[0]:
+        return bare
+    found = _LEADING.match(word)
+    if found is None or not int(found[1]):
+        raise WordsError(f"squeue: error: Invalid job id: {word}")
+    return f"{int(found[1])}_{int(found[3] or 0)}" if found[2] else found[1]
 
 
 def _step_id(word: str) -> tuple[str, str]:
@@ -140,7 +156,7 @@ def _step_id(word: str) -> tuple[str, str]:
 
 def _filters(asked: Asked, client: SyncClient) -> dict[str, list[str]] | None:
     """For the controller; None: nothing can be meant. Raises WordsError."""
-    if any(asked.values.get(option) == "" for option in BY_NAME):
+    if any(option in asked.values and not asked.listed(option) for option in LISTS):
         return None
     filters = {
         "accounts": asked.listed("account"),
@@ -158,12 +174,8 @@ def _filters(asked: Asked, client: SyncClient) -> dict[str, list[str]] | None:
 
 
 def _users(asked: Asked) -> list[str]:
-    """Those that there are; the others are complained of."""
-    names = asked.listed("user")
-    unknown = [name for name in names if user_there(name) is None]
-    for name in unknown:
-        asked.complain(f"Invalid user: {name}\n")
-    return [name for name in names if name not in unknown]
+    """Those that there are."""
+    return [name for name in asked.listed("user") if user_there(name) is not None]
 
 
 def _nodes(asked: Asked, client: SyncClient) -> list[str]:

@@ -229,10 +229,13 @@ def _plain(key: str, empty: str) -> Callable[[Row], str]:
     return lambda row: str(row[key] or empty)
 
 
+OF_REASON = frozenset({"PENDING", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "FAILED"})
+"""States of jobs of which the reason is told in the place of the nodes."""
+
+
 def _reason_list(row: Row) -> str:
     """Of one that runs the nodes, though it be held already for the time after."""
-    waits = row["state"] == "PENDING" or (row["state"] in ENDED and row["reason"] != "None")
-    return f"({row['reason']})" if waits else str(row["node_list"])
+    return f"({row['reason']})" if row["state"] in OF_REASON else str(row["node_list"])
 
 
 def _fit(name: str) -> Callable[[str, int, bool], str]:

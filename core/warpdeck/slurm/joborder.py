@@ -33,9 +33,10 @@ class SortError(Exception):
 def parse(
     text: str, letters: Mapping[str, Key], aliases: Sequence[str] = (), *, is_strict: bool = True
 ) -> list[Key]:
-    """The keys that a -S list names, the first the most important. Raises SortError with the letter, if it is strict."""
+    """The keys that a -S list names, the first the most important. Raises SortError with the last letter that is none, if it
+    is strict: Slurm sorts by the last key first."""
     keys: list[Key] = []
-    descending = False
+    unknown, descending = "", False
     for word in text.split(","):
         if word in aliases:
             continue
@@ -46,8 +47,10 @@ def parse(
             elif letter in letters:
                 keys.append(letters[letter]._replace(descending=descending))
                 descending = False
-            elif is_strict:
-                raise SortError(letter)
+            else:
+                unknown = letter
+    if unknown and is_strict:
+        raise SortError(unknown)
     return keys
 
 

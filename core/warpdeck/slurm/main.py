@@ -66,7 +66,7 @@ def run(name: str, words: list[str], console: Console) -> int:
         module = importlib.import_module(f"warpdeck.slurm.{COMMANDS[name]}")
         with stamped(console.env) as stamps, cut_as_asked(console.env):
             code = int(module.main(words, console))
-        if stamps is not None and stamps.complaint and stamps.is_used:
+        if stamps is not None and stamps.complaint:
             print(f"{name}: error: {stamps.complaint}", file=console.err)
         return code
     except CommandError as error:

@@ -27,6 +27,8 @@ LETTERS = {
     "P": "partition", "R": "partitionname", "S": "allocnodes", "T": "statelong", "U": "userlong", "V": "cluster",
     "X": "sockets", "Y": "cores", "Z": "threads",
 }  # fmt: skip
+ADMIN = "root"
+"""Who is said to have given the reason of a node, as `scontrol show node` has it."""
 NONE, UNKNOWN, NOT_KNOWN, NULL = "none", "Unknown", "N/A", "(null)"
 NO_NODE = "n/a"
 """The state of a partition none of whose nodes is meant."""
@@ -114,8 +116,8 @@ def _of_nodes(stamps: Stamps) -> dict[str, Print]:
         "gres": of_node("GRES", _gres, NULL),
         "gresused": of_node("GRES_USED", _gres_used, NULL),
         "allocmem": of_node("ALLOCMEM", lambda node: str(node["mem_alloc_bytes"] // MIB), "0"),
-        "user": fixed("USER", UNKNOWN),
-        "userlong": fixed("USER", UNKNOWN),
+        "user": of_node("USER", lambda node: ADMIN if node["reason"] else UNKNOWN, UNKNOWN),
+        "userlong": of_node("USER", lambda node: f"{ADMIN}(0)" if node["reason"] else UNKNOWN, UNKNOWN),
         "version": fixed("VERSION", RELEASE),
         "comment": of_node("COMMENT", lambda node: node["comment"] or NULL, NULL),
         "extra": of_node("EXTRA", lambda node: node["extra"] or NULL, NULL),

@@ -21,16 +21,13 @@ WORDS = (
     "powering_down,powered_down,power_down,powering_up,fail,maint,reboot,reboot^,unknown"
 )
 """What sinfo says that -t takes."""
-ALIASES = {
-    "alloc": "allocated", "comp": "completing", "mix": "mixed", "resv": "reserved", "unk": "unknown", "drng": "draining",
-    "drain*": "drain", "futr": "future", "npc": "perfctrs", "plnd": "planned", "down*": "down", "idle*": "idle",
-}  # fmt: skip
-_NEVER = """
-? future perfctrs cloud powering_down powered_down power_down powering_up fail failing reboot reboot^ reboot_issued
-reboot_requested planned blocked error inval
-"""
-NEVER = frozenset(_NEVER.split())
-"""States that no node of ours is in."""
+SPELLINGS = (
+    "unknown unk=unknown down idle allocated alloc=allocated ? mixed mix=mixed future futr=future planned plnd=planned drain "
+    "drained resv=reserved reserved perfctrs npc=perfctrs draining drng=draining completing comp=completing no_respond "
+    "powering_down powered_down power_down powering_up fail maint reboot reboot^ cloud"
+)
+"""What -t takes, and what it means where that is another word. The first counts that begins with what was written."""
+MEANINGS = {word.partition("=")[0]: word.rpartition("=")[2] for word in SPELLINGS.split()}
 
 
 def flags(row: Row) -> int:
@@ -99,10 +96,10 @@ def _marks(row: Row) -> str:
 
 def picks(word: str, row: Row) -> bool:
     """Whether -t WORD means the node. Raises KeyError for a word that is no state."""
-    name = ALIASES.get(word.lower(), word.lower())
+    name = next((found for spelled, found in MEANINGS.items() if spelled.startswith(word.lower())), None)
+    if name is None:
+        raise KeyError(word)
     base, busy = row["base"], row["base"] in ("allocated", "mixed")
-    if name in NEVER:
-        return False
     tests = {
         "drain": row["drained"],
         "drained": row["drained"] and not busy,
@@ -114,4 +111,4 @@ def picks(word: str, row: Row) -> bool:
         "allocated": busy,
         **{each: base == each for each in ("unknown", "down", "idle", "mixed")},
     }
-    return bool(tests[name])
+    return bool(tests.get(name))

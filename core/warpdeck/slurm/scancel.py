@@ -120,7 +120,9 @@ def main(words: list[str], console: Console) -> int:
 
 
 def _from_variables(console: Console) -> Options:
-    found: Options = {"clusters": console.env.get("SLURM_CLUSTERS", "")}
+    found: Options = {}
+    if clusters := console.env.get("SLURM_CLUSTERS"):
+        found["clusters"] = clusters
     for name in VALUES:
         value = console.env.get(f"SCANCEL_{name.upper()}")
         if value is not None:
@@ -150,7 +152,7 @@ def _take(given: Options, found: list[tuple[str, str]], console: Console) -> Non
 
 def _check(given: Options) -> int:
     """The signal's number, 0 for none. Raises CommandError."""
-    only_ours("scancel", given.get("clusters", ""))
+    only_ours("scancel", given.get("clusters"))
     if "state" in given:
         given["state"] = _state(given["state"], "Invalid job state specified")
     if "user" in given:

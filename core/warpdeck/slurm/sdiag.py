@@ -40,7 +40,7 @@ def main(words: list[str], console: Console) -> int:
     if is_informed(found, console, usage=USAGE, help_text=HELP):
         return 0
     asked = dict(found)
-    only_ours("sdiag", asked.get("cluster") or console.env.get("SLURM_CLUSTERS", ""))
+    only_ours("sdiag", asked.get("cluster", console.env.get("SLURM_CLUSTERS")))
     with console.connect() as client:
         orders = [name for name, _ in found if name in ("all", "reset")]
         if orders[-1:] == ["reset"]:

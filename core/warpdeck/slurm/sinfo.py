@@ -106,15 +106,14 @@ def _asked(found: Words, console: Console) -> Asked:
 
 def _list(asked: Asked, console: Console, client: SyncClient) -> None:
     """One listing. Raises WordsError."""
-    only_ours("sinfo", asked.values.get("clusters", ""))
+    only_ours("sinfo", asked.values.get("clusters"))
     now = time.time()
     if asked.has("long", "iterate") and not asked.has("json", "yaml", "noheader"):
         print(ctime(now), file=console.out)
     stamps = Stamps(console.env, now)
-    if stamps.complaint:
-        print(f"sinfo: error: {stamps.complaint}", file=console.err)
     if asked.has("reservation"):
         _print_reservations(console, client, stamps, titles=not asked.has("noheader"))
+        _complain(stamps, console)
         return
     parts = sorted(client.call("partitions")["partitions"], key=lambda part: int(part["position"]))
     site = Site(parts, client.call("nodes", facts=True)["nodes"])
@@ -122,6 +121,12 @@ def _list(asked: Asked, console: Console, client: SyncClient) -> None:
         _dump(asked, console, site)
         return
     _print(asked, console, site, prints(stamps))
+    _complain(stamps, console)
+
+
+def _complain(stamps: Stamps, console: Console) -> None:
+    if stamps.complaint:
+        print(f"sinfo: error: {stamps.complaint}", file=console.err)
 
 
 def _print(asked: Asked, console: Console, site: Site, named: dict[str, Print]) -> None:

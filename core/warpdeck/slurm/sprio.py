@@ -46,7 +46,7 @@ def main(words: list[str], console: Console) -> int:
 
 
 def _list(asked: dict[str, str], console: Console) -> int:
-    only_ours("sprio", asked.get("clusters") or console.env.get("SLURM_CLUSTERS", ""))
+    only_ours("sprio", asked.get("clusters", console.env.get("SLURM_CLUSTERS")))
     if "format" in asked and "long" in asked:
         sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
         raise WordsError(f"sprio: fatal: {sentence}")

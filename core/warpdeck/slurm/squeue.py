@@ -15,7 +15,7 @@ from . import jobfields, joborder, stepfields
 from .console import Console
 from .fields import Column, Field, Layout, Row, long_columns, needed, short_columns
 from .iterating import iterate, pause_s
-from .jobchoice import Asked, job_rows, step_rows
+from .jobchoice import LISTS, Asked, check, job_rows, step_rows
 from .stamps import Stamps, ctime
 from .words import CLUSTER_LINE, Words, WordsError, is_informed, only_ours, options, read_lists, refuse_rest
 
@@ -90,11 +90,16 @@ def _asked(found: Words, console: Console) -> Asked:
     """Raises WordsError for what cannot be together."""
     values: dict[str, str] = {}
     env = console.env
+
+    def complain(sentence: str) -> None:
+        print(f"squeue: error: {sentence}", file=console.err)
+
     for name, value in found:
         option = OTHER_NAMES.get(name, name)
         if option in ("me", "user"):  # the later of them counts
             values.pop("user" if option == "me" else "me", None)
         values[option] = value
+        check(option, value, complain)
     forms = [name for name, _ in found if name.lower() == "format"]
     if len(set(forms)) > 1:
         later, earlier = ("-O (--Format)", "-o (--format)")[:: 1 if forms[-1] == "Format" else -1]
@@ -103,35 +108,34 @@ def _asked(found: Words, console: Console) -> Asked:
         sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
         raise WordsError(f"squeue: fatal: {sentence}")
     for variable, option in FROM_ENV.items():
-        if env.get(variable) and option not in values and not (option == "user" and "me" in values):
+        is_said = variable in env if option in LISTS else env.get(variable)
+        if is_said and option not in values and not (option == "user" and "me" in values):
             values[option] = env[variable]
+            check(option, env[variable], complain)
     values |= {option: "" for variable, option in FLAGS_FROM_ENV.items() if variable in env}
-    if not values.keys() & {"format", "Format", "long"}:
+    if not values.keys() & {"format", "Format", "long", "start", "steps"}:
         for variable, option in (("SQUEUE_FORMAT", "format"), ("SQUEUE_FORMAT2", "Format")):
             if env.get(variable):
                 values[option] = env[variable]
                 break
-    return Asked(
-        values,
-        console.user,
-        console.host,
-        lambda sentence: print(f"squeue: error: {sentence}", file=console.err),
-    )
+    return Asked(values, console.user, console.host, complain)
 
 
 def _list(asked: Asked, console: Console, client: SyncClient) -> None:
     """One listing. Raises WordsError."""
-    only_ours("squeue", asked.values.get("clusters", ""))
+    only_ours("squeue", asked.values.get("clusters"))
     if asked.has("json", "yaml"):
         _dump(asked, console, client)
         return
     now = time.time()
     stamps = Stamps(console.env, now)
-    if stamps.complaint:
-        asked.complain(stamps.complaint)
     view = _steps_view(now, stamps) if asked.has("steps") else _jobs_view(asked, console, now, stamps)
     columns = _columns(asked, view)
-    keys = _keys(asked, view)
+    try:
+        keys = _keys(asked, view)
+    except WordsError:  # which squeue notices when it has begun to print
+        _print(Layout(columns, view.fields), [], asked, console, now=now)
+        raise
     if asked.has("steps"):
         rows = step_rows(asked, client)
         joborder.sort(rows, keys, ties=stepfields.by_id)
@@ -141,6 +145,8 @@ def _list(asked: Asked, console: Console, client: SyncClient) -> None:
             rows = [each for row in rows for each in _by_partition(row)]
         joborder.sort(rows, keys, ties=joborder.by_id)
     _print(Layout(columns, view.fields), rows, asked, console, now=now)
+    if stamps.complaint:
+        asked.complain(stamps.complaint)
 
 
 def _by_partition(row: Row) -> list[Row]:

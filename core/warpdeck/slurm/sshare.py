@@ -61,7 +61,7 @@ def main(words: list[str], console: Console) -> int:
 
 
 def _list(asked: Mapping[str, str], console: Console) -> None:
-    only_ours("sshare", asked.get("clusters", ""))
+    only_ours("sshare", asked.get("clusters"))
     columns = _columns(asked)
     users = _users(asked, console)
     with console.connect() as client:

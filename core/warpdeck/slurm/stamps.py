@@ -13,24 +13,29 @@ _WEEK = 7
 
 
 class Stamps:
-    """Formats times. `complaint` is what is wrong with SLURM_TIME_FORMAT, "" if nothing is; `is_used` once there was a time."""
+    """Formats times."""
 
     def __init__(self, env: Mapping[str, str], now: float) -> None:
         self._form = env.get("SLURM_TIME_FORMAT", "") or "standard"
         self._now = now
-        self.complaint = ""
-        self.is_used = False
+        self._wrong = ""
+        self._is_used = False
         if self._form == "standard":
             self._form = STANDARD
         elif self._form != RELATIVE and "%" not in self._form:
-            self.complaint = f"invalid SLURM_TIME_FORMAT = '{self._form}'"
+            self._wrong = f"invalid SLURM_TIME_FORMAT = '{self._form}'"
             self._form = STANDARD
+
+    @property
+    def complaint(self) -> str:
+        """What is wrong with SLURM_TIME_FORMAT, once a time was to be told; "" if nothing is."""
+        return self._wrong if self._is_used else ""
 
     def text(self, at_unix: float | None, *, unknown: str = "N/A") -> str:
         """`unknown` for what is not known."""
         if not at_unix:
             return unknown
-        self.is_used = True
+        self._is_used = True
         moment = time.localtime(at_unix)
         if self._form != RELATIVE:
             return time.strftime(self._form, moment)

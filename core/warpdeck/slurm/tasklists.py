@@ -28,11 +28,10 @@ def task_list(tasks: str, length: int) -> str:
     if set(ranges) & set(",:"):
         runs = _runs(ranges, length or MAX_TASKS)
         ranges = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
-    text = ranges + percent + throttle
-    if not length or len(text) < length:
-        return text
-    kept = text[: max(length - _ROOM, 0)]
-    return kept[: max(kept.rfind(","), kept.rfind("-"), 0)] + _ENDING
+    if length and len(ranges) >= length:
+        kept = ranges[: max(length - _ROOM, 0)]
+        ranges = kept[: max(kept.rfind(","), kept.rfind("-"), 0)] + _ENDING
+    return ranges + percent + throttle
 
 
 def _runs(ranges: str, most: int) -> list[tuple[int, int]]:

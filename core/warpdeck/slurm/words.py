@@ -96,9 +96,10 @@ CLUSTER_LINE = f"CLUSTER: {CLUSTER_NAME}"
 """What viewers print above a table whose clusters were named."""
 
 
-def only_ours(command: str, clusters: str) -> None:
-    """There is one cluster. Raises WordsError for another."""
-    if name := other_cluster(clusters):
+def only_ours(command: str, clusters: str | None) -> None:
+    """There is one cluster; None is where none is named. Raises WordsError for another."""
+    name = "" if clusters is None else other_cluster(clusters)
+    if name or clusters == "":
         raise WordsError(
             f"{command}: error: No cluster '{name}' known by database.\n"
             f"{command}: error: '{name}' can't be reached now, or it is an invalid entry for --cluster.  "

@@ -178,7 +178,7 @@ def step_values(step: Record, job: Record, window: Window, *, unit: str = "") ->
     name = row["id"].rpartition(".")[2]
     facts = {
         **row,
-        "state": step_state(row),
+        "state": "SUSPENDED" if job["state"] == "SUSPENDED" and not row["end"] else step_state(row),
         "start": window.start(row["start"]),
         "end": window.end(row["end"]),
         "suspended_s": _suspended_s(job, window),
