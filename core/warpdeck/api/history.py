@@ -78,7 +78,8 @@ class Window:
             began = math.inf if job.state is JobState.PENDING else end if start is None else start
             return job.eligible_at_unix <= self.until and began > self.since
         if wanted is JobState.RUNNING:
-            return start is not None and start <= self.until and end >= self.since
+            runs = job.is_finished or job.state is not JobState.SUSPENDED
+            return runs and start is not None and start <= self.until and end >= self.since
         if job.state is not wanted:
             return False
         return not job.is_finished or self.since <= end <= self.until

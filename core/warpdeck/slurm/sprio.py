@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -80,10 +81,13 @@ def _list(asked: dict[str, str], console: Console) -> int:
 
 def _numbers(text: str) -> list[int]:
     """Raises WordsError."""
+    numbers = []
     for word in listed(text):
-        if not word.isdecimal() or not int(word):
+        found = re.match(r"\+?(\d{1,18})", word)  # what C reads of it
+        if found is None or not int(found[1]):
             raise WordsError(f"sprio: error: Invalid job id: {word}")
-    return [int(word) for word in listed(text)]
+        numbers.append(int(found[1]))
+    return numbers
 
 
 def _users(text: str, console: Console) -> set[str]:
@@ -119,7 +123,7 @@ def _format(asked: Mapping[str, str], console: Console, weights: Mapping[str, fl
     if given:
         return given
     long, user = "long" in asked, " %.8u" if "long" in asked or "user" in asked or "users" in asked else ""
-    cluster = " %.8c" if "sibling" in asked else ""
+    cluster = " %.8c" if "sibling" in asked and not {"local", "long"} & asked.keys() else ""
     shown = [letter for letter, part in PARTS.items() if long or weights.get(part)]
     tres = long or bool(_tres(weights))
     if "norm" in asked:

@@ -58,15 +58,15 @@ def _read(word: str) -> tuple[str, int | None]:
     return name, (int(match[1]) if match is not None else 0) if is_given else None
 
 
-def with_one_width(columns: Iterable[Column], form: str) -> list[Column]:
-    """As sacct and sstat have it: a field that comes twice has the width that was said last, and %0 is a width."""
+def with_one_width(columns: Iterable[Column], form: str, *, zero_counts: bool = True) -> list[Column]:
+    """As sacct and sstat have it: a field that comes twice has the width that was said last. In sacct %0 is a width."""
     columns = list(columns)
     said = [_read(word)[1] for word in form.split(",") if word.strip()]
     if len(said) != len(columns):  # all of them
         return columns
     widths: dict[str, int] = {}
     for column, width in zip(columns, said, strict=True):
-        if width is not None:
+        if width or (width is not None and zero_counts):
             widths[column.name] = 0 if width == 0 else column.width
     return [column._replace(width=widths.get(column.name, column.width)) for column in columns]
 

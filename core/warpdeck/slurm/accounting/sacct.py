@@ -9,15 +9,25 @@ from typing import Any
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.cluster import CLUSTER_NAME, NORMAL_QOS
-from warpdeck.errors import UserError
 from warpdeck.notation.moments import parse_moment
 from warpdeck.slurm.console import CommandError, Console
-from warpdeck.slurm.jobstates import CODES, OURS
-from warpdeck.slurm.people import gid_of, group_of, name_of, user_there
+from warpdeck.slurm.jobstates import OURS
+from warpdeck.slurm.people import name_of
 from warpdeck.slurm.units import moment
 from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import WordsError, listed, options, read
 
+from .choice import (
+    check,
+    in_group,
+    in_limits,
+    in_range,
+    moment_of,
+    nodes_of,
+    state_named,
+    unit_of,
+    whole_hetjob,
+)
 from .named import named_steps
 from .printing import Style, UnknownField, columns_of, print_header, print_names, print_row, with_one_width
 from .values import (
@@ -65,6 +75,8 @@ REFUSED = {
 """Options that would change what is shown, and are not here -> what to do."""
 GATHERED = ("accounts", "format", "jobs", "name", "partition", "state", "uid", "user")
 """Options whose lists add up where they are given again; of the others the last counts."""
+LISTS = ("accounts", "constraints", "name", "nodelist", "partition")
+"""Options that let through what they name: with an empty list nothing."""
 EMPTY = ("wckeys", "associations")
 """Options that name what no job of ours has: nothing is found."""
 REST_OF_SECOND_S = 0.999999
@@ -91,36 +103,45 @@ class Asked:
         for option in GATHERED:
             if option in self.given:
                 self.given[option] = ",".join(value for name, value in words if name == option and value)
-        if "format" in self.given and "long" in self.given:
-            sentence = (
-                "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
-            )
-            raise WordsError(f"sacct: fatal: {sentence}")
         if not listed(self.given.get("state", "")):
             self.given.pop("state", None)
         self.given.setdefault("format", "")
         self.console = console
         self.now = time.time()
-        for name, reason in REFUSED.items():
-            if name in self.given:
-                raise CommandError(f"--{name} is not supported: {reason}")
+        for name, value in words:
+            check(name, value, self.now)
+        named = named_steps("sacct", self.given.get("jobs", ""))
+        self.jobs = list(dict.fromkeys(each.job for each in named))
+        self._refuse()
         self.steps = "allocations" not in self.given
-        self.jobs, self.only = _jobs(self.given.get("jobs", ""))
-        if not self.steps:
-            self.only = []
+        self.only = [each for each in named if each.step] if self.steps else []
         self.since, self.until = self._times()
         self.unit = self._unit()
 
     def has(self, name: str) -> bool:
         return name in self.given
 
+    def _refuse(self) -> None:
+        """What is not here, and what cannot be together."""
+        for name, reason in REFUSED.items():
+            if name in self.given:
+                raise CommandError(f"--{name} is not supported: {reason}")
+        if self.has("batch-script") and not self.jobs:
+            sentence = "When requesting job scripts you must also request specific jobs with the '-j' option."
+            raise WordsError(f"sacct: fatal: {sentence}")
+        if self.has("long") and self.given["format"]:
+            sentence = (
+                "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
+            )
+            raise WordsError(f"sacct: fatal: {sentence}")
+
     def _times(self) -> tuple[float, float | None]:
         """The window. Without a start: since ever for named jobs, now for states, else since midnight. Without an end: now,
         but where states are asked for the start, if there is one (sacct(1), DEFAULT TIME WINDOW)."""
         start, end = self.given.get("starttime", ""), self.given.get("endtime", "")
-        until = self._moment(end) if end else None
+        until = moment_of(end, self.now) if end else None
         if start:
-            since = self._moment(start)
+            since = moment_of(start, self.now)
             if until is None and self.has("state"):
                 until = since
         elif self.jobs:
@@ -135,40 +156,29 @@ class Asked:
             )
         return since, until
 
-    def _moment(self, text: str) -> float:
-        try:
-            return parse_moment(text, self.now, past=True)
-        except UserError as error:
-            raise WordsError(f"Invalid time specification (pos=0): {text}") from error
-
     def _unit(self) -> str:
         if self.has("noconvert"):
             return "raw"
-        unit = self.given.get("units", "").upper()
-        if self.has("units") and (not unit or unit not in "KMGTP"):
-            possible = f"Invalid unit type '{unit}'. Possible options are 'KMGTP'"
-            raise WordsError(f"sacct: error: {possible}\nsacct: fatal: Invalid unit type")
-        return unit
+        return unit_of(self.given["units"]) if self.has("units") else ""
 
     @property
     def finds_nothing(self) -> bool:
         """Whether what is named there cannot be here."""
         clusters = listed(self.given.get("clusters", "") or self.given.get("cluster", ""))
         elsewhere = bool(clusters) and not {CLUSTER_NAME, "all", "-1"} & set(clusters)
-        blank = any(self.has(name) and not listed(self.given[name]) for name in ("accounts", "partition"))
-        return elsewhere or blank or any(self.given.get(name) for name in EMPTY)
+        nobody = any(self.has(name) and not listed(self.given[name]) for name in LISTS)
+        return elsewhere or nobody or any(self.has(name) for name in EMPTY)
 
     @property
     def wants_requeued(self) -> bool:
         """Whether it asks for starts that ended in a requeue, which is no state that a job stays in."""
-        wanted = {_state(word) for word in listed(self.given.get("state", ""))}
+        wanted = {state_named(word) for word in listed(self.given.get("state", ""))}
         return self.has("duplicates") and REQUEUED in wanted
 
     @property
     def whole_hetjob(self) -> str:
         """yes, no, or "" where it was not said."""
-        text = self.given.get("whole-hetjob", self.given.get("whetjob"))
-        return "" if text is None else "no" if text.lower() == "no" else "yes"
+        return whole_hetjob(self.given.get("whole-hetjob", self.given.get("whetjob")))
 
     def question(self) -> Record:
         """The request. Raises WordsError for users, states or jobs that cannot be."""
@@ -189,11 +199,9 @@ class Asked:
             if self.has(option):
                 asked[field] = listed(self.given[option])
         if self.has("nodelist"):
-            from warpdeck_agent.wire.hostnames import expand
-
-            asked["nodes"] = expand(self.given["nodelist"])
+            asked["nodes"] = nodes_of(self.given["nodelist"])
         if self.has("state"):
-            wanted = {_state(word) for word in listed(self.given["state"])}
+            wanted = {state_named(word) for word in listed(self.given["state"])}
             asked["states"] = [state for state in sorted(OURS) if recorded_state(state) in wanted] or [NEVER]
             asked["until"] = until if until is not None else self.now
         users = self._users()
@@ -204,12 +212,7 @@ class Asked:
         given = self.given.get("uid", "") or self.given.get("user", "")
         if self.has("allusers") or given == "-1":
             return []
-        if not given and (self.has("user") or self.has("uid")):
-            raise CommandError("Invalid user id: ")
         if given:
-            for name in listed(given):
-                if user_there(name) is None:
-                    raise CommandError(f"Invalid user id: {name}")
             return [name_of(int(name)) if name.isdecimal() else name for name in listed(given)]
         if self.jobs or self.console.user == "root":
             return []
@@ -217,12 +220,9 @@ class Asked:
 
     def form(self) -> str:
         """Which fields."""
-        form = self.given.get("format", "") or self.console.env.get("SACCT_FORMAT", "")
-        if self.has("long"):
-            return LONG
-        if self.has("brief"):
-            return BRIEF
-        return form or DEFAULT
+        said = (self.given["format"], BRIEF if self.has("brief") else "", LONG if self.has("long") else "")
+        form = ",".join(filter(None, said))
+        return form or self.console.env.get("SACCT_FORMAT", "") or DEFAULT
 
     def style(self) -> Style:
         """How a line looks."""
@@ -230,7 +230,7 @@ class Asked:
         if not self.parsable:
             return Style(header=header)
         ends = self.parsable[-1] == "parsable"
-        return Style(self.given.get("delimiter", "") or "|", ends=ends, header=header)
+        return Style(self.given.get("delimiter", "|"), ends=ends, header=header)
 
     def window(self) -> Window:
         """The window that --truncate cuts at."""
@@ -243,10 +243,12 @@ def main(words: list[str], console: Console) -> int:
     """Prints the table; the exit code."""
     try:
         found, rest = read(words, OPTIONS)
+        _inform(dict(found), console)
+        asked = Asked(found, console)
         if rest:
             lines = "".join(f"\nsacct: error:  {word}" for word in rest)
             raise WordsError(f"sacct: error: Unknown arguments:{lines}")
-        return _inform(dict(found), console) or _run(Asked(found, console))
+        return _run(asked)
     except WordsError as error:
         console.err.write(error.message.removesuffix('\nTry "sacct --help" for more information') + "\n")
         return error.exit_code
@@ -258,7 +260,7 @@ class Done(Exception):
     """What was asked has been answered without the controller."""
 
 
-def _inform(given: dict[str, str], console: Console) -> int:
+def _inform(given: dict[str, str], console: Console) -> None:
     for name, text in (("version", VERSION), ("usage", HELP), ("help", HELP)):
         if name in given:
             console.out.write(text)
@@ -266,7 +268,6 @@ def _inform(given: dict[str, str], console: Console) -> int:
     if "helpformat" in given:
         print_names(console.out, WIDTHS)
         raise Done
-    return 0
 
 
 def _run(asked: Asked) -> int:
@@ -278,9 +279,6 @@ def _run(asked: Asked) -> int:
     question = asked.question()
     question["steps"] |= any(column.name == "DerivedExitCode" for column in columns)  # with -X, too
     if asked.has("batch-script"):
-        if not asked.jobs:
-            sentence = "When requesting job scripts you must also request specific jobs with the '-j' option."
-            raise WordsError(f"sacct: fatal: {sentence}")
         return _scripts(asked, question)
     jobs = [] if asked.finds_nothing else _jobs_of(asked, question)
     if asked.has("json"):
@@ -347,7 +345,7 @@ def _place(job: Record) -> tuple[int, int]:
 def _wants(asked: Asked, job: Record, step: str) -> bool:
     """Whether a line is named by -j: a whole job, or one step of it."""
     names = {label(job), str(job["id"]), str(job["array_job_id"]), str(job["label"]), str(job["het_job_id"])}
-    steps = [wanted for number, wanted in asked.only if number in names]
+    steps = [each.step for each in asked.only if each.job in names]
     whole = any(
         word in names or word.partition("_")[0] in names
         for word in asked.jobs
@@ -360,57 +358,15 @@ def _fits(job: Record, asked: Asked) -> bool:
     """The filters that are seldom used."""
     limit_s = job["limit_s"]
     tests: list[tuple[str, Callable[[str], bool]]] = [
-        ("nnodes", lambda text: _in_range(job["nodes"], text)),
-        ("ncpus", lambda text: _in_range(job["cpus"], text, what="cpu")),
-        ("timelimit-min", lambda text: _in_limits(limit_s, text, asked.given.get("timelimit-max", text))),
-        ("gid", lambda text: _is_group(job["uid"], text)),
-        ("group", lambda text: _is_group(job["uid"], text)),
+        ("nnodes", lambda text: in_range(job["nodes"], text, "node")),
+        ("ncpus", lambda text: in_range(job["cpus"], text, "cpu")),
+        ("timelimit-min", lambda text: in_limits(limit_s, text, asked.given.get("timelimit-max", text))),
+        ("gid", lambda text: in_group(job["uid"], text)),
+        ("group", lambda text: in_group(job["uid"], text)),
         ("reason", lambda text: job["reason"].partition(",")[0] in listed(text)),
         ("constraints", lambda text: all(word in job["features"] for word in listed(text))),
     ]
     return all(test(asked.given[name]) for name, test in tests if name in asked.given)
-
-
-def _in_range(count: int, text: str, *, what: str = "node") -> bool:
-    low, dash, high = text.partition("-")
-    if not low.isdecimal() or (high and not high.isdecimal()):
-        raise CommandError(f'Invalid numeric value "{text}" for requested {what} range.')
-    return int(low) <= count <= int(high) if dash else count == int(low)
-
-
-def _in_limits(limit_s: int | None, low: str, high: str) -> bool:
-    """-k alone is that very limit; with -K it is the least."""
-    from warpdeck.notation.times import parse_limit
-
-    try:
-        least, most = parse_limit(low), parse_limit(high)
-    except UserError:
-        raise WordsError("sacct: fatal: Invalid time limit specification") from None
-    no_limit = float("inf")
-    return (least or no_limit) <= (limit_s or no_limit) <= (most or no_limit)
-
-
-def _is_group(uid: int, text: str) -> bool:
-    """Whether the user's first group is one of those, by name or number. Raises CommandError."""
-    wanted = {word: gid_of(word) for word in listed(text)}
-    for word, gid in wanted.items():
-        if gid is None:
-            raise CommandError(f"Invalid group id: {word}")
-    return group_of(uid)[1] in wanted.values()
-
-
-def _jobs(text: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """(jobs, (job, step) where steps are named). Raises WordsError."""
-    found = named_steps("sacct", text)
-    return list(dict.fromkeys(job for job, _ in found)), [each for each in found if each[1]]
-
-
-def _state(word: str) -> str:
-    """By its name or code, in any case. Raises WordsError for what is no state."""
-    for state, code in CODES.items():
-        if word.upper() in (state, code):
-            return state
-    raise WordsError(f"sacct: fatal: unrecognized job state value '{word}'")
 
 
 def _scripts(asked: Asked, question: Record) -> int:

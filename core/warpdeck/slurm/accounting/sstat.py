@@ -8,9 +8,9 @@ from warpdeck.errors import UserError
 from warpdeck.slurm.console import CommandError, Console
 from warpdeck.slurm.scontrol.processes import processes_of
 from warpdeck.slurm.version import VERSION
-from warpdeck.slurm.words import WordsError, listed, options, read
+from warpdeck.slurm.words import Words, WordsError, options, read
 
-from .named import named_steps
+from .named import Named, named_steps
 from .printing import Style, UnknownField, columns_of, print_header, print_names, print_row, with_one_width
 from .usage import usage_fields
 from .values import WIDTHS as SACCT_WIDTHS
@@ -40,6 +40,8 @@ DEFAULT = (
     "tresusageoutmin,tresusageoutminnode,tresusageoutmintask,tresusageouttot"
 )
 PIDS = "jobid,nodelist,pids"
+FORMS = ("fields", "format", "pidformat")
+"""Options that name fields: what they name adds up."""
 HELP = """sstat [<OPTION>] -j JOB[.STEP],...
 
   -a --allsteps   -o --format FIELD[%[-]WIDTH],...   -e --helpformat   -i --pidformat
@@ -63,44 +65,50 @@ def main(words: list[str], console: Console) -> int:
     if "helpformat" in given:
         print_names(console.out, WIDTHS)
         return 0
-    jobs = [word for text in (given.get("jobs", ""), *rest) for word in listed(text)]
-    if not jobs:
-        raise CommandError("You didn't give me any jobs to stat.")
-    return _print(given, jobs, console)
+    jobs = [each for text in (*_said(found, "jobs"), *rest) for each in named_steps("sstat", text)]
+    return _print(found, jobs, console)
 
 
-def _print(given: dict[str, str], jobs: list[str], console: Console) -> int:
-    form = PIDS if "pidformat" in given else given.get("format", "") or given.get("fields", "") or DEFAULT
+def _said(found: Words, *names: str) -> list[str]:
+    return [value for name, value in found if name in names]
+
+
+def _print(found: Words, jobs: list[Named], console: Console) -> int:
+    given = {name for name, _ in found}
+    forms = [PIDS if name == "pidformat" else value for name, value in found if name in FORMS]
+    form = ",".join(filter(None, forms)) or DEFAULT
     try:
-        columns = with_one_width(columns_of(form, WIDTHS), form)
+        columns = with_one_width(columns_of(form, WIDTHS), form, zero_counts=False)
     except UnknownField as error:
         raise CommandError(f'Invalid field requested: "{error}"') from error
-    named = [each for word in jobs for each in named_steps("sstat", word)]
-    parsable = "parsable" in given or "parsable2" in given
-    style = Style("|" if parsable else "", ends="parsable2" not in given, header="noheader" not in given)
+    if not jobs:
+        raise CommandError("You didn't give me any jobs to stat.")
+    parsable = [name for name, _ in found if name in ("parsable", "parsable2")]
+    style = Style(
+        "|" if parsable else "", ends=parsable[-1:] != ["parsable2"], header="noheader" not in given
+    )
     print_header(console.out, columns, style)
-    for number, step in named:
-        for values in _steps(number, step, console, everything="allsteps" in given, raw="noconvert" in given):
+    for job in jobs:
+        for values in _steps(job, console, everything="allsteps" in given, raw="noconvert" in given):
             print_row(console.out, columns, [values.get(column.name, "") for column in columns], style)
     return 0
 
 
-def _steps(job: str, step: str, console: Console, *, everything: bool, raw: bool) -> list[dict[str, str]]:
-    """The running steps that are named: one, all, or those that srun began."""
+def _steps(named: Named, console: Console, *, everything: bool, raw: bool) -> list[dict[str, str]]:
+    """Of the steps that run the one that is named; where none is, the first that srun began, or all."""
     with console.connect() as client:
-        found = client.call("records", ids=[job], fields=["id", "label", "state"], steps=True)["jobs"]
-        running = [
-            each
-            for record in found
-            for each in record["steps"]
-            if each["row"]["state"] == "RUNNING" and _is_meant(each["row"]["id"], step, everything=everything)
-        ]
-        if not found and "_" not in job:
-            console.err.write(f"sstat: error: couldn't get steps for job {job}\n")
-        elif not running and step:
-            console.err.write(f"sstat: error: StepId={job}.{step} not found running.\n")
-        elif found and all(record["state"] != "RUNNING" for record in found):
-            console.err.write(f"sstat: error: No steps running for job {job}\n")
+        jobs = _records(named.job, client) or _records(named.number, client)
+        running = [step for job in jobs for step in job["steps"] if step["row"]["state"] == "RUNNING"]
+        if named.step:
+            running = [step for step in running if _name(step) == named.step]
+        if not jobs:
+            console.err.write(f"sstat: error: couldn't get steps for job {named.number}\n")
+        elif not running and named.step:
+            console.err.write(f"sstat: error: StepId={named.number}.{named.step} not found running.\n")
+        elif not running:
+            console.err.write(f"sstat: error: No steps running for job {named.number}\n")
+        if not named.step and not everything:
+            running = [step for step in running if _name(step).isdecimal()][:1]
         lines = []
         for each in running:
             _take_use(each, client)
@@ -108,9 +116,15 @@ def _steps(job: str, step: str, console: Console, *, everything: bool, raw: bool
         return lines
 
 
-def _is_meant(name: str, step: str, *, everything: bool) -> bool:
-    own = name.rpartition(".")[2]
-    return own == step if step else everything or own.isdecimal()
+def _records(job: str, client: Any) -> list[Record]:
+    found: list[Record] = client.call("records", ids=[job], fields=["id", "label", "state"], steps=True)[
+        "jobs"
+    ]
+    return found
+
+
+def _name(step: Record) -> str:
+    return str(step["row"]["id"]).rpartition(".")[2]
 
 
 def _take_use(step: Record, client: Any) -> None:
