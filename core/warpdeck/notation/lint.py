@@ -14,6 +14,7 @@ from warpdeck.errors import UserError
 from .directives import BLANKS, MAX_COMPONENTS, OTHER_MARKS, Component, Directive, components, split_words
 from .options import NOTED, REFUSED, SBATCH
 from .sbatch.meanings import PASSED_OVER, UMASK
+from .sbatch.numbers import strtol
 from .sbatch.reading import SAME, Given
 from .sbatch.translation import IGNORE, MAX_OTHER_LINES, lines_of_others
 from .sbatch.verdict import Verdict
@@ -129,6 +130,7 @@ def _of_directive(number: int, mark: str, text: str) -> Iterator[Remark]:
 
 _VARIABLE = re.compile(r"\$(?:\w+|\{[^}]*\}|\([^)]*\))|`")
 _LSF_ARRAY = re.compile(r"[^\[]*\[[\d,:-]+\](?:%\d+)?")
+_NUMBER = re.compile(r"[ \t]*[+-]?\d+|TOP", re.ASCII | re.IGNORECASE)
 _SHORT_TIME = re.compile(r"(\d{1,4}):(\d{2})")
 
 
@@ -147,6 +149,9 @@ def _of_value(one: Given) -> Iterator[Remark]:
         yield Remark(one.line, f"{words}; for hours write {text}:00")
     if one.option == "job-name" and _LSF_ARRAY.fullmatch(text) is not None:
         yield Remark(one.line, f"--job-name={text} is a name and no array: write #SBATCH --array")
+    if one.option in ("nice", "priority") and text and not _NUMBER.fullmatch(text):
+        held = ", and holds the job" if one.option == "priority" and not strtol(text)[0] else ""
+        yield Remark(one.line, f"--{one.option}={text} is no number: it counts as {strtol(text)[0]}{held}")
     if one.option == "mail-user" and not text:
         yield Remark(one.line, "--mail-user has no address: mail goes to who submits")
 

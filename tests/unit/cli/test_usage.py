@@ -177,7 +177,7 @@ def test_a_script_that_may_not_be_read(run: Run, short_tmp: Path) -> None:
         ("--dependency=expand:1", "not understood", "afterany"),
         ("--open-mode=shred", "--open-mode=shred is not understood", "append or truncate"),
         ("--begin=tea-time", "--begin: 'tea-time' is no point in time", "now+2hours"),
-        ("--nice=very", "--nice=very is no whole number", "number"),
+        ("--nice=99999999999", "--nice=99999999999 is more than", "write less"),
         ("--nodelist=gpu[1-", "is no hostlist", "gpu[01-04"),
         ("--exclude=gpu[9-1-2]", "is no hostlist", "gpu[01-04"),
         ("--network=ib", "--network is not supported: switches of networks", "take it out"),

@@ -25,6 +25,8 @@ def told(*lines: str, folders: tuple[str, ...] = ("/here",)) -> list[str]:
         (["#SLURM -n 2"], "line 2: write #SBATCH in place of #SLURM"),
         (["#SBATCH -J $USER-x"], "line 2: --job-name=$USER-x: $USER stays as it is written"),
         (["#SBATCH -o ${RUN}.log"], "%j, %x, %u and %a stand for"),
+        (["#SBATCH --nice=very"], "line 2: --nice=very is no number: it counts as 0"),
+        (["#SBATCH --priority=x"], "line 2: --priority=x is no number: it counts as 0, and holds the job"),
         (["#SBATCH -t 24:00"], "line 2: --time=24:00 is 24 minutes and 0 seconds; for hours write 24:00:00"),
         (['#SBATCH --mail-user ""', "#SBATCH -n4"], 'line 2: an empty word "" ends the line'),
         (["#SBATCH --mail-user="], "line 2: --mail-user has no address"),
