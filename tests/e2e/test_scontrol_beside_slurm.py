@@ -81,6 +81,65 @@ def test_partitions_are_shown_alike(pair: Pair) -> None:
         "show jobi 99",
         "show job abc",
         "show job 4_77",
+        "errnumstr",
+        "errnumstr 2017",
+        "errnumstr 2037",
+        "errnumstr 0",
+        "errnumstr 13",
+        "errnumstr x",
+        "errnumstr 2 3",
+        "errnumstr 99999",
+        "setdebug",
+        "setdebug foo",
+        "setdebug 99",
+        "setdebug info n1",
+        "setdebugflags",
+        "setdebugflags backfill",
+        "token foo",
+        "cancel_reboot",
+        "cancel_reboot n1",
+        "cancel_reboot nosuch",
+        "cancel_reboot n1 n2",
+        "fsdampeningfactor",
+        "schedloglevel",
+        "schedloglevel 1",
+        "schedloglevel foo",
+        "callerid",
+        "callerid 1",
+        "reboot",
+        "reboot asap",
+        "reboot nextstate=foo n1",
+        "getaddrs n1",
+        "takeover 9",
+        "shutdown foo",
+        "show frontend x",
+        "show assoc_mgr foo",
+        "show assoc_mgr flags=users",
+        "show assoc_mgr flags=foo",
+        "top x",
+        "uhold 1",
+        "pidinfo",
+        "pidinfo x",
+        "cluster",
+        "version x",
+        "verbose x",
+        "quiet x",
+        "all x",
+        "oneliner x",
+        "-Q foo",
+        "-Q show job 99",
+        "-Q hold 99",
+        "-u 0 show hostnames n1",
+        "--uid=nosuch show hostnames n1",
+        "delete foo",
+        "update nodename",
+        "update nodename=n1 foo",
+        "update nodename=n1 state=",
+        "update nodename=n1 weight=-1",
+        "exit 1",
+        "quit",
+        "completing x",
+        "create foo",
         "update jobid",
         "notify 1 hello",
         "show node zz",
@@ -157,6 +216,39 @@ def test_partitions_are_shown_alike(pair: Pair) -> None:
 )  # fmt: skip
 def test_the_same_is_said(pair: Pair, line: str) -> None:
     pair.same("scontrol", *line.split())
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "quit", "foo;quit", "show;show foo;exit", "version;!!", "quiet;foo;show job 99",
+        "verbose;quiet;show job 99;verbose;show job 99",
+        "oneliner;show job 1;details;all;hide;exit",
+        "show node zz;hold 99;version", 'show "job 1', "quit now;version", "version x",
+        "show job 99;show job 1", "requeue", "all x;help x;exit",
+    ],
+)  # fmt: skip
+def test_lines_are_answered_alike(pair: Pair, lines: str) -> None:
+    data = lines.replace(";", "\n") + "\n"
+    if "help" in lines:  # the words of our own
+        done = [cluster.run(["scontrol"], data=data) for cluster in (pair.theirs, pair.ours)]
+        assert (done[0].rc, done[0].err) == (done[1].rc, done[1].err)
+        return
+    pair.same("scontrol", data=data)
+
+
+@pytest.mark.parametrize(
+    "line", ["shutdown", "abort", "reconfigure", "cancel_reboot n1", "suspend 1", "resume 1"]
+)
+def test_what_admins_alone_may_do_is_refused_to_others_alike(pair: Pair, line: str) -> None:
+    pair.same("scontrol", *line.split(), user="nobody")
+
+
+@pytest.mark.parametrize("line", ["reboot n1", "token", "token lifespan=5", "reboot asap reason=x n1"])
+def test_what_there_is_none_of_is_told_as_slurm_tells_it_and_then_what_to_do(pair: Pair, line: str) -> None:
+    theirs, ours = (cluster.run(["scontrol", *line.split()]) for cluster in (pair.theirs, pair.ours))
+    assert ours.err.startswith(theirs.err) and len(ours.err.splitlines()) == len(theirs.err.splitlines()) + 1
+    assert ours.rc == theirs.rc == 1
 
 
 @pytest.mark.parametrize(

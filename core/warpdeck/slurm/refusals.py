@@ -54,6 +54,43 @@ WORDS = {
 }
 
 
+NUMBERS = {
+    2000: "PartitionConfig",
+    2002: "Priority",
+    2005: "step_cpus",
+    2006: "PartitionNodeLimit",
+    2010: "not_user",
+    2014: "BadConstraints",
+    2017: "not_found",
+    2018: "InvalidNode",
+    2021: "already_done",
+    2024: "pending",
+    2029: "InvalidFeature",
+    2037: "no_requeue",
+    2038: "dependency",
+    2039: "no_batch",
+    2042: "held",
+    2044: "step_mem",
+    2045: "InvalidAccount",
+    2048: "Licenses",
+    2051: "deadline",
+    2052: "reservation_denied",
+    2053: "reservation",
+    2066: "InvalidQOS",
+    2070: "PartitionInactive",
+    2072: "step_gpus",
+    2073: "not_pending",
+    2081: "array",
+    2084: "finished",
+    2085: "not_running",
+    2087: "not_suspended",
+    2107: "not_leader",
+    2108: "component",
+    2123: "nice",
+    2124: "time_min",
+    2133: "InvalidPrefer",
+}
+"""Slurm's error number -> a code of WORDS, whose words are that error's."""
 _FIRST = {
     "InvalidTmpDisk": "Temporary disk specification can not be satisfied",
     "InvalidTopology": "Socket, core and/or thread specification can not be satisfied",

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from typing import Any, TextIO
 
 from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.slurm.console import Console
 
+KINDS = ("users", "assoc", "qos")
+"""What there is to show, in this order."""
+Rows = list[dict[str, Any]]
 
-def print_associations(console: Console, shares: list[dict[str, Any]], qos: list[dict[str, Any]]) -> None:
-    """Who is where in the tree, with what shares and use."""
-    out = console.out
+
+def print_associations(console: Console, shares: Rows, qos: Rows, *, kinds: Collection[str]) -> None:
+    """Who is where in the tree, with what shares and use: these kinds of it."""
+    console.out.write("Current Association Manager state\n")
+    if "users" in kinds:
+        _print_users(console.out, shares)
+    if "assoc" in kinds:
+        _print_tree(console.out, shares)
+    if "qos" in kinds:
+        _print_qos(console.out, qos)
+
+
+def _print_users(out: TextIO, shares: Rows) -> None:
     users = any(row["user"] for row in shares)
-    out.write(f"Current Association Manager state\n\n{_title('User', 'users', is_there=users)}\n")
+    out.write(f"\n{_title('User', 'users', is_there=users)}\n")
     for user in dict.fromkeys(row["user"] for row in shares if row["user"]):
         account = next(row["account"] for row in shares if row["user"] == user)
         out.write(f"UserName={user} DefAccount={account} DefWckey= AdminLevel=None\n")
+
+
+def _print_tree(out: TextIO, shares: Rows) -> None:
     out.write(f"\n{_title('Association', 'associations', is_there=bool(shares))}\n")
     for row in shares:
         out.write(
@@ -28,6 +45,9 @@ def print_associations(console: Console, shares: list[dict[str, Any]], qos: list
         out.write(
             f"    UsageRaw/Norm/Efctv={row['usage']:.2f}/{row['norm_usage']:.2f}/{row['norm_usage']:.2f}\n"
         )
+
+
+def _print_qos(out: TextIO, qos: Rows) -> None:
     out.write(f"\n{_title('QOS', 'QOS', is_there=bool(qos))}\n")
     for row in qos:
         limits = " ".join(f"{name}={value}" for name, value in row["limits"].items())

@@ -22,7 +22,10 @@ NO_ENTITY = (
 LIMITS = {"timelimit": "TimeLimit", "timemin": "TimeMin"}
 MOMENTS = frozenset({"starttime", "eligibletime", "deadline", "endtime"})
 MAX_UID_DIGITS = 10
-NODE_STATES = "Valid states are: NoResp DRAIN FAIL FUTURE RESUME POWER_DOWN POWER_UP UNDRAIN"
+STATES_SAID = (
+    "Request aborted\nValid states are: NoResp DRAIN FAIL FUTURE RESUME POWER_DOWN POWER_UP UNDRAIN\n"
+    "Not all states are valid given a node's prior state"
+)
 
 
 def update(session: Session, words: list[str]) -> None:
@@ -47,7 +50,7 @@ def update(session: Session, words: list[str]) -> None:
 
 def pairs_of(words: list[str]) -> list[tuple[str, str]]:
     """(key, value); `job 12` is `job=12`. A + or - before the = stays with the key. Of a job's keys Nice alone may be without a
-    value: raises Failed for another that is the last word."""
+    value, and none of a node's: raises Failed for another that is the last word."""
     pairs: list[tuple[str, str]] = []
     queue = list(words)
     while queue:
@@ -59,6 +62,10 @@ def pairs_of(words: list[str]) -> list[tuple[str, str]]:
             value = queue.pop(0)
         elif of_job:
             raise Failed(f"Invalid input: {key}\nRequest aborted")
+        elif _means(pairs[0][0] if pairs else key, "nodename", least=2):
+            raise Failed(
+                f"scontrol: error: Invalid input: {key}  Request aborted\nslurm_update error: No error"
+            )
         pairs.append((key, value))
     return pairs
 
@@ -158,6 +165,8 @@ def _nodes(session: Session, pairs: list[tuple[str, str]]) -> None:
     names, state, reason = "", "", ""
     facts: dict[str, Any] = {}
     for key, value in pairs:
+        if value == "" and "state".startswith(key.lower()):
+            raise Failed(f"Invalid input: {key}=\n{STATES_SAID}")
         lowered = key.lower()
         if "nodename".startswith(lowered) and len(lowered) > 1:
             names = value
@@ -228,10 +237,7 @@ def _node_state(state: str) -> str:
     for name, least in known.items():
         if len(lowered) >= least and name.startswith(lowered):
             return {"fail": "drain", "idle": "resume"}.get(name, name)
-    raise Failed(
-        f"Invalid input: state={state}\nRequest aborted\n{NODE_STATES}\n"
-        "Not all states are valid given a node's prior state"
-    )
+    raise Failed(f"Invalid input: state={state}\n{STATES_SAID}")
 
 
 def _partition(session: Session, pairs: list[tuple[str, str]]) -> None:

@@ -9,12 +9,13 @@ from typing import NamedTuple
 from warpdeck.errors import UserError
 from warpdeck.notation.getopt import parse_leading
 from warpdeck.slurm.console import Console
+from warpdeck.slurm.people import user_there
 from warpdeck.slurm.prompting import prompted
 from warpdeck.slurm.refusals import in_slurms_words
 from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import WordsError, only_ours, options
 
-from .session import Failed, Missing, Session
+from .session import Failed, Misread, Missing, Session
 
 OPTIONS = options(
     "scontrol",
@@ -106,21 +107,34 @@ def _set(name: str, value: str, session: Session) -> None:
         case "clusters":
             only_ours("scontrol", value)
         case "uid":
-            raise WordsError("scontrol: error: --uid is not supported: you are you")
+            if (uid := user_there(value)) is None:
+                session.console.err.write(f'scontrol: error: --uid="{value}" invalid\n')
+                session.over = True
+            elif uid != user_there(session.console.user):
+                raise WordsError("scontrol: error: --uid is not supported: you are you")
 
 
 def _converse(session: Session) -> None:
     """Does what lines say until the end, `exit` or `quit`."""
     for line in prompted(session.console, PROMPT):
         try:
-            words = _options(shlex.split(line), session)
-        except (ValueError, WordsError) as error:
+            words = _options(_words(line), session)
+        except WordsError as error:
             session.complain(str(error))
             continue
         if words:
             _run(words, session)
+            session.over = session.over or _find_name(words[0]) in ("exit", "quit")
         if session.over:
             return
+
+
+def _words(line: str) -> list[str]:
+    """As a shell has them; a quote that nobody closes is a letter."""
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return line.split()
 
 
 def _run(words: list[str], session: Session) -> None:
@@ -128,21 +142,31 @@ def _run(words: list[str], session: Session) -> None:
         _find(words[0], len(words) - 1).run(session, words[1:])
     except Missing as error:
         session.miss(str(error))
+    except Misread as error:
+        session.misread(str(error))
     except Failed as error:
         session.complain(str(error))
     except UserError as error:
         session.complain(f"scontrol: error: {in_slurms_words(error)}")
 
 
-def _find(word: str, count: int) -> Keyword:
+def _find_name(word: str) -> str:
+    """The keyword that is meant, or ""."""
     from .keywords import KEYWORDS
 
     lowered = word.lower()
-    for name, keyword in KEYWORDS.items():
-        if len(lowered) >= keyword.least and name.startswith(lowered):
-            if count < keyword.low:
-                raise Failed(f"too few arguments for keyword:{word}")
-            if keyword.high is not None and count > keyword.high:
-                raise Failed(f"too many arguments for keyword:{word}")
-            return keyword
-    raise Failed(f"invalid keyword: {word}")
+    names = (name for name, keyword in KEYWORDS.items() if len(lowered) >= keyword.least)
+    return next((name for name in names if name.startswith(lowered)), "")
+
+
+def _find(word: str, count: int) -> Keyword:
+    from .keywords import KEYWORDS
+
+    if name := _find_name(word):
+        keyword = KEYWORDS[name]
+        if count < keyword.low:
+            raise Failed(f"too few arguments for keyword:{word}")
+        if keyword.high is not None and count > keyword.high:
+            raise Failed(f"too many arguments for keyword:{word}")
+        return keyword
+    raise Misread(f"invalid keyword: {word}")

@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 from warpdeck.slurm.version import VERSION
+from warpdeck.slurm.words import WordsError, only_ours
 
-from . import changes, orders, reserving, show
+from . import absent, changes, orders, reserving, show
 from .command import HELP, Keyword
-from .session import Session
+from .session import Failed, Session
 
 
 def _help(session: Session, words: list[str]) -> None:
     session.console.out.write(HELP)
+    if words:
+        raise Failed("too many arguments for keyword:help")
 
 
 def _version(session: Session, words: list[str]) -> None:
     session.console.out.write(VERSION)
+    _alone("version", words)
+
+
+def _alone(name: str, words: list[str]) -> None:
+    """It is done, but there are words behind it."""
+    if words:
+        raise Failed(f"too many arguments for {name} keyword")
+
+
+def _quiet(session: Session, words: list[str]) -> None:
+    session.quiet = True
+
+
+def _verbose(session: Session, words: list[str]) -> None:
+    _alone("verbose", words)
+    session.quiet = False
+
+
+def _cluster(session: Session, words: list[str]) -> None:
+    """There is one."""
+    try:
+        only_ours("scontrol", words[0] if words else "")
+    except WordsError as error:
+        raise Failed(error.message) from error
 
 
 def _quit(session: Session, words: list[str]) -> None:
@@ -36,23 +63,29 @@ def _nothing(session: Session, words: list[str]) -> None:
 HELD = frozenset({"not_pending"})
 """To hold what runs already is no error in Slurm, and changes nothing now."""
 LOG = "the log has all that there is"
-REBOOT = "drain the node, reboot it, and resume it"
+DOWN = "`warpdeck down` stops the controller"
 KEYWORDS = {
-    "all": Keyword(1, 0, 0, _nothing),
-    "abort": Keyword(2, 0, None, orders.refused("abort", "`warpdeck down` stops the controller")),
-    "cancel_reboot": Keyword(3, 1, 1, orders.refused("cancel_reboot", REBOOT)),
-    "cluster": Keyword(2, 0, 1, orders.refused("cluster", "there is one")),
+    "all": Keyword(1, 0, None, _nothing),
+    "abort": Keyword(2, 0, None, absent.refused("abort", DOWN, check=absent.admins_only("slurm_shutdown"))),
+    "callerid": Keyword(3, 4, None, absent.refused("callerid", "steps know their job by its token")),
+    "cancel_reboot": Keyword(3, 0, None, absent.cancel_reboot),
+    "cluster": Keyword(2, 0, 1, _cluster),
     "completing": Keyword(2, 0, 0, orders.completing),
     "create": Keyword(2, 0, None, reserving.create),
     "delete": Keyword(3, 0, None, reserving.delete),
     "details": Keyword(3, 0, 0, _details),
-    "errnumstr": Keyword(5, 0, None, orders.refused("errnumstr", "errors have words here, not numbers")),
+    "errnumstr": Keyword(5, 0, None, absent.errnumstr),
     "exit": Keyword(1, 0, 0, _quit),
     "fsdampeningfactor": Keyword(
-        3, 0, None, orders.refused("fsdampeningfactor", "shares stand in config.toml, [accounts]")
+        3,
+        1,
+        1,
+        absent.refused("fsdampeningfactor", "shares stand in config.toml, [accounts]", check=absent.factor),
     ),
-    "getaddrs": Keyword(2, 0, None, orders.refused("getaddrs", "`scontrol show node` has addresses")),
-    "help": Keyword(2, 0, 0, _help),
+    "getent": Keyword(
+        4, 0, 1, absent.refused("getent", "nodes ask their own directory: `getent` there tells who is known")
+    ),
+    "help": Keyword(2, 0, None, _help),
     "hide": Keyword(2, 0, 0, _nothing),
     "hold": Keyword(3, 1, None, orders.on_jobs("hold", alike=HELD, after="slurm_suspend")),
     "holdu": Keyword(5, 1, None, orders.on_jobs("hold", alike=HELD, after="slurm_suspend", for_owner=True)),
@@ -60,28 +93,30 @@ KEYWORDS = {
     "listpids": Keyword(1, 0, 2, orders.listpids),
     "notify": Keyword(1, 2, None, orders.notify),
     "oneliner": Keyword(1, 0, 0, _oneliner),
-    "pidinfo": Keyword(3, 1, 1, orders.pidinfo),
+    "pidinfo": Keyword(3, 0, 1, orders.pidinfo),
     "ping": Keyword(3, 0, 0, orders.ping),
-    "quiet": Keyword(4, 0, 0, _nothing),
+    "quiet": Keyword(4, 0, 0, _quiet),
     "quit": Keyword(4, 0, 0, _quit),
-    "reboot": Keyword(3, 0, None, orders.refused("reboot", REBOOT)),
-    "reconfigure": Keyword(3, 0, 0, orders.reconfigure),
+    "reboot": Keyword(3, 0, None, absent.reboot),
+    "reconfigure": Keyword(3, 0, None, orders.reconfigure),
     "release": Keyword(3, 1, None, orders.on_jobs("release", alike=HELD, after="slurm_suspend")),
     "requeue": Keyword(3, 1, None, orders.requeue(hold=False)),
     "requeuehold": Keyword(7, 1, None, orders.requeue(hold=True)),
     "resume": Keyword(3, 1, None, orders.on_jobs("resume")),
-    "schedloglevel": Keyword(3, 0, None, orders.refused("schedloglevel", LOG)),
-    "setdebug": Keyword(2, 0, None, orders.refused("setdebug", LOG)),
-    "setdebugflags": Keyword(9, 0, None, orders.refused("setdebugflags", LOG)),
+    "schedloglevel": Keyword(3, 1, 1, absent.schedlog),
+    "setdebug": Keyword(2, 1, 1, absent.refused("setdebug", LOG, check=absent.level)),
+    "setdebugflags": Keyword(9, 1, None, absent.refused("setdebugflags", LOG, check=absent.flag)),
     "show": Keyword(3, 0, None, show.show),
-    "shutdown": Keyword(8, 0, None, orders.refused("shutdown", "`warpdeck down` stops the controller")),
+    "shutdown": Keyword(8, 0, 1, absent.refused("shutdown", DOWN, check=absent.shutdown)),
     "suspend": Keyword(2, 1, None, orders.on_jobs("suspend")),
-    "takeover": Keyword(4, 0, None, orders.refused("takeover", "there is one controller")),
-    "token": Keyword(2, 0, None, orders.token),
+    "takeover": Keyword(
+        4, 0, 1, absent.refused("takeover", "there is one controller", check=absent.takeover)
+    ),
+    "token": Keyword(2, 0, None, absent.token),
     "top": Keyword(3, 1, None, orders.top),
     "update": Keyword(1, 0, None, changes.update),
-    "verbose": Keyword(4, 0, 0, _nothing),
-    "version": Keyword(4, 0, 0, _version),
+    "verbose": Keyword(4, 0, None, _verbose),
+    "version": Keyword(4, 0, None, _version),
     "wait_job": Keyword(2, 1, 1, orders.wait_job),
     "write": Keyword(1, 1, 3, orders.write),
 }

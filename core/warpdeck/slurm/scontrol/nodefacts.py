@@ -3,6 +3,7 @@ changed there."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from warpdeck.notation.hostlist import collapse, expand
@@ -27,6 +28,8 @@ def fact_of(key: str, value: str) -> Values:
         if len(lowered) >= least and word.startswith(lowered):
             return {word: value.strip("\"'")}
     if lowered and "weight".startswith(lowered):
+        if re.fullmatch(r"-\d+", value):
+            raise Failed(f"scontrol: error: Weight value ({value}) is less than zero\nNo changes specified")
         if not value.isdecimal() or len(value) > MAX_DIGITS:
             raise Failed(
                 f"scontrol: error: Weight value ({value}) is not a valid number\nNo changes specified"

@@ -10,6 +10,7 @@ from typing import Any
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
+from warpdeck.notation.jobids import is_job_id
 from warpdeck.notation.lists import words_of
 from warpdeck.slurm.people import uid_of
 from warpdeck.slurm.refusals import WORDS, in_slurms_words
@@ -203,9 +204,12 @@ def top(session: Session, words: list[str]) -> None:
     """The jobs become the first of their user's waiting ones, in the order in which they are named."""
     with session.connect() as client:
         for word in reversed(named_jobs(session, words)):
-            found = client.call("records", ids=[word], fields=list(SAMPLE_FIELDS))["jobs"]
-            if not found:
-                complain_of(session, UserError("", code="not_found"), word, of_tasks=False)
+            found = []
+            if is_job_id(word):
+                found = client.call("records", ids=[word], fields=list(SAMPLE_FIELDS))["jobs"]
+            if not found or all(job["state"] != "PENDING" for job in found):
+                code = "not_pending" if found else "not_found"
+                complain_of(session, UserError("", code=code), word, of_tasks=False)
                 continue
             others = client.call("records", users=[found[0]["user"]], fields=list(SAMPLE_FIELDS))["jobs"]
             highest = max((job["priority"] or 0 for job in others if job["state"] == "PENDING"), default=0)
@@ -249,6 +253,8 @@ def wait_job(session: Session, words: list[str]) -> None:
 
 def write(session: Session, words: list[str]) -> None:
     """write batch_script JOB [FILE]: `-` is standard output."""
+    if len(words[0]) > 1 and "config".startswith(words[0].lower()):
+        raise Failed("scontrol: error: write config is not supported: config.toml has it as it is written")
     if not (len(words[0]) >= 1 and "batch_script".startswith(words[0].lower())):
         raise Failed(f"invalid write argument:{words[0]}")
     if len(words) < 2:
@@ -283,6 +289,7 @@ def ping(session: Session, words: list[str]) -> None:
     try:
         with session.connect() as client:
             session.console.out.write(alive(client.call("status")) + "\n")
+            session.code = 0
     except UserError:
         session.code = 1
         session.console.out.write(DOWN.format(host=session.console.host))
@@ -295,8 +302,10 @@ def reconfigure(session: Session, words: list[str]) -> None:
             client.call("reload")
         except UserError as error:
             problems = error.details.get("problems", "")
+            denied = error.code == "not_admin"
             raise Failed(
-                f"slurm_reconfigure error: {error.message}" + (f"\n{problems}" if problems else "")
+                f"slurm_reconfigure error: {WORDS['not_user'] if denied else error.message}"
+                + (f"\n{problems}" if problems else "")
             ) from error
 
 
@@ -315,6 +324,8 @@ def pidinfo(session: Session, words: list[str]) -> None:
     """The job of a process of this machine, and when it ends."""
     from .processes import job_of
 
+    if not words:
+        raise Failed("missing argument for keyword:pidinfo")
     number = job_of(words[0])
     found = []
     if number:
@@ -344,19 +355,3 @@ def listpids(session: Session, words: list[str]) -> None:
     for each in found:
         pid, number, name, local, rank = each
         session.console.out.write(f"{pid:<8} {number:<8} {name:<8} {local:<7} {rank:<8}\n")
-
-
-def token(session: Session, words: list[str]) -> None:
-    """There are none: who asks is known by the kernel."""
-    raise Failed(
-        "Error fetching token\nthere are no tokens here: the controller knows by its socket who asks"
-    )
-
-
-def refused(what: str, instead: str) -> Callable[[Session, list[str]], None]:
-    """A keyword that does not exist here."""
-
-    def refuse(session: Session, words: list[str]) -> None:
-        raise Failed(f"scontrol: error: {what} is not supported: {instead}")
-
-    return refuse

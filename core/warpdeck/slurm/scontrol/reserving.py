@@ -98,12 +98,12 @@ def delete(session: Session, words: list[str]) -> None:
     if not words:
         raise Failed("too few arguments for delete keyword")
     key, equals, name = words[0].partition("=")
+    if not equals and len(words) < 2:
+        raise Failed("scontrol: error: Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'")
     is_partition = key.lower().startswith("par")
     if not (is_partition or key.lower().startswith("res")):
         raise Failed(f"Invalid deletion entity: {words[0]}")
     if not equals:
-        if len(words) < 2:
-            raise Failed("scontrol: error: Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'")
         name = words[1]
     if is_partition:
         from .partitions import delete as delete_partition

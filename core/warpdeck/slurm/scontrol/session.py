@@ -15,6 +15,10 @@ class Failed(Exception):
     """What is said on standard error, as it stands; the exit code is 1."""
 
 
+class Misread(Failed):
+    """There is no such keyword: said with --quiet, too."""
+
+
 class Missing(Failed):
     """The same of a thing that is not there, which Slurm says on standard output."""
 
@@ -50,6 +54,11 @@ class Session:
         self.code = 1
         if not self.quiet:
             self.console.err.write(words + "\n")
+
+    def misread(self, words: str) -> None:
+        """The same of a line that is none of ours, which --quiet does not hide."""
+        self.code = 1
+        self.console.err.write(words + "\n")
 
     def miss(self, words: str) -> None:
         """Says on standard output that something is not there, and goes on; the exit code will be 1."""

@@ -236,12 +236,22 @@ def _aliases(session: Session, word: str) -> None:
 
 
 def _assoc_mgr(session: Session, word: str) -> None:
-    from .associations import print_associations
+    from .associations import KINDS, print_associations
 
+    kinds = set(KINDS)
+    option, is_set, value = word.partition("=")
+    wrong = f"No value given for option {word}" if word and not is_set else ""
+    if option.lower() == "flags":
+        kinds = {each.lower() for each in value.split(",") if each}
+        for each in sorted(kinds - set(KINDS)):
+            wrong = f"invalid flag '{each}', valid options are 'Assoc, QOS, and/or Users'"
+    if wrong:  # no failure to Slurm
+        session.console.err.write(f"{wrong}\n")
+        return
     with session.connect() as client:
         shares = client.call("shares")["shares"]
         qos = client.call("qos")["qos"]
-    print_associations(session.console, shares, qos)
+    print_associations(session.console, shares, qos, kinds=kinds)
 
 
 def _none(session: Session, word: str) -> None:
@@ -249,6 +259,8 @@ def _none(session: Session, word: str) -> None:
 
 
 def _front_ends(session: Session, word: str) -> None:
+    if word:
+        raise Missing(f"Node {word} not found")
     session.console.out.write("No nodes in the system\n")
 
 

@@ -1,0 +1,134 @@
+"""Keywords of scontrol for what there is none of here. What is wrong with their words is told as Slurm tells it; then what to do
+instead."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+
+from warpdeck.errors import UserError
+from warpdeck.notation.hostlist import expand
+from warpdeck.slurm.refusals import NUMBERS, WORDS
+
+from .session import Failed, Session
+
+Check = Callable[[Session, Sequence[str]], None]
+LEVELS = ("quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5")
+REBOOT = "drain the node, reboot it, and resume it"
+MAX_ERRNO = 133
+
+
+def refused(what: str, instead: str, *, check: Check = lambda session, words: None) -> Check:
+    """A keyword that does not exist here. `check` raises Failed for words that Slurm would refuse too."""
+
+    def refuse(session: Session, words: Sequence[str]) -> None:
+        check(session, words)
+        raise Failed(f"scontrol: error: {what} is not supported: {instead}")
+
+    return refuse
+
+
+def admins_only(said: str) -> Check:
+    """Others are told so first, and no more."""
+
+    def check(session: Session, words: Sequence[str]) -> None:
+        with session.connect() as client:
+            if not client.welcome["admin"]:
+                raise Failed(f"{said} error: Invalid user id")
+
+    return check
+
+
+def level(session: Session, words: Sequence[str]) -> None:
+    """setdebug LEVEL, by name or number."""
+    word = words[0]
+    if word.lower() not in LEVELS and not (word.isdecimal() and int(word) < len(LEVELS)):
+        raise Failed(f"invalid debug level: {word}")
+
+
+def flag(session: Session, words: Sequence[str]) -> None:
+    """setdebugflags +NAME or -NAME."""
+    for word in words:
+        if word[:1] not in ("+", "-"):
+            raise Failed(f"invalid debug flag: {word}\nUsage: setdebugflags [+|-]NAME")
+
+
+def factor(session: Session, words: Sequence[str]) -> None:
+    """fsdampeningfactor NUMBER."""
+    if not re.fullmatch(r"[1-9]\d{0,4}", words[0]):
+        raise Failed(f"invalid dampening factor: {words[0]}")
+
+
+def schedlog(session: Session, words: Sequence[str]) -> None:
+    """schedloglevel: that log is switched off, as it is in Slurm unless it is asked for."""
+    if words[0].lower() in ("0", "1", "disable", "enable"):
+        raise Failed(f"slurm_set_schedlog_level error: {WORDS['no_requeue']}")
+    raise Failed(f"invalid schedlog level: {words[0]}")
+
+
+def shutdown(session: Session, words: Sequence[str]) -> None:
+    """shutdown [slurmctld|controller]."""
+    if words and words[0].lower() not in ("slurmctld", "controller"):
+        raise Failed(f"invalid shutdown argument:{words[0]}")
+    admins_only("slurm_shutdown")(session, words)
+
+
+def takeover(session: Session, words: Sequence[str]) -> None:
+    """takeover [INDEX]: of a second controller."""
+    if words:
+        raise Failed(f"takeover: invalid backup controller index ({words[0]})")
+
+
+def token(session: Session, words: Sequence[str]) -> None:
+    """token [lifespan=SECONDS] [username=NAME]: there are none, because the kernel says who asks."""
+    for word in words:
+        if word.partition("=")[0].lower() not in ("lifespan", "username") or "=" not in word:
+            raise Failed(f"Invalid option: `{word}`")
+    raise Failed(
+        "Error fetching token\nthere are no tokens here: the controller knows by its socket who asks"
+    )
+
+
+def reboot(session: Session, words: Sequence[str]) -> None:
+    """reboot [ASAP] [nextstate=] [reason=] NODES: as where no RebootProgram is set."""
+    rest = [word for word in words if word.lower() != "asap"]
+    for word in rest:
+        key, is_set, value = word.partition("=")
+        if is_set and key.lower() == "nextstate" and value.upper() not in ("DOWN", "RESUME"):
+            raise Failed(f"Invalid state: {value}\nValid states: DOWN, RESUME")
+    if not [word for word in rest if "=" not in word]:
+        raise Failed("Missing node list. Specify ALL|<NodeList>")
+    raise Failed(
+        "scontrol: error: RebootProgram isn't defined\n"
+        f"scontrol_reboot_nodes error: Unspecified error\nthere is none here: {REBOOT}"
+    )
+
+
+def cancel_reboot(session: Session, words: Sequence[str]) -> None:
+    """cancel_reboot NODES, none of which is to be rebooted."""
+    if len(words) != 1:
+        raise Failed(f"{'too many arguments' if words else 'missing argument'} for keyword:cancel_reboot")
+    admins_only("slurm_update")(session, words)
+    with session.connect() as client:
+        there = {row["name"] for row in client.call("nodes")["nodes"]}
+    try:
+        known = set(expand(words[0])) <= there
+    except UserError:
+        known = False
+    raise Failed(f"slurm_update error: Invalid node {'state' if known else 'name'} specified")
+
+
+def errnumstr(session: Session, words: Sequence[str]) -> None:
+    """The sentence of one of Slurm's error numbers, of those that are said here, or of the system's."""
+    if len(words) != 1:
+        raise Failed("one arguments required for keyword:errnumstr")
+    if not words[0].isdecimal():
+        raise Failed("numeric arguments required for keyword:errnumstr")
+    number = int(words[0])
+    told = f"Unknown error {number}"
+    if number in NUMBERS:
+        told = WORDS[NUMBERS[number]]
+    elif number <= MAX_ERRNO:
+        told = os.strerror(number) if number else "No error"
+    session.console.out.write(f"{told}\n")
