@@ -19,6 +19,8 @@ from .table import Line, Measured, Table, timed
 
 STARTS = 21
 TASKS = 1000
+ARRAYS = 5
+"""How many are run: a machine that is not idle has no steady rate."""
 SUBMISSIONS = 10_000
 CONNECTIONS = 4
 WINDOW = 64
@@ -85,16 +87,21 @@ def console_script() -> list[str]:
     return [str(installed)] if installed.exists() else [sys.executable, "-m", "warpdeck.cli.main"]
 
 
-def array_rate(rig: Rig) -> Measured:
-    """Tasks a second of one array, from its submission to the last end; each leaves its output file."""
+def array_rates(rig: Rig) -> Measured:
+    """Tasks a second of arrays one after the other, each from its submission to its last end."""
+    return Measured([array_rate(rig, f"array{number}") for number in range(ARRAYS)])
+
+
+def array_rate(rig: Rig, folder: str) -> float:
+    """Of one array, each of whose tasks leaves its output file."""
     ranges = [[1, TASKS, 1]]
-    job = rig.submit("#!/bin/sh\ntrue\n", array={"ranges": ranges}, output="array/%a.out")
+    job = rig.submit("#!/bin/sh\ntrue\n", array={"ranges": ranges}, output=f"{folder}/%a.out")
     rig.wait_until_idle()
     rows = rig.rows(job, limit=TASKS)
     assert len(rows) == TASKS, f"{len(rows)} rows of {TASKS}"
     assert all(row["state"] == "COMPLETED" for row in rows), "every task ended well"
-    assert len(list((rig.submit_dir / "array").iterdir())) == TASKS, "every task has its log"
-    return Measured([TASKS / (max(row["end"] for row in rows) - min(row["submit"] for row in rows))])
+    assert len(list((rig.submit_dir / folder).iterdir())) == TASKS, "every task has its log"
+    return float(TASKS / (max(row["end"] for row in rows) - min(row["submit"] for row in rows)))
 
 
 def submission_rate(rig: Rig) -> Measured:
@@ -140,7 +147,7 @@ def measure(table: Table, rig: Rig) -> None:
     table.add(LOCAL_START, start_latency(rig))
     table.add(STEP, srun_true(rig))
     table.add(RUN, run_true(rig))
-    table.add(ARRAY, array_rate(rig))
+    table.add(ARRAY, array_rates(rig))
     accepted, memory = big_array(rig)
     table.add(BIG_TIME, accepted)
     table.add(BIG_MEMORY, memory)
