@@ -168,6 +168,18 @@ def test_what_there_is_not_is_said_alike(pair: Pair, words: str) -> None:
     assert bool(ours.err) == bool(theirs.err)
 
 
+@pytest.mark.parametrize(
+    "words", ["-d singleton", "-d afterok:99", "-d afterany:{held}", "--begin=now+1hour -d singleton -J x"]
+)
+def test_a_start_is_told_as_if_nobody_were_waited_for(pair: Pair, jobs: Jobs, words: str) -> None:
+    """But not before --begin."""
+    line = ["sbatch", "--test-only", *words.format(**jobs).split(), *WRAP]
+    told = [cluster.run(line) for cluster in (pair.theirs, pair.ours)]
+    assert told[1].rc == told[0].rc == 0
+    theirs, ours = (re.sub(r"Job \d+ |:\d\d:\d\d | on nodes \S+", "", each.err) for each in told)
+    assert ours == theirs
+
+
 @pytest.mark.parametrize("text", ARRAYS)
 def test_an_array_is_read_alike(pair: Pair, text: str) -> None:
     """However it is spelt; the answer is which tasks there are, and how many may run at once."""

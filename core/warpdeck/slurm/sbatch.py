@@ -231,7 +231,12 @@ def _failed(error: UserError, console: Console) -> CommandError:
 
 
 def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) -> int:
-    """Says when it would start, with --quiet only that it never would; 1 then."""
+    """Says when it would start, with --quiet only that it never would; 1 then. As in Slurm it is room alone that is asked for:
+    for whom it waits besides counts for nothing, and before --begin it does not start."""
+    begin_unix = draft.request.pop("begin_at_unix", None) or 0.0
+    for request in (draft.request, *draft.components):
+        request.pop("dependencies", None)
+        request.pop("begin_at_unix", None)
     found = dry_run(client, draft)
     if found["verdict"] == "never":
         error = UserError(found["sentence"], found["hint"], code=found["code"], details=found["details"])
@@ -248,6 +253,7 @@ def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) ->
         return 1
     if quiet:
         return 0
+    at_unix = max(at_unix, begin_unix)
     where = f" on nodes {found['node_list']}" if found["node_list"] else ""
     part = f" in partition {found['partition'] or ALL_NODES}"
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_unix))
