@@ -126,7 +126,7 @@ def _gather(
         if name not in place.gres:
             raise Refusal(_WRONG, f"ask for gpu[:TYPE]:COUNT, not {name}")
         ask = asks.setdefault((name, kind), _Ask(name, kind))
-        setattr(ask, field, count)
+        setattr(ask, field, count % 2**16 if field == "cpus" else count)  # a short in Slurm
         ask.tasks_per = counts.tasks_per_gpu or 0
 
 
@@ -190,6 +190,7 @@ def _gpus_of(asks: dict[tuple[str, str], _Ask], counts: _Counts) -> int:
 
 def _check_all(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, has_gpu_freq: bool) -> None:
     shared, sharing = False, False
+    seen: list[_Ask] = []
     for ask in asks.values():
         words = _misfit(ask, counts)
         if words:
@@ -204,11 +205,18 @@ def _check_all(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, has_gpu_fr
             ):
                 raise Refusal(_WRONG, "ask for parts of GPUs for each node")
         if shared and sharing:
+            _check_kinds(seen)  # which are told first where they were asked for first
             raise Refusal(_WRONG, "ask for GPUs or for parts of them")
+        seen.append(ask)
     if shared and has_gpu_freq:
         raise Refusal(_WRONG, "leave --gpu-freq out")
-    for name in {ask.name for ask in asks.values()}:
-        kinds = [ask for ask in asks.values() if ask.name == name]
+    _check_kinds(seen)
+
+
+def _check_kinds(asks: list[_Ask]) -> None:
+    """Raises Refusal for GPUs of which some have a type and some have none."""
+    for name in {ask.name for ask in asks}:
+        kinds = [ask for ask in asks if ask.name == name]
         plain = [ask for ask in kinds if not ask.kind]
         if plain and len(kinds) > 1 and (plain[0].job or plain[0].node or plain[0].socket or plain[0].task):
             raise Refusal(_WRONG_TYPE, "name a type with each, or with none")
