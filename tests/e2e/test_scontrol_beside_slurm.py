@@ -5,6 +5,7 @@ What cannot be the same is made so before it is compared: times of day, prioriti
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -441,16 +442,19 @@ def test_a_reason_names_the_nodes_that_a_job_cannot_have(pair: Pair) -> None:
     for name, words in (
         ("first", ["-N4"]),
         ("second", ["-w", "n2"]),
+        ("third", ["-N2-4", "-p", "debug", "--exclusive"]),
     ):  # slurmctld words the first one's in another way
         for cluster in both:
             assert not cluster.run(["sbatch", "-o", "/dev/null", "-J", name, *words, "--wrap", "true"]).err
 
     listed = "PENDING ReqNodeNotAvail, UnavailableNodes:n2|(ReqNodeNotAvail, UnavailableNodes:n2)\n"
-    asked = ["squeue", "-h", "-n", "second", "-o", "%T %r|%R"]
-    for cluster in both:
-        eventually(lambda side=cluster: side.run(asked).out == listed, what="it waits for the node")
+    for cluster, name in itertools.product(both, ("second", "third")):
+        asked = ["squeue", "-h", "-n", name, "-o", "%T %r|%R"]
+        eventually(
+            lambda side=cluster, words=asked: side.run(words).out == listed, what="it waits for the node"
+        )
         shown = cluster.run(["scontrol", "show", "job"]).out
         assert "JobState=PENDING Reason=ReqNodeNotAvail,_UnavailableNodes:n2 " in shown
     for cluster in both:
-        cluster.run(["scancel", "-n", "first,second"])
+        cluster.run(["scancel", "-n", "first,second,third"])
     pair.same("scontrol", "update", "nodename=n2", "state=resume")

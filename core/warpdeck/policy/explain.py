@@ -277,7 +277,8 @@ class _Explainer:
         if holder:
             return "ReqNodeNotAvail", f"waits for {shape.wants}: {holder}"
         missing = f"waits for {shape.wants}: {shortages.of(shape)}{self._set_aside(field, takes)}"
-        return ("Resources" if takes.any() else "ReqNodeNotAvail"), missing
+        are_there = np.count_nonzero(takes) >= min(gang.nodes for gang in shape.gangs)
+        return ("Resources" if are_there else "ReqNodeNotAvail"), missing
 
     def _holder(self, field: Field, takes: Mask) -> str:
         """Words for the site reservations that have all of these nodes now, "" if some node is in none."""
