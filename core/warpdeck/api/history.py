@@ -65,8 +65,10 @@ class Window:
         if self.whenever and math.isinf(self.until):
             return True
         began = job.eligible_at_unix <= self.until and end >= self.since
+        if self.ids:
+            return began  # who is named need not be eligible
         if job.start_at_unix is None and _was_always_held(job):
-            return False  # it was never eligible
+            return False
         return began and (job.state is not JobState.PENDING or _is_eligible(state, job))
 
     def _was(self, state: State, job: Job, wanted: JobState, end: float) -> bool:

@@ -166,7 +166,7 @@ def full_name(text: str, known: Table) -> str:
         return given
     matches = [name for name in known.options if name.startswith(given) and not _is_short(name, known)]
     old = [name for name in matches if not known.options[name].marks & {"newer", "plugin"}]
-    if len(matches) == 1 or len(old) == 1:
+    if len({name.removesuffix("s") for name in old or matches}) == 1:  # --user and --users are one option
         return (old or matches)[0]
     if matches:
         words = "".join(f" '--{name}'" for name in matches)

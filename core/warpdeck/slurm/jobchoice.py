@@ -29,7 +29,7 @@ _STEP = re.compile(r"(\.\w+|\+\d+)$")
 """Behind a job's id, of a step of it or of a component: as in Slurm each stands for all of them."""
 LISTED = (OURS - ENDED) | SPECIAL
 """The states of what is listed where none are named."""
-LISTS = ("account", "licenses", "name", "partition", "qos", "states", "user")
+LISTS = ("account", "licenses", "name", "partition", "qos", "reservation", "states", "user")
 """Options with a list of what they let through: one that is empty lets nothing through."""
 
 
@@ -156,6 +156,7 @@ def _step_id(word: str) -> tuple[str, str]:
 
 def _filters(asked: Asked, client: SyncClient) -> dict[str, list[str]] | None:
     """For the controller; None: nothing can be meant. Raises WordsError."""
+    nodes = _nodes(asked, client)
     if any(option in asked.values and not asked.listed(option) for option in LISTS):
         return None
     filters = {
@@ -165,7 +166,7 @@ def _filters(asked: Asked, client: SyncClient) -> dict[str, list[str]] | None:
         "partitions": asked.listed("partition"),
         "qos": asked.listed("qos"),
         "reservations": asked.listed("reservation"),
-        "nodes": _nodes(asked, client),
+        "nodes": nodes,
         "users": [asked.user] if asked.has("me") else _users(asked),
     }
     if asked.has("user") and not filters["users"]:

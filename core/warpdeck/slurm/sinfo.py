@@ -112,6 +112,8 @@ def _list(asked: Asked, console: Console, client: SyncClient) -> None:
         print(ctime(now), file=console.out)
     stamps = Stamps(console.env, now)
     if asked.has("reservation"):
+        if asked.has("clusters"):
+            print(CLUSTER_LINE, file=console.out)
         _print_reservations(console, client, stamps, titles=not asked.has("noheader"))
         _complain(stamps, console)
         return

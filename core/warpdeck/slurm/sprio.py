@@ -34,6 +34,8 @@ PARTS = {"A": "age", "B": "assoc", "F": "fairshare", "J": "job_size", "P": "part
 TITLES = {"A": "AGE", "B": "ASSOC", "F": "FAIRSHARE", "J": "JOBSIZE", "P": "PARTITION", "Q": "QOS"}
 LETTERS = {letter: letter for letter in "aAbBcfFijJNpPqQrStTuYy"}
 SORTED_BY = "acfijpqrtuyAFJNPQTY"
+NOBODY = 0
+"""No job's number."""
 PRIORITY_SCALE = 2**32 - 1
 
 
@@ -57,17 +59,17 @@ def _list(asked: dict[str, str], console: Console) -> int:
     with console.connect() as client:
         answer = client.call("priorities")
     weights: dict[str, float] = answer["weights"]
-    nothing = "weights" in asked or bool(asked.get("jobs") and not numbers)
+    nothing = bool(asked.get("jobs") and not numbers)
     rows = [] if nothing else _chosen(answer["jobs"], asked, numbers, known)
-    if asked.get("jobs") and not rows and "weights" not in asked:
-        print("Unable to find jobs matching user/id(s) specified", file=console.out)
-        return 0
     fields = _fields(weights)
 
     def unknown(letter: str) -> None:
         print(f"sprio: error: Invalid job format specification: {letter}", file=console.err)
 
     columns = short_columns(_format(asked, console, weights), LETTERS, unknown, keep_unknown=False)
+    if asked.get("jobs") and not rows:
+        print("Unable to find jobs matching user/id(s) specified", file=console.out)
+        return 0
     if "noheader" not in asked:
         print(Layout(columns, fields).titles(), file=console.out)
     if "weights" in asked:
@@ -83,10 +85,11 @@ def _numbers(text: str) -> list[int]:
     """Raises WordsError."""
     numbers = []
     for word in listed(text):
-        found = re.match(r"\+?(\d{1,18})", word)  # what C reads of it
+        found = re.fullmatch(r"\+?(\d{1,18})(?:\+(\d{1,3})|(_)\d{1,9})?", word)
         if found is None or not int(found[1]):
             raise WordsError(f"sprio: error: Invalid job id: {word}")
-        numbers.append(int(found[1]))
+        # The tasks of an array wait as one.
+        numbers.append(NOBODY if found[3] else int(found[1]) + int(found[2] or 0))
     return numbers
 
 
@@ -120,7 +123,7 @@ def _chosen(
 def _format(asked: Mapping[str, str], console: Console, weights: Mapping[str, float]) -> str:
     """As asked, or all parts that count (with -l all that there are)."""
     given = asked.get("format") or console.env.get("SPRIO_FORMAT")
-    if given:
+    if given and "long" not in asked:
         return given
     long, user = "long" in asked, " %.8u" if "long" in asked or "user" in asked or "users" in asked else ""
     cluster = " %.8c" if "sibling" in asked and not {"local", "long"} & asked.keys() else ""

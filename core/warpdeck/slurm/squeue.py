@@ -131,11 +131,7 @@ def _list(asked: Asked, console: Console, client: SyncClient) -> None:
     stamps = Stamps(console.env, now)
     view = _steps_view(now, stamps) if asked.has("steps") else _jobs_view(asked, console, now, stamps)
     columns = _columns(asked, view)
-    try:
-        keys = _keys(asked, view)
-    except WordsError:  # which squeue notices when it has begun to print
-        _print(Layout(columns, view.fields), [], asked, console, now=now)
-        raise
+    keys, wrong = _keys(asked, view)
     if asked.has("steps"):
         rows = step_rows(asked, client)
         joborder.sort(rows, keys, ties=stepfields.by_id)
@@ -144,6 +140,9 @@ def _list(asked: Asked, console: Console, client: SyncClient) -> None:
         if asked.has("priority"):
             rows = [each for row in rows for each in _by_partition(row)]
         joborder.sort(rows, keys, ties=joborder.by_id)
+    if wrong is not None:  # which squeue notices when it has begun to print
+        _print(Layout(columns, view.fields), [], asked, console, now=now)
+        raise wrong
     _print(Layout(columns, view.fields), rows, asked, console, now=now)
     if stamps.complaint:
         asked.complain(stamps.complaint)
@@ -197,15 +196,16 @@ def _default(asked: Asked) -> str:
     return LONG if asked.has("long") else DEFAULT
 
 
-def _keys(asked: Asked, view: View) -> list[joborder.Key]:
+def _keys(asked: Asked, view: View) -> tuple[list[joborder.Key], WordsError | None]:
+    """What to sort by, or what is wrong with it."""
     usual = (
         "P,i" if asked.has("steps") else joborder.DEFAULT_START if asked.has("start") else joborder.DEFAULT
     )
     try:
         order = asked.values.get("sort", usual)
-        return joborder.parse(order, view.keys, ("cluster",), is_strict=not asked.has("steps"))
+        return joborder.parse(order, view.keys, ("cluster",), is_strict=not asked.has("steps")), None
     except joborder.SortError as error:
-        raise WordsError(f"squeue: error: Invalid sort specification: {error}") from None
+        return [], WordsError(f"squeue: error: Invalid sort specification: {error}")
 
 
 def _needs(columns: list[Column], keys: list[joborder.Key], view: View) -> list[str]:

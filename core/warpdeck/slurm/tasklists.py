@@ -28,7 +28,7 @@ def task_list(tasks: str, length: int) -> str:
     if set(ranges) & set(",:"):
         runs = _runs(ranges, length or MAX_TASKS)
         ranges = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
-    if length and len(ranges) >= length:
+    if length and len(ranges) >= length - _ROOM:
         kept = ranges[: max(length - _ROOM, 0)]
         ranges = kept[: max(kept.rfind(","), kept.rfind("-"), 0)] + _ENDING
     return ranges + percent + throttle

@@ -84,7 +84,7 @@ def _limit(text: str) -> float:
         found = parse_limit(text)
     except UserError:
         found = 0
-    if found == 0:
+    if found == 0 or (found is None and not text.isalpha()):  # 0 is no limit elsewhere
         raise WordsError("sacct: fatal: Invalid time limit specification")
     return found or _NO_LIMIT
 

@@ -75,7 +75,7 @@ REFUSED = {
 """Options that would change what is shown, and are not here -> what to do."""
 GATHERED = ("accounts", "format", "jobs", "name", "partition", "state", "uid", "user")
 """Options whose lists add up where they are given again; of the others the last counts."""
-LISTS = ("accounts", "constraints", "name", "nodelist", "partition")
+LISTS = ("accounts", "cluster", "clusters", "constraints", "name", "nodelist", "partition")
 """Options that let through what they name: with an empty list nothing."""
 EMPTY = ("wckeys", "associations")
 """Options that name what no job of ours has: nothing is found."""
@@ -230,7 +230,7 @@ class Asked:
         if not self.parsable:
             return Style(header=header)
         ends = self.parsable[-1] == "parsable"
-        return Style(self.given.get("delimiter", "|"), ends=ends, header=header)
+        return Style(self.given.get("delimiter", "") or "|", ends=ends, header=header)
 
     def window(self) -> Window:
         """The window that --truncate cuts at."""
@@ -356,10 +356,10 @@ def _wants(asked: Asked, job: Record, step: str) -> bool:
 
 def _fits(job: Record, asked: Asked) -> bool:
     """The filters that are seldom used."""
-    limit_s = job["limit_s"]
+    limit_s, has_run = job["limit_s"], job["start"] is not None
     tests: list[tuple[str, Callable[[str], bool]]] = [
-        ("nnodes", lambda text: in_range(job["nodes"], text, "node")),
-        ("ncpus", lambda text: in_range(job["cpus"], text, "cpu")),
+        ("nnodes", lambda text: in_range(job["nodes"] if has_run else 0, text, "node")),
+        ("ncpus", lambda text: in_range(job["cpus"] if has_run else 0, text, "cpu")),
         ("timelimit-min", lambda text: in_limits(limit_s, text, asked.given.get("timelimit-max", text))),
         ("gid", lambda text: in_group(job["uid"], text)),
         ("group", lambda text: in_group(job["uid"], text)),
