@@ -111,8 +111,10 @@ def print_row(
         width = abs(column.width)
         if column.name in moments:
             value = value[:width]
-        elif column.name not in whole and not style.delimiter:
-            value = _cut(value, width)
+        elif not style.delimiter:
+            value = (
+                _cut(value, width) if column.name not in whole else value or " "
+            )  # a number is never nothing
         cells.append(value if style.delimiter else _padded(value, column))
     out.write(_joined(cells, style) if style.delimiter else "".join(cells) + "\n")
 

@@ -1,0 +1,60 @@
+"""Random command lines of the commands that read, beside a real Slurm with its database: one site, in the same state in both.
+
+Compared are the exit code, the lines of the answer (Slurm's order of equal lines is that of its lists) and whether there is a
+complaint. `tests/lab/commandlines` has what may be asked; what such lines have shown stands in FOUND, to be asked each time.
+"""
+
+from __future__ import annotations
+
+import random
+import shlex
+from collections.abc import Iterator
+
+import pytest
+from tests.lab.commandlines import GRAMMARS, random_line
+from tests.lab.crowd import Crowd, crowded
+
+pytestmark = pytest.mark.slurm
+LINES = 40
+"""Of a command and a seed."""
+FOUND = (
+    "squeue -h -j 9x -o %i", "squeue -h -j '9 15' -o %i", "squeue -h -j 9. -o %i", "squeue -h -j 11_x -o %i", "squeue -j 1e3",
+    "squeue -t foo -t R", "squeue -u 12345 -h", "squeue -h -A ,", "squeue -M ''", "squeue -S y,#", "squeue -h -S y,#",
+    "squeue -h -t all -S i -o '%i %R'", "SQUEUE_NAMES= squeue", "SQUEUE_FORMAT=%i squeue -h --start -j 15",
+    "SQUEUE_FORMAT=%i squeue -h -s -S i", "SLURM_BITSTR_LEN=5 squeue -h -j 11 -t PD -o %i", "SLURM_TIME_FORMAT=x squeue -h -o %i",
+    "sinfo", "sinfo -N", "sinfo -s", "sinfo -R", "sinfo -h -R -o '%u %U'", "sinfo -t res", "sinfo -t compl", "sinfo -t failing",
+    "sinfo -t blocked", "sinfo -t noresp", "sinfo -t idle", "sinfo -M ''", "SLURM_TIME_FORMAT=x sinfo -d", "sinfo -t error",
+    "sacct -j 14", "sacct -s R -o jobid", "sacct -i 1- -j 1", "sacct -i 1k -j 1", "sacct -s SI", "sacct -s foo -s R",
+    "sacct -n -X -j 15,17,21 -S now-1hour -o jobid,state", "sacct -X -I 1-3 -o jobid", "squeue --use root -h -o %i",
+    "sprio -o %U -j 9", "sacct --units=", "sacct --units=MM -j 1", "sacct -k 0", "squeue -R ''", "sprio -w -j 999",
+    "SPRIO_FORMAT=%i sprio -l", "sacct -l -o jobid", "sacct -B", "sacct -X -b -o jobname -j 1", "sacct -j 9x -o jobid",
+    "sacct -j 9.", "sacct -j 9_x", "sacct --name= -o jobid", "sacct -u 12345", "sacct -g 99999", "sacct --whole-hetjob=x",
+    "sprio -l -o %i", "sprio -j +18", "sprio -j 1x", "sprio -j 11_1", "sprio -u 12345", "sprio --sibling --local", "sstat -j 9",
+    "sstat -j 15", "sstat -j 999", "sstat -j 9.9", "sstat -j 9.x", "sstat -j 9_x", "sstat -i -j 15 -o maxrss",
+    "sstat -o maxrss%0,jobid%.5 -j 15", "sstat -j x -j 9",
+)  # fmt: skip
+"""A variable may stand in front."""
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Crowd]:
+    with crowded() as both:
+        yield both
+
+
+@pytest.mark.parametrize("line", FOUND)
+def test_what_random_lines_have_shown_stays_mended(pair: Crowd, line: str) -> None:
+    words = shlex.split(line)
+    env = {} if "=" not in words[0] else dict([words.pop(0).split("=")])
+    assert pair.differs(words, env) == ""
+
+
+@pytest.mark.parametrize("command", sorted(GRAMMARS))
+@pytest.mark.parametrize("seed", range(2))
+def test_any_line_of_a_command_that_reads_is_answered_as_slurm_answers_it(
+    pair: Crowd, command: str, seed: int
+) -> None:
+    rng = random.Random(f"{command} {seed}")
+    lines = [random_line(command, rng) for _ in range(LINES)]
+    differences = [pair.differs(words, env) for words, env in lines]
+    assert not any(differences), "\n\n".join(filter(None, differences))
