@@ -1,6 +1,4 @@
-"""What the real sbatch says of its words and a script before it asks anybody. Loaded only where there is reason to ask:
-reading a script a second time costs as much as submitting it.
-"""
+"""What the real sbatch says of its words and a script before it asks anybody, ourselves included."""
 
 from __future__ import annotations
 

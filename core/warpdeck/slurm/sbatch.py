@@ -141,8 +141,7 @@ def _draft(
         if error.code in WORDS:
             raise _failed(error, console) from error
         raise
-    if draft.notes:  # what we pass over may still have a value that it cannot have
-        check(text, name, options, console, others=others)
+    check(text, name, options, console, others=others)  # what we would take, or pass over, it may refuse
     for request in (draft.request, *draft.components):
         request["submit_line"] = shlex.join(["sbatch", *words])
     # Tools look for what their jobs wrote where they submitted them. A job's own are as that job.
