@@ -124,7 +124,16 @@ def test_priorities_are_told_as_slurm_tells_them(pair: SitePair, line: str) -> N
 
 
 @pytest.mark.parametrize(
-    "line", ["sdiag -r", "AS=nobody sdiag -r", "AS=nobody sdiag --reset", "sdiag -a -r", "sdiag -x"]
+    "line",
+    [
+        "sdiag -r",
+        "AS=nobody sdiag -r",
+        "AS=nobody sdiag --reset",
+        "sdiag -a -r",
+        "sdiag -x",
+        "sdiag foo -x",
+        "sdiag foo -r",
+    ],
 )
 def test_figures_are_reset_as_slurm_resets_them(pair: SitePair, line: str) -> None:
     pair.same_line(line)
@@ -166,7 +175,8 @@ def test_accounts_are_shown_as_slurm_shows_them(pair: SitePair, line: str) -> No
         "-i add user root account=ml", "-i add qos high", "-i modify user nosuch set fairshare=2",
         "-i modify account nosuch set fairshare=2", "-i modify qos nosuch set priority=4", "-i delete user nosuch",
         "-i delete account nosuch", "-i delete qos nosuch", "-i delete account where name=nosuch", "-Z", "--nosuch",
-        "-r show account -n", "-o show account", "-Q show account",
+        "-r show account -n", "update user", "-i update user nosuch set fairshare=2",
+        "-i up qos nosuch set priority=4", "-o show account", "-Q show account",
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_told_as_slurm_tells_it(pair: SitePair, line: str) -> None:

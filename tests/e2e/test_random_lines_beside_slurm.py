@@ -7,6 +7,7 @@ complaint. `tests/lab/commandlines` has what may be asked; what such lines have 
 from __future__ import annotations
 
 import random
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -58,3 +59,10 @@ def test_any_line_of_a_command_that_reads_is_answered_as_slurm_answers_it(
     lines = [random_line(command, rng) for _ in range(LINES)]
     differences = [pair.differs(words, env) for words, env in lines]
     assert not any(differences), "\n\n".join(filter(None, differences))
+
+
+def test_the_account_that_a_user_has_by_default_is_told(pair: Crowd) -> None:
+    for cluster in (pair.theirs, pair.ours):
+        assert re.search(
+            r"UserName=root\S* DefAccount=ml ", cluster.run(["scontrol", "show", "assoc_mgr"]).out
+        )

@@ -15,7 +15,7 @@ from warpdeck.errors import UserError
 from .console import Console
 from .people import uid_of
 from .stamps import ctime
-from .words import is_informed, only_ours, options, read
+from .words import is_informed, only_ours, options, read_anywhere
 
 OPTIONS = options(
     "sdiag",
@@ -36,7 +36,7 @@ DENIED_EXIT = 255
 
 def main(words: list[str], console: Console) -> int:
     """Prints, or resets."""
-    found, _ = read(words, OPTIONS)
+    found, _ = read_anywhere(words, OPTIONS)
     if is_informed(found, console, usage=USAGE, help_text=HELP):
         return 0
     asked = dict(found)

@@ -39,7 +39,7 @@ HELP = """sacctmgr [<OPTION>] [show|list] ENTITY [WHERE...] [format=FIELD[%WIDTH
   sacctmgr add user ann account=lab fairshare=2
   sacctmgr -i modify qos high set maxwall=1-0 grptres=gres/gpu=16
 """
-CHANGES = ("add", "create", "modify", "delete", "remove")
+CHANGES = ("add", "create", "modify", "update", "delete", "remove")
 READS = ("show", "list")
 NOT_HERE = ("archive", "dump", "load", "reconfigure", "shutdown")
 SWITCHES = ("associations", "oneliner", "quiet", "readonly", "verbose")
@@ -144,7 +144,8 @@ def _run(words: list[str], given: set[str], console: Console) -> int:
     """One command; the exit code."""
     word = words[0].lower()
     if _begins(word, CHANGES):
-        return change(_begins(word, CHANGES), words[1:], console, given=given)
+        verb = _begins(word, CHANGES)
+        return change("modify" if verb == "update" else verb, words[1:], console, given=given)
     if _begins(word, READS):
         return _show(words[1:], given, console)
     if _begins(word, SWITCHES):

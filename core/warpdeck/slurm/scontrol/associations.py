@@ -28,7 +28,8 @@ def _print_users(out: TextIO, shares: Rows) -> None:
     users = any(row["user"] for row in shares)
     out.write(f"\n{_title('User', 'users', is_there=users)}\n")
     for user in dict.fromkeys(row["user"] for row in shares if row["user"]):
-        account = next(row["account"] for row in shares if row["user"] == user)
+        of_user = [row for row in shares if row["user"] == user]
+        account = next((row["account"] for row in of_user if row["default"]), of_user[0]["account"])
         out.write(f"UserName={user} DefAccount={account} DefWckey= AdminLevel=None\n")
 
 
