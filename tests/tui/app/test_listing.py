@@ -205,3 +205,12 @@ def test_of_a_hundred_thousand_jobs_only_what_has_changed_is_looked_at() -> None
     del jobs[9]
     assert listing.follow(jobs, choice) and Counting.looked_at == 100_001
     assert key_of(listing.entries[0]) == "5" and len(listing.entries) == 99_999
+
+
+def test_the_line_of_an_array_that_has_gone_can_be_painted_until_the_screen_follows() -> None:
+    jobs = sweep()
+    listing = listed(jobs)
+    fold = next(each for each in listing.entries if isinstance(each, Fold))
+    before = fold.head.array_job_id
+    assert follow(listing, {}, Choice())
+    assert not listing.entries and fold.head.array_job_id == before

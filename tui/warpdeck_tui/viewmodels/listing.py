@@ -131,8 +131,9 @@ class Listing:
             return
         group = self._group(row)
         if group >= 0:
-            self._arrays[group].drop(number)
-            if not len(self._arrays[group]):
+            if len(self._arrays[group]) > 1:
+                self._arrays[group].drop(number)
+            else:  # its line may be painted once more before the screen follows: the fold keeps its last row
                 del self._arrays[group]
         touched.add(group)
 
