@@ -8,6 +8,7 @@ come back, and until the screen in front stands with its focus. Nothing keeps ke
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -17,7 +18,9 @@ from textual.message import Message
 from textual.worker import Worker
 
 PATIENCE_S = 1.0
-"""So long a key waits for the one before, whose widget may have gone, or is busy."""
+"""So long a key waits for the one before, whose widget may have gone."""
+BUSY, MOST_PATIENCES = 0.2, 5
+"""Who has worked for that part of the time, on a machine that gives no more, may still be at it: so often is it waited again."""
 OPENING_S = 3.0
 """What is asked for before a dialog opens may take so long; then what was typed is forgotten: it was not for this screen."""
 MOST_WAITING = 1000
@@ -68,7 +71,7 @@ class Keyboard:
             if event.is_forwarded:
                 self._busy = True
                 self._number += 1
-                self._app.set_timer(PATIENCE_S, self._give_up_on(self._number))
+                self._look_after(self._number, MOST_PATIENCES)
                 self._send(Settled(self._number, ROUNDS))
 
     @property
@@ -99,10 +102,17 @@ class Keyboard:
             self._busy = False
             await self.go_on()
 
-    def _give_up_on(self, number: int) -> Callable[[], Awaitable[None]]:
-        async def give_up() -> None:
-            if self._busy and number == self._number:
+    def _look_after(self, number: int, times: int) -> None:
+        """Goes on without word from that key if it does not come, once nothing is done any more."""
+        begun_s = time.process_time()
+
+        async def look() -> None:
+            if not self._busy or number != self._number:
+                return
+            if times > 1 and time.process_time() - begun_s > BUSY * PATIENCE_S:
+                self._look_after(number, times - 1)
+            else:
                 self._busy = False
                 await self.go_on()
 
-        return give_up
+        self._app.set_timer(PATIENCE_S, look)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from textual import events
 from textual.keys import _character_to_key
 from textual.widgets import Input
 
+from warpdeck_tui.keyboard import PATIENCE_S
 from warpdeck_tui.screens.dialogs import Ask
 from warpdeck_tui.screens.joblist import FilterLine
 from warpdeck_tui.screens.queue import QueueScreen
@@ -184,3 +187,18 @@ async def test_a_widget_that_goes_does_not_keep_the_keyboard(folder: Path) -> No
         await stage.shows("history:")
         burst(stage, "1")
         await stage.until(lambda: isinstance(stage.app.screen, QueueScreen), "the queue")
+
+
+async def test_keys_wait_for_one_that_takes_long_on_a_busy_machine(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def passes_on_late(_: object, event: events.Key) -> None:
+        begun_s = time.process_time()
+        while event.character == "/" and time.process_time() - begun_s < 1.3 * PATIENCE_S:
+            await asyncio.sleep(0)
+
+    async with on_stage(folder) as stage:
+        line = stage.app.screen.query_one(FilterLine)
+        monkeypatch.setattr(type(stage.app.focused), "on_key", passes_on_late, raising=False)
+        burst(stage, "/" + FULL_OF_VERBS)
+        await stage.until(lambda: line.value == FULL_OF_VERBS, "all of it in the line")
