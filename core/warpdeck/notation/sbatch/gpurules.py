@@ -194,7 +194,9 @@ def _check_all(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, has_gpu_fr
     for ask in asks.values():
         words = _misfit(ask, counts)
         if words:
-            raise Refusal(_WRONG, "write counts that fit into each other", more=(f"error: {words}",))
+            lacks_tasks = ask.task and counts.tasks is None
+            hint = "say how many tasks, with -n" if lacks_tasks else "write counts that fit into each other"
+            raise Refusal(_WRONG, hint, more=(f"error: {words}",))
         sharing = sharing or ask.name == "gpu"
         if ask.name in SHARED:
             shared = True
