@@ -56,8 +56,14 @@ exec "$engine" "$@"
 """Where it is writable, Apptainer makes no place in a container for what is mounted there."""
 ENROOT = r"""engine=$1 name=$2 image=$3 keep=$4 users=$TMPDIR/$2.users
 shift 4
+trap : TERM INT HUP QUIT USR1 USR2 ALRM
+run=${XDG_RUNTIME_DIR:-/run/user/$(id -u)}
+if [ ! -d "$run" ] || [ ! -O "$run" ]; then run=$TMPDIR/.enroot; fi
+export XDG_RUNTIME_DIR="$run"
+[ "$keep" = keep ] || export ENROOT_DATA_PATH="$TMPDIR/.enroot/data"
+(umask 077 && mkdir -p "$TMPDIR/.enroot") || exit 125
 exec 9>>"$users.lock" && flock 9 || exit 125
-if ! "$engine" list | grep -Fqx -- "$name"; then
+if ! "$engine" list 9>&- | grep -Fqx -- "$name"; then
     case $image in
         "") echo "there is no container called ${name#warpdeck-} on this node" >&2; exit 125 ;;
         /*) file=$image ;;
@@ -75,6 +81,10 @@ tail -n +2 "$users" >"$users.left" && mv "$users.left" "$users"
 [ -s "$users" ] || "$engine" remove --force "$name" >/dev/null 2>&1 9>&-
 exit "$code"
 """
+"""For each task. Enroot's own default for what it keeps while a container runs is a folder of root's. A container without a
+name lies in the job's TMPDIR, and goes with it even when nobody is left to remove it."""
+FSTAB = {ord(each): f"\\{ord(each):03o}" for each in "\\ \t\n"}
+"""How fstab(5) writes what would end a field, as Enroot reads its mounts."""
 
 
 def find_runtimes(path: str = PLACES) -> List[str]:
@@ -134,7 +144,8 @@ def _enroot(
     name = NAMED + (asked.name or setting.launch)
     words = ["--rw"] if asked.writable else []
     words += ["--root"] if asked.remap_root and not setting.as_root else []
-    words += [part for mount in mounts(asked, setting, flags="x-create=auto") for part in ("--mount", mount)]
+    for mount in mounts(asked, setting, flags="rbind,x-create=auto"):
+        words += ["--mount", mount.translate(FSTAB)]
     words += [part for each in passed(asked, setting) for part in ("--env", each)]
     source = for_enroot(image) if image is not None else ""
     keep = "keep" if asked.name else "drop"

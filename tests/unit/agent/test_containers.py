@@ -111,7 +111,7 @@ def test_enroot_imports_makes_starts_and_removes(tools: Path) -> None:
     assert listed == ["list"]
     assert fetched == ["import", "--output", f"{tools}/warpdeck-job-7.0.sqsh", "docker://nvcr.io#x/y:1"]
     assert made == ["create", "--name", "warpdeck-job-7.0", f"{tools}/warpdeck-job-7.0.sqsh"]
-    assert started[:2] == ["start", "--rw"] and "/data:/in:ro,rprivate,x-create=auto" in started
+    assert started[:2] == ["start", "--rw"] and "/data:/in:ro,rprivate,rbind,x-create=auto" in started
     variables = [word for before, word in itertools.pairwise(started) if before == "--env"]
     assert variables == ["PATH", "SLURM_JOB_ID", "SLURM_LOCALID", "SLURM_PROCID"]
     assert started[-3:] == ["/work", "./train", "a b"] and removed == [
