@@ -39,7 +39,7 @@ def _verbose(session: Session, words: list[str]) -> None:
 def _cluster(session: Session, words: list[str]) -> None:
     """There is one."""
     try:
-        only_ours("scontrol", words[0] if words else "")
+        only_ours("scontrol", words[0] if words else None)
     except WordsError as error:
         raise Failed(error.message) from error
 
