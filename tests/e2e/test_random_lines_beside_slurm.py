@@ -33,6 +33,21 @@ FOUND = (
     "sprio -l -o %i", "sprio -j +18", "sprio -j 1x", "sprio -j 11_1", "sprio -u 12345", "sprio --sibling --local", "sstat -j 9",
     "sstat -j 15", "sstat -j 999", "sstat -j 9.9", "sstat -j 9.x", "sstat -j 9_x", "sstat -i -j 15 -o maxrss",
     "sstat -o maxrss%0,jobid%.5 -j 15", "sstat -j x -j 9",
+    "sacctmgr ad account x", "sacctmgr sh account", "sacctmgr li user", "sacctmgr clear x", "sacctmgr m user",
+    "sacctmgr show qos organization=sci", "sacctmgr show cluster adminlevel=admin", "sacctmgr show account defaultaccount=ml",
+    "sacctmgr show federation priority=100", "sacctmgr show resource adminlevel=admin", "sacctmgr show wckey priority=100",
+    "sacctmgr show event id=99", "sacctmgr show event withcoor", "sacctmgr show txn wopi", "sacctmgr -P show trans adminlevel=x",
+    "sacctmgr show cluster=nosuch", "sacctmgr -n show qos wolimits", "sacctmgr show problem defaultaccount=ml",
+    "sacctmgr show reservation adminlevel=none", "sacctmgr -P show assoc type=x", "sacctmgr show tres account=ml",
+    "sacctmgr -nP show qos name=high description=high", "sacctmgr -nP show user root accounts=nosuch adminlevel=admin foo=1",
+    "sreport cluster us", "sreport c utilization", "sreport user acc",
+    "sreport cluster UserUtilizationByWCKey start=2020-01-01 end=2020-02-01",
+    "sreport -T cpu,mem cluster WCKeyUtilizationByUser start=2020-01-01 end=2020-02-01",
+    "sreport -t hourper job SizesByAccountAndWckey start=2020-01-01 end=2020-02-01",
+    "sreport job SizesByWckey start=2020-01-01 end=2020-02-01", "sreport -t hourper res util start=2020-01-01 end=2020-02-01",
+    "sreport -P reservation util start=2020-01-01 end=2020-02-01", "sreport job sizes start=x end=x",
+    "sreport -t percent res util start=2020-01-01 end=2020-02-01", "sreport -t x cluster acc start=2020-01-01 end=2020-02-01",
+    "sreport cluster acc start=2020-02-01 end=2020-01-01", "sreport -t percent job sizesbywckey start=2020-01-01 end=2020-02-01",
 )  # fmt: skip
 """A variable may stand in front."""
 

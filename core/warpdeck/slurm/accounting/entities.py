@@ -74,11 +74,19 @@ class Entity(NamedTuple):
 
 def find(word: str, *, with_associations: bool = False) -> Entity | None:
     """The entity that a word, perhaps shortened or in the plural, means."""
-    lowered = word.partition("=")[0].lower()
+    name = name_of(word)
+    if with_associations and name in WITH_ASSOCIATIONS:
+        return WITH_ASSOCIATIONS[name]
+    return ENTITIES.get(name)
+
+
+def name_of(word: str) -> str:
+    """Of that entity; "" where it means none."""
+    lowered = word.lower()
     for name, entity in ENTITIES.items():
         if len(lowered) >= entity.least and (name.startswith(lowered) or lowered == name + "s"):
-            return WITH_ASSOCIATIONS.get(name, entity) if with_associations else entity
-    return None
+            return name
+    return ""
 
 
 def all_widths(entity: Entity) -> Mapping[str, int]:

@@ -167,6 +167,43 @@ def sizes(
     return Report(heading, widths, {}, list(widths), rows)
 
 
+EMPTY = {
+    "user_wckey": "Cluster/User/WCKey Utilization",
+    "wckey_user": "Cluster/WCKey/User Utilization",
+    "account_wckey_sizes": "Job Sizes",
+    "wckey_sizes": "Job Sizes by Wckey",
+    "reservation": "Reservation Utilization",
+}
+"""Reports of what we have none of -> what they are headed with."""
+RESERVED_WIDTHS = {"": 20, "only": 20, "too": 29}
+
+
+def empty(kind: str, window: Window, form: Form) -> Report:
+    """One of those: its columns alone, as where nobody has made a wckey or used a reservation."""
+    length = f" ({window.length_s} secs)"
+    told = form.line()
+    titles = {"Proper": "Proper Name", "TresName": "TRES Name"}
+    if kind.endswith("sizes"):
+        first = {"Wckey": 9} if kind == "wckey_sizes" else {"Account": -20}
+        sizes_width = 20 if form.percent == "too" else 13
+        widths = {
+            "Cluster": 9,
+            **first,
+            **dict.fromkeys(_size_titles(GROUPS), sizes_width),
+            "% of cluster": 12,
+        }
+        told = told.replace("Usage reported in CPU", "Time reported in").replace("Usage", "Time")
+    elif kind == "reservation":
+        widths = {"Cluster": 9, "Name": 9, "Start": 19, "End": 19, "TresName": 14}
+        widths |= dict.fromkeys(("Allocated", "Idle"), RESERVED_WIDTHS[form.percent])
+        told, length = told.replace(" CPU ", " TRES "), ""
+    else:
+        people = {"Login": 9, "Proper": 15}
+        who = {**people, "WCKey": 15} if kind == "user_wckey" else {"WCKey": 15, **people}
+        widths = {"Cluster": 9, **who, **({"TresName": 14} if form.tres else {}), "Used": form.width()}
+    return Report([f"{EMPTY[kind]} {window.text()}{length}", told], widths, titles, list(widths), [])
+
+
 def _size_titles(groups: tuple[int, ...]) -> list[str]:
     lows = (0, *groups[:-1])
     spans = [f"{low}-{high - 1} CPUs" for low, high in zip(lows, groups, strict=True)]

@@ -12,7 +12,8 @@ from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import listed, options, read_anywhere
 
 from .changing import change
-from .entities import NO_ENTITY, Entity, all_widths, find
+from .conditions import ASKED_WHOLE, bad_word, condition_of, is_condition, unknown_condition
+from .entities import NO_ENTITY, Entity, all_widths, find, name_of
 from .fieldnames import field_of
 from .printing import Style, UnknownField, columns_of, print_header, print_row
 
@@ -44,11 +45,13 @@ READS = ("show", "list")
 NOT_HERE = ("archive", "dump", "load", "reconfigure", "shutdown")
 SWITCHES = ("associations", "oneliner", "quiet", "readonly", "verbose")
 """Words at the prompt that are options of what follows."""
+NO_ENTITY_TO_CLEAR = 'No valid entity in list command\nInput line must include "Stats"\n'
 PROMPT = "sacctmgr: "
 WITH_ASSOCIATIONS = ("withassoc", "withassocs", "withassociation", "withassociations")
 FLAGS = (
     *(
         *WITH_ASSOCIATIONS,
+        "set",
         "where",
         "tree",
         "wopi",
@@ -68,46 +71,21 @@ FLAGS = (
         "onlydefaults",
     ),
 )
-CONDITIONS = (
-    *(
-        "accounts",
-        "actors",
-        "action",
-        "adminlevels",
-        "clusters",
-        "coordinators",
-        "defaultaccounts",
-        "defaultqos",
-    ),
-    *(
-        "descriptions",
-        "duration",
-        "end",
-        "events",
-        "federations",
-        "ids",
-        "infos",
-        "names",
-        "nodes",
-        "organizations",
-    ),
-    *(
-        "parents",
-        "partitions",
-        "priority",
-        "qos",
-        "reason",
-        "servers",
-        "start",
-        "states",
-        "types",
-        "users",
-        "wckeys",
-    ),
-)
-"""Words that may stand before the =, beside names of fields."""
+USUAL_FLAGS = ("where", "set", "withdeleted", "withfed", "withclusters")
+"""Of what has no associations, where other words are names."""
+OF_PLACES = ("account", "association", "user")
 WITHOUT_LIMITS = "cluster,account,user,partition"
-LEAST = 2
+LEAST = {
+    "modify": 1,
+    "update": 1,
+    "oneliner": 1,
+    "quiet": 4,
+    "readonly": 4,
+    "verbose": 4,
+    "reconfigure": 4,
+    "load": 2,
+}
+USUAL_LEAST = 3
 """Letters of a command that must be written."""
 
 
@@ -154,7 +132,10 @@ def _run(words: list[str], given: set[str], console: Console) -> int:
     if _begins(word, NOT_HERE):
         hint = "accounts, users and QoS stand in config.toml; `scontrol reconfigure` reads it again"
         raise CommandError(f"{_begins(word, NOT_HERE)} is not supported: {hint}")
-    if "clear".startswith(word) and len(word) > LEAST and _begins("".join(words[1:2]).lower(), ("stats",)):
+    if _begins(word, ("clear",)):
+        if not "stats".startswith("".join(words[1:2]).lower() or " "):
+            console.err.write(NO_ENTITY_TO_CLEAR)
+            return 1
         with console.connect() as client:
             client.call("diagnosis", reset=True)
         return 0
@@ -166,7 +147,11 @@ def _run(words: list[str], given: set[str], console: Console) -> int:
 
 
 def _begins(word: str, commands: Iterable[str]) -> str:
-    return next((each for each in commands if each.startswith(word) and len(word) >= LEAST), "")
+    return next((each for each in commands if _is_short(each, word)), "")
+
+
+def _is_short(command: str, word: str) -> bool:
+    return command.startswith(word) and len(word) >= LEAST.get(command, USUAL_LEAST)
 
 
 def _show(words: list[str], given: set[str], console: Console) -> int:
@@ -175,10 +160,10 @@ def _show(words: list[str], given: set[str], console: Console) -> int:
     if entity is None:
         console.err.write(NO_ENTITY)
         return 1
-    asked = _conditions(words[1:], entity)
-    if asked.unknown:
-        told = (f" Unknown condition: {word}\n Use keyword 'set' to modify value\n" for word in asked.unknown)
-        console.err.write("".join(told))
+    name = name_of(words[0])
+    asked = _conditions([] if name in ASKED_WHOLE else words[1:], entity, name)
+    if asked.wrong:
+        console.err.write("".join(asked.wrong))
         return 1
     widths = dict(all_widths(entity))
     if asked.is_tree and "Account" in widths:
@@ -211,36 +196,40 @@ class Asked(NamedTuple):
     where: dict[str, list[str]]
     form: str
     is_tree: bool
-    unknown: list[str]
+    wrong: list[str]
+    """What is told of words that mean nothing there."""
 
 
-def _conditions(words: list[str], entity: Entity) -> Asked:
+def _conditions(words: list[str], entity: Entity, name: str) -> Asked:
     """Condition -> values; a word alone is a name."""
     where: dict[str, list[str]] = {}
-    form, unknown = entity.default, []
+    form, wrong = entity.default, []
     for word in words:
         key, equals, value = word.partition("=")
         lowered = key.lower()
         value = value.strip("'\"")
-        if not equals and lowered.startswith(("wol", "wopl")):
+        if not equals and (bad := bad_word(name, word)):
+            wrong.append(bad)
+        elif not equals and name == "association" and lowered.startswith(("wol", "wopl")):
             form = WITHOUT_LIMITS
         elif not equals and any(
-            each == lowered or (len(lowered) > 4 and each.startswith(lowered)) for each in FLAGS
+            each == lowered or (len(lowered) > 4 and each.startswith(lowered))
+            for each in (FLAGS if name in OF_PLACES else USUAL_FLAGS)
         ):
             continue
         elif equals and "format".startswith(lowered) and len(lowered) > 2:
             form = value
-        elif equals and not _field(lowered, entity):
-            unknown.append(word)
+        elif equals and not is_condition(name, lowered):
+            wrong.append(unknown_condition(name, word))
         elif equals:
-            where.setdefault(_field(lowered, entity), []).extend(listed(value))
+            where.setdefault(_field(lowered, entity, name), []).extend(listed(value))
         else:
             where.setdefault(entity.key, []).extend(listed(word))
-    return Asked(where, form, "tree" in (word.lower() for word in words), unknown)
+    return Asked(where, form, "tree" in (word.lower() for word in words), wrong)
 
 
-def _field(key: str, entity: Entity) -> str:
-    """The field that a condition is about, itself where rows have none of it; "" for what is no condition."""
+def _field(key: str, entity: Entity, kind: str) -> str:
+    """The field that a condition of an entity is about, the condition itself where rows have none of it."""
     singular = key.rstrip("s")
     if singular in ("name", entity.key.lower()):
         return entity.key
@@ -249,8 +238,7 @@ def _field(key: str, entity: Entity) -> str:
     for name in entity.widths:
         if name.lower().startswith(singular):
             return name
-    known = any(each.startswith(singular) for each in CONDITIONS)
-    return next((each for each in CONDITIONS if each.startswith(singular)), "") if known else ""
+    return condition_of(kind, key)
 
 
 def _matches(row: Row, where: dict[str, list[str]], entity: Entity) -> bool:

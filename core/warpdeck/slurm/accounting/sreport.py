@@ -29,6 +29,7 @@ HELP = """sreport [<OPTION>] TYPE REPORT [NAME=VALUE ...]
   cluster UserUtilizationByAccount    by user, the most first
   user TopUsage                       the users who held most (TopCount=10)
   job SizesByAccount                  by account and number of CPUs (Grouping=50,250,500,1000  PrintJobCount)
+  Those by wckey, and of reservations, are empty: there are no wckeys here, and what reservations held is not kept apart.
 
   Start=TIME  End=TIME   the window; without both yesterday
   Accounts=NAMES  Users=NAMES  Partitions=NAMES  Format=FIELD[%WIDTH],...
@@ -41,43 +42,54 @@ HELP = """sreport [<OPTION>] TYPE REPORT [NAME=VALUE ...]
 """
 RULE = "-" * 80
 DAY_S = 86_400.0
+HOUR_S = 3600.0
 MAX_LINE = 1 << 16
 PROMPT = "sreport: "
 TYPES = {
     "cluster": {
         "accountutilizationbyuser": "account",
         "userutilizationbyaccount": "user",
-        "userutilizationbywckey": "",
+        "userutilizationbywckey": "user_wckey",
         "utilization": "utilization",
-        "wckeyutilizationbyuser": "",
+        "wckeyutilizationbyuser": "wckey_user",
     },
-    "job": {"sizesbyaccount": "sizes", "sizesbyaccountandwckey": "", "sizesbywckey": ""},
-    "reservation": {"utilization": ""},
+    "job": {
+        "sizesbyaccount": "sizes",
+        "sizesbyaccountandwckey": "account_wckey_sizes",
+        "sizesbywckey": "wckey_sizes",
+    },
+    "reservation": {"utilization": "reservation"},
     "user": {"topusage": "top"},
 }
-"""Type -> report -> ours; "" is none: see NOT_KEPT."""
-NOT_KEPT = "there are no wckeys here, and what was done in reservations is not kept apart"
+"""Type -> report -> ours."""
+LEAST = {
+    "cluster": 2,
+    "reservation": 2,
+    "utilization": 2,
+    "userutilizationbyaccount": 18,
+    "userutilizationbywckey": 18,
+}
+"""Letters of a type or report that must be written, where one is not enough."""
 VALID = {
     "cluster": '"AccountUtilizationByUser", "UserUtilizationByAccount", "UserUtilizationByWckey", "Utilization", '
     'and "WCKeyUtilizationByUser"',
     "job": '"SizesByAccount, SizesByAccountAndWcKey, and  SizesByWckey"',
     "reservation": '"Utilization"',
-    "user": '"TopUsage"',
+    "user": '"Top"',
 }
-CONDITIONS = (
-    *(
-        "accounts",
-        "all_clusters",
-        "clusters",
-        "end",
-        "format",
-        "group",
-        "grouping",
-        "partitions",
-        "printjobcount",
-    ),
-    *("start", "topcount", "tree", "users", "flatview"),
-)
+_ALWAYS = ("all_clusters", "clusters", "end", "format", "start")
+_PEOPLE = (*_ALWAYS, "accounts", "acct", "tree", "users")
+_WCKEYS = (*_ALWAYS, "users", "wckeys", "withdeleted")
+_JOBS = (*_PEOPLE, "flatview", "gid", "grouping", "jobs", "nodes", "partitions", "printjobcount", "wckeys")
+CONDITIONS = {
+    "utilization": _ALWAYS,
+    **dict.fromkeys(("account", "user"), _PEOPLE),
+    **dict.fromkeys(("user_wckey", "wckey_user"), _WCKEYS),
+    **dict.fromkeys(("sizes", "account_wckey_sizes", "wckey_sizes"), _JOBS),
+    "reservation": (*_ALWAYS, "flags", "ids", "names", "nodes"),
+    "top": (*_PEOPLE, "group", "topcount"),
+}
+"""Of each report."""
 TIMES = {
     "seconds": ("seconds", ""), "minutes": ("minutes", ""), "hours": ("hours", ""), "percent": ("minutes", "only"),
     "secper": ("seconds", "too"), "minper": ("minutes", "too"), "hourper": ("hours", "too"),
@@ -129,8 +141,8 @@ def _converse(given: dict[str, str], console: Console) -> int:
 
 def _report(words: list[str], given: dict[str, str], console: Console) -> None:
     kind = _kind(words)
-    conditions = _conditions(words[2:])
-    form, window = _form(given), _window(conditions)
+    conditions = _conditions(words[2:], CONDITIONS[kind])
+    form, window = _form(given, console), _window(conditions, console)
     clusters = listed(given.get("cluster", "") or conditions.get("clusters", ""))
     with console.connect() as client:
         jobs = _jobs(client, window, conditions) if not clusters or CLUSTER_NAME in clusters else []
@@ -141,58 +153,71 @@ def _report(words: list[str], given: dict[str, str], console: Console) -> None:
 def _kind(words: list[str]) -> str:
     """Which report of ours. Raises Said."""
     word = words[0].lower()
-    kind = next((each for each in TYPES if word and each.startswith(word)), "")
+    kind = next((each for each in TYPES if _begins(each, word)), "")
     if not kind:
         raise Said(f"invalid keyword: {words[0]}")
     if len(words) < 2:
         raise Said(f"too few arguments for keyword:{words[0]}")
     asked = words[1].lower()
-    name = next((each for each in TYPES[kind] if asked and each.startswith(asked)), "")
+    name = next((each for each in TYPES[kind] if _begins(each, asked)), "")
     if not name:
         raise Said(f"Not valid report {words[1]}\nValid {kind} reports are, {VALID[kind]}")
-    if not TYPES[kind][name]:
-        raise Said(f"{kind} {words[1]} is not supported: {NOT_KEPT}")
     return TYPES[kind][name]
 
 
-def _conditions(words: list[str]) -> dict[str, str]:
-    """NAME=VALUE, by the beginnings of names. Raises Said."""
+def _begins(name: str, word: str) -> bool:
+    return len(word) >= LEAST.get(name, 1) and name.startswith(word)
+
+
+def _conditions(words: list[str], known: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE, by the beginnings of the names that are known. Raises Said."""
     found = {}
+    unknown = []
     for word in words:
         key, _, value = word.partition("=")
         lowered = key.lower()
-        name = next((each for each in CONDITIONS if lowered and each.startswith(lowered)), "")
-        if not name:
-            raise Said(f" Unknown condition: {word}\nUse keyword set to modify value")
-        found[name] = value
+        name = next((each for each in known if lowered and each.startswith(lowered)), "")
+        if name:
+            found[name] = value
+        else:
+            unknown.append(f" Unknown condition: {word}\nUse keyword set to modify value")
+    if unknown:
+        raise Said("\n".join(unknown))
     return found
 
 
-def _form(given: dict[str, str]) -> Form:
+def _form(given: dict[str, str], console: Console) -> Form:
+    """What is no unit is said, and the report is in minutes, as Slurm has it."""
     asked = given.get("time", "minutes").lower()
     names = [name for name in TIMES if asked and name.startswith(asked)]
     if not names:
-        raise Said(f"unknown time format {given['time']}")
+        console.err.write(f"unknown time format {given['time']}\n")
+        names = ["minutes"]
     unit, percent = TIMES[names[0]]
     return Form(unit, percent, tuple(listed(given.get("tres", ""))))
 
 
-def _window(conditions: dict[str, str]) -> Window:
-    """Yesterday, unless it is said; never later than now. Raises CommandError."""
+def _window(conditions: dict[str, str], console: Console) -> Window:
+    """Yesterday, unless it is said; never later than now, and an hour where the end is not behind the start."""
     now = time.time()
-    today = parse_moment("00:00", now, past=True)
-    try:
-        since = parse_moment(conditions["start"], now, past=True) if conditions.get("start") else None
-        until = parse_moment(conditions["end"], now, past=True) if conditions.get("end") else None
-    except UserError as error:
-        raise CommandError(f"Invalid time specification: {error.message}") from error
+    today = _moment("00:00", now, console)
+    since = _moment(conditions.get("start", ""), now, console)
+    until = _moment(conditions.get("end", ""), now, console)
+    if since is None:
+        since = (today or now) - DAY_S
     if until is None:
-        until = today if since is None or since < today else now
+        until = today if today is not None and since < today else now
     until = min(until, now)
-    window = Window(int(min(today, until) - DAY_S if since is None else since), int(until))
-    if window.length_s <= 0:
-        raise CommandError("Start time is not before end time: give both, start=TIME end=TIME")
-    return window
+    return Window(int(since), int(until if until > since else since + HOUR_S))
+
+
+def _moment(text: str, now: float, console: Console) -> float | None:
+    """None for what was not said, or is no time, which is said: Slurm goes on without it."""
+    try:
+        return parse_moment(text, now, past=True) if text else None
+    except UserError:
+        console.err.write(f"Invalid time specification (pos=0): {text}\n")
+        return None
 
 
 def _jobs(client: Any, window: Window, conditions: dict[str, str]) -> list[dict[str, Any]]:
@@ -231,6 +256,8 @@ def _made(
             or reports.GROUPS
         )
         return reports.sizes(jobs, window, form, groups=groups, count="printjobcount" in conditions)
+    if kind in reports.EMPTY:
+        return reports.empty(kind, window, form)
     top = 0
     if kind == "top":
         top = _number(conditions["topcount"], "topcount") if conditions.get("topcount") else reports.ALL_USERS
