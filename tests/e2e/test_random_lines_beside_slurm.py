@@ -48,6 +48,9 @@ FOUND = (
     "sreport -P reservation util start=2020-01-01 end=2020-02-01", "sreport job sizes start=x end=x",
     "sreport -t percent res util start=2020-01-01 end=2020-02-01", "sreport -t x cluster acc start=2020-01-01 end=2020-02-01",
     "sreport cluster acc start=2020-02-01 end=2020-01-01", "sreport -t percent job sizesbywckey start=2020-01-01 end=2020-02-01",
+    "scontrol show p", "scontrol show pa nosuch", "scontrol show partition=",
+    "scontrol show part ''", "scontrol show res ''", "scontrol show daemons x", "scontrol show s=x",
+    "scontrol show r nosuch", "scancel -b 999", "scancel -b 1", "scancel -b 4",
 )  # fmt: skip
 """A variable may stand in front."""
 

@@ -239,7 +239,7 @@ class Canceller:
             if code == "no_step":
                 return self._no_step(name, words)
             return self._tell(name, words, STEP_EXITS.get(code, 1))
-        silent = code in SILENT and not self._number
+        silent = code in SILENT and not self._number and self._whom != "batch"
         if code == "already_done" and self._number:
             code = "not_found"  # a signal is for jobs that there are
         if self._verbosity > 0 or not (silent or (self._verbosity < 0 and code in SILENT)):

@@ -29,10 +29,12 @@ WANTED = sorted({*FIELDS, *jobdump.NEEDS.split()})
 
 
 class Entity(NamedTuple):
-    """What can be shown: how many letters of its name must be written, and how."""
+    """What can be shown: how many letters of its name must be written, and how; `what` cannot be found without a name, as in `show
+    partition=`."""
 
     least: int
     show: Callable[[Session, str], None]
+    what: str = ""
 
 
 def show(session: Session, words: list[str]) -> None:
@@ -41,7 +43,8 @@ def show(session: Session, words: list[str]) -> None:
         raise Failed("too few arguments for keyword:show")
     if len(words) > 2:
         raise Failed("too many arguments for keyword:show")
-    if "=" in words[0]:  # as in `update`: jobid=12
+    written = words[0]
+    if "=" in written:  # as in `update`: jobid=12
         words = words[0].split("=", 1)
     word = words[0].lower()
     if hostnames.entity(word):
@@ -50,9 +53,11 @@ def show(session: Session, words: list[str]) -> None:
         return
     for name, entity in ENTITIES.items():
         if len(word) >= entity.least and name.startswith(word):
+            if entity.what and words[1:] == [""]:
+                raise Missing(f"{entity.what}  not found")
             entity.show(session, words[1] if len(words) > 1 else "")
             return
-    raise Failed(f"invalid entity:{words[0]} for keyword:show ")
+    raise Failed(f"invalid entity:{written} for keyword:show ")
 
 
 def print_lines(session: Session, blocks: Iterable[list[str]]) -> None:
@@ -218,6 +223,8 @@ def alive(status: Row) -> str:
 
 
 def _daemons(session: Session, word: str) -> None:
+    if word:
+        raise Failed("too many arguments for keyword:show")
     session.console.out.write("slurmctld slurmd\n")
 
 
@@ -283,10 +290,10 @@ ENTITIES = {
     "jobid": Entity(1, _jobs),
     "licenses": Entity(2, _licenses),
     "nodes": Entity(1, _nodes),
-    "partitions": Entity(1, _partitions),
-    "partitionname": Entity(1, _partitions),
-    "reservations": Entity(1, _reservations),
-    "reservationname": Entity(1, _reservations),
+    "partitions": Entity(2, _partitions, "Partition"),
+    "partitionname": Entity(2, _partitions, "Partition"),
+    "reservations": Entity(1, _reservations, "Reservation"),
+    "reservationname": Entity(1, _reservations, "Reservation"),
     "slurmd": Entity(2, _slurmd),
     "steps": Entity(2, _steps),
     "topology": Entity(1, _topology),
