@@ -12,18 +12,18 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.core import Agent
+from tests.core import ANN, Agent, ask
 from tests.waiting import WAIT_S, comes
 from warpdeck.api.client import Client
 from warpdeck.api.server import ApiServer
 from warpdeck.config import Config
 from warpdeck.controller.app import GROUPS_S, Controller
-from warpdeck.controller.events import Effect, NodeAdded, NodeUp, Reported
+from warpdeck.controller.events import Effect, NodeAdded, NodeUp, Reported, Submitted
 from warpdeck.controller.ports import OutputCollector, Store
 from warpdeck.controller.rules import GroupsOf, unix_groups
 from warpdeck.controller.trees import TreeFiles
 from warpdeck.errors import RemoteError
-from warpdeck.model import Node, NodeName
+from warpdeck.model import Job, Node, NodeName
 from warpdeck.paths import Paths
 from warpdeck.sim.demo import NoOutputs
 from warpdeck.store import MemoryStore
@@ -115,6 +115,15 @@ class Served:
         await self.controller.apply(NodeAdded(node=Node(name=agent.name)))
         await self.controller.apply(NodeUp(name=agent.name, welcome=agent.welcome()))
         return agent
+
+    async def begun(self) -> tuple[Job, Agent]:
+        """A job that runs on a node of its own, and that node."""
+        agent = await self.add_node("a")
+        outcome = await self.controller.apply(Submitted(who=ANN, request=ask()))
+        assert outcome.job is not None
+        await self.until(lambda: bool(self.fleet.launches))
+        await self.told("a", agent.begin((outcome.job.id, 0)))
+        return outcome.job, agent
 
     async def told(self, name: str, said: wire.JobReport) -> tuple[Effect, ...]:
         outcome = await self.controller.apply(Reported(name=NodeName(name), report=said))

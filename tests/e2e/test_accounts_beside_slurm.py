@@ -9,40 +9,15 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from tests.lab.accountsite import ACCOUNTS, ROOTS, TABLES
 from tests.lab.ours import SITE, OurSlurm
 from tests.lab.pair import Pair, side_by_side
 from tests.lab.peer import UP_S, Done, RealSlurm
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slurm
-ACCOUNTS = (
-    "add account ml",
-    "add account sci",
-    "add account bio parent=sci fairshare=3",
-    "add qos high",
-    "modify qos high set priority=100 maxwall=1-0 maxtrespu=cpu=8,node=2",
-    "modify account root set qos=normal,high",
-    "add user root account=ml",
-    "add user nobody account=ml",
-    "add user root account=bio",
-    "modify user root set defaultaccount=ml",
-    "modify user root where account=root set fairshare=0",
-)
 OUR_SITE = f"""{SITE}
-[qos.high]
-priority = 100
-max_wall = "1-00:00:00"
-max_tres_per_user = "cpu=8,node=2"
-[accounts.ml.users.root]
-default = true
-[accounts.ml.users.nobody]
-default = true
-[accounts.sci]
-[accounts.bio]
-parent = "sci"
-shares = 3
-[accounts.bio.users.root]
-"""
+{TABLES}"""
 JOBS = (
     ("-J", "first", "-N4", "--exclusive", "-A", "ml"),
     ("-J", "wide", "-N2", "-n4", "-A", "bio"),
@@ -50,10 +25,6 @@ JOBS = (
     ("-H", "-J", "held", "-A", "ml"),
 )
 """The first one runs on all nodes."""
-
-
-ROOTS = re.compile(r"( *warpdeck *\|?)? *root(\|| +)root\b|root\|ml\|Administrator\|warpdeck\|root\|")
-"""The line of root in the account root."""
 
 
 class SitePair(Pair):

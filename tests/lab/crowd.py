@@ -14,41 +14,16 @@ from typing import ClassVar
 
 from tests.waiting import eventually
 
+from .accountsite import ACCOUNTS, ROOTS, TABLES
 from .ours import SITE as OUR_SITE
 from .pair import H100_SITE, JOB_FACTS, Pair, difference, side_by_side
 from .peer import UP_S, Done
 
-ACCOUNTS = (
-    "add account ml",
-    "add account sci",
-    "add account bio parent=sci fairshare=3",
-    "add qos high",
-    "modify qos high set priority=100 maxwall=1-0 maxtrespu=cpu=8,node=2",
-    "modify account root set qos=normal,high",
-    "add user root account=ml",
-    "add user nobody account=ml",
-    "add user root account=bio",
-    "modify user root set defaultaccount=ml",
-    "modify user root where account=root set fairshare=0",
-)
 THEIR_SITE = f"MinJobAge=36000\n{H100_SITE}"
 SITE = f"""
 keep_finished_s = 36000
 {OUR_SITE}
-[qos.high]
-priority = 100
-max_wall = "1-00:00:00"
-max_tres_per_user = "cpu=8,node=2"
-[accounts.ml.users.root]
-default = true
-[accounts.ml.users.nobody]
-default = true
-[accounts.sci]
-[accounts.bio]
-parent = "sci"
-shares = 3
-[accounts.bio.users.root]
-"""
+{TABLES}"""
 ENDED: tuple[tuple[tuple[str, ...], str, dict[str, object]], ...] = (
     (("-J", "ok", "-A", "ml", "-w", "n1"), "true", {}),
     (("-J", "fails", "-A", "bio", "-t", "10", "-w", "n2"), "exit 3", {"exit_code": 3}),
@@ -71,8 +46,6 @@ WAITING = (
     ("-H", "-J", "few", "--array=1,3,5-9:2"),
 )
 CODE = "exit $SLURM_ARRAY_TASK_ID"
-ROOTS = re.compile(r"( *warpdeck *\|?)? *root(\|| +)root\b|root\|ml\|Administrator\|warpdeck\|root\|")
-"""The line of root in the account root, whom we know only by name."""
 
 EXTERN = re.compile(r" *[\d_]+\.e")
 """The line of what a job runs outside of steps, of which only we tell."""

@@ -5,30 +5,18 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.core import ANN, ask
-from tests.served import Raw, Served, served
+from tests.served import Raw, served
 from tests.waiting import WAIT_S
 
-from warpdeck.controller.events import Submitted
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
-
-
-async def begun(site: Served) -> int:
-    """A job that runs on its node, and goes on."""
-    agent = await site.add_node("a")
-    outcome = await site.controller.apply(Submitted(who=ANN, request=ask()))
-    assert outcome.job is not None
-    await site.until(lambda: bool(site.fleet.launches))
-    await site.told("a", agent.begin((outcome.job.id, 0)))
-    return outcome.job.id
 
 
 async def test_who_leaves_a_log_that_he_followed_leaves_nobody_waiting_for_the_job(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
-        job = await begun(site)
+        job, _ = await site.begun()
         before, raw = len(site.controller.hub.listeners), await Raw.connect(site.paths)
         for number in range(1, 4):
-            raw.say("log", id=number, job=str(job), follow=True)
+            raw.say("log", id=number, job=str(job.id), follow=True)
             await site.until(lambda number=number: len(site.fleet.joined) == number)
             raw.say("close", stream=number)
             assert (await raw.ask("status", number=100 + number))["t"] == "ok"
@@ -40,8 +28,8 @@ async def test_who_leaves_a_log_that_he_followed_leaves_nobody_waiting_for_the_j
 
 async def test_a_log_that_is_left_unread_is_not_held_up_for_its_reader(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
-        job, raw = await begun(site), await Raw.connect(site.paths)
-        raw.say("log", id=1, job=str(job), follow=True)
+        (job, _), raw = await site.begun(), await Raw.connect(site.paths)
+        raw.say("log", id=1, job=str(job.id), follow=True)
         await site.until(lambda: bool(site.fleet.joined))
         whole = b"x" * (2 * STREAM_WINDOW_BYTES)
         passing = asyncio.get_running_loop().create_task(site.fleet.joined[0].data(whole))

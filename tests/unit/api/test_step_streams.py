@@ -6,28 +6,19 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.core import ANN, ask
-from tests.served import Raw, Served, served
+from tests.core import ANN
+from tests.served import Raw, served
 
-from warpdeck.controller.events import StepAsked, Submitted
-from warpdeck.model import Job, NodeName
+from warpdeck.controller.events import StepAsked
+from warpdeck.model import NodeName
 from warpdeck.model.step import StepAsk
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire.steps import StepLaunch
 
 
-async def running(site: Served) -> Job:
-    agent = await site.add_node("a")
-    outcome = await site.controller.apply(Submitted(who=ANN, request=ask()))
-    assert outcome.job is not None
-    await site.until(lambda: bool(site.fleet.launches))
-    await site.told("a", agent.begin((outcome.job.id, 0)))
-    return outcome.job
-
-
 async def test_streams_are_asked_for_behind_the_step_and_before_its_word(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=MemoryStore()) as site:
-        job, gate = await running(site), asyncio.Event()
+        (job, _), gate = await site.begun(), asyncio.Event()
 
         async def send(name: NodeName, message: Any) -> None:
             if isinstance(message, StepLaunch):

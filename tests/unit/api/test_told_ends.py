@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.core import ANN, Agent, ask
+from tests.core import ANN
 from tests.served import Raw, Served, served
 
-from warpdeck.controller.events import StepAsked, StepReported, Submitted
+from warpdeck.controller.events import StepAsked, StepReported
 from warpdeck.controller.ports import Changes
 from warpdeck.errors import StoreError
 from warpdeck.model import Job, NodeName
@@ -33,19 +33,9 @@ class Disk(MemoryStore):
         await super().commit(changes)
 
 
-async def begun(site: Served) -> tuple[Job, Agent]:
-    """A job that runs on a node."""
-    agent = await site.add_node("a")
-    outcome = await site.controller.apply(Submitted(who=ANN, request=ask()))
-    assert outcome.job is not None
-    await site.until(lambda: bool(site.fleet.launches))
-    await site.told("a", agent.begin((outcome.job.id, 0)))
-    return outcome.job, agent
-
-
 async def joined(site: Served) -> tuple[Job, Raw]:
     """A job whose step 0 runs on its node, and a client that has joined the step."""
-    job, _ = await begun(site)
+    job, _ = await site.begun()
     asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a"))
     await site.controller.apply(asked)
     running = StepReport(job_id=job.id, restarts=0, step=0, phase="running")
@@ -110,7 +100,7 @@ async def test_an_end_that_could_not_be_written_is_told_when_it_could(short_tmp:
 async def test_the_end_of_a_followed_job_is_told_once_it_is_on_disk(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
-        job, agent = await begun(site)
+        job, agent = await site.begun()
         raw = await Raw.connect(site.paths)
         raw.say("log", id=1, job=str(job.id), follow=True)
         await site.until(lambda: bool(site.fleet.joined))

@@ -1,0 +1,41 @@
+"""The accounts of a site, for a real Slurm with its database and for ours: a small tree, two users, one QoS with limits.
+
+Slurm's root is a user of the account above all too, without shares here; we know none there.
+"""
+
+from __future__ import annotations
+
+import re
+
+ACCOUNTS = (
+    "add account ml",
+    "add account sci",
+    "add account bio parent=sci fairshare=3",
+    "add qos high",
+    "modify qos high set priority=100 maxwall=1-0 maxtrespu=cpu=8,node=2",
+    "modify account root set qos=normal,high",
+    "add user root account=ml",
+    "add user nobody account=ml",
+    "add user root account=bio",
+    "modify user root set defaultaccount=ml",
+    "modify user root where account=root set fairshare=0",
+)
+"""What sacctmgr is told."""
+TABLES = """
+[qos.high]
+priority = 100
+max_wall = "1-00:00:00"
+max_tres_per_user = "cpu=8,node=2"
+[accounts.ml.users.root]
+default = true
+[accounts.ml.users.nobody]
+default = true
+[accounts.sci]
+[accounts.bio]
+parent = "sci"
+shares = 3
+[accounts.bio.users.root]
+"""
+"""The same in config.toml."""
+ROOTS = re.compile(r"( *warpdeck *\|?)? *root(\|| +)root\b|root\|ml\|Administrator\|warpdeck\|root\|")
+"""The line of root in the account root, whom we know only by name."""
