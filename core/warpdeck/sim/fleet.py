@@ -396,10 +396,8 @@ class SimFleet:
             curve=curve(launch, begin=started_at, end=ended_at) if phase == "exited" else None,
             gpu=used(launch, begin=started_at, end=ended_at) if phase == "exited" else None,
         )
-        node.written[key] = (
-            launch,
-            dataclasses.replace(said, curve=None, gpu=None),
-        )  # made again when asked for
+        kept = dataclasses.replace(said, curve=None, gpu=None)  # which are made again when somebody asks
+        node.written[key] = (launch, kept)
         while len(node.written) > MAX_ENDED:
             del node.written[next(iter(node.written))]
         if node.up:

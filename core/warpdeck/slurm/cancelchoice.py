@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os.path
-import pwd
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
@@ -15,7 +14,7 @@ from warpdeck.notation.hostlist import expand
 
 from .console import CommandError, Console
 from .jobstates import OURS
-from .people import uid_of
+from .people import name_of, uid_of, user_there
 from .prompting import MAX_LINE
 from .refusals import WORDS
 from .words import listed
@@ -57,10 +56,10 @@ Options = dict[str, str]
 
 def user_named(name: str) -> str:
     """The user's name, which may be given as a number. Raises CommandError for one that this machine does not know."""
-    try:
-        return pwd.getpwuid(int(name)).pw_name if name.isdecimal() else pwd.getpwnam(name).pw_name
-    except KeyError:
-        raise CommandError(f"Invalid user name: {name}") from None
+    uid = user_there(name)
+    if uid is None:
+        raise CommandError(f"Invalid user name: {name}")
+    return name_of(uid)
 
 
 def complaint(name: str, words: str) -> str:

@@ -47,10 +47,6 @@ def condition_of(entity: str, key: str) -> str:
     return next((each for each in CONDITIONS.get(entity, ()) if key and each.startswith(key)), "")
 
 
-def is_condition(entity: str, key: str) -> bool:
-    return bool(condition_of(entity, key))
-
-
 def unknown_condition(entity: str, word: str) -> str:
     """What is told of it."""
     advice = "" if entity in SHORTLY else " Use keyword 'set' to modify value\n"

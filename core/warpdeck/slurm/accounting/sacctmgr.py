@@ -12,7 +12,7 @@ from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import listed, options, read_anywhere
 
 from .changing import change
-from .conditions import ASKED_WHOLE, bad_word, condition_of, is_condition, unknown_condition
+from .conditions import ASKED_WHOLE, bad_word, condition_of, unknown_condition
 from .entities import NO_ENTITY, Entity, all_widths, find, name_of
 from .fieldnames import field_of
 from .printing import Style, UnknownField, columns_of, print_header, print_row
@@ -219,7 +219,7 @@ def _conditions(words: list[str], entity: Entity, name: str) -> Asked:
             continue
         elif equals and "format".startswith(lowered) and len(lowered) > 2:
             form = value
-        elif equals and not is_condition(name, lowered):
+        elif equals and not condition_of(name, lowered):
             wrong.append(unknown_condition(name, word))
         elif equals:
             where.setdefault(_field(lowered, entity, name), []).extend(listed(value))
