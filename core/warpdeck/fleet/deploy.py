@@ -12,7 +12,6 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import asyncssh
 import msgspec
@@ -49,6 +48,9 @@ echo "WARPDECK-PROBE|$python|$version|$base|$(uname -n)|$boot|$3|"
 """
 PROBED = re.compile(r"WARPDECK-PROBE\|([^|]*)\|([^|]*)\|([^|]+)\|([^|]+)\|([^|]*)\|([^|]*)\|")
 _STRANGE = re.compile(r"[^A-Za-z0-9._-]")
+CHUNK = 65536
+MAX_SAID = 1 << 20
+"""What a remote command may print, in bytes."""
 LAST_WORDS_CHARS = 200
 """How much of what a failing host said goes into the error."""
 
@@ -115,24 +117,46 @@ async def _silent(_: str) -> None:
     return None
 
 
-async def _run(connection: asyncssh.SSHClientConnection, target: str, command: str, data: bytes) -> Said:
+async def run_command(
+    connection: asyncssh.SSHClientConnection, target: str, command: str, data: bytes
+) -> Said:
     """A remote command with its input. Raises RemoteError."""
     try:
         async with asyncio.timeout(STEP_S):
-            done = await connection.run(command, input=data, encoding=None)
+            process: asyncssh.SSHClientProcess[bytes] = await connection.create_process(
+                command, encoding=None
+            )
+            with contextlib.suppress(
+                BrokenPipeError
+            ):  # a shell that ends at once reads nothing, and says why
+                if data:
+                    process.stdin.write(data)
+                    process.stdin.write_eof()
+            out, err = await asyncio.gather(
+                _bounded(target, process.stdout), _bounded(target, process.stderr)
+            )
+            await process.wait()
     except TimeoutError as error:
         raise RemoteError(target, f"a command took over {STEP_S:.0f} s") from error
     except (OSError, asyncssh.Error) as error:
         raise RemoteError(target, f"the connection broke: {error}") from error
-    return Said(out=_text(done.stdout), err=_text(done.stderr), code=done.exit_status)
+    return Said(out=out, err=err, code=process.exit_status)
 
 
-def _text(output: Any) -> str:
-    return output.decode("utf-8", "replace") if isinstance(output, bytes) else str(output or "")
+async def _bounded(target: str, stream: asyncssh.SSHReader[bytes]) -> str:
+    """All that a command says. Raises RemoteError where it is more than any of ours says, start files included."""
+    output = bytearray()
+    while piece := await stream.read(CHUNK):
+        output += piece
+        if len(output) > MAX_SAID:
+            raise RemoteError(
+                target, f"a command said over {MAX_SAID // 1024} kB; see what its shell's start files print"
+            )
+    return output.decode("utf-8", "replace")
 
 
 async def _probe(connection: asyncssh.SSHClientConnection, target: str, controller_id: str) -> Site:
-    done = await _run(connection, target, "/bin/sh", PROBE.encode())
+    done = await run_command(connection, target, "/bin/sh", PROBE.encode())
     match = PROBED.search(done.out)
     if match is None:
         code = "" if done.code in (0, None) else f" (exit code {done.code})"
@@ -164,14 +188,14 @@ async def _upload(
     remote = f"{folder}/{Path(program).name}"
     path, place = shlex.quote(remote), shlex.quote(folder)
     check = f'[ "$(wc -c <{path} 2>/dev/null)" = {len(data)} ] && echo WARPDECK-HAS || echo WARPDECK-NEEDS'
-    has = await _run(connection, target, "/bin/sh", (check + "\n").encode())
+    has = await run_command(connection, target, "/bin/sh", (check + "\n").encode())
     if "WARPDECK-HAS" in has.out:
         return remote
     script = (
         f"umask 022; mkdir -p {place} && cat >{path}.new && "
         f'[ "$(wc -c <{path}.new)" = {len(data)} ] && mv {path}.new {path} && echo WARPDECK-OK || rm -f {path}.new'
     )
-    done = await _run(connection, target, f"/bin/sh -c {shlex.quote(script)}", data)
+    done = await run_command(connection, target, f"/bin/sh -c {shlex.quote(script)}", data)
     if "WARPDECK-OK" not in done.out:
         raise RemoteError(target, f"the agent cannot be copied to {folder}: {done.last_words()}")
     await tell(f"agent copied ({len(data) // 1024} kB)")
@@ -180,7 +204,7 @@ async def _upload(
 
 async def _start(connection: asyncssh.SSHClientConnection, target: str, site: Site, remote: str) -> None:
     command = f"{shlex.quote(site.python)} -I {shlex.quote(remote)} start --dir {shlex.quote(site.folder)}"
-    done = await _run(connection, target, command, b"")
+    done = await run_command(connection, target, command, b"")
     start_result(target, done.out, done.err)
 
 
