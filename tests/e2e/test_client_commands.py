@@ -97,7 +97,18 @@ ASKED = (
         "squeue --all --states=all --noconvert -o '\x1e%A\x1f%i\x1f%t\x1f%j' -M warpdeck",
         r"CLUSTER: warpdeck\n\x1eJOBID\x1fJOBID\x1fST\x1fNAME\n\x1e2\x1f2\x1fPD\x1fwaits\n\x1e1\x1f1\x1fR\x1fruns\n",
     ),
+    (
+        "open ondemand 4",
+        "squeue --all --states=all --noconvert -O 'JobID:\x1f,ArrayTaskID:\x1f,StateCompact:\x1f,tres-per-node:\x1f,'",
+        r"JOBID\x1fARRAY_TASK_ID\x1fST\x1fTRES_PER_NODE\x1f\n"
+        r"2\x1fN/A\x1fPD\x1fN/A\x1f\n1\x1fN/A\x1fR\x1fN/A\x1f\n",
+    ),
     ("open ondemand's nodes", "sinfo -aho %A/%D/%C", r"1/0/1/1/\d+/0/\d+\n"),
+    (
+        "open ondemand's gpus",
+        "sinfo -ahNO nodehost:100,gres:512,gresused:512,statelong",
+        r"\S+ {50,}\(null\) {500,}\S* {500,}(idle|mixed|allocated) *\n",
+    ),
     ("snakemake's end", "scancel --clusters=all 99", r""),
     ("skypilot", "squeue -h --only-job-state --jobs 1 -o %T", r"RUNNING\n"),
     ("skypilot's steps", "scontrol -o show step 1", r"(StepId=1\.\w+ .* Name=\w+ .*\n)+"),
