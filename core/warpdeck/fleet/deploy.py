@@ -21,7 +21,7 @@ from warpdeck.paths import Paths
 
 from .build import build_zipapp
 from .ssh import connect
-from .transport import Claim, Transport, machine_name, said, start_result
+from .transport import Claim, Transport, last_words, machine_name, said, start_result
 
 Progress = Callable[[str], Awaitable[None]]
 STEP_S = 60.0
@@ -51,8 +51,6 @@ _STRANGE = re.compile(r"[^A-Za-z0-9._-]")
 CHUNK = 65536
 MAX_SAID = 1 << 20
 """What a remote command may print, in bytes."""
-LAST_WORDS_CHARS = 200
-"""How much of what a failing host said goes into the error."""
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +73,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
     def last_words(self) -> str:
         """The last line of what it said."""
-        lines = (self.err.strip() or self.out.strip() or "it said nothing").splitlines()
-        return lines[-1][-LAST_WORDS_CHARS:]
+        return last_words(self.out, self.err)
 
 
 async def connect_ssh(

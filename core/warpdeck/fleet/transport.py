@@ -11,6 +11,9 @@ import msgspec
 from warpdeck.errors import RemoteError
 from warpdeck_agent.wire.frames import SENTINEL
 
+LAST_WORDS_CHARS = 200
+"""How much of what a failing host said goes into the error."""
+
 
 class Outgoing(Protocol):
     """What is below the writer: it may have taken more than the agent has."""
@@ -54,11 +57,16 @@ def said(output: str) -> dict[str, Any] | None:
     return None
 
 
+def last_words(out: str, err: str) -> str:
+    """The last line of what a command said, or the end of that."""
+    lines = (err.strip() or out.strip() or "it said nothing").splitlines()
+    return lines[-1][-LAST_WORDS_CHARS:]
+
+
 def start_result(node: str, out: str, err: str) -> None:
     """Raises RemoteError unless the agent said that it runs."""
     answer = said(out)
     if answer is None:
-        last = (err.strip() or out.strip() or "it said nothing").splitlines()[-1]
-        raise RemoteError(node, f"the agent did not start: {last}")
+        raise RemoteError(node, f"the agent did not start: {last_words(out, err)}")
     if not answer.get("ok"):
         raise RemoteError(node, str(answer.get("error", "the agent did not start")))

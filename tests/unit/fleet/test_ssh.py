@@ -86,6 +86,8 @@ def test_the_agents_word_is_found_among_noise() -> None:
 def test_an_agent_that_says_nothing_is_told_by_its_last_words() -> None:
     with pytest.raises(RemoteError, match="did not start: Killed"):
         start_result("box", "", "warning\nKilled\n")
+    with pytest.raises(RemoteError, match=r"did not start: x{200}$"):
+        start_result("box", "x" * 1_000_000, "")
     with pytest.raises(RemoteError, match="no room"):
         start_result("box", f'{SENTINEL}{{"ok": false, "error": "no room"}}\n', "")
 
