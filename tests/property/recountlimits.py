@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+import msgspec
 
 from warpdeck.model import Allocation
 from warpdeck.policy import (
@@ -84,13 +87,30 @@ def _scopes(view: View, one: Use, uses: list[Use]) -> Iterator[tuple[str, Limits
     for name in _qos_of(view, one, qos):
         yield f"QoS {name}", qos[name].limits, [each for each in uses if name in _qos_of(view, each, qos)]
     accounts = {each.name: each for each in view.accounts}
-    for user in view.users:
-        if (user.account, user.user) == (one.account, one.user):
-            group = [each for each in uses if (each.account, each.user) == (one.account, one.user)]
-            yield f"user {user.user}", user.limits, group
-    for name in ancestors(accounts, one.account):
+    own = [user for user in view.users if (user.account, user.user) == (one.account, one.user)]
+    chain = ancestors(accounts, one.account)
+    tables = [user.limits for user in own] + [accounts[name].limits for name in chain]
+    for user in own:
+        group = [each for each in uses if (each.account, each.user) == (one.account, one.user)]
+        yield f"user {user.user}", nearest(tables, 0), group
+    for at, name in enumerate(chain, start=len(own)):
         group = [each for each in uses if name in ancestors(accounts, each.account)]
-        yield f"account {name}", accounts[name].limits, group
+        yield f"account {name}", nearest(tables, at), group
+
+
+def nearest(tables: list[Limits], at: int) -> Limits:
+    """What holds of one of the tables, nearest first: limits of single jobs, users and accounts only where none before has them."""
+    changed: dict[str, Any] = {}
+    for field in Limits.__struct_fields__:
+        if field.startswith("grp_"):
+            continue
+        before = [getattr(table, field) for table in tables[:at]]
+        mine = getattr(tables[at], field)
+        if isinstance(mine, dict):
+            changed[field] = {tres: mine[tres] for tres in mine if not any(tres in each for each in before)}
+        elif any(each is not None for each in before):
+            changed[field] = None
+    return msgspec.structs.replace(tables[at], **changed)
 
 
 def ancestors(accounts: dict[str, AccountView], name: str) -> list[str]:
@@ -110,23 +130,21 @@ def _qos_of(view: View, one: Use, qos: dict[str, QosView]) -> list[str]:
 
 
 def _check(what: str, limits: Limits, one: Use, group: list[Use]) -> None:
-    of_user = [each for each in group if each.user == one.user]
     of_account = [each for each in group if each.account == one.account]
+    is_qos = what.startswith("QoS")
+    of_user = [each for each in (group if is_qos else of_account) if each.user == one.user]
     for table, members in (
         (limits.grp_tres, group),
         (limits.max_tres_per_job, [one]),
-        (limits.max_tres_per_user, of_user if what.startswith("QoS") else []),
-        (limits.max_tres_per_account, of_account if what.startswith("QoS") else []),
+        (limits.max_tres_per_user, of_user),
+        (limits.max_tres_per_account, of_account if is_qos else []),
     ):
         for name, most in table.items():
             used = sum(each.tres.get(name, 0) for each in members)
             assert not one.tres.get(name, 0) or used <= most, f"{what}: {used} {name} of {most}"
     assert limits.grp_jobs is None or len(group) <= limits.grp_jobs, f"{what}: GrpJobs"
-    if what.startswith("QoS"):
-        assert limits.max_jobs_per_user is None or len(of_user) <= limits.max_jobs_per_user
-        assert limits.max_jobs_per_account is None or len(of_account) <= limits.max_jobs_per_account
-    if what.startswith("user"):
-        assert limits.max_jobs_per_user is None or len(group) <= limits.max_jobs_per_user
+    assert limits.max_jobs_per_user is None or len(of_user) <= limits.max_jobs_per_user
+    assert not is_qos or limits.max_jobs_per_account is None or len(of_account) <= limits.max_jobs_per_account
     if limits.max_wall_s is not None:
         assert one.limit_s is not None and one.limit_s <= limits.max_wall_s, f"{what}: MaxWall"
     for name, most in limits.max_tres_mins_per_job.items():

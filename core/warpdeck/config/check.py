@@ -17,7 +17,7 @@ from warpdeck.notation.reservationflags import FLAGS, BadFlags, flag_fields, par
 from warpdeck.notation.tomllines import Path
 
 from .problems import Problem
-from .tables import Config, Reservation
+from .tables import Config, LimitTable, Reservation
 
 Found = Iterator[Problem]
 
@@ -29,6 +29,12 @@ SYSTEM = frozenset(
     ["/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"]
 )
 """Folders that a job needs as the node has them."""
+OF_QOS_ALONE = {
+    "max_jobs_per_account": "grp_jobs",
+    "max_submit_per_account": "grp_submit",
+    "max_tres_per_account": "grp_tres",
+}
+"""Limits that an account or a user does not have, and what they have in place of it."""
 _NAME = re.compile(r"[^\s,=\"']{1,128}")
 
 
@@ -40,6 +46,7 @@ def cross_check(config: Config) -> tuple[list[Problem], list[Problem]]:
         _partitions,
         _qos,
         _accounts,
+        _association_limits,
         _default_accounts,
         _reservations,
         _nodes,
@@ -184,6 +191,18 @@ def _accounts(config: Config) -> Found:
     cycle = _find_cycle({name: [each.parent] for name, each in config.accounts.items() if each.parent})
     if cycle:
         yield Problem(path=("accounts", cycle[0], "parent"), text=f"goes in a circle: {' -> '.join(cycle)}")
+
+
+def _association_limits(config: Config) -> Found:
+    """Of an account's own limits each holds for it as a whole or for each of its users."""
+    tables: list[tuple[tuple[str, ...], LimitTable]] = []
+    for name, account in config.accounts.items():
+        tables.append((("accounts", name), account))
+        tables += [(("accounts", name, "users", user), entry) for user, entry in account.users.items()]
+    for path, table in tables:
+        for field, instead in OF_QOS_ALONE.items():
+            if getattr(table, field):
+                yield Problem(path=(*path, field), text=f"is a limit of a QoS; of an account it is {instead}")
 
 
 def _default_accounts(config: Config) -> Found:

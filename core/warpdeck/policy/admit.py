@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +14,7 @@ from .access import in_partition, partition_bars, partition_names, time_limit
 from .cluster import CPUS, GPUS, MEM, Cluster, has_least, traits_of
 from .features import parse_constraint
 from .gpus import GpuBoard
+from .inherited import effective
 from .limits import Ledger
 from .placement import Shape, allocate, place_now
 from .plan import plan
@@ -322,18 +323,27 @@ def _scopes(job: PendingJob, view: View) -> Iterator[_Scope]:
     qos: QosView | None = next((each for each in view.qos if each.name == job.qos), None)
     if qos is not None:
         yield _Scope("QOS", f"QoS {qos.name}", qos.limits, lambda key: key[2] == job.qos)
-    for user in view.users:
-        if (user.account, user.user) == (job.account, job.user):
-            who = f"user {user.user} in account {user.account}"
-            yield _Scope("Assoc", who, user.limits, lambda key: key[:2] == (job.account, job.user))
+    own: Key = (job.account, job.user, "")
+    levels = [
+        _Scope(
+            "Assoc",
+            f"user {user.user} in account {user.account}",
+            user.limits,
+            lambda key: key[:2] == own[:2],
+        )
+        for user in view.users
+        if (user.account, user.user) == own[:2]
+    ]
     parents = {each.name: each.parent for each in view.accounts}
     limits = {each.name: each.limits for each in view.accounts}
     for name in _chain(job.account, parents):
         below = frozenset(each for each in parents if name in _chain(each, parents))
-        yield _Scope("Assoc", f"account {name}", limits[name], functools.partial(_is_in, below))
+        levels.append(_Scope("Assoc", f"account {name}", limits[name], functools.partial(_is_in, below)))
+    for level, holds in zip(levels, effective(level.limits for level in levels), strict=True):
+        yield level._replace(limits=holds)
 
 
-def _is_in(accounts: frozenset[str], key: Key) -> bool:
+def _is_in(accounts: Collection[str], key: Key) -> bool:
     return key[0] in accounts
 
 
@@ -350,9 +360,10 @@ def _too_many(job: PendingJob, view: View, scope: _Scope) -> Refusal | None:
     """A limit on how many jobs there may be in the queue: of all under it together, of one user, of one account."""
     limits, prefix = scope.limits, scope.prefix
     of_user = "QOSMaxSubmitJobPerUserLimit" if prefix == "QOS" else "AssocMaxSubmitJobLimit"
+    is_own = scope.has if prefix == "QOS" else functools.partial(_is_in, {job.account})
     for most, whose, code, counts in (
         (limits.grp_submit, "all together", f"{prefix}GrpSubmitJobsLimit", scope.has),
-        (limits.max_submit_per_user, job.user, of_user, lambda key: scope.has(key) and key[1] == job.user),
+        (limits.max_submit_per_user, job.user, of_user, lambda key: key[1] == job.user and is_own(key)),
         (
             limits.max_submit_per_account,
             f"account {job.account}",

@@ -15,13 +15,20 @@ import msgspec
 
 from warpdeck.model import Allocation
 
+from .inherited import effective
 from .settings import Settings
-from .site import AccountView, Limits, QosView, Tres, UserView
+from .site import AccountView, Limits, QosView, Tres
 from .tres import WALL, add, held_per_node, over, words
 from .uses import Scope, Scopes, Use, Uses
 from .view import PendingJob, RunningJob, View
 
 NO_LIMITS = Limits()
+JOBS_CODES = {
+    ("QOS", "user"): "QOSMaxJobsPerUserLimit",
+    ("QOS", "account"): "QOSMaxJobsPerAccountLimit",
+    ("Assoc", "user"): "AssocMaxJobsLimit",
+}
+"""Why a job waits where a user or an account runs as many as it may."""
 Mark = tuple[dict[Scope, Use], dict[str, int], dict[str, dict[str, int]]]
 """What had been taken at a moment of a pass."""
 
@@ -52,7 +59,7 @@ class Ledger:
         self._uses = Uses(settings.billing_weights) if uses is None else uses
         if self.limits_anything:
             self._uses.follow(view, self._scopes)
-        self._chains: dict[str, list[AccountView]] = {}
+        self._levels: dict[tuple[str, str], list[_Level]] = {}
         self._licenses = dict(view.licenses)
         for job in view.running if view.licenses else ():
             for name, count in job.licenses:
@@ -73,12 +80,9 @@ class Ledger:
         limited |= {("account", each.name) for each in accounts if _limits_minutes(each.limits)}
         limited |= {("user", *key) for key, user in self._users.items() if _limits_minutes(user.limits)}
         found: dict[Scope, dict[str, float]] = {scope: {} for scope in limited}
-        # What was used is known up to the last count only: the time since then is still to come, or it would be lost.
-        counted = self._now if self._counted_unix is None else min(self._now, self._counted_unix)
         # By id: a sum of floats depends on its order, and the plan must not.
         for job in sorted(self._running, key=lambda job: job.id) if limited else ():
-            ends, since = job.ends_by_unix, max(counted, min(job.start_at_unix, self._now))
-            minutes = self._minutes(job.qos, None if ends is None else max(0.0, ends - since))
+            minutes = self._minutes(job.qos, left_s(job, self._now, counted_unix=self._counted_unix))
             tres, scopes = self._uses.of(job)
             for scope in scopes:
                 if scope in limited:
@@ -147,9 +151,7 @@ class Ledger:
         if not (self.limits_nodes and self._settings.enforce_limits):
             return {}
         tables = [qos.limits for qos in self._scopes.qos_of(job.qos, job.partition)]
-        tables += [account.limits for account in self._scopes.chain(job.account)]
-        user = self._users.get((job.account, job.user))
-        tables += [] if user is None else [user.limits]
+        tables += [level.limits for level in self._levels_of(job.account, job.user)]
         found: Tres = {}
         for limits in tables:
             for name, most in limits.max_tres_per_node.items():
@@ -198,71 +200,71 @@ class Ledger:
             _add_minutes(use.minutes, tres, minutes)
 
     def _check_qos(self, qos: QosView, job: PendingJob, wants: _Wants) -> Blocked | None:
-        limits, name, tres = qos.limits, f"QoS {qos.name}", wants.tres
-        alone = _per_job(limits, wants, prefix="QOS", who=name)
-        if alone is not None:
-            return alone
-        group = self._group(limits, ("qos", qos.name), wants, qos.usage, prefix="QOS", who=name)
-        if group is not None:
-            return group
-        for scope, tres_limit, jobs in (
-            ("user", limits.max_tres_per_user, limits.max_jobs_per_user),
-            ("account", limits.max_tres_per_account, limits.max_jobs_per_account),
-        ):
-            whose = job.user if scope == "user" else job.account
-            use = self._at(("qos", qos.name, scope, whose))
-            kind = over(tres_limit, use.tres, tres)
-            if kind:
-                code = reason_code("QOS", f"Per{scope.capitalize()}", kind)
-                return Blocked(
-                    code, _said(f"{name} lets {scope} {whose} use", tres_limit[kind], kind, use.tres, tres)
-                )
-            if jobs is not None and use.jobs >= jobs:
-                code = "QOSMaxJobsPerUserLimit" if scope == "user" else "QOSMaxJobsPerAccountLimit"
-                return Blocked(code, f"{name} lets {scope} {whose} run {jobs} jobs, and {use.jobs} run")
-        return None
+        limits, who = qos.limits, f"QoS {qos.name}"
+        whose = {
+            "user": ("qos", qos.name, "user", job.user),
+            "account": ("qos", qos.name, "account", job.account),
+        }
+        return (
+            _per_job(limits, wants, prefix="QOS", who=who)
+            or self._group(limits, ("qos", qos.name), wants, qos.usage, prefix="QOS", who=who)
+            or self._each(limits, whose, wants, prefix="QOS", who=who)
+        )
 
     def _check_association(self, job: PendingJob, wants: _Wants) -> Blocked | None:
-        user = self._limited_users.get((job.account, job.user))
-        if user is not None:
-            who = f"user {job.user} in account {job.account}"
-            blocked = self._check_one(user, ("user", job.account, job.user), who, wants)
-            if blocked is not None:
-                return blocked
-        for account in self._limited_chain(job.account):
-            blocked = self._check_one(account, ("account", account.name), f"account {account.name}", wants)
+        whose = {"user": ("user", job.account, job.user)}
+        for limits, scope, used, who in self._levels_of(job.account, job.user):
+            blocked = (
+                _per_job(limits, wants, prefix="Assoc", who=who)
+                or self._group(limits, scope, wants, used, prefix="Assoc", who=who)
+                or self._each(limits, whose, wants, prefix="Assoc", who=who)
+            )
             if blocked is not None:
                 return blocked
         return None
 
-    @cached_property
-    def _limited_users(self) -> dict[tuple[str, str], UserView]:
-        return {key: user for key, user in self._users.items() if user.limits != NO_LIMITS}
-
-    def _limited_chain(self, account: str) -> list[AccountView]:
-        """Those of the account and its parents that have limits, nearest first."""
-        found = self._chains.get(account)
+    def _levels_of(self, account: str, user: str) -> list[_Level]:
+        """The user's place in the account, the account and its parents, nearest first, with what holds of each; only those of which
+        something does."""
+        found = self._levels.get((account, user))
         if found is None:
-            found = [each for each in self._scopes.chain(account) if each.limits != NO_LIMITS]
-            self._chains[account] = found
+            own = self._users.get((account, user))
+            above = list(self._scopes.chain(account))
+            levels = [
+                _Level(each.limits, ("account", each.name), each.tres_usage, f"account {each.name}")
+                for each in above
+            ]
+            if own is not None:
+                who = f"user {user} in account {account}"
+                levels.insert(0, _Level(own.limits, ("user", account, user), own.tres_usage, who))
+            holds = effective(level.limits for level in levels)
+            found = [
+                level._replace(limits=limits)
+                for level, limits in zip(levels, holds, strict=True)
+                if limits != NO_LIMITS
+            ]
+            self._levels[account, user] = found
         return found
 
-    def _check_one(
-        self,
-        of: AccountView | UserView,
-        scope: tuple[str, ...],
-        who: str,
-        wants: _Wants,
+    def _each(
+        self, limits: Limits, whose: Mapping[str, Scope], wants: _Wants, *, prefix: str, who: str
     ) -> Blocked | None:
-        alone = _per_job(of.limits, wants, prefix="Assoc", who=who)
-        if alone is not None:
-            return alone
-        group = self._group(of.limits, scope, wants, of.tres_usage, prefix="Assoc", who=who)
-        if group is not None:
-            return group
-        most, use = of.limits.max_jobs_per_user, self._at(scope)
-        if scope[0] == "user" and most is not None and use.jobs >= most:
-            return Blocked("AssocMaxJobsLimit", f"{who} may run {most} jobs, and {use.jobs} run")
+        """Limits on what each user and each account has: those under `whose` scopes the job counts."""
+        tables = {
+            "user": (limits.max_tres_per_user, limits.max_jobs_per_user),
+            "account": (limits.max_tres_per_account, limits.max_jobs_per_account),
+        }
+        for kind, scope in whose.items():
+            (most, jobs), use, name = tables[kind], self._at(scope), f"{kind} {scope[-1]}"
+            says = f"{who} may" if who.startswith(name) else f"{who} lets {name}"
+            over_limit = over(most, use.tres, wants.tres)
+            if over_limit:
+                code = reason_code(
+                    prefix, f"Per{kind.capitalize()}" if prefix == "QOS" else "Grp", over_limit
+                )
+                return Blocked(code, _said(f"{says} use", most[over_limit], over_limit, use.tres, wants.tres))
+            if jobs is not None and use.jobs >= jobs:
+                return Blocked(JOBS_CODES[prefix, kind], f"{says} run {jobs} jobs, and {use.jobs} run")
         return None
 
     def _group(
@@ -317,6 +319,15 @@ def _group_minutes(
                 budget = _Budget(table[name], f"minutes of {words(name)}", used, more)
                 return Blocked(reason_code(prefix, what, name), budget.sentence(who))
     return None
+
+
+class _Level(NamedTuple):
+    """A user's place in an account, or an account: what holds of its limits, what counts under it, what was used, and its name."""
+
+    limits: Limits
+    scope: Scope
+    used: dict[str, float]
+    who: str
 
 
 class _Wants(NamedTuple):
@@ -387,6 +398,15 @@ def _minutes_per_job(limits: Limits, wants: _Wants, *, prefix: str, who: str) ->
                 f"{who} allows {most:,} minutes of {words(name)} a job, and it may need {_count(more)}",
             )
     return None
+
+
+def left_s(job: RunningJob, now: float, *, counted_unix: float | None) -> float | None:
+    """How long a running job may still use what it holds; None is without end. What was used is known up to the last count only:
+    the time since then is still to come, or it would be lost."""
+    if job.ends_by_unix is None:
+        return None
+    counted = now if counted_unix is None else min(now, counted_unix)
+    return max(0.0, job.ends_by_unix - max(counted, min(job.start_at_unix, now)))
 
 
 def _limits_minutes(limits: Limits) -> bool:

@@ -137,6 +137,14 @@ def test_tables_may_overlap_where_they_agree() -> None:
     assert decode(text, "f").warnings == ()
 
 
+@pytest.mark.parametrize("table", ["accounts.lab", "accounts.lab.users.ann"])
+def test_a_limit_of_a_qos_is_none_of_an_account(table: str) -> None:
+    assert errors(f"[{table}]\nmax_jobs_per_account = 3\n") == [
+        f"f:2: {table}.max_jobs_per_account: is a limit of a QoS; of an account it is grp_jobs"
+    ]
+    assert decode(f"[{table}]\nmax_jobs_per_user = 3\n", "f").config.accounts
+
+
 def test_a_deep_tree_is_no_circle() -> None:
     text = "[accounts.a0]\n" + "".join(
         f'[accounts.a{n}]\nparent = "a{n - 1}"\nusers.u = {{}}\n' for n in range(1, 2000)

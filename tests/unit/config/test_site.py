@@ -30,7 +30,7 @@ def test_every_setting_and_limit_of_the_policy_can_be_set() -> None:
 
 def test_each_limit_arrives_under_its_name() -> None:
     text = "\n".join(
-        ["[accounts.a]"]
+        ["[qos.a]"]
         + [
             f'{name} = "cpu={number}"' if "tres" in name else f"{name} = {number}"
             for number, name in enumerate(LimitTable.__struct_fields__, 1)
@@ -38,7 +38,7 @@ def test_each_limit_arrives_under_its_name() -> None:
         ]
         + ['max_wall = "2:00:00"']
     )
-    limits = build_site(decode(text, "f").config).accounts[0].limits
+    limits = build_site(decode(text, "f").config).qos[0].limits
     for number, name in enumerate(LimitTable.__struct_fields__, 1):
         if "wall" not in name:
             assert getattr(limits, name) == ({"cpu": number} if "tres" in name else number)

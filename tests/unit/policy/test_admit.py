@@ -88,6 +88,9 @@ grp_submit = 5
 [accounts.vision]
 parent = "lab"
 [accounts.vision.users.ann]
+[accounts.speech]
+max_submit_per_user = 4
+[accounts.speech.users.ann]
 [qos.normal]
 max_submit_per_account = 3
 """
@@ -100,6 +103,12 @@ max_submit_per_account = 3
         ({("vision", "ann", ""): 3, ("lab", "bob", ""): 2}, {}, "AssocGrpSubmitJobsLimit: account lab lets"),
         ({("vision", "ann", ""): 3}, {"tasks": ((0, 2, 1),)}, "AssocGrpSubmitJobsLimit"),
         ({("other", "bob", ""): 9}, {}, ""),
+        (
+            {("speech", "ann", ""): 4},
+            {"account": "speech"},
+            "AssocMaxSubmitJobLimit: account speech lets ann have 4",
+        ),
+        ({("speech", "bob", ""): 4}, {"account": "speech"}, ""),
         ({("vision", "bob", "normal"): 3}, {"qos": "normal"}, "QOSMaxSubmitJobPerAccountLimit"),
         ({("vision", "bob", "normal"): 2}, {"qos": "normal"}, ""),
     ],
@@ -110,6 +119,6 @@ def test_limits_on_the_queue_count_all_that_is_under_them(
     site = build_site(decode(GROUPS, "f").config)
     tables = {"qos": site.qos, "accounts": site.accounts, "users": site.users}
     queue = View(nodes=(node("n1"),), running=(), pending=(), submitted=there, **tables)  # type: ignore[arg-type]
-    found = admit(pending(1, account="vision", **asked), queue, site.settings)
+    found = admit(pending(1, **{"account": "vision", **asked}), queue, site.settings)
     said = "" if found is None else f"{found.code}: {found.sentence}"
     assert said.startswith(sentence) if sentence else said == ""

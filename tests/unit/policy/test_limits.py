@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from tests.builders import node, pending, running, view
@@ -98,6 +100,50 @@ def test_running_jobs_count_against_limits() -> None:
         users=users,
     )
     assert code(planned(picture), 1) == "AssocMaxJobsLimit"
+
+
+LAB = (
+    AccountView(name="lab", limits=Limits(max_jobs_per_user=1, max_tres_per_job={"gres/gpu": 2, "cpu": 8})),
+    AccountView(name="vision", parent="lab", limits=Limits(max_tres_per_user={"gres/gpu": 3})),
+)
+"""What each user and each job may have stands with the accounts."""
+CPUS = Resources(nodes_min=1, cpus_per_task=9)
+
+
+@pytest.mark.parametrize(
+    ("own", "job", "reason"),
+    [
+        (None, {"user": "bob"}, ""),
+        (None, {}, "AssocMaxJobsLimit: account lab lets user ann run 1 jobs"),
+        (Limits(max_jobs_per_user=2), {}, ""),
+        (None, {"user": "bob", "gpus": 3}, "AssocMaxGRESPerJob: account lab allows 2 GPUs a job"),
+        (
+            Limits(max_jobs_per_user=2, max_tres_per_job={"gres/gpu": 3}),
+            {"gpus": 3},
+            "AssocGrpGRES: account vision lets",
+        ),
+        (
+            Limits(max_jobs_per_user=2, max_tres_per_job={"gres/gpu": 3}),
+            {"resources": CPUS},
+            "AssocMaxCpuPerJobLimit",
+        ),
+        (Limits(max_jobs_per_user=2, max_tres_per_user={"gres/gpu": 4}), {"gpus": 2}, ""),
+        (
+            Limits(max_jobs_per_user=2),
+            {"gpus": 2, "user": "ann"},
+            "AssocGrpGRES: account vision lets user ann use 3 GPUs",
+        ),
+    ],
+)
+def test_a_user_without_own_limits_has_those_of_the_nearest_account(
+    own: Limits | None, job: dict[str, Any], reason: str
+) -> None:
+    held = msgspec.structs.replace(running(9, "a", (0, 1), ends=NOW + 60), user="ann", account="vision")
+    users = () if own is None else (UserView(user="ann", account="vision", limits=own),)
+    wanted = pending(1, **{"gpus": 1, "account": "vision", **job})
+    made = planned(with_tables(view([node("a")], [wanted], [held]), accounts=LAB, users=users))
+    why = made.whys.get(JobId(1))
+    assert (why is None) if not reason else f"{why.code}: {why.sentence}".startswith(reason)
 
 
 def test_licenses_are_counted() -> None:
