@@ -55,7 +55,7 @@ def asked(verb: str, entity: str, words: Iterable[str]) -> Asked:
         key, equals, text = word.partition("=")
         condition = _condition(entity, key.lower()) if equals else "names"
         setting = given(entity, word) if equals and sets else None
-        if refusal := _refusal(entity, key.lower().rstrip("+-")) if equals else "":
+        if refusal := _refusal(entity, key.lower().rstrip("+-")) if equals and setting is None else "":
             said = f"sacctmgr: error: {word} is not supported: {refusal}\n"
             complaint += said if text.lower() not in NOTHING else ""
         elif setting is not None and not (verb == "add" and condition in OWN):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 from warpdeck.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.cluster import NORMAL_QOS
 from warpdeck.slurm.accounttree import ROOT, in_tree
-from warpdeck.slurm.units import clock, moment, tres_text
+from warpdeck.slurm.scontrol.sitetext import node_tres, reservation_flags, reservation_tres
+from warpdeck.slurm.units import UNKNOWN, clock, moment, tres_text
+from warpdeck_agent.wire.hostnames import collapse
 
-from .fieldnames import PART_WIDTH, PARTS, part_values
+from .fieldnames import part_values
 
 Row = dict[str, str]
 NO_ENTITY = (
@@ -58,42 +61,30 @@ TRES = (
 )
 FIRST_QOS_ID = 1
 STATS_RULE = "*" * 67
+OUT = {"down": ("DOWN", "1"), "drained": ("DRAIN", "514"), "draining": ("DRNG", "515")}
+"""States of which `show event` tells -> Slurm's word and number."""
 
 
 class Entity(NamedTuple):
-    """`key` is the field that a plain name means; what `text` makes is printed instead of a table."""
+    """`form` is its format= unless another is given; `key` the field that its name stands in; what `text` makes is printed
+    in place of a table."""
 
     least: int
-    widths: Mapping[str, int]
-    default: str
+    form: str
     rows: Callable[[Any], list[Row]]
     key: str = ""
-    titles: Mapping[str, str] = {}
+    more: Mapping[str, str] = {}
+    """Flag -> fields that stand there too when it is asked."""
     text: Callable[[Any], str] | None = None
 
 
-def find(word: str, *, with_associations: bool = False) -> Entity | None:
-    """The entity that a word, perhaps shortened or in the plural, means."""
-    name = name_of(word)
-    if with_associations and name in WITH_ASSOCIATIONS:
-        return WITH_ASSOCIATIONS[name]
-    return ENTITIES.get(name)
-
-
 def name_of(word: str) -> str:
-    """Of that entity; "" where it means none."""
+    """Of the entity that a word, perhaps shortened or in the plural, means; "" where it means none."""
     lowered = word.lower()
     for name, entity in ENTITIES.items():
         if len(lowered) >= entity.least and (name.startswith(lowered) or lowered == name + "s"):
             return name
     return ""
-
-
-def all_widths(entity: Entity) -> Mapping[str, int]:
-    """Its fields, with those that nothing prints unasked."""
-    return (
-        {**entity.widths, **dict.fromkeys(PARTS, PART_WIDTH)} if "GrpTRES" in entity.widths else entity.widths
-    )
 
 
 def _limits(limits: Mapping[str, Any], names: Mapping[str, str]) -> Row:
@@ -121,55 +112,39 @@ def _association(row: Mapping[str, Any], above: Sequence[str], every: list[str])
         "ParentName": above[-1] if above and not row["user"] else "",
         "Share": str(row["shares"] or 1),
         "QOS": ",".join(every if row["qos"] is None else row["qos"]),
-        "DefaultQOS": row["default_qos"],
+        "Def QOS": row["default_qos"],
         "above": " " * len(above),
+        "below": ",".join((*above, row["account"])),
+        "is default": "yes" if row["default"] else "",
         **_limits(row["limits"], OF_ASSOCIATION),
         **_limits(row["limits"], PER_USER),
     }
 
 
 def _users(client: Any) -> list[Row]:
-    accounts: dict[str, list[Mapping[str, Any]]] = {}
-    for row in client.call("shares")["shares"]:
-        if row["user"]:
-            accounts.setdefault(row["user"], []).append(row)
-    return [_user(name, rows) for name, rows in sorted(accounts.items())]
-
-
-def _user(name: str, rows: list[Mapping[str, Any]]) -> Row:
-    default = next((row["account"] for row in rows if row["default"]), rows[0]["account"])
-    admin = "Administrator" if name == "root" else "None"
-    accounts = ",".join(row["account"] for row in rows)
-    return {"User": name, "DefaultAccount": default, "AdminLevel": admin, "accounts": accounts}
-
-
-def _users_with_associations(client: Any) -> list[Row]:
-    users = {row["User"]: row for row in _users(client)}
-    rows = [users[row["User"]] | row for row in _associations(client) if row.get("User")]
-    return sorted(rows, key=lambda row: (row["User"], row["Account"]))
+    """A row for each place of each user; `matching` makes one of them where places are not asked for."""
+    rows = [row for row in _associations(client) if row["User"]]
+    found = []
+    for row in sorted(rows, key=lambda row: (row["User"], row["Account"])):
+        own = [each for each in rows if each["User"] == row["User"]]
+        default = next((each for each in own if each["is default"]), own[0])
+        admin = "Administrator" if row["User"] == "root" else "None"
+        found.append({**row, "Def Acct": default["Account"], "Admin": admin})
+    return found
 
 
 def _accounts(client: Any) -> list[Row]:
-    shares = client.call("shares")["shares"]
-    rows = [_account(row) for row, _ in in_tree(shares) if not row["user"]]
-    return sorted(rows, key=lambda row: row["Account"])
+    """A row for each place in each account, its own first; `matching` makes one of them where places are not asked for."""
+    about = {row["account"]: row for row, _ in in_tree(client.call("shares")["shares"]) if not row["user"]}
+    rows = [_account(about[row["Account"]]) | row for row in _associations(client)]
+    return sorted(rows, key=lambda row: (row["Account"], row["User"]))
 
 
 def _account(row: Mapping[str, Any]) -> Row:
     name = row["account"]
     if name == ROOT and not row["shares"]:
-        return {"Account": name, "Description": "default root account", "Organization": name}
-    return {
-        "Account": name,
-        "Description": row["description"] or name,
-        "Organization": row["organization"] or row["parent"] or name,
-    }
-
-
-def _accounts_with_associations(client: Any) -> list[Row]:
-    accounts = {row["Account"]: row for row in _accounts(client)}
-    rows = [accounts[row["Account"]] | row for row in _associations(client)]
-    return sorted(rows, key=lambda row: (row["Account"], row["User"]))
+        return {"Descr": "default root account", "Org": name}
+    return {"Descr": row["description"] or name, "Org": row["organization"] or row["parent"] or name}
 
 
 def _qos(client: Any) -> list[Row]:
@@ -177,37 +152,81 @@ def _qos(client: Any) -> list[Row]:
     found = [
         {
             "Name": row["name"],
-            "Description": row["name"],
+            "Descr": row["name"],
             "Priority": str(row["priority"]),
             "GraceTime": clock(row["grace_s"]),
             "Preempt": ",".join(row["preempts"]),
             "PreemptMode": row["preempt_mode"] or "cluster",
             "UsageFactor": f"{row['usage_factor']:.6f}",
+            "Share": "0",
             **_limits(row["limits"], OF_QOS),
         }
         for row in client.call("qos")["qos"]
     ]
     if all(row["Name"] != NORMAL_QOS for row in found):
         normal = {"Name": NORMAL_QOS, "Priority": "0", "GraceTime": "00:00:00", "PreemptMode": "cluster"}
-        found.append(normal | {"Description": "Normal QOS default", "UsageFactor": "1.000000"})
+        found.append(normal | {"Share": "0", "Descr": "Normal QOS default", "UsageFactor": "1.000000"})
     found.sort(key=lambda row: row["Name"] != NORMAL_QOS)
-    return [{**row, "ID": str(number)} for number, row in enumerate(found, FIRST_QOS_ID)]
+    return [
+        {
+            "MaxJobs": row.get("MaxJobsPU", ""),
+            "MaxSubmit": row.get("MaxSubmitPU", ""),
+            **row,
+            "ID": str(number),
+        }
+        for number, row in enumerate(found, FIRST_QOS_ID)
+    ]
 
 
 def _clusters(client: Any) -> list[Row]:
-    host = client.call("status")["host"]
+    nodes = client.call("nodes")["nodes"]
     return [
         {
-            "Cluster": CLUSTER,
-            "ControlHost": host,
+            **_whole(nodes),
+            "Account": ROOT,
+            "ControlHost": client.call("status")["host"],
             "ControlPort": "0",
             "RPC": "9728",
             "Share": "1",
             "QOS": ",".join(sorted({NORMAL_QOS, *(row["name"] for row in client.call("qos")["qos"])})),
-            "Classification": "none",
             "PluginIDSelect": "109",
+            "NodeCount": str(len(nodes)),
+            "ID": "0",
         }
     ]
+
+
+def _whole(nodes: Sequence[dict[str, Any]]) -> Row:
+    """All nodes together."""
+    sums: dict[str, int] = {}
+    for node in nodes:
+        for tres, count in {**node_tres(node), "node": 1}.items():
+            sums[tres] = sums.get(tres, 0) + count
+    told = {"TRES": tres_text(sums, by_name=True), "Cluster Nodes": collapse(node["name"] for node in nodes)}
+    return {"Cluster": CLUSTER, **told}
+
+
+def _events(client: Any) -> list[Row]:
+    """What is so now: the nodes there are, and which of them are down or drained. What is over is not kept."""
+    nodes, now = client.call("nodes")["nodes"], time.time()
+    since = now - client.call("status")["uptime_s"]
+    lasts = {"TimeEnd": UNKNOWN, "Cluster": CLUSTER}
+    all_nodes = {"Event": "Cluster", "EventRaw": "1", "StateRaw": "0", "Reason": "Cluster Registered TRES"}
+    found = [{**_whole(nodes), **lasts, **all_nodes, **_times(since, now)}]
+    for node in nodes:
+        if node["state"] in OUT:
+            told, raw = OUT[node["state"]]
+            of_node = {"NodeName": node["name"], "State": told, "StateRaw": raw, "Reason": node["reason"]}
+            tres = tres_text({**node_tres(node), "node": 1}, by_name=True)
+            found.append(
+                {"Event": "Node", "EventRaw": "2", "User": "root(0)", "TRES": tres}
+                | {**lasts, **of_node, **_times(node["reason_at"] or since, now)}
+            )
+    return found
+
+
+def _times(at: float, now: float) -> Row:
+    return {"TimeStart": moment(at), "Duration": clock(max(0.0, now - at)), "start at": str(at)}
 
 
 def _tres(client: Any) -> list[Row]:
@@ -250,189 +269,89 @@ def _no_runaway(client: Any) -> str:
 
 
 def _reservations(client: Any) -> list[Row]:
+    nodes = {node["name"]: node for node in client.call("nodes")["nodes"]}
     return [
         {
             "Cluster": CLUSTER,
             "Name": row["name"],
+            "TRES": tres_text({"cpu": reservation_tres(row, nodes)["cpu"]}),
             "TimeStart": moment(row["start"]),
             "TimeEnd": moment(row["end"]),
+            "Flags": ",".join(reservation_flags(row, nodes)),
+            "NodeName": row["node_list"],
             "UnusedWall": "0.000000",
+            "start at": str(row["start"] or 0.0),
+            "end at": str(row["end"] or inf),
         }
         for row in client.call("reservations")["reservations"]
     ]
 
 
-_ASSOCIATION = {
-    **{
-        "Cluster": 10,
-        "Account": 10,
-        "User": 10,
-        "Partition": 10,
-        "Share": 9,
-        "Priority": 10,
-        "GrpJobs": 7,
-        "GrpTRES": 13,
-    },
-    **{
-        "GrpSubmit": 9,
-        "GrpWall": 11,
-        "GrpTRESMins": 13,
-        "MaxJobs": 7,
-        "MaxTRES": 13,
-        "MaxTRESPerNode": 14,
-        "MaxSubmit": 9,
-    },
-    **{
-        "MaxWall": 11,
-        "MaxTRESMins": 13,
-        "QOS": 20,
-        "DefaultQOS": 9,
-        "GrpTRESRunMins": 13,
-        "ParentName": 10,
-        "ID": 6,
-        "MaxJobsPU": 9,
-        "MaxSubmitPU": 11,
-    },
-}
-_QOS = {
-    **{
-        "Name": 10,
-        "Priority": 10,
-        "GraceTime": 10,
-        "Preempt": 10,
-        "PreemptExemptTime": 19,
-        "PreemptMode": 11,
-        "Flags": 40,
-    },
-    **{
-        "UsageThres": 10,
-        "UsageFactor": 11,
-        "GrpTRES": 13,
-        "GrpTRESMins": 13,
-        "GrpTRESRunMins": 13,
-        "GrpJobs": 7,
-    },
-    **{
-        "GrpSubmit": 9,
-        "GrpWall": 11,
-        "MaxTRES": 13,
-        "MaxTRESPerNode": 14,
-        "MaxTRESMins": 13,
-        "MaxWall": 11,
-        "MaxTRESPU": 13,
-    },
-    **{"MaxJobsPU": 9, "MaxSubmitPU": 11, "MaxTRESPA": 13, "MaxJobsPA": 9, "MaxSubmitPA": 11, "MinTRES": 13},
-}
-_QOS_UNASKED = {"ID": 6, "Description": 20}
-_USER = {"User": 10, "DefaultAccount": 10, "AdminLevel": 9, "Account": 10, "Cluster": 10, "DefaultWCKey": 10}
-_ACCOUNT = {"Account": 10, "Description": 20, "Organization": 20, "Cluster": 10, "User": 10}
-_CLUSTER = {
-    **{
-        "Cluster": 10,
-        "ControlHost": 15,
-        "ControlPort": 12,
-        "RPC": 5,
-        "Share": 9,
-        "GrpJobs": 7,
-        "GrpTRES": 13,
-        "GrpSubmit": 9,
-    },
-    **{"MaxJobs": 7, "MaxTRES": 13, "MaxSubmit": 9, "MaxWall": 11, "QOS": 20, "DefaultQOS": 9},
-}
-_CLUSTER_UNASKED = {
-    **{
-        "Classification": 14,
-        "ClusterNodes": 20,
-        "Flags": 20,
-        "NodeCount": 9,
-        "PluginIDSelect": 14,
-        "TRES": 20,
-    },
-    **{"Features": 20, "FedState": 12, "ID": 2},
-}
-_WCKEY = {"WCKey": 10, "Cluster": 10, "User": 10}
-_PROBLEM = {"Cluster": 10, "Account": 10, "User": 10, "Problem": 40}
-_EVENT = {
-    "Cluster": 10,
-    "NodeName": -15,
-    "TimeStart": 19,
-    "TimeEnd": 19,
-    "State": 6,
-    "Reason": 30,
-    "User": 10,
-}
-_TRANSACTION = {"Time": 19, "Action": 20, "Actor": 10, "Where": 20, "Info": 20}
-_RESERVATION = {"Cluster": 10, "Name": 15, "TRES": 30, "TimeStart": 19, "TimeEnd": 19, "UnusedWall": 10}
-_RESOURCE = {"Name": 10, "Server": 10, "Type": 8, "Count": 6, "Allocated": 11, "ServerType": 10}
-_FEDERATION = {"Federation": 10, "Cluster": 10, "ID": 2, "Features": 20, "FedState": 12}
-_FIRST_16 = ",".join(name for name in _ASSOCIATION if name not in ("ParentName", "ID", *PER_USER.values()))
-
-
-def _all(widths: Mapping[str, int]) -> str:
-    return ",".join(widths)
-
-
+_WITHOUT_LIMITS = "cluster,account,user,partition"
+_TRANSACTION = Entity(
+    1, "time,action,actor,where,info", _none, "Actor", {"WithAssocInfo": "user,account,cluster"}
+)
 ENTITIES = {
     "association": Entity(
         2,
-        _ASSOCIATION,
-        _FIRST_16,
+        f"{_WITHOUT_LIMITS},share,priority,grpjobs,grptres,grpsubmit,grpwall,grptresmins,maxjobs,maxtres,maxtrespernode,"
+        "maxsubmit,maxwall,maxtresmins,qos,defaultqos,grptresrunmins",
         _associations,
         "User",
-        {"DefaultQOS": "Def QOS"},
     ),
     "account": Entity(
         2,
-        _ACCOUNT,
         "account,description,organization",
         _accounts,
         "Account",
-        {"Description": "Descr", "Organization": "Org"},
+        {
+            "WithAssoc": "cluster,parentname,user,share,priority,grpjobs,grpnodes,grpcpus,grpmem,grpsubmit,grpwall,"
+            "grpcpumins,maxjobs,maxnodes,maxcpus,maxsubmit,maxwall,maxcpumins,qos,defaultqos",
+            "WithCoordinators": "coordinators",
+        },
     ),
     "cluster": Entity(
-        2, {**_CLUSTER, **_CLUSTER_UNASKED}, _all(_CLUSTER), _clusters, "Cluster", {"DefaultQOS": "Def QOS"}
+        2,
+        "cluster,controlhost,controlport,rpc,share,grpjobs,grptres,grpsubmit,maxjobs,maxtres,maxsubmit,maxwall,qos,defaultqos",
+        _clusters,
+        "Cluster",
+        {"WithFed": "federation,id,features,fedstate"},
     ),
-    "configuration": Entity(2, {"Name": -30}, "name", _none, "Name", {}, _config),
-    "event": Entity(1, _EVENT, _all(_EVENT), _none, "NodeName"),
-    "federation": Entity(1, _FEDERATION, _all(_FEDERATION), _none, "Federation"),
-    "problem": Entity(1, _PROBLEM, _all(_PROBLEM), _none, "User"),
-    "qos": Entity(1, {**_QOS, **_QOS_UNASKED}, _all(_QOS), _qos, "Name", {"Description": "Descr"}),
-    "resource": Entity(4, _RESOURCE, _all(_RESOURCE), _none, "Name", {"Allocated": "% Allocated"}),
-    "reservation": Entity(4, _RESERVATION, _all(_RESERVATION), _reservations, "Name"),
-    "runawayjobs": Entity(2, {"ID": 10}, "id", _none, "ID", {}, _no_runaway),
-    "stats": Entity(1, {"Name": 10}, "name", _none, "Name", {}, _stats),
-    "tres": Entity(3, {"Type": 8, "Name": 15, "ID": 6}, "type,name,id", _tres, "Name"),
-    "transaction": Entity(1, _TRANSACTION, _all(_TRANSACTION), _none, "Actor"),
-    "txn": Entity(3, _TRANSACTION, _all(_TRANSACTION), _none, "Actor"),
+    "configuration": Entity(2, "name", _none, text=_config),
+    "event": Entity(1, "cluster,nodename,start,end,state,reason,user", _events, "NodeName"),
+    "federation": Entity(1, "federation,cluster,id%2,features,fedstate", _none, "Federation"),
+    "problem": Entity(1, "cluster,account,user,problem", _none, "User"),
+    "qos": Entity(
+        1,
+        "name,priority,gracetime,preempt,preemptexempttime,preemptmode,flags%40,usagethres,usagefactor,grptres,grptresmins,"
+        "grptresrunmins,grpjobs,grpsubmit,grpwall,maxtres,maxtrespernode,maxtresmins,maxwall,maxtrespu,maxjobspu,maxsubmitpu,"
+        "maxtrespa,maxjobspa,maxsubmitpa,mintres",
+        _qos,
+        "Name",
+    ),
+    "resource": Entity(
+        4, "name,server,type,count,allocated,servertype", _none, "Name", {"WithClusters": "cluster,allowed"}
+    ),
+    "reservation": Entity(4, "cluster,name%15,tres%30,timestart,timeend,unused", _reservations, "Name"),
+    "runawayjobs": Entity(2, "id", _none, text=_no_runaway),
+    "stats": Entity(1, "name", _none, text=_stats),
+    "tres": Entity(3, "type,name%15,id", _tres, "Name"),
+    "transaction": _TRANSACTION,
+    "txn": _TRANSACTION._replace(least=3),
     "user": Entity(
         1,
-        _USER,
         "user,defaultaccount,adminlevel",
         _users,
         "User",
-        {"DefaultAccount": "Def Acct", "AdminLevel": "Admin"},
+        {
+            "WithCoordinators": "coordinators",
+            "WithAssoc": "cluster,account,partition,share,priority,maxjobs,maxnodes,maxcpus,maxsubmit,maxwall,maxcpumins,qos,"
+            "defaultqos",
+        },
     ),
-    "wckey": Entity(1, _WCKEY, _all(_WCKEY), _none, "WCKey"),
+    "wckey": Entity(1, "wckey,cluster,user", _none, "WCKey"),
 }
 """Entity -> how it is shown; in the order in which a beginning is matched."""
-WITH_ASSOCIATIONS = {
-    "user": Entity(
-        1,
-        {**_USER, **_ASSOCIATION},
-        "user,defaultaccount,adminlevel,cluster,account,partition,share,priority,maxjobs,maxnodes,maxcpus,maxsubmit,maxwall,"
-        "maxcpumins,qos,defaultqos",
-        _users_with_associations,
-        "User",
-        {"DefaultAccount": "Def Acct", "AdminLevel": "Admin", "DefaultQOS": "Def QOS"},
-    ),
-    "account": Entity(
-        2,
-        {**_ACCOUNT, **_ASSOCIATION},
-        "account,description,organization,cluster,parentname,user,share,priority,grpjobs,grpnodes,grpcpus,grpmem,grpsubmit,"
-        "grpwall,grpcpumins,maxjobs,maxnodes,maxcpus,maxsubmit,maxwall,maxcpumins,qos,defaultqos",
-        _accounts_with_associations,
-        "Account",
-        {"Description": "Descr", "Organization": "Org", "DefaultQOS": "Def QOS"},
-    ),
-}
-"""The same where `withassoc` was asked for: a line for each association."""
+WITHOUT_LIMITS = {"association": _WITHOUT_LIMITS, "cluster": "cluster,controlhost,controlport,rpc"}
+OF_CLUSTER_EVENTS = "cluster,tres,start,end,clusternodes"
+"""In place of the usual fields."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TextIO
 
-FindField = Callable[[str, Mapping[str, int]], str]
 MAX_WIDTH = 10_000
 _WIDTH = re.compile(r"\s*([+-]?\d{1,9})")
 
@@ -30,28 +29,27 @@ class UnknownField(ValueError):
     """The field that there is not."""
 
 
-def columns_of(form: str, widths: Mapping[str, int], *, find: FindField | None = None) -> list[Column]:
+def columns_of(form: str, widths: Mapping[str, int]) -> list[Column]:
     """The columns of a --format; `widths` has all fields by name. Raises UnknownField.
 
-    `find` tells which field a word means, "" is none. Usually it is the first that begins with it, in any case: elap, nnod.
+    The first that begins with a word is meant, in any case: elap, nnod.
     """
-    find = find or _beginning
     found: list[Column] = []
     for word in form.split(","):
         if not word.strip():
             continue
-        given, width = _read(word)
+        given, width = width_of(word)
         if given.lower() == "all":
             found += [Column(name, width) for name, width in widths.items()]
             continue
-        name = find(given, widths)
+        name = _beginning(given, widths)
         if not name:
             raise UnknownField(given)
         found.append(Column(name, max(-MAX_WIDTH, min(MAX_WIDTH, width or widths[name]))))
     return found
 
 
-def _read(word: str) -> tuple[str, int | None]:
+def width_of(word: str) -> tuple[str, int | None]:
     """(field, width) of jobid%20; None without a %. As in Slurm what is no number is 0, and what stands behind one is nothing."""
     name, is_given, text = word.strip().partition("%")
     match = _WIDTH.match(text)
@@ -61,7 +59,7 @@ def _read(word: str) -> tuple[str, int | None]:
 def with_one_width(columns: Iterable[Column], form: str, *, zero_counts: bool = True) -> list[Column]:
     """As sacct and sstat have it: a field that comes twice has the width that was said last. In sacct %0 is a width."""
     columns = list(columns)
-    said = [_read(word)[1] for word in form.split(",") if word.strip()]
+    said = [width_of(word)[1] for word in form.split(",") if word.strip()]
     if len(said) != len(columns):  # all of them
         return columns
     widths: dict[str, int] = {}

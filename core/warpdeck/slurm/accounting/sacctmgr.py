@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+import time
+from collections.abc import Iterable, Sequence
+from math import inf
 
+from warpdeck.errors import UserError
+from warpdeck.notation.moments import parse_moment
 from warpdeck.slurm.console import CommandError, Console
+from warpdeck.slurm.people import user_there
 from warpdeck.slurm.prompting import prompted
 from warpdeck.slurm.version import VERSION
-from warpdeck.slurm.words import listed, options, read_anywhere
+from warpdeck.slurm.words import options, read_anywhere
 
 from .changing import change
-from .conditions import ASKED_WHOLE, bad_word, condition_of, unknown_condition
-from .entities import NO_ENTITY, Entity, all_widths, find, name_of
-from .fieldnames import field_of
-from .printing import Style, UnknownField, columns_of, print_header, print_row
+from .conditions import EVENT_STATES, EVENTS, Asked, asked_of, is_state, unknown_qos
+from .entities import ENTITIES, NO_ENTITY, OF_CLUSTER_EVENTS, WITHOUT_LIMITS, name_of
+from .fieldnames import OF_WCKEYS, WORDS, columns_of
+from .matching import chosen
+from .printing import Column, Style, UnknownField, print_header, print_row
+from .shortened import meant
 
-Row = dict[str, Any]
+Row = dict[str, str]
 TREE_WIDTH = -20
 OPTIONS = options(
     "sacctmgr",
@@ -47,34 +53,6 @@ SWITCHES = ("associations", "oneliner", "quiet", "readonly", "verbose")
 """Words at the prompt that are options of what follows."""
 NO_ENTITY_TO_CLEAR = 'No valid entity in list command\nInput line must include "Stats"\n'
 PROMPT = "sacctmgr: "
-WITH_ASSOCIATIONS = ("withassoc", "withassocs", "withassociation", "withassociations")
-FLAGS = (
-    *(
-        *WITH_ASSOCIATIONS,
-        "set",
-        "where",
-        "tree",
-        "wopi",
-        "wopl",
-        "wolimits",
-        "wopinfo",
-        "wopparentinfo",
-        "wopparentlimits",
-    ),
-    *(
-        "withcoordinator",
-        "withdeleted",
-        "withsubaccounts",
-        "withrawqoslevel",
-        "withfed",
-        "withclusters",
-        "onlydefaults",
-    ),
-)
-USUAL_FLAGS = ("where", "set", "withdeleted", "withfed", "withclusters")
-"""Of what has no associations, where other words are names."""
-OF_PLACES = ("account", "association", "user")
-WITHOUT_LIMITS = "cluster,account,user,partition"
 LEAST = {
     "modify": 1,
     "update": 1,
@@ -139,8 +117,8 @@ def _run(words: list[str], given: set[str], console: Console) -> int:
         with console.connect() as client:
             client.call("diagnosis", reset=True)
         return 0
-    if word in ("help", "version"):
-        console.out.write(VERSION if word == "version" else HELP)
+    if word in ("help", "version", "exit", "quit"):
+        console.out.write({"version": VERSION, "help": HELP}.get(word, ""))
         return 0
     console.err.write(f"invalid keyword: {words[0]}\n")
     return 1
@@ -155,100 +133,92 @@ def _is_short(command: str, word: str) -> bool:
 
 
 def _show(words: list[str], given: set[str], console: Console) -> int:
-    linked = "associations" in given or any(word.lower() in WITH_ASSOCIATIONS for word in words[1:])
-    entity = find(words[0], with_associations=linked) if words else None
-    if entity is None:
+    name = name_of(words[0]) if words else ""
+    if not name:
         console.err.write(NO_ENTITY)
         return 1
-    name = name_of(words[0])
-    asked = _conditions([] if name in ASKED_WHOLE else words[1:], entity, name)
-    if asked.wrong:
+    entity = ENTITIES[name]
+    if entity.text is not None:
+        with console.connect() as client:
+            console.out.write(entity.text(client))
+        return 0
+    asked = asked_of(name, words[1:])
+    if "associations" in given and "WithAssoc" in entity.more:
+        asked = asked._replace(flags=asked.flags | {"WithAssoc"})
+    if asked.wrong or (name == "event" and _bad_event(asked, console)):
         console.err.write("".join(asked.wrong))
         return 1
-    widths = dict(all_widths(entity))
-    if asked.is_tree and "Account" in widths:
-        widths["Account"] = TREE_WIDTH
     try:
-        if not asked.form:
-            raise UnknownField(asked.form)
-        columns = columns_of(asked.form, widths, find=field_of)
+        columns = columns_of(
+            asked.fields if asked.fields is not None else _usual_form(name, asked),
+            words=OF_WCKEYS if name == "wckey" else WORDS,
+        )
     except UnknownField as error:
         console.err.write(f"Unknown field '{error}'\n")
         return 1
+    if "Tree" in asked.flags:
+        columns = [each._replace(width=TREE_WIDTH) if each.name == "Account" else each for each in columns]
     with console.connect() as client:
-        if entity.text is not None:
-            console.out.write(entity.text(client))
-            return 0
-        rows = [row for row in entity.rows(client) if _matches(row, asked.where, entity)]
-    parsable = bool(given & {"parsable", "parsable2"})
-    style = Style("|" if parsable else "", ends="parsable2" not in given, header="noheader" not in given)
-    print_header(console.out, columns, style, titles=entity.titles)
-    for row in rows:
-        if asked.is_tree:
-            row["Account"] = row.get("above", "") + row.get("Account", "")
-        print_row(console.out, columns, [row.get(column.name, "") for column in columns], style)
+        known = [row["Name"] for row in ENTITIES["qos"].rows(client)] if asked.qos else []
+        if bad := unknown_qos(name, asked, known):
+            console.err.write(bad)
+            return 1
+        rows = chosen(name, entity.key, entity.rows(client), asked)
+    rows = _in_period(name, rows, asked, console)
+    _print(rows, columns, given, console, is_tree="Tree" in asked.flags)
     return 0
 
 
-class Asked(NamedTuple):
-    """What stands behind the entity."""
-
-    where: dict[str, list[str]]
-    form: str
-    is_tree: bool
-    wrong: list[str]
-    """What is told of words that mean nothing there."""
-
-
-def _conditions(words: list[str], entity: Entity, name: str) -> Asked:
-    """Condition -> values; a word alone is a name."""
-    where: dict[str, list[str]] = {}
-    form, wrong = entity.default, []
-    for word in words:
-        key, equals, value = word.partition("=")
-        lowered = key.lower()
-        value = value.strip("'\"")
-        if not equals and (bad := bad_word(name, word)):
-            wrong.append(bad)
-        elif not equals and name == "association" and lowered.startswith(("wol", "wopl")):
-            form = WITHOUT_LIMITS
-        elif not equals and any(
-            each == lowered or (len(lowered) > 4 and each.startswith(lowered))
-            for each in (FLAGS if name in OF_PLACES else USUAL_FLAGS)
-        ):
-            continue
-        elif equals and "format".startswith(lowered) and len(lowered) > 2:
-            form = value
-        elif equals and not condition_of(name, lowered):
-            wrong.append(unknown_condition(name, word))
-        elif equals:
-            where.setdefault(_field(lowered, entity, name), []).extend(listed(value))
-        else:
-            where.setdefault(entity.key, []).extend(listed(word))
-    return Asked(where, form, "tree" in (word.lower() for word in words), wrong)
+def _usual_form(name: str, asked: Asked) -> str:
+    """What is shown without format=."""
+    entity = ENTITIES[name]
+    if name == "event" and [meant(each, EVENTS) for each in asked.where.get("Events", ())] == ["Cluster"]:
+        return OF_CLUSTER_EVENTS
+    usual = WITHOUT_LIMITS[name] if "WOLimits" in asked.flags and name in WITHOUT_LIMITS else entity.form
+    return ",".join([usual, *(fields for flag, fields in entity.more.items() if flag in asked.flags)])
 
 
-def _field(key: str, entity: Entity, kind: str) -> str:
-    """The field that a condition of an entity is about, the condition itself where rows have none of it."""
-    singular = key.rstrip("s")
-    if singular in ("name", entity.key.lower()):
-        return entity.key
-    if key == "parent":
-        return "ParentName"
-    for name in entity.widths:
-        if name.lower().startswith(singular):
-            return name
-    return condition_of(kind, key)
+def _bad_event(asked: Asked, console: Console) -> bool:
+    """Whether it names a user or state that there is not, which is said."""
+    users = [name for name in asked.where.get("Users", ()) if user_there(name) is None]
+    states = [word for word in asked.where.get("States", ()) if not is_state(word)]
+    console.err.write("".join(f"sacctmgr: error: Invalid user id: {name}\n" for name in users[:1]))
+    console.err.write("".join(f"Invalid state: {word}\n{EVENT_STATES}" for word in states[:1]))
+    return bool(users or states)
 
 
-def _matches(row: Row, where: dict[str, list[str]], entity: Entity) -> bool:
-    """What rows have nothing of leaves them all."""
-    for field, values in where.items():
-        wanted = {value.lower() for value in values}
-        if field in entity.widths or field in row:
-            has = row.get(field, "").lower()
-            if field == "AdminLevel" and any(has.startswith(value) for value in wanted):
-                continue
-            if has not in wanted and wanted.isdisjoint(has.split(",")) and (wanted or has):
-                return False
-    return True
+def _in_period(name: str, rows: list[Row], asked: Asked, console: Console) -> list[Row]:
+    """What was, or is to be, between Start and End: now, of reservations, where nothing is asked."""
+    if name not in ("event", "reservation"):
+        return rows
+    now = time.time()
+    start, end = (_moment(asked.where.get(key, ()), now, console) for key in ("Start", "End"))
+    if name == "reservation" and end is None and (start or not (asked.where or asked.fields)):
+        start, end = start or now, now
+    until = inf if end is None else end
+    return [
+        row
+        for row in rows
+        if float(row["start at"]) <= until and float(row.get("end at", inf)) > (start or 0.0)
+    ]
+
+
+def _moment(values: Sequence[str], now: float, console: Console) -> float | None:
+    """None for none, and for what is no time, which is said: Slurm goes on without it."""
+    try:
+        return parse_moment(values[-1], now, past=True) if values else None
+    except UserError:
+        console.err.write(f"Invalid time specification (pos=0): {values[-1]}\n")
+        return None
+
+
+def _print(
+    rows: list[Row], columns: list[Column], given: set[str], console: Console, *, is_tree: bool
+) -> None:
+    parsable = bool(given & {"parsable", "parsable2"})
+    style = Style("|" if parsable else "", ends="parsable2" not in given, header="noheader" not in given)
+    print_header(console.out, columns, style)
+    for row in rows:
+        if is_tree:
+            row["Account"] = row.get("above", "") + row.get("Account", "")
+        print_row(console.out, columns, [row.get(column.name, "") for column in columns], style)

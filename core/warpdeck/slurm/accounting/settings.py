@@ -12,7 +12,8 @@ from warpdeck.notation.tres import parse_tres, tres_name
 from warpdeck.slurm.units import clock, tres_text
 
 from .entities import LIMITS, OF_ASSOCIATION, OF_QOS
-from .fieldnames import PARTS, field_of
+from .fieldnames import PARTS
+from .shortened import meant, names
 
 Values = dict[str, Any]
 """Of a table of config.toml; None takes one away."""
@@ -84,6 +85,31 @@ FIELDS: Mapping[str, Mapping[str, Field]] = {
     },
 }
 """Entity -> what can be set of it, by sacctmgr's field; a quality of service is described by its name here."""
+_OF_PLACE = names(
+    "DefaultQOS:8 FairShare:1=Share Shares:1=Share GrpCPUMins:7 GrpCPURunMins:7 GrpCPUs:7 GrpJobs:4 GrpJobsAccrue:8 "
+    "GrpMemory:4=GrpMem GrpNodes:4 GrpSubmitJobs:4=GrpSubmit GrpTRES:7 GrpTRESMins:8 GrpTRESRunMins:8 GrpWall:4 "
+    "MaxCPUMinsPerJob:7=MaxCPUMins MaxCPURunMins:7 MaxCPUsPerJob:7=MaxCPUs MaxJobs:4 MaxJobsAccrue:8 "
+    "MaxNodesPerJob:4=MaxNodes MinPrioThresh:4 MaxSubmitJobs:4=MaxSubmit MaxTRESPerJob:7=MaxTRES MaxTRESPerNode:11 "
+    "MaxTRESMinsPerJob:8=MaxTRESMins MaxTRESRunMins:8 MaxWallDurationPerJob:4=MaxWall Parent:2=ParentName Priority:2 QOSLevel:1=QOS"
+)
+WORDS = {
+    "user": names("RawUsage:7") + _OF_PLACE,
+    "account": names("Description:1 Organization:1 RawUsage:7") + _OF_PLACE,
+    "qos": names(
+        "Description:1 Flags:2 GraceTime:3 GrpCPUMins:7 GrpCPURunMins:7 GrpCPUs:7 GrpJobs:4 GrpJobsAccrue:8 GrpMemory:4=GrpMem "
+        "GrpNodes:4 GrpSubmitJobs:4=GrpSubmit GrpTRES:7 GrpTRESMins:8 GrpTRESRunMins:8 GrpWall:4 LimitFactor:6 "
+        "MaxCPUMinsPerJob:7=MaxCPUMins MaxCPUsPerJob:7=MaxCPUs MaxCPUsPerUser:11=MaxCPUsPU MaxCPUsPU:9 "
+        "MaxJobsAccruePerAccount:17 MaxJobsAccruePA:15 MaxJobsAccruePerUser:17 MaxJobsAccruePU:15 "
+        "MaxJobsPerAccount:11=MaxJobsPA MaxJobsPA:9 MaxJobsPerUser:4=MaxJobsPU MaxJobsPU:4 MaxNodesPerJob:4=MaxNodes "
+        "MaxNodesPerUser:8=MaxNodesPU MaxNodesPU:8 MaxSubmitJobsPerAccount:17=MaxSubmitPA MaxSubmitJobsPA:15=MaxSubmitPA "
+        "MaxSubmitJobsPerUser:4=MaxSubmitPU MaxSubmitJobsPU:4=MaxSubmitPU MaxTRESPerAccount:11=MaxTRESPA MaxTRESPA:9 "
+        "MaxTRESPerJob:7=MaxTRES MaxTRESPerNode:11 MaxTRESPerUser:11=MaxTRESPU MaxTRESPU:9 "
+        "MaxTRESMinsPerJob:8=MaxTRESMins MaxTRESRunMinsPA:16 MaxTRESRunMinsPU:8 MaxWallDurationPerJob:4=MaxWall "
+        "MinCPUsPerJob:7=MinCPUs MinPrioThresh:4 MinTRESPerJob:7=MinTRES PreemptMode:8 Preempt:7 PreemptExemptTime:8 "
+        "Priority:3 RawUsage:7 UsageFactor:6 UsageThreshold:6"
+    ),
+}
+"""Entity -> how what can be set is spelled, in Slurm's order; what is not among FIELDS or PARTS we do not have."""
 LAST = "DefQOS"
 """Stands below the others."""
 
@@ -105,12 +131,10 @@ def given(entity: str, word: str) -> Given | None:
     key, _, text = word.partition("=")
     sign = key[-1:] if key[-1:] in ("+", "-") else ""
     key = key[: len(key) - len(sign)]
-    fields = FIELDS[entity]
-    name = field_of(key, dict.fromkeys(fields, 0))
-    if name:
+    fields, name = FIELDS[entity], meant(key, WORDS[entity])
+    if name in fields:
         return Given(fields[name], sign, text.strip("'\""), word, entity)
-    old = field_of(key, dict.fromkeys(PARTS, 0))
-    limit, part = PARTS.get(old, ("", ""))
+    limit, part = PARTS.get(name, ("", ""))
     field = next((each for each in fields.values() if each.key == limit), None) if limit else None
     return Given(field, sign, text, word, entity, part) if field is not None else None
 

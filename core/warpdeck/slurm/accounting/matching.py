@@ -1,0 +1,96 @@
+"""Which rows of an entity sacctmgr's `show` prints: those that its conditions let through. As measured of Slurm 22.05. Pure.
+
+Accounts and users come with a row for each of their places. Conditions of places choose among these; without `withassoc` they
+leave every account and user, and take the default account from whoever has no such place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from warpdeck_agent.wire.hostnames import HostlistError, expand
+
+from .conditions import PLACES, Asked
+
+Row = dict[str, str]
+FIELDS = {
+    "Accounts": "Account", "AdminLevel": "Admin", "Clusters": "Cluster", "DefaultAccount": "Def Acct", "DefaultQOS": "Def QOS",
+    "Descriptions": "Descr", "Events": "Event", "IDs": "ID", "Names": "Name", "Nodes": "NodeName", "Organizations": "Org",
+    "Parents": "ParentName", "Partitions": "Partition", "PreemptMode": "PreemptMode", "QOSLevel": "QOS", "Reason": "Reason",
+    "States": "State", "Types": "Type", "Users": "User",
+}  # fmt: skip
+"""Condition -> the field that it is about; others let all through."""
+OWN = {"user": ("User", "Def Acct", "Admin"), "account": ("Account", "Descr", "Org")}
+"""Fields that are not of a place."""
+LEVELS = ("none", "operator", "administrator")
+NOWHERE = dict.fromkeys(
+    (
+        "ID", "Share", "GrpJobs", "GrpJobsAccrue", "GrpSubmit", "GrpCPUs", "GrpCPUMins", "GrpMem", "GrpNodes", "MaxJobs",
+        "MaxJobsAccrue", "MaxJobsPU", "MaxSubmit", "MaxSubmitPU", "MaxCPUs", "MaxCPUMins", "MaxNodes", "LFT", "RGT", "ParentID",
+    ),
+    "0",
+) | {"GrpWall": "00:00:00", "MaxWall": "00:00:00"}  # fmt: skip
+"""What Slurm prints of a place where there is none."""
+
+
+def chosen(entity: str, key: str, rows: Sequence[Row], asked: Asked) -> list[Row]:
+    """Of all rows; `key` is the field of the entity's name."""
+    fields = {**FIELDS, "Names": key}
+    own = {fields[name]: values for name, values in asked.where.items() if name in fields}
+    if "WithSubAccounts" in asked.flags and "Account" in own:
+        own["below"] = own.pop("Account")
+    if "OnlyDefaults" in asked.flags:
+        own["is default"] = ["yes"]
+    if entity not in OWN:
+        return [row for row in rows if _fits(row, own)]
+    of_places = {fields[name]: asked.where[name] for name in asked.where if name in PLACES and name in fields}
+    own = {field: values for field, values in own.items() if field not in of_places}
+    fitting = [row for row in rows if _fits(row, own)]
+    return list(_of_owners(entity, key, fitting, of_places, linked="WithAssoc" in asked.flags))
+
+
+def _of_owners(
+    entity: str, key: str, rows: Iterable[Row], of_places: Mapping[str, list[str]], *, linked: bool
+) -> Iterator[Row]:
+    """Each account or user, or the places of each that are meant."""
+    owners: dict[str, list[Row]] = {}
+    for row in rows:
+        owners.setdefault(row[key], []).append(row)
+    for places in owners.values():
+        meant = [row for row in places if _fits(row, of_places)]
+        about = {field: places[0].get(field, "") for field in OWN[entity]}
+        if entity == "user" and not any(row["Account"] == row["Def Acct"] for row in meant):
+            about["Def Acct"] = ""
+        if linked and meant:
+            yield from ({**row, **about} for row in meant)
+        else:
+            yield {**NOWHERE, **about}
+
+
+def _fits(row: Row, wanted: Mapping[str, list[str]]) -> bool:
+    return all(_has(row, field, [value.lower() for value in values]) for field, values in wanted.items())
+
+
+def _has(row: Row, field: str, values: list[str]) -> bool:
+    has = row.get(field, "").lower()
+    if not values:
+        return field != "User" or not has
+    if field == "User" and has.endswith(")"):
+        return any(has in (f"{value}(0)", f"root({value})") for value in values)
+    if field == "Admin":
+        known = [value for value in values if any(level.startswith(value) for level in LEVELS)]
+        return not known or any(has.startswith(value) for value in known)
+    if field == "Type":
+        return has in values or f"{has}/{row['Name'].lower()}" in values
+    if field == "NodeName":
+        return has in _nodes(values)
+    if field in ("Reason", "Event", "State"):
+        return any(value in has for value in values)
+    return has in values or not set(values).isdisjoint(has.split(","))
+
+
+def _nodes(values: Iterable[str]) -> set[str]:
+    try:
+        return set(expand(",".join(values)))
+    except HostlistError:
+        return set()
