@@ -163,11 +163,14 @@ class _Page:
         title = next((each for each in self._places.titles if each.path == path), None)
         if title is not None:
             return self._inserted(self._end_of(title), [(key,) for key, _ in values], values)
-        dotted = [(key, each) for key, each in self._places.values.items() if key[: len(path)] == path]
+        dotted = [
+            each
+            for key, each in self._places.values.items()
+            if key[: len(path)] == path and len(self._above(each.key)) < len(path)
+        ]
         if dotted:
-            at = max(place.end for _, place in dotted)
-            above = [each.path for each in self._places.titles if each.at < at]
-            inside = len(above[-1]) if above else 0
+            at = max(place.end for place in dotted)
+            inside = len(self._above(at))
             return self._inserted(at, [(*path, key)[inside:] for key, _ in values], values)
         if self._stands_dotted(path[:-1]):
             return self._added(path[:-1], [(path[-1], dict(values))])
@@ -177,6 +180,10 @@ class _Page:
         end = self._line_end(at)
         space = "\n" if end and not self._text[:end].endswith("\n") else ""
         return [_Edit(end, end, f"{space}{chr(10) if end else ''}[{key_text(path)}]\n{lines}")]
+
+    def _above(self, at: int) -> Path:
+        """The table that a place in the text is in."""
+        return next((each.path for each in reversed(self._places.titles) if each.at < at), ())
 
     def _stands_dotted(self, path: Path) -> bool:
         """Whether what the table holds is written beside other keys: users.ann = {}."""

@@ -56,6 +56,14 @@ def test_a_value_is_changed_where_it_stands_and_all_else_stays() -> None:
     assert '"a \\"quoted\\" \\\\ word"  # half of it' in back
 
 
+def test_a_table_that_only_tables_below_it_name_gets_lines_of_its_own() -> None:
+    text = "[accounts.ml.users.ann]\ndefault = true\n[accounts.bio]\nusers.eve = {}\n"
+    after = changed(text, "accounts/ml", shares=2)
+    assert text.rstrip() in after
+    assert values_of(after, "accounts", "ml") == {"shares": 2, "users": {"ann": {"default": True}}}
+    assert values_of(changed(after, "accounts/ml/users", gus="x"), "accounts", "ml", "users")["gus"] == "x"
+
+
 def test_a_table_comes_below_its_like_and_goes_again() -> None:
     after = changed(TEXT, "qos/low", priority=1)
     assert after == TEXT.replace("\n[partitions", "\n[qos.low]\npriority = 1\n\n[partitions")
