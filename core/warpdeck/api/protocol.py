@@ -85,6 +85,7 @@ from .siteasks import (
     Diagnosis,
     Events,
     Licenses,
+    LimitUse,
     Partitions,
     Past,
     PastCosts,
@@ -109,6 +110,7 @@ __all__ = [
     "JobAnnotate",
     "JobUpdate",
     "Licenses",
+    "LimitUse",
     "NodeAdd",
     "NodeCheck",
     "NodeDrain",
@@ -409,6 +411,7 @@ ClientMessage = (
     | Events
     | Priorities
     | Shares
+    | LimitUse
     | Diagnosis
     | Partitions
     | Reservations

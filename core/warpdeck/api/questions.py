@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from warpdeck.controller import sitetables, slurmsettings, standing
+from warpdeck.controller import limituse, sitetables, slurmsettings, standing
 from warpdeck.controller.present import job_row
 from warpdeck.controller.reservations import reservations
 from warpdeck.errors import UserError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Question = (
     ask.Priorities
     | ask.Shares
+    | ask.LimitUse
     | ask.Partitions
     | ask.Reservations
     | ask.QosList
@@ -42,6 +43,8 @@ async def answer(controller: Controller, question: Question, named: Collection[J
         case ask.Shares():
             rows = standing.share_rows(state.site)
             return {"shares": rows, "half_life_s": state.site.half_life_s}
+        case ask.LimitUse():
+            return {"uses": limituse.use_rows(state, controller.clock())}
         case ask.Partitions():
             table = sitetables.partition_rows(state, config)
             return {"partitions": table, "configured": bool(config.partitions)}

@@ -26,6 +26,10 @@ class Shares(Message, frozen=True, kw_only=True, tag="shares"):
     """-> {"shares": [siterows.ShareRow], "half_life_s": float | None}"""
 
 
+class LimitUse(Message, frozen=True, kw_only=True, tag="limit_use"):
+    """-> {"uses": [siterows.UseRow]}: what counts now against the limits of each association and each QoS."""
+
+
 class Diagnosis(Message, frozen=True, kw_only=True, tag="diagnosis"):
     """-> what the controller has done, see controller.diagnosis; `reset` sets it to 0, for admins alone."""
 

@@ -100,6 +100,8 @@ class ShareRow(msgspec.Struct, frozen=True, kw_only=True):
     """Of an account: TRES that are guaranteed to it."""
     limits: dict[str, dict[str, int] | int] = {}
     """Those that are set, by their names in policy.Limits: TRES -> count, numbers, and times in seconds."""
+    holds: dict[str, dict[str, int] | int] = {}
+    """The same with what it has from the accounts above: limits of each user and of each job."""
     default: bool = False
     """Of a user: jobs that name no account run under this one."""
     qos: list[str] | None = None
@@ -107,6 +109,24 @@ class ShareRow(msgspec.Struct, frozen=True, kw_only=True):
     default_qos: str = ""
     description: str = ""
     organization: str = ""
+
+
+class UseRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What counts against limits under a QoS, a user or an account in it, an account (with all below it), or a user in an account.
+
+    `minutes` were used, decayed, with "wall" for the time that jobs ran, whatever they held; `run_minutes` may running jobs still use.
+    """
+
+    qos: str = ""
+    account: str = ""
+    user: str = ""
+    jobs: int = 0
+    """That run."""
+    submitted: int = 0
+    """That wait or run; tasks of an array one by one."""
+    tres: dict[str, int] = {}
+    minutes: dict[str, float] = {}
+    run_minutes: dict[str, float] = {}
 
 
 class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
@@ -12,6 +12,7 @@ from warpdeck.api.siterows import PriorityRow, ShareRow
 from warpdeck.config import Site
 from warpdeck.model import JobId
 from warpdeck.policy import Limits, PendingJob, Ranking, Settings, Standing, View, Weights, fair_tree
+from warpdeck.policy.inherited import inherited
 
 
 def priority_rows(
@@ -74,6 +75,7 @@ def share_rows(site: Site) -> list[ShareRow]:
     quotas = {account.name: account.quota for account in site.accounts}
     limits = {(account.name, ""): account.limits for account in site.accounts}
     limits |= {(user.account, user.user): user.limits for user in site.users}
+    parents = {account.name: account.parent for account in site.accounts}
     allowed = {account.name: account.qos for account in site.accounts}
     children: dict[str, list[Standing]] = {}
     for line in fair_tree(site.accounts, site.users):
@@ -83,6 +85,7 @@ def share_rows(site: Site) -> list[ShareRow]:
         msgspec.structs.replace(
             row,
             limits=_set_limits(limits.get((row.account, row.user), Limits())),
+            holds=_set_limits(inherited(_levels(row, limits, parents))),
             default=bool(row.user) and site.default_accounts.get(row.user) == row.account,
             default_qos=site.default_qos.get(row.account, ""),
             description=site.about.get(row.account, ("", ""))[0],
@@ -91,6 +94,18 @@ def share_rows(site: Site) -> list[ShareRow]:
         )
         for row in rows
     ]
+
+
+def _levels(
+    row: ShareRow, limits: Mapping[tuple[str, str], Limits], parents: Mapping[str, str]
+) -> Iterator[Limits]:
+    """Of a line of the tree and of the accounts above it."""
+    if row.user:
+        yield limits.get((row.account, row.user), Limits())
+    account = row.account
+    while account:
+        yield limits[account, ""]
+        account = parents[account]
 
 
 def _set_limits(limits: Limits) -> dict[str, dict[str, int] | int]:

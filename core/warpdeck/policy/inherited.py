@@ -21,6 +21,20 @@ def effective(levels: Iterable[Limits]) -> list[Limits]:
     return [msgspec.structs.replace(limits, **_left(limits, seen)) for limits in levels]
 
 
+def inherited(levels: Iterable[Limits]) -> Limits:
+    """All that holds of the nearest level: its own, and what it has from those above."""
+    own, *above = effective(levels)
+    changed: dict[str, Tres | int | None] = {}
+    for name in NEAREST:
+        for limits in above:
+            mine = changed.get(name, getattr(own, name))
+            more: Tres | int | None = getattr(limits, name)
+            changed[name] = (
+                {**mine, **more} if isinstance(mine, dict) and isinstance(more, dict) else mine or more
+            )
+    return msgspec.structs.replace(own, **changed)
+
+
 def _left(limits: Limits, seen: dict[str, set[str]]) -> dict[str, Tres | int | None]:
     """What no nearer level has; it is noted."""
     found: dict[str, Tres | int | None] = {}

@@ -35,4 +35,4 @@ def _below(parent: str, above: tuple[str, ...], children: dict[str, list[Row]]) 
 def _root(usage: float) -> Row:
     line = {"account": ROOT, "user": "", "parent": "", "shares": "", "norm_shares": 0.0, "usage": usage}
     nothing = {"norm_usage": None, "level_fs": None, "fairshare": None}
-    return line | nothing | {"limits": {}, "default": False, "default_qos": "", "qos": None}
+    return line | nothing | {"limits": {}, "holds": {}, "default": False, "default_qos": "", "qos": None}

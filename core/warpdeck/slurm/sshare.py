@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from warpdeck.cluster import CLUSTER_NAME
 
-from .accounttree import in_tree
+from .accountuse import counts, used_tree
 from .console import Console
 from .fields import MAX_WIDTH, Row
 from .people import name_of, user_there
@@ -29,7 +29,6 @@ Lists accounts and users with their shares and what they have used.
   -p, --parsable        with | between and behind fields;  -P, --parsable2: between"""
 DEFAULT = "Account User RawShares NormShares RawUsage EffectvUsage FairShare"
 LONG = "Account User RawShares NormShares RawUsage NormUsage EffectvUsage FairShare LevelFS GrpTRESMins TRESRunMins"
-SECONDS_OF_MINUTE = 60
 
 
 class Column(NamedTuple):
@@ -66,9 +65,10 @@ def _list(asked: Mapping[str, str], console: Console) -> None:
     users = _users(asked, console)
     with console.connect() as client:
         tree: list[Row] = client.call("shares")["shares"]
+        uses: list[Row] = client.call("limit_use")["uses"]
     if "verbose" in asked:
         _tell_asked(listed(asked.get("accounts", "")), users, console)
-    rows = _placed(tree, asked, users)
+    rows = _placed(tree, uses, asked, users)
     if "clusters" in asked:
         print(CLUSTER_LINE, file=console.out)
     mark = "|" if asked.keys() & {"parsable", "parsable2"} else ""
@@ -113,12 +113,12 @@ def _tell_asked(accounts: list[str], users: list[str] | None, console: Console) 
         console.err.write(f"{title} requested:\n{lines}")
 
 
-def _placed(tree: list[Row], asked: Mapping[str, str], users: list[str] | None) -> list[Row]:
+def _placed(tree: list[Row], uses: list[Row], asked: Mapping[str, str], users: list[str] | None) -> list[Row]:
     """The lines that are shown, each as deep as accounts above it are shown; none without accounts."""
     accounts = listed(asked.get("accounts", "").lower())
     found: list[Row] = []
     seen: set[str] = set()
-    for row, above in in_tree(tree) if tree else ():
+    for row, above in used_tree(tree, uses) if tree else ():
         wanted = users is None or row["user"] in users if row["user"] else "Users" not in asked
         if not wanted or (accounts and row["account"].lower() not in accounts):
             continue
@@ -173,7 +173,7 @@ def _level(row: Row) -> str:
 
 
 def _norm_usage(row: Row) -> str:
-    return "" if row["norm_usage"] is None else f"{row['norm_usage']:.6f}"
+    return "" if row["of_all"] is None else f"{row['of_all']:.6f}"
 
 
 def _effective_usage(row: Row) -> str:
@@ -187,15 +187,15 @@ COLUMNS = {
     "EffectvUsage": Column(13, _effective_usage),
     "FairShare": Column(10, _fairshare),
     "GrpTRESMins": Column(30, lambda row: tres_text(row["limits"].get("grp_tres_mins", {}))),
-    "GrpTRESRaw": Column(30, lambda row: f"billing={row['usage'] / SECONDS_OF_MINUTE:.0f}"),
-    "ID": Column(6, lambda row: "0"),
+    "GrpTRESRaw": Column(30, lambda row: counts(row["use"]["minutes"])),
+    "ID": Column(6, lambda row: str(row["number"])),
     "LevelFS": Column(10, _level),
     "NormShares": Column(11, lambda row: f"{row['norm_shares']:.6f}"),
     "NormUsage": Column(11, _norm_usage),
     "Partition": Column(12, lambda row: ""),
     "RawShares": Column(10, lambda row: str(row["shares"])),
     "RawUsage": Column(11, lambda row: f"{row['usage']:.0f}"),
-    "TRESRunMins": Column(30, lambda row: ""),
+    "TRESRunMins": Column(30, lambda row: counts(row["use"]["run_minutes"])),
     "User": Column(10, lambda row: str(row["user"])),
 }
 """In the order of their names, as --helpformat has them."""

@@ -116,8 +116,8 @@ def _association(row: Mapping[str, Any], above: Sequence[str], every: list[str])
         "above": " " * len(above),
         "below": ",".join((*above, row["account"])),
         "is default": "yes" if row["default"] else "",
-        **_limits(row["limits"], OF_ASSOCIATION),
-        **_limits(row["limits"], PER_USER),
+        **_limits(row["holds"], OF_ASSOCIATION),
+        **_limits(row["holds"], PER_USER),
     }
 
 

@@ -1,59 +1,224 @@
-"""`scontrol show assoc_mgr`, in brief: users, associations and QoS as the controller counts them now."""
+"""`scontrol show assoc_mgr`: users, associations and QoS with their limits, and beside each limit what counts against it now.
+
+The layout is Slurm's: `GrpTRES=cpu=100(6),mem=N(600)` are 6 CPUs of 100, and memory (MiB) without limit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, TextIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from warpdeck.cluster import CLUSTER_NAME
-from warpdeck.slurm.console import Console
+from warpdeck.cluster import CLUSTER_NAME, NORMAL_QOS
+from warpdeck.slurm.accounttree import ROOT
+from warpdeck.slurm.accountuse import NO_USE, TRES, used_tree
+from warpdeck.slurm.people import uid_of
 
-KINDS = ("users", "assoc", "qos")
-"""What there is to show, in this order."""
-Rows = list[dict[str, Any]]
+from .session import Failed, Session
 
-
-def print_associations(console: Console, shares: Rows, qos: Rows, *, kinds: Collection[str]) -> None:
-    """Who is where in the tree, with what shares and use: these kinds of it."""
-    console.out.write("Current Association Manager state\n")
-    if "users" in kinds:
-        _print_users(console.out, shares)
-    if "assoc" in kinds:
-        _print_tree(console.out, shares)
-    if "qos" in kinds:
-        _print_qos(console.out, qos)
+Row = dict[str, Any]
+KINDS = {"users": "users", "assoc": "associations", "qos": "QOS"}
+"""What there is to show, in this order, and its name where there is none."""
+TITLES = {"users": "User", "assoc": "Association", "qos": "QOS"}
+NAMED = ("accounts", "flags", "qos", "users")
+SECONDS_OF_MINUTE = 60
+NO_QOS: Row = {"priority": 0, "limits": {}, "preempt_mode": ""}
 
 
-def _print_users(out: TextIO, shares: Rows) -> None:
-    users = any(row["user"] for row in shares)
-    out.write(f"\n{_title('User', 'users', is_there=users)}\n")
-    for user in dict.fromkeys(row["user"] for row in shares if row["user"]):
-        of_user = [row for row in shares if row["user"] == user]
-        account = next((row["account"] for row in of_user if row["default"]), of_user[0]["account"])
-        out.write(f"UserName={user} DefAccount={account} DefWckey= AdminLevel=None\n")
+class Silent(Exception):
+    """Said on standard error, and no failure to Slurm."""
 
 
-def _print_tree(out: TextIO, shares: Rows) -> None:
-    out.write(f"\n{_title('Association', 'associations', is_there=bool(shares))}\n")
-    for row in shares:
-        out.write(
-            f"ClusterName={CLUSTER_NAME} Account={row['account']} UserName={row['user']} Partition= Priority=0\n"
+class Wanted(NamedTuple):
+    """What is asked for: kinds, and names of which () are all."""
+
+    kinds: frozenset[str]
+    accounts: tuple[str, ...]
+    users: tuple[str, ...]
+    qos: tuple[str, ...]
+
+
+def wanted(words: Iterable[str]) -> Wanted:
+    """accounts=, flags=, qos= and users= by any letters of them. Raises Failed, Silent."""
+    found: dict[str, tuple[str, ...]] = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        names = tuple(each.strip().lower() for each in value.split(",") if each.strip())
+        if not names:
+            raise Silent(f"No value given for option {word}")
+        option = next((each for each in NAMED if each.startswith(key.lower() or "?")), "")
+        if not option:
+            raise Failed(f"invalid entity: {word} for keyword:show assoc_mgr")
+        found[option] = (*found.get(option, ()), *names)
+        if option == "flags" and not any(kind in value.lower() for kind in KINDS):
+            raise Silent(f"invalid flag '{value}', valid options are 'Assoc, QOS, and/or Users'")
+    flags = ",".join(found.get("flags", ())) or ",".join(KINDS)
+    kinds = frozenset(kind for kind in KINDS if kind in flags)
+    return Wanted(kinds, *(found.get(name, ()) for name in ("accounts", "users", "qos")))
+
+
+def show_associations(session: Session, words: Sequence[str]) -> None:
+    """Raises Failed."""
+    try:
+        asked = wanted(words)
+    except Silent as complaint:
+        session.console.err.write(f"{complaint}\n")
+        return
+    with session.connect() as client:
+        shares = client.call("shares")["shares"]
+        uses = client.call("limit_use")["uses"]
+        tables = {row["name"]: row for row in client.call("qos")["qos"]}
+    if shares or tables:
+        tables = {NORMAL_QOS: NO_QOS, **tables}
+    records = {
+        "users": _users(shares, asked.users),
+        "assoc": _associations(shares, uses, asked),
+        "qos": _qos(tables, uses, asked.qos, oneliner=session.oneliner),
+    }
+    out, gap = session.console.out, "" if session.oneliner else "\n"
+    out.write("Current Association Manager state\n")
+    for kind in TITLES:
+        if kind not in asked.kinds:
+            continue
+        lines = [(" " if session.oneliner else "\n    ").join(record) for record in records[kind]]
+        head = (
+            f"{TITLES[kind]} Records\n{gap}"
+            if lines
+            else f"No {KINDS[kind]} currently cached in Slurm.\n{gap}"
         )
-        factor = row["fairshare"] or 0.0
-        out.write(
-            f"    SharesRaw/Norm/Level/Factor={row['shares']}/{row['norm_shares']:.2f}/{row['depth']}/{factor:.2f}\n"
+        out.write(f"{gap}{head}" + "".join(f"{line}\n" for line in lines))
+
+
+def _users(shares: Sequence[Row], names: Sequence[str]) -> Iterator[list[str]]:
+    for user in sorted({row["user"] for row in shares if row["user"]}):
+        if names and user.lower() not in names:
+            continue
+        own = [row for row in shares if row["user"] == user]
+        account = next((row["account"] for row in own if row["default"]), own[0]["account"])
+        admin = "Administrator" if user == ROOT else "None"
+        yield [f"UserName={_numbered(user)} DefAccount={account} DefWckey= AdminLevel={admin}"]
+
+
+def _numbered(user: str) -> str:
+    uid = uid_of(user)
+    return f"{user}({'N/A' if uid is None else uid})"
+
+
+def _associations(shares: Sequence[Row], uses: Sequence[Row], asked: Wanted) -> Iterator[list[str]]:
+    numbers: dict[str, int] = {}
+    for row, above in used_tree(shares, uses) if shares else ():
+        user = row["user"]
+        if not user:
+            numbers[row["account"]] = row["number"]
+        left_out = asked.accounts and row["account"].lower() not in asked.accounts
+        if left_out or (user and asked.users and user.lower() not in asked.users):
+            continue
+        parent = above[-1] if above and not user else ""
+        yield _association(row, f"{parent}({numbers[parent]})" if parent else "")
+
+
+def _association(row: Row, parent: str) -> list[str]:
+    limits, use = row["holds"], row["use"]
+    part = 1.0 if row["norm_usage"] is None else row["norm_usage"]
+    return [
+        f"ClusterName={CLUSTER_NAME} Account={row['account']} UserName={_numbered(row['user']) if row['user'] else ''} "
+        f"Partition= Priority=0 ID={row['number']}",
+        f"SharesRaw/Norm/Level/Factor={row['shares'] or 1}/{row['norm_shares']:.2f}/{row['siblings']}/{row['fairshare'] or 0:.2f}",
+        f"UsageRaw/Norm/Efctv={row['usage']:.2f}/{1.0 if row['of_all'] is None else row['of_all']:.2f}/{part:.2f}",
+        f"ParentAccount={parent} Lft={row['number']} DefAssoc={'Yes' if row['default'] else 'No'}",
+        f"{_count('GrpJobs', limits.get('grp_jobs'), use['jobs'])} GrpJobsAccrue=N(0)",
+        f"{_count('GrpSubmitJobs', limits.get('grp_submit'), use['submitted'])} {_wall(limits, use)}",
+        *_groups(limits, use),
+        f"{_most('MaxJobs', limits.get('max_jobs_per_user'), use['jobs'])} MaxJobsAccrue= "
+        f"{_most('MaxSubmitJobs', limits.get('max_submit_per_user'), use['submitted'])} MaxWallPJ={_minutes(limits, 'max_wall_s')}",
+        *_of_jobs(limits),
+        "MinPrioThresh=",
+    ]
+
+
+def _qos(
+    tables: Mapping[str, Row], uses: Sequence[Row], names: Sequence[str], *, oneliner: bool
+) -> Iterator[list[str]]:
+    first = sorted(tables.items(), key=lambda entry: entry[0] != NORMAL_QOS)
+    for number, (name, row) in enumerate(first, 1):
+        if names and name.lower() not in names:
+            continue
+        own = [use for use in uses if use["qos"] == name]
+        use = next((each for each in own if not each["account"] and not each["user"]), NO_USE)
+        limits = row["limits"]
+        mode = row["preempt_mode"].upper() or "OFF"
+        yield [
+            f"QOS={name}({number})",
+            f"UsageRaw={use['minutes'].get('billing', 0.0) * SECONDS_OF_MINUTE:.6f}",
+            f"{_count('GrpJobs', limits.get('grp_jobs'), use['jobs'])} GrpJobsAccrue=N(0) "
+            f"{_count('GrpSubmitJobs', limits.get('grp_submit'), use['submitted'])} {_wall(limits, use)}",
+            *_groups(limits, use),
+            f"MaxWallPJ={_minutes(limits, 'max_wall_s')}",
+            *_of_jobs(limits),
+            "MinPrioThresh= ",
+            f"MinTRESPJ={_plain(limits.get('min_tres_per_job', {}))}",
+            f"PreemptMode={mode}",
+            f"Priority={row['priority']}",
+            *_each("Account", limits, own, oneliner=oneliner),
+            *_each("User", limits, own, oneliner=oneliner),
+        ]
+
+
+def _each(title: str, limits: Row, uses: Sequence[Row], *, oneliner: bool) -> Iterator[str]:
+    """What accounts or users have of a QoS."""
+    kind, mark = title.lower(), f"P{title[0]}"
+    there = [use for use in uses if use[kind] and (use["jobs"] or use["submitted"])]
+    if not there:
+        yield from [f"{title} Limits=No {title}s"] if oneliner else [f"{title} Limits", f"    No {title}s"]
+        return
+    yield f"{title} Limits=" if oneliner else f"{title} Limits"
+    for use in there:
+        jobs, submit = limits.get(f"max_jobs_per_{kind}"), limits.get(f"max_submit_per_{kind}")
+        whose = use[kind] if kind == "account" else uid_of(use[kind])
+        counted = (
+            f"{_count(f'MaxJobs{mark}', jobs, use['jobs'])} MaxJobsAccrue{mark}=N(0) "
+            f"{_count(f'MaxSubmitJobs{mark}', submit, use['submitted'])}"
         )
-        out.write(
-            f"    UsageRaw/Norm/Efctv={row['usage']:.2f}/{row['norm_usage']:.2f}/{row['norm_usage']:.2f}\n"
+        held = f"MaxTRES{mark}={_tres(limits.get(f'max_tres_per_{kind}', {}), use['tres'])}"
+        yield from (
+            [f"{whose}={{{counted} {held}}}"] if oneliner else [f"  {whose}", f"    {counted}", f"    {held}"]
         )
 
 
-def _print_qos(out: TextIO, qos: Rows) -> None:
-    out.write(f"\n{_title('QOS', 'QOS', is_there=bool(qos))}\n")
-    for row in qos:
-        limits = " ".join(f"{name}={value}" for name, value in row["limits"].items())
-        out.write(f"QOS={row['name']}\n    {limits}\n    Priority={row['priority']}\n")
+def _groups(limits: Row, use: Row) -> Iterator[str]:
+    yield f"GrpTRES={_tres(limits.get('grp_tres', {}), use['tres'])}"
+    yield f"GrpTRESMins={_tres(limits.get('grp_tres_mins', {}), use['minutes'])}"
+    yield f"GrpTRESRunMins={_tres(limits.get('grp_tres_run_mins', {}), use['run_minutes'])}"
 
 
-def _title(name: str, several: str, *, is_there: bool) -> str:
-    return f"{name} Records\n" if is_there else f"No {several} currently cached in Slurm.\n"
+def _of_jobs(limits: Row) -> Iterator[str]:
+    yield f"MaxTRESPJ={_plain(limits.get('max_tres_per_job', {}))}"
+    yield f"MaxTRESPN={_plain(limits.get('max_tres_per_node', {}))}"
+    yield f"MaxTRESMinsPJ={_plain(limits.get('max_tres_mins_per_job', {}))}"
+
+
+def _count(name: str, most: int | None, there: float) -> str:
+    return f"{name}={'N' if most is None else most}({there})"
+
+
+def _most(name: str, most: int | None, there: int) -> str:
+    return f"{name}=" if most is None else _count(name, most, there)
+
+
+def _wall(limits: Row, use: Row) -> str:
+    return f"GrpWall={_minutes(limits, 'grp_wall_s') or 'N'}({use['minutes'].get('wall', 0.0):.2f})"
+
+
+def _minutes(limits: Row, name: str) -> str:
+    seconds = limits.get(name, limits.get(name.removesuffix("_s")))
+    return "" if seconds is None else str(seconds // SECONDS_OF_MINUTE)
+
+
+def _tres(limits: Mapping[str, int], used: Mapping[str, float]) -> str:
+    """Each TRES with its limit and what is used of it; those that only a limit names stand last."""
+    names = [*TRES, *sorted(set(limits) - set(TRES))]
+    return ",".join(f"{name}={limits.get(name, 'N')}({int(used.get(name, 0))})" for name in names)
+
+
+def _plain(limits: Mapping[str, int]) -> str:
+    names = [*TRES, *sorted(set(limits) - set(TRES))]
+    return ",".join(f"{name}={limits[name]}" for name in names if name in limits)

@@ -16,6 +16,7 @@ from warpdeck.slurm.version import RELEASE
 from warpdeck_agent.wire import hostnames
 
 from . import jobtext, sitejson, sitetext
+from .associations import show_associations
 from .jobtext import FIELDS
 from .session import Failed, Missing, Session
 
@@ -41,9 +42,12 @@ def show(session: Session, words: list[str]) -> None:
     """`words` is what follows `show`. Raises Failed."""
     if not words:
         raise Failed("too few arguments for keyword:show")
+    written = words[0]
+    if len(written) > 1 and "assoc_mgr".startswith(written.lower()):
+        show_associations(session, words[1:])
+        return
     if len(words) > 2:
         raise Failed("too many arguments for keyword:show")
-    written = words[0]
     if "=" in written:  # as in `update`: jobid=12
         words = words[0].split("=", 1)
     word = words[0].lower()
@@ -242,23 +246,9 @@ def _aliases(session: Session, word: str) -> None:
         session.console.out.write(" ".join(found) + "\n")
 
 
-def _assoc_mgr(session: Session, word: str) -> None:
-    from .associations import KINDS, print_associations
-
-    kinds = set(KINDS)
-    option, is_set, value = word.partition("=")
-    wrong = f"No value given for option {word}" if word and not is_set else ""
-    if option.lower() == "flags":
-        kinds = {each.lower() for each in value.split(",") if each}
-        for each in sorted(kinds - set(KINDS)):
-            wrong = f"invalid flag '{each}', valid options are 'Assoc, QOS, and/or Users'"
-    if wrong:  # no failure to Slurm
-        session.console.err.write(f"{wrong}\n")
-        return
-    with session.connect() as client:
-        shares = client.call("shares")["shares"]
-        qos = client.call("qos")["qos"]
-    print_associations(session.console, shares, qos, kinds=kinds)
+def _cache(session: Session, word: str) -> None:
+    """The older name of assoc_mgr, after which one word may stand."""
+    show_associations(session, [word] if word else [])
 
 
 def _none(session: Session, word: str) -> None:
@@ -277,10 +267,9 @@ def _slurmd(session: Session, word: str) -> None:
 
 ENTITIES = {
     "aliases": Entity(1, _aliases),
-    "assoc_mgr": Entity(2, _assoc_mgr),
     "bbstat": Entity(2, _none),
     "burstbuffer": Entity(2, _none),
-    "cache": Entity(2, _assoc_mgr),
+    "cache": Entity(2, _cache),
     "config": Entity(1, _config),
     "daemons": Entity(1, _daemons),
     "dwstat": Entity(2, _none),
