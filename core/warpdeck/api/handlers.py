@@ -449,6 +449,7 @@ class Handlers:
         number = parse_signal(message.signal) if message.signal else 0
         jobs = [word for word in message.jobs if "." not in word]
         done: list[str] = []
+        parts: dict[str, dict[str, str]] = {}
         refused: list[tuple[str, str, str]] = []
         for word in message.jobs:
             if "." in word:
@@ -460,11 +461,12 @@ class Handlers:
         if jobs:
             outcome = await self._on_each(jobs, partial(Cancelled, signal=number, whom=message.whom))
             done += outcome.labels
+            parts = outcome.parts
             refused += zip(outcome.refused, outcome.errors, outcome.codes, strict=True)
         if len(message.jobs) == 1 and refused:
             raise UserError(refused[0][1], code=refused[0][2])
         names, errors, codes = zip(*refused, strict=True) if refused else ((), (), ())
-        return {"jobs": done, "refused": names, "errors": errors, "codes": codes}
+        return {"jobs": done, "refused": names, "errors": errors, "codes": codes, "parts": parts}
 
     async def _step_end(self, word: str, signal: int) -> StepEndAsked:
         job_word, _, number = word.rpartition(".")

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain
 
 from warpdeck.errors import UserError
-from warpdeck.model import Job, JobState, Ranges, split_ranges
+from warpdeck.model import Job, JobId, JobState, Ranges, split_ranges
 from warpdeck.model.ranges import format_ranges, without_steps
 from warpdeck.notation.jobids import parse_job_id
 
@@ -320,7 +320,7 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
     for reference in order.jobs:
         mark = txn.mark()
         try:
-            found = naming.find(reference)
+            found = _found(txn, naming, order, reference)
             follows, failed = _on_some(txn, found, partial(_own, who, reference, act))
             parts[reference] = _parts(reference, found, failed)
             if len(failed) == len(found):
@@ -343,7 +343,23 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
     )
 
 
+def _found(txn: Transaction, naming: Naming, order: Order, reference: str) -> list[Job]:
+    """Whose an array is that is to end is told before what tasks it lacks, as Slurm has it. Raises UserError."""
+    try:
+        return naming.find(reference)
+    except UserError as error:
+        if error.code == "not_found" and isinstance(order, Cancelled):
+            for job in txn.state.named(JobId(parse_job_id(reference)[0])):
+                if job.request.array is not None and not may_touch(order.who, job):
+                    raise _not_theirs(order.who, reference, job) from None
+        raise
+
+
+def _not_theirs(who: Who, reference: str, job: Job) -> UserError:
+    return UserError(f"job {reference} belongs to {job.user}, not to {who.user}", code="not_owner")
+
+
 def _own(who: Who, reference: str, act: Callable[[Job], list[Effect]], job: Job) -> list[Effect]:
     if not may_touch(who, job):
-        raise UserError(f"job {reference} belongs to {job.user}, not to {who.user}", code="not_owner")
+        raise _not_theirs(who, reference, job)
     return act(job)

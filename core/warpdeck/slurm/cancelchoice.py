@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator
-from itertools import chain, islice
-from typing import Any
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
-from warpdeck.notation.arrays import parse_array
 from warpdeck.notation.hostlist import expand
 
+from .cancelids import GivenId, Row, Rows
 from .console import CommandError, Console
 from .jobstates import OURS
 from .people import name_of, uid_of, user_there
@@ -62,12 +62,20 @@ def user_named(name: str) -> str:
     return name_of(uid)
 
 
-def complaint(name: str, words: str) -> str:
+class Target(NamedTuple):
+    """What is cancelled: `sent` as the controller knows it, "" for nothing that there is; `told` as scancel names it, with no step."""
+
+    sent: str
+    told: str
+    step: int | None = None
+
+
+def complaint(name: str, words: str, *, of_step: bool = False) -> str:
     """The line that tells what is wrong with one job or step."""
-    return f"scancel: error: Kill job error on job {'step ' if '.' in name else ''}id {name}: {words}\n"
+    return f"scancel: error: Kill job error on job {'step ' if of_step else ''}id {name}: {words}\n"
 
 
-def told_options(given: Options, number: int, ids: list[str]) -> str:
+def told_options(given: Options, number: int, ids: list[GivenId]) -> str:
     """What the command line comes to, for -vvv."""
     unset = {"state": "?", "user_id": "0"}
     lines = []
@@ -79,82 +87,116 @@ def told_options(given: Options, number: int, ids: list[str]) -> str:
             value = str(number)
         if name != "signal" or number:
             lines.append(f"{name:<15}: {value}")
-    words = [word for each in ids for word in each_task(each)]
-    for place, word in enumerate(words):
-        what = "job_step_id" if "." in word else "job_id"
-        lines.append(f"{f'{what}[{place}]':<15}: {word}")
+    for place, each in enumerate(one for word in ids for one in word.each_task()):
+        what = "job_id" if each.step is None else "job_step_id"
+        lines.append(f"{f'{what}[{place}]':<15}: {each.told}")
     return "".join(f"scancel: {line}\n" for line in lines)
 
 
-def each_task(word: str) -> Iterator[str]:
-    """12_[1-2] as 12_1 and 12_2; any other word as it is."""
-    job, bracket, tasks = word.partition("_[")
-    if not bracket:
-        yield word
-        return
-    numbers = (range(first, last + 1, step) for first, last, step in parse_array(tasks[:-1])[0])
-    for task in islice(chain.from_iterable(numbers), MAX_SELECTED):
-        yield f"{job}_{task}"
+class Choice:
+    """What ids and filters come to among the jobs that have not ended."""
 
+    def __init__(self, client: SyncClient, given: Options, console: Console) -> None:
+        self._client = client
+        self._given = given
+        self._console = console
+        self._loud = int(given.get("verbose", "0"))
+        self.missing = False
+        """Whether an id has stood for nothing."""
 
-def miss(client: SyncClient, ids: list[str], given: Options, console: Console) -> int:
-    """Says which of the ids stand for nothing that could be chosen; the exit code."""
-    unknown = [each for each in ids if not _matching(client, [each], {}, whose="")]
-    missing = [word for each in unknown for word in each_task(each)]
-    for word in missing if int(given.get("verbose", "0")) >= 0 else ():
-        console.err.write(complaint(word, WORDS["not_found"]))
-    return 1 if missing else 0
+    def targets(self, ids: list[GivenId]) -> list[Target]:
+        """In Slurm's order: what waits first. Tells what ids stand for nothing, and asks about each with --interactive."""
+        words: list[GivenId | None] = [None]
+        rows: list[Row] = []
+        if ids:
+            rows, words = self._named(ids)
+        filters = {name: self._given[name] for name in FILTERS if name in self._given}
+        if filters:
+            rows = self._filtered(rows, filters, alone=not ids)
+        index, passed = Rows(rows), {row.id for row in rows}
+        found: dict[Target, None] = {}
+        for waits in (True, False):
+            for word in words:
+                for row in rows if word is None else index.meant(word):
+                    if row.waits is waits and row.id in passed:
+                        target = _target(row, None if word is None else word.step)
+                        if target is not None and target not in found:
+                            if "interactive" in self._given and not _agreed(row, target.step, self._console):
+                                passed.discard(row.id)
+                            else:
+                                found[target] = None
+        return list(found)
 
+    def _named(self, ids: list[GivenId]) -> tuple[list[Row], list[GivenId | None]]:
+        """Rows that ids mean, and the ids that mean one; the others are told."""
+        index = Rows(self._rows({}, ids=ids))
+        known: list[GivenId | None] = []
+        rows: dict[int, Row] = {}
+        for word in (one for each in ids for one in each.each_task()):
+            meant = index.meant(word)
+            rows |= {row.id: row for row in meant}
+            if meant:
+                known.append(word)
+                continue
+            self.missing = True
+            if self._loud >= 0:
+                line = complaint(word.told, WORDS["not_found"], of_step=word.step is not None)
+                self._console.err.write(line)
+        return sorted(rows.values(), key=lambda row: row.id), known
 
-def select(
-    client: SyncClient, ids: list[str], filters: Options, given: Options, console: Console
-) -> list[str]:
-    """The jobs that all filters let through, as they are named; asks about each with --interactive."""
-    whose = "" if client.welcome["admin"] else client.welcome["user"]
-    if "nodelist" in filters:
-        filters = {**filters, "nodelist": _node_names(filters["nodelist"], console)}
-    rows = _matching(client, ids, filters, whose=whose)
-    loud = int(given.get("verbose", "0")) > 0
-    if not rows and loud and not _matching(client, [], filters, whose=whose):
-        told = " ".join(f"{FILTERS[name]}={filters[name]}" for name in FILTERS if name in filters)
-        console.err.write(f"scancel: error: No active jobs match ALL job filters, including: {told} \n")
-    steps = {word.partition(".")[0]: word for word in ids if "." in word}
-    chosen = []
-    for row in rows:
-        name = next(
-            (steps[label] for label in (row["label"], str(row["array_job_id"])) if label in steps),
-            str(row["id"]) if "+" in row["label"] else row["label"],
-        )
-        if "." in name and row["state"] == "PENDING":
-            continue
-        if "interactive" not in given or _agreed(name, row, console):
-            chosen.append(name)
-    return chosen
+    def _filtered(self, rows: list[Row], filters: Options, *, alone: bool) -> list[Row]:
+        """Those of the rows, or of all where no id was given. That nothing is left is told, but for Slurm what came after the jobs
+        that were named is left, too."""
+        whose = "" if self._client.welcome["admin"] else self._client.welcome["user"]
+        if "nodelist" in filters:
+            filters = {**filters, "nodelist": _node_names(filters["nodelist"], self._console)}
+        passed = self._rows(filters, whose=whose)
+        first = 0 if alone else rows[0].id if rows else sys.maxsize
+        if self._loud > 0 and not any(row.id >= first for row in passed):
+            told = " ".join(f"{FILTERS[name]}={filters[name]}" for name in FILTERS if name in filters)
+            self._console.err.write(
+                f"scancel: error: No active jobs match ALL job filters, including: {told} \n"
+            )
+        numbers = {row.id for row in rows}
+        return passed if alone else [row for row in passed if row.id in numbers]
 
-
-def _matching(client: SyncClient, ids: list[str], filters: Options, *, whose: str) -> list[dict[str, Any]]:
-    """`whose` jobs are looked at where no user is named, "" everybody's. A filter that is empty lets nothing through."""
-    if not all(filters.values()) or "wckey" in filters or filters.get("state", "PENDING") not in OURS:
-        return []  # jobs have no wckey here
-    asked: dict[str, Any] = {field: [filters[name]] for name, field in ASKED.items() if name in filters}
-    partition = filters.get("partition", "")
-    asked["partitions"] = listed(partition)
-    if "nodelist" in filters:
+    def _rows(self, filters: Options, *, ids: Sequence[GivenId] = (), whose: str = "") -> list[Row]:
+        """`whose` jobs are looked at where no user is named, "" everybody's. A filter that is empty lets nothing through."""
+        if not all(filters.values()) or "wckey" in filters or filters.get("state", "PENDING") not in OURS:
+            return []  # jobs have no wckey here
         try:
-            asked["nodes"] = expand(filters["nodelist"])
+            asked = _asked(filters, whose)
         except UserError:
             return []  # to Slurm such a list names no node
+        jobs = list(dict.fromkeys(str(each.job) for each in ids))
+        fields = ["id", "label", "name", "partition", "end", "state"]
+        answer = self._client.call("jobs", ids=jobs, limit=MAX_SELECTED, fields=fields, **asked)
+        partition = filters.get("partition", "")
+        found = (Row.of(row) for row in answer["jobs"] if row["end"] is None)
+        return [row for row in found if not partition or row.partition == partition]
+
+
+def _target(row: Row, step: int | None) -> Target | None:
+    """A job that waits has no steps."""
+    if step is not None:
+        return None if row.waits else Target(f"{row.id}.{step}", str(row.id), step)
+    name = str(row.id) if "+" in row.label else row.label
+    return Target(name, name)
+
+
+def _asked(filters: Options, whose: str) -> dict[str, Any]:
+    """What the controller is asked for. Raises UserError."""
+    asked: dict[str, Any] = {field: [filters[name]] for name, field in ASKED.items() if name in filters}
+    asked["partitions"] = listed(filters.get("partition", ""))
+    if "nodelist" in filters:
+        asked["nodes"] = expand(filters["nodelist"])
     if "state" in filters:
         asked["states"] = list(STATES.get(filters["state"], (filters["state"],)))
     if "user" in filters:
         asked["users"] = [user_named(filters["user"])]
     elif whose:
         asked["users"] = [whose]
-    jobs = [word.partition(".")[0] for word in ids]
-    fields = ["id", "label", "array_job_id", "name", "partition", "end", "state"]
-    answer = client.call("jobs", ids=jobs, limit=MAX_SELECTED, fields=fields, **asked)
-    found = [row for row in answer["jobs"] if row["end"] is None]
-    return [row for row in found if not partition or row["partition"] == partition]
+    return asked
 
 
 def _node_names(text: str, console: Console) -> str:
@@ -168,10 +210,10 @@ def _node_names(text: str, console: Console) -> str:
     return ",".join(data.decode("utf-8", "replace").split())
 
 
-def _agreed(name: str, row: dict[str, Any], console: Console) -> bool:
-    what = "step_id" if "." in name else "job_id"
+def _agreed(row: Row, step: int | None, console: Console) -> bool:
+    what = f"job_id={row.label}" if step is None else f"step_id={row.label}.{step}"
     while True:
-        console.out.write(f"Cancel {what}={name} name={row['name']} partition={row['partition']} [y/n]? ")
+        console.out.write(f"Cancel {what} name={row.name} partition={row.partition} [y/n]? ")
         console.out.flush()
         answer = console.stdin.readline(MAX_LINE)
         if not answer or answer[0] in "yYnN":  # Slurm's asks for ever once nobody can answer

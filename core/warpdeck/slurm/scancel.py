@@ -6,17 +6,16 @@ Without --user an ordinary user's filters choose among their own jobs; Slurm tri
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.getopt import parse_anywhere
-from warpdeck.notation.lists import words_of
 from warpdeck.notation.options import NONE, REQUIRED, table
 from warpdeck.notation.signals import parse_signal
 
-from .cancelchoice import FILTERS, Options, complaint, miss, select, told_options, user_named
+from .cancelchoice import FILTERS, Choice, Options, Target, complaint, told_options, user_named
+from .cancelids import given_ids
 from .console import CommandError, Console
 from .jobstates import CODES
 from .people import uid_of
@@ -57,6 +56,8 @@ SWITCHES = ("batch", "full", "interactive", "verbose")
 """Options that a variable sets to true or false."""
 VALUES = ("account", "name", "partition", "qos", "state", "user", "wckey")
 """Options that a variable gives a value; SCANCEL_ACCOUNT is --account."""
+CHOOSING = {*FILTERS, "batch", "interactive", "signal"}
+"""With one of these, or a step, ids stand for jobs that Slurm looks up first; else the controller is told them as they are."""
 SILENT = ("already_done", "not_found")
 """What is no error of a job that was to end."""
 EXITS = {"component": 60, "denied": 210, "not_owner": 210, "not_found": 1}
@@ -85,13 +86,12 @@ HELP = """Usage: scancel [OPTIONS] [job_id[_array_id][.step_id]]
   -w, --nodelist=hosts            act only on jobs on these nodes
       --wckey=wckey               act only on jobs with this workload characterization key
 """
-_ID = re.compile(r"([1-9]\d{0,17})(?:(?:_(\d{1,9})|\+\d{1,3})?(?:\.(\d{1,9}))?|_\[([^\[\].]*)\])")
-_SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def main(words: list[str], console: Console) -> int:
     """Cancels; 1 if something was refused."""
     given = _from_variables(console)
+    only_ours("scancel", given.get("clusters"))
     try:
         found, rest = parse_anywhere(words, "scancel", OPTIONS)
     except UserError as error:
@@ -101,22 +101,21 @@ def main(words: list[str], console: Console) -> int:
     if given.keys() & {"help", "usage", "version"}:
         console.out.write(VERSION if "version" in given else HELP)
         return 0
-    number = _check(given)
-    # As in Slurm 12_* and 12_ are all of the array.
-    ids = [re.sub(r"_\*?$", "", word) for each in rest for word in _named(each)]
-    for word in ids:
-        _check_id(word)
-    filters = {name: given[name] for name in FILTERS if name in given}
+    number = _signal(given["signal"]) if "signal" in given else 0
+    ids = given_ids(rest)
+    if "user" in given:
+        user_named(given["user"])
     if int(given.get("verbose", "0")) > 2:
         console.err.write(told_options(given, number, ids))
-    if not ids and not filters:
+    if not ids and not given.keys() & FILTERS.keys():
         raise CommandError("No job identification provided")
     with console.connect() as client:
-        missing = 0
-        if filters or "interactive" in given:
-            missing = miss(client, ids, given, console)
-            ids = select(client, ids, filters, given, console)
-        return max(missing, Canceller(client, given, console, number).run(ids))
+        canceller = Canceller(client, given, console, number)
+        if not given.keys() & CHOOSING and all(each.step is None for each in ids):
+            return canceller.run([Target(each.sent, each.text) for each in ids])
+        choice = Choice(client, given, console)
+        targets = choice.targets(ids)
+        return max(int(choice.missing), canceller.run(targets))
 
 
 def _from_variables(console: Console) -> Options:
@@ -126,18 +125,21 @@ def _from_variables(console: Console) -> Options:
     for name in VALUES:
         value = console.env.get(f"SCANCEL_{name.upper()}")
         if value is not None:
-            found[name] = _state(value, "Unrecognized SCANCEL_STATE value") if name == "state" else value
+            found[name] = (
+                _state(value, "Unrecognized SCANCEL_STATE value") if name == "state" else _value(name, value)
+            )
     for name in SWITCHES:
-        value = console.env.get(f"SCANCEL_{name.upper()}", "")
-        if value and "true".startswith(value.lower()):
+        value = console.env.get(f"SCANCEL_{name.upper()}")
+        if value is not None and value.lower() in ("true", "t"):
             found[name] = "1"
-        elif not "false".startswith(value.lower()):
+        elif value is not None and value.lower() not in ("false", "f"):
             console.err.write(f"scancel: error: Unrecognized SCANCEL_{name.upper()} value: {value}\n")
     return found
 
 
 def _take(given: Options, found: list[tuple[str, str]], console: Console) -> None:
-    """Options in their order: the last one of a name holds, each -v counts from the last -Q."""
+    """Options in their order: the last one of a name holds, each -v counts from the last -Q, and what is wrong with one is told
+    before those behind it are looked at. Raises CommandError."""
     for option, value in found:
         if option == "me":
             uid = uid_of(console.user)
@@ -147,22 +149,28 @@ def _take(given: Options, found: list[tuple[str, str]], console: Console) -> Non
         elif option == "verbose":
             given["verbose"] = str(int(given.get("verbose", "0")) + 1)
         else:
-            given["name" if option == "jobname" else option] = value
+            given["name" if option == "jobname" else option] = _value(option, value)
+        if option in ("help", "usage", "version"):
+            return
 
 
-def _check(given: Options) -> int:
-    """The signal's number, 0 for none. Raises CommandError."""
-    only_ours("scancel", given.get("clusters"))
-    if "state" in given:
-        given["state"] = _state(given["state"], "Invalid job state specified")
-    if "user" in given:
-        user_named(given["user"])
-    if "signal" not in given:
-        return 0
+def _value(option: str, text: str) -> str:
+    """As it counts. Raises CommandError."""
+    if option == "clusters":
+        only_ours("scancel", text)
+    elif option == "signal":
+        _signal(text)
+    elif option == "state":
+        return _state(text, "Invalid job state specified")
+    return text.lower() if option in ("account", "qos") else text
+
+
+def _signal(text: str) -> int:
+    """Its number. Raises CommandError."""
     try:
-        return parse_signal(given["signal"])
+        return parse_signal(text.strip())
     except UserError:
-        raise CommandError(f"Unknown job signal: {given['signal']}", bare=True) from None
+        raise CommandError(f"Unknown job signal: {text}", bare=True) from None
 
 
 def _state(text: str, complaint: str) -> str:
@@ -172,23 +180,6 @@ def _state(text: str, complaint: str) -> str:
             return name
     words = "Valid job states are PENDING, RUNNING, and SUSPENDED"
     raise CommandError(f"{complaint}: {text}\n{words}", bare=True)
-
-
-def _named(word: str) -> list[str]:
-    """The ids of a list; an empty one stays, and is no id."""
-    names = words_of(word)
-    return [*names, *([""] if word.endswith(",") else [])] if names else [word]
-
-
-def _check_id(word: str) -> None:
-    """Raises CommandError for what is no name of a job, a task, tasks or a step."""
-    match = _ID.fullmatch(word)
-    if match is None:
-        raise CommandError(f"Invalid job id {word}")
-    for span in match[4].split(",") if match[4] is not None else ():
-        ends = _SPAN.fullmatch(span)
-        if ends is None or int(ends[2] or ends[1]) < int(ends[1]):
-            raise CommandError(f"_parse_single_range: Invalid range: `{span}'\nInvalid job id {word}")
 
 
 class Canceller:
@@ -204,60 +195,61 @@ class Canceller:
         self._ends = not number or (number == KILL and self._whom != "batch")
         """A job that is to be killed is ended: it does not go on without its programs."""
 
-    def run(self, names: list[str]) -> int:
+    def run(self, targets: list[Target]) -> int:
         """Cancels all of them at once; the exit code."""
-        if not names:
-            return 0
-        for name in names if self._verbosity > 0 else ():
-            self._console.err.write(f"scancel: {self._doing(name)}\n")
+        for target in targets if self._verbosity > 0 else ():
+            self._console.err.write(f"scancel: {self._doing(target)}\n")
         if self._federated:
-            return max(self._tell(name, *NOT_FEDERATED) for name in names)
+            return max((self._tell(target, *NOT_FEDERATED) for target in targets), default=0)
+        known = {target.sent: target for target in targets if target.sent}
+        refused = [(target, "not_found", "") for target in targets if not target.sent]
+        if known:
+            refused += self._asked(known)
+        return max((self._refused(*each) for each in refused), default=0)
+
+    def _asked(self, known: dict[str, Target]) -> list[tuple[Target, str, str]]:
+        """What the controller refuses, or has not found some tasks of; each with its code and what it says."""
         more: dict[str, Any] = {} if self._ends else {"signal": str(self._number), "whom": self._whom}
+        names = list(known)
         try:
             answer = self._client.call("cancel", jobs=names, **more)
         except UserError as error:
             if len(names) > 1:
                 raise
-            answer = {"refused": names, "codes": [error.code], "errors": [error.message]}
+            return [(known[names[0]], error.code, error.message)]
         told = zip(answer["refused"], answer["codes"], answer["errors"], strict=True)
-        return max([self._refused(*each) for each in told], default=0)
+        refused = [(known[name], code, sentence) for name, code, sentence in told]
+        lacking = [name for name, parts in answer["parts"].items() if "not_found" in parts.values()]
+        return [*refused, *((known[name], "not_found", "") for name in lacking)]
 
-    def _doing(self, name: str) -> str:
-        kind = (
-            "step"
-            if "." in name
-            else {"all": "full job", "batch": "batch job", "programs": "job"}[self._whom]
+    def _doing(self, target: Target) -> str:
+        if target.step is not None:
+            ends = self._number in (0, KILL)
+            return f"{'Terminating' if ends else f'Signal {self._number} to'} step {target.sent}"
+        kind = {"all": "full job", "batch": "batch job", "programs": "job"}[self._whom]
+        return (
+            f"Signal {self._number} to {kind} {target.told}"
+            if self._number
+            else f"Terminating {kind} {target.told}"
         )
-        return f"Signal {self._number} to {kind} {name}" if self._number else f"Terminating {kind} {name}"
 
-    def _refused(self, name: str, code: str, sentence: str) -> int:
+    def _refused(self, target: Target, code: str, sentence: str) -> int:
         """Says it, unless it is no error; the exit code."""
-        if "." in name:
+        if target.step is not None:
             if code == "pending":
                 return 0
             words = STEP_WORDS.get(code, WORDS.get(code, sentence))
-            if code == "no_step":
-                return self._no_step(name, words)
-            return self._tell(name, words, STEP_EXITS.get(code, 1))
+            # That a signal found no such step Slurm does not notice: we say so, and end as it does.
+            is_lost = code == "no_step" and self._number
+            return self._tell(target, words, 0 if is_lost else STEP_EXITS.get(code, 1))
         silent = code in SILENT and not self._number and self._whom != "batch"
         if code == "already_done" and self._number:
             code = "not_found"  # a signal is for jobs that there are
         if self._verbosity > 0 or not (silent or (self._verbosity < 0 and code in SILENT)):
-            self._tell(name, WORDS.get(code, sentence), 1)
+            self._tell(target, WORDS.get(code, sentence), 1)
         return 0 if silent else EXITS.get(code, 1)
 
-    def _no_step(self, name: str, words: str) -> int:
-        """Of a job that runs. Slurm tries twice, and names the job; that a signal found no such step it does not notice: we say
-        so, and end as it does."""
-        if self._number:
-            self._tell(name, words, 0)
-            return 0
-        line = complaint(name, words).replace(name, name.partition(".")[0])
-        again = f"scancel: {self._doing(name)}\n" if self._verbosity > 0 else ""
-        self._console.err.write(line + again + line)
-        return STEP_EXITS["no_step"]
-
-    def _tell(self, name: str, words: str, code: int) -> int:
+    def _tell(self, target: Target, words: str, code: int) -> int:
         """The error of one; the exit code as it is."""
-        self._console.err.write(complaint(name, words))
+        self._console.err.write(complaint(target.told, words, of_step=target.step is not None))
         return code
