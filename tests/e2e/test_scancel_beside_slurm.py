@@ -51,11 +51,13 @@ CASES = (
     "{array}_", "-v {array}_", "{plain}.", "-v {done}.", "{plain}.x", "{plain}_-1", "-v -b {plain}_1",
     "-v {array}+1", "AS=nobody {array}_99", "AS=nobody -v {array}_99", "AS=nobody {done}.0", "-u nosuch {array}_[x]", "-t foo -s x",
     "-s x -t foo",    "-v -t SUSPENDED {done}", "-v -n nosuch {array}_[8-11]", "-v -n nosuch {array}_*.0",
-    "-Q -b {array}_[8-11]99", "-v --me -n nosuch {array}_", "-v -A ML -n nosuch", "SCANCEL_VERBOSE=tr -u nobody", "SCANCEL_FULL= -u nobody",
+    "-Q -b {array}_[8-11]99", "-v --me -n nosuch {array}_", "-v -A ML -n nosuch", "SCANCEL_VERBOSE=tr -u nobody",
+    "SCANCEL_FULL= -u nobody",
     "AS=nobody {array}_1", "AS=nobody --me", "SCANCEL_STATE=foo -u root", "SCANCEL_VERBOSE=xx -u nobody",
     "SCANCEL_USER=nobody {plain}", "SCANCEL_NAME=other {plain}", "SCANCEL_CTLD=xx -u nobody",
     "SCANCEL_VERBOSE=t -n a,b", "-A ML", "-p debug", "-p gpu,debug", "{array}_1", "-v {array}_[2-3,5,77]", "+0{array}_7",
-    "{array}_0,{array}_4",    "-v {array}_6 -n dbg", "-t PD {plain} {other}", "-s KILL {more}", "{array}_*", "{debug}_", "-H --ctld -u root",
+    "{array}_0,{array}_4",    "-v {array}_6 -n dbg", "-t PD {plain} {other}", "-s KILL {more}", "{array}_*", "{debug}_",
+    "-H --ctld -u root",
 )  # fmt: skip
 """In this order: what changes nothing first, and the last one takes all that are left."""
 NOISE = re.compile(r"scancel: (?:select/|debug).*\n")
