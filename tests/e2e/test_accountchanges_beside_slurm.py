@@ -46,6 +46,12 @@ MODIFIED = (
     "modify qos q2 set preempt-=high",
     "modify qos q2 set flags-=denyonlimit", "modify qos nosuch set priority=1",
     "modify qos where name=high set priority=51 gracetime=5",
+    "modify user bob where account=vision set qos=q2,normal", "modify user bob where account=vision set qos+=high",
+    "modify user bob where account=vision set qos-=q2", "modify user bob set qos=nosuch",
+    "modify user ann set defaultqos=normal",
+    "modify user ann set defaultqos=nosuch", "modify user ann set defaultqos=-1",
+    "add user fay account=vision qos=high defaultqos=high",
+    "show assoc -nP user=fay,bob account=vision format=account,user,qos,defaultqos",
     "modify qos q2 set", "modify qos q2 set foo=1", "modify qos q2 set preempt+=nosuch",
 )  # fmt: skip
 SHOWN = (
@@ -99,7 +105,6 @@ def test_accounts_users_and_qos_are_made_changed_and_deleted_alike(pair: SitePai
     [
         ("add user kim account=first adminlevel=operator", "root and the controller's own user administer"),
         ("add user kim account=first partition=gpu", "holds in all partitions"),
-        ("add user kim account=first qos=normal", "allowed by account"),
         ("modify cluster warpdeck set fairshare=1", "there is one cluster"),
         ("add account kim fairshare=parent", "give a number of shares"),
         ("add qos kim flags=nodecay", "'DenyOnLimit,OverPartQOS'"),

@@ -105,7 +105,7 @@ class ShareRow(msgspec.Struct, frozen=True, kw_only=True):
     default: bool = False
     """Of a user: jobs that name no account run under this one."""
     qos: list[str] | None = None
-    """QoS that its jobs may ask for; None: any."""
+    """QoS that its jobs may ask for, its own or those of above; None: any."""
     default_qos: str = ""
     description: str = ""
     organization: str = ""

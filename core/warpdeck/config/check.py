@@ -17,7 +17,7 @@ from warpdeck.notation.reservationflags import FLAGS, BadFlags, flag_fields, par
 from warpdeck.notation.tomllines import Path
 
 from .problems import Problem
-from .tables import Config, LimitTable, Reservation
+from .tables import Account, Config, LimitTable, Reservation, User
 
 Found = Iterator[Problem]
 
@@ -183,11 +183,9 @@ def _accounts(config: Config) -> Found:
         path = ("accounts", name)
         parent = [account.parent] if account.parent else []
         yield from _unknown((*path, "parent"), parent, config.accounts, "account")
-        yield from _unknown((*path, "qos"), account.qos or (), config.qos, "QoS")
-        default = [account.default_qos] if account.default_qos else []
-        yield from _unknown((*path, "default_qos"), default, config.qos, "QoS")
-        if default and account.qos is not None and account.default_qos not in account.qos:
-            yield Problem(path=(*path, "default_qos"), text=f"{account.default_qos!r} is not in qos")
+        yield from _qos_of_place(config, path, account)
+        for user, entry in account.users.items():
+            yield from _qos_of_place(config, (*path, "users", user), entry)
     cycle = _find_cycle({name: [each.parent] for name, each in config.accounts.items() if each.parent})
     if cycle:
         yield Problem(path=("accounts", cycle[0], "parent"), text=f"goes in a circle: {' -> '.join(cycle)}")
@@ -203,6 +201,14 @@ def _association_limits(config: Config) -> Found:
         for field, instead in OF_QOS_ALONE.items():
             if getattr(table, field):
                 yield Problem(path=(*path, field), text=f"is a limit of a QoS; of an account it is {instead}")
+
+
+def _qos_of_place(config: Config, path: tuple[str, ...], place: Account | User) -> Found:
+    yield from _unknown((*path, "qos"), place.qos or (), config.qos, "QoS")
+    default = [place.default_qos] if place.default_qos else []
+    yield from _unknown((*path, "default_qos"), default, config.qos, "QoS")
+    if default and place.qos is not None and place.default_qos not in place.qos:
+        yield Problem(path=(*path, "default_qos"), text=f"{place.default_qos!r} is not in qos")
 
 
 def _default_accounts(config: Config) -> Found:

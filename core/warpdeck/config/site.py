@@ -5,7 +5,7 @@ Use of resources and the members of Unix groups come in as arguments: they chang
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from warpdeck.policy import (
 )
 
 from . import tables
+from .qosplaces import allowed_qos, default_qos_by_place
 from .tables import Config
 
 Members = Mapping[str, Collection[str]]
@@ -84,8 +85,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     nodes: dict[NodeName, NodeFacts] = {}
     default_accounts: dict[str, str] = {}
     """User -> the account of jobs that name none."""
-    default_qos: dict[str, str] = {}
-    """Account -> the QoS of jobs that name none."""
+    default_qos: dict[tuple[str, str], str] = {}
+    """(account, user), or (account, "") -> the QoS of jobs that name none."""
     about: dict[str, tuple[str, str]] = {}
     """Account -> its description and its organization, where it has one."""
     avoid_foreign_processes: bool = True
@@ -102,8 +103,11 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
             resources=self._in_parts(request.resources),
             partition=request.partition or self.settings.default_partition,
             account=account,
-            qos=request.qos or self.default_qos.get(account, ""),
+            qos=request.qos or self._default_qos(account, user),
         )
+
+    def _default_qos(self, account: str, user: str) -> str:
+        return self.default_qos.get((account, user)) or self.default_qos.get((account, ""), "")
 
     def remarks(self, request: Request) -> list[str]:
         """What a request names that nothing here goes by."""
@@ -164,7 +168,7 @@ def build_site(
             _partition(name, table, members or {}) for name, table in sorted(config.partitions.items())
         ),
         qos=tuple(_qos(name, table) for name, table in sorted(config.qos.items())),
-        accounts=tuple(_account(name, table) for name, table in sorted(config.accounts.items())),
+        accounts=tuple(_accounts(config)),
         users=tuple(_users(config)),
         reservations=tuple(_reservation(name, table) for name, table in sorted(config.reservations.items())),
         on_all_nodes=frozenset(name for name, each in config.reservations.items() if each.nodes is None),
@@ -183,7 +187,7 @@ def build_site(
             for name, each in config.accounts.items()
             if each.description or each.organization
         },
-        default_qos={name: each.default_qos for name, each in config.accounts.items() if each.default_qos},
+        default_qos=default_qos_by_place(config),
     )
 
 
@@ -345,15 +349,16 @@ def _qos(name: str, table: tables.Qos) -> QosView:
     )
 
 
-def _account(name: str, table: tables.Account) -> AccountView:
-    return AccountView(
-        name=name,
-        parent=table.parent,
-        shares=table.shares,
-        limits=build_limits(table),
-        quota=table.quota,
-        qos=_set(table.qos),
-    )
+def _accounts(config: Config) -> Iterator[AccountView]:
+    for name, table in sorted(config.accounts.items()):
+        yield AccountView(
+            name=name,
+            parent=table.parent,
+            shares=table.shares,
+            limits=build_limits(table),
+            quota=table.quota,
+            qos=allowed_qos(config, name),
+        )
 
 
 def _users(config: Config) -> list[UserView]:
@@ -363,6 +368,7 @@ def _users(config: Config) -> list[UserView]:
             account=account,
             shares=entry.shares,
             limits=build_limits(entry),
+            qos=allowed_qos(config, account, user),
         )
         for account, table in config.accounts.items()
         for user, entry in table.users.items()

@@ -238,6 +238,9 @@ class User(LimitTable, frozen=True, kw_only=True):
     shares: Count = 1
     default: bool = False
     """Jobs of this user that name no account run under this one. Needed only where a user has several."""
+    qos: Names | None = None
+    """QoS that this user's jobs may ask for; absent: those of the account."""
+    default_qos: str = ""
 
 
 class Account(LimitTable, frozen=True, kw_only=True):
@@ -251,7 +254,7 @@ class Account(LimitTable, frozen=True, kw_only=True):
     quota: TresCounts = {}
     """Guaranteed: taken back from borrowers when the account wants it."""
     qos: Names | None = None
-    """QoS its jobs may ask for; absent: any."""
+    """QoS its jobs may ask for; absent: those of the account above, any where none says so."""
     default_qos: str = ""
     users: dict[str, User] = {}
 

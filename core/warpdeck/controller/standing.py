@@ -76,7 +76,8 @@ def share_rows(site: Site) -> list[ShareRow]:
     limits = {(account.name, ""): account.limits for account in site.accounts}
     limits |= {(user.account, user.user): user.limits for user in site.users}
     parents = {account.name: account.parent for account in site.accounts}
-    allowed = {account.name: account.qos for account in site.accounts}
+    allowed = {(account.name, ""): account.qos for account in site.accounts}
+    allowed |= {(user.account, user.user): user.qos for user in site.users}
     children: dict[str, list[Standing]] = {}
     for line in fair_tree(site.accounts, site.users):
         children.setdefault(line.parent, []).append(line)
@@ -87,10 +88,10 @@ def share_rows(site: Site) -> list[ShareRow]:
             limits=_set_limits(limits.get((row.account, row.user), Limits())),
             holds=_set_limits(inherited(_levels(row, limits, parents))),
             default=bool(row.user) and site.default_accounts.get(row.user) == row.account,
-            default_qos=site.default_qos.get(row.account, ""),
+            default_qos=site.default_qos.get((row.account, row.user), ""),
             description=site.about.get(row.account, ("", ""))[0],
             organization=site.about.get(row.account, ("", ""))[1],
-            qos=None if allowed.get(row.account) is None else sorted(allowed[row.account] or ()),
+            qos=_names(allowed.get((row.account, row.user))),
         )
         for row in rows
     ]
@@ -106,6 +107,10 @@ def _levels(
     while account:
         yield limits[account, ""]
         account = parents[account]
+
+
+def _names(listed: frozenset[str] | None) -> list[str] | None:
+    return None if listed is None else sorted(listed)
 
 
 def _set_limits(limits: Limits) -> dict[str, dict[str, int] | int]:

@@ -286,15 +286,18 @@ def _accounts(job: PendingJob, view: View, settings: Settings) -> Refusal | None
     if account is None:
         there = ", ".join(each.name for each in view.accounts[:8])
         return Refusal("InvalidAccount", f"there is no account {job.account}", f"there are: {there}")
-    associated = any((each.account, each.user) == (job.account, job.user) for each in view.users)
-    if settings.enforce_limits and not associated:
+    place = next((each for each in view.users if (each.account, each.user) == (job.account, job.user)), None)
+    if settings.enforce_limits and place is None:
         return Refusal(
             "InvalidAccount",
             f"{job.user} is not in account {account.name}",
             "ask an admin, or name another account",
         )
-    if account.qos is not None and job.qos and job.qos not in account.qos:
-        return Refusal("InvalidQOS", f"account {account.name} may not use QoS {job.qos}", "name another QoS")
+    allowed = account.qos if place is None else place.qos
+    who = "" if allowed == account.qos else f"{job.user} in "
+    if allowed is not None and job.qos and job.qos not in allowed:
+        hint = f"name another QoS: {', '.join(sorted(allowed)[:8])}" if allowed else "name no QoS"
+        return Refusal("InvalidQOS", f"{who}account {account.name} may not use QoS {job.qos}", hint)
     return None
 
 

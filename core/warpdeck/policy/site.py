@@ -120,6 +120,8 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     usage: float = 0.0
     tres_usage: dict[str, float] = {}
+    qos: frozenset[str] | None = None
+    """QoS that the user's jobs may ask for there; None: any."""
 
 
 class ReservationView(msgspec.Struct, frozen=True, kw_only=True):

@@ -59,7 +59,7 @@ def test_the_example_becomes_sorted_tables() -> None:
         ("eve", "speech"),
     ]
     assert site.default_accounts == {"ann": "vision", "bob": "vision", "eve": "speech"}
-    assert site.default_qos == {"vision": "normal"}
+    assert site.default_qos[("vision", "")] == "normal"
     assert site.accounts[0].quota == {"gres/gpu": 64}
     assert site.licenses == (("matlab", 10),)
     assert site.nodes[NodeName("gpu09")] == NodeFacts(

@@ -128,7 +128,8 @@ def test_accounts_and_users_come_from_the_dump(lab: Imported) -> None:
     }
     assert (accounts["astro"].shares, accounts["astro"].grp_tres) == (50, {"gres/gpu": 16, "cpu": 512})
     assert accounts["astro"].qos == ("normal",), "inherited from the cluster"
-    assert accounts["astro_ml"].qos == ("normal", "high"), "those of its users are added"
+    assert accounts["astro_ml"].qos == ("normal", "high"), "its default is among them"
+    assert accounts["astro_ml"].users["bob"].qos == ("normal", "high"), "+high beside those of the account"
     assert accounts["astro_ml"].default_qos == "high"
     assert accounts["bio"].max_wall == 2 * 86_400
     assert accounts["astro"].users["ann"].max_jobs_per_user == 10

@@ -42,6 +42,31 @@ def test_a_job_takes_the_sites_defaults_where_it_names_nothing() -> None:
     assert (request.partition, request.account, request.qos) == ("p", "lab", "q")
 
 
+def test_a_users_own_qos_go_before_those_of_the_account_and_its_parents() -> None:
+    core = Core("a")
+    text = """[partitions.p]
+[qos]
+q = {}
+r = {}
+s = {}
+[accounts.inst]
+qos = ["q", "r"]
+default_qos = "q"
+[accounts.lab]
+parent = "inst"
+users.ann = { qos = ["s"], default_qos = "s" }
+users.bob = {}
+"""
+    rules(core, text)
+    assert core.job(core.submit(ask())).request.qos == "s"
+    with pytest.raises(UserError, match="ann in account lab may not use QoS q"):
+        core.submit(ask(qos="q"))
+    assert core.job(core.submit(ask(), who=BOB)).request.qos == "q"
+    core.submit(ask(qos="r"), who=BOB)
+    with pytest.raises(UserError, match="account lab may not use QoS s"):
+        core.submit(ask(qos="s"), who=BOB)
+
+
 def test_what_waits_counts_against_a_limit_on_submissions() -> None:
     core = Core("a")
     rules(core, "[accounts.lab.users.ann]\nmax_submit_per_user = 2\n")

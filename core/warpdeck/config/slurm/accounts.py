@@ -172,15 +172,17 @@ class Associations:
         what = f"user {name} of account {account}"
         if fields.get("partition"):
             self._notes.add(what, "an association with one partition only: it holds for all of them")
-        if fields.get("qos") and fields["qos"] != self._lists.get(account, ""):
-            why = "QoS are allowed by account: those of its users were added to the account's"
-            self._notes.add(what, why)
-            self._lists[account] = _join(self._lists.get(account) or self._inherited(account), fields["qos"])
         if fields.get("adminlevel", "none").lower() not in ("none", "not set"):
             self._notes.add(f"AdminLevel of user {name}", "root and the controller's own user administer")
         self._default_accounts.setdefault(name, fields.get("defaultaccount", account))
         self._accounts[account].users.setdefault(
-            name, tables.User(shares=self._shares(what, fields), **self._limits(what, fields))
+            name,
+            tables.User(
+                shares=self._shares(what, fields),
+                qos=self._own_qos(account, fields.get("qos", "")),
+                default_qos=fields.get("defaultqos", ""),
+                **self._limits(what, fields),
+            ),
         )
 
     def _shares(self, what: str, fields: Fields) -> int:
@@ -199,6 +201,15 @@ class Associations:
                 return self._lists[account]
             account = self._accounts[account].parent if account in self._accounts else ""
         return self._cluster_qos
+
+    def _own_qos(self, account: str, listed: str) -> tuple[str, ...] | None:
+        """Of a user: a list, or what is added to those of the account and taken from them."""
+        words = values.names(listed) or ()
+        plain = [word for word in words if word[0] not in "+-"]
+        names = plain or (self._qos_of(account) or ()) if words else ()
+        more = [word[1:] for word in words if word.startswith("+")]
+        less = {word[1:] for word in words if word.startswith("-")}
+        return tuple(name for name in dict.fromkeys([*names, *more]) if name not in less) or None
 
     def _qos_of(self, account: str) -> tuple[str, ...] | None:
         names = values.names(self._inherited(account)) or ()
@@ -270,7 +281,3 @@ def _factor(text: str) -> float:
         return float(text)
     except ValueError:
         raise UserError(f"{text!r} is no number") from None
-
-
-def _join(first: str, second: str) -> str:
-    return ",".join(word for word in (first, second) if word)

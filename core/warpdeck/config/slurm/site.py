@@ -124,6 +124,8 @@ def _qos(
         named.update(dict.fromkeys(parts))
     for account in accounts.values():
         named.update(dict.fromkeys((*(account.qos or ()), account.default_qos)))
+        for user in account.users.values():
+            named.update(dict.fromkeys((*(user.qos or ()), user.default_qos)))
     for entry in people.qos.values():
         named.update(dict.fromkeys(entry.preempts))
     made = dict(people.qos)

@@ -8,7 +8,7 @@ from warpdeck.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.slurm.accounttree import ROOT
 
 from .asking import Asked
-from .decision import Change, Decision, Nothing, Tables, default_changes, place_line, put
+from .decision import Change, Decision, Nothing, Tables, check_default, default_changes, place_line, put
 from .settings import FIELDS, FLAG_NAMES, LAST, Given, Values, shown, values_for
 
 NOTHING = " Nothing new added.\n"
@@ -78,7 +78,12 @@ def _users(tables: Tables, wanted: Asked) -> Decision:
     told += [" Settings =", f"  Default Account = {default}"] if default and new else []
     told += [" Associations =", *(place_line(user, account) for user, account in fresh)]
     told += [" Non Default Settings", *_association_lines(values, "user")]
-    changes = [put(values, "accounts", account, "users", user) for user, account in fresh]
+    changes = []
+    for user, account in fresh:
+        before = {"qos": tables.qos_of(account)}
+        own = values_for(wanted.settings, before, qos=tables.qos_names())
+        check_default(own, before, place_line(user, account).strip())
+        changes.append(put(own, "accounts", account, "users", user))
     for user in wanted.names:
         changes += _defaults(tables, user, [account for each, account in fresh if each == user], default)
     return Decision(_text(told), changes)

@@ -18,9 +18,6 @@ REFUSED = {
     "user": {
         "adminlevel": "root and the controller's own user administer",
         "partitions": "a user's place in an account holds in all partitions",
-        "qos": "it is allowed by account",
-        "qoslevel": "it is allowed by account",
-        "defaultqos": "an account has one",
         "wckeys": "there are none",
     },
     "account": {},

@@ -36,6 +36,16 @@ class Tables(NamedTuple):
             if (not wanted or user.lower() in wanted) and (not among or account.lower() in among)
         ]
 
+    def qos_of(self, account: str, user: str = "") -> list[str]:
+        """What a place may use, its own or of those above; all that there are where none says so."""
+        place = self.users_of(account).get(user, {}) if account in self.accounts else {}
+        seen: set[str] = set()
+        while place.get("qos") is None and account in self.accounts and account not in seen:
+            seen.add(account)
+            place = self.accounts[account]
+            account = str(place.get("parent", ""))
+        return list(place["qos"]) if place.get("qos") is not None else self.qos_names()
+
     def qos_names(self) -> list[str]:
         """Every quality of service there is, the usual one first."""
         return list(dict.fromkeys([NORMAL_QOS, *self.qos]))
@@ -59,6 +69,18 @@ class Nothing(Exception):
 def put(values: Mapping[str, Any], *path: str) -> Change:
     """The table says this."""
     return {"path": list(path), "values": dict(values)}
+
+
+def check_default(values: Mapping[str, Any], before: Mapping[str, Any], who: str) -> None:
+    """Raises Nothing where a place would have a default QoS that it may not use."""
+    allowed = values.get("qos") or before["qos"]
+    default = values.get("default_qos", before.get("default_qos")) or ""
+    if default and default not in allowed:
+        raise Nothing(
+            " These associations don't have access to their default qos.\n"
+            " Please give them access before they the default can be set to this.\n"
+            f"  DefQOS = {default:<10} {who}\n"
+        )
 
 
 def drop(*path: str) -> Change:

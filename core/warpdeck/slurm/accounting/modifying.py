@@ -6,7 +6,7 @@ from warpdeck.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.slurm.accounttree import ROOT
 
 from .asking import Asked
-from .decision import Change, Decision, Nothing, Tables, default_changes, put
+from .decision import Change, Decision, Nothing, Tables, check_default, default_changes, place_line, put
 from .settings import Values, values_for
 
 NOTHING = " Nothing modified\n"
@@ -34,7 +34,9 @@ def _accounts(tables: Tables, wanted: Asked) -> Decision:
         above = str(table.get("parent", "")) or ROOT
         if (names and account.lower() not in names) or (parents and above.lower() not in parents):
             continue
-        values = values_for(wanted.settings, table, qos=tables.qos_names())
+        now = {**table, "qos": tables.qos_of(account)}
+        values = values_for(wanted.settings, now, qos=tables.qos_names())
+        check_default(values, now, f"C = {CLUSTER:<10} A = {account:<10}")
         parent = values.get("parent")
         if parent == ROOT and not tables.account(ROOT):
             values["parent"] = None
@@ -61,8 +63,9 @@ def _users(tables: Tables, wanted: Asked) -> Decision:
     lines: list[str] = []
     if wanted.settings:
         for user, account in places:
-            now = tables.users_of(account)[user]
+            now = {**tables.users_of(account)[user], "qos": tables.qos_of(account, user)}
             values: Values = values_for(wanted.settings, now, qos=tables.qos_names())
+            check_default(values, now, place_line(user, account).strip())
             changes.append(put(values, "accounts", account, "users", user))
         lines += [" Modified user associations..."] if places else []
         lines += [f"  C = {CLUSTER:<10} A = {account:<20} U = {user:<9}" for user, account in places]

@@ -61,14 +61,17 @@ _QOS_LABELS = {
     "MaxTRESPU": "MaxTRESPerUser",
     "MinTRES": "MinTRESPerJob",
 }
-_OF_USER = {"Share": Field("shares", "share", "Fairshare"), **_limits(OF_ASSOCIATION, _ASSOCIATION_LABELS)}
+_OF_USER = {
+    "Share": Field("shares", "share", "Fairshare"),
+    "QOS": Field("qos", "qos", "QOS"),
+    "DefaultQOS": Field("default_qos", "default", "DefQOS"),
+    **_limits(OF_ASSOCIATION, _ASSOCIATION_LABELS),
+}
 FIELDS: Mapping[str, Mapping[str, Field]] = {
     "user": _OF_USER,
     "account": {
         **_OF_USER,
         "ParentName": Field("parent", "word", "Parent"),
-        "QOS": Field("qos", "qos", "QOS"),
-        "DefaultQOS": Field("default_qos", "word", "DefQOS"),
         "Description": Field("description", "text", "Description"),
         "Organization": Field("organization", "text", "Organization"),
     },
@@ -150,6 +153,8 @@ def values_for(found: Iterable[Given], before: Mapping[str, Any], *, qos: Iterab
         elif kind == "qos":
             now = values.get(each.field.key, before.get(each.field.key, []))
             values[each.field.key] = _names(each, now or [], qos)
+        elif kind == "default":
+            values[each.field.key] = _default(each, qos)
         elif kind == "flags":
             values |= _flags(each)
         elif kind != "nothing":
@@ -238,6 +243,14 @@ def _word(each: Given) -> str | None:
     return each.text.lower() or None
 
 
+def _default(each: Given, known: Iterable[str]) -> str | None:
+    name = None if each.text in NONE else _word(each)
+    if name is not None and name not in known:
+        said = f"You gave a bad default qos '{name}'.  Use 'list qos' to get complete list.\n"
+        raise Unknown(said)
+    return name
+
+
 def _text(each: Given) -> str | None:
     return each.text or None
 
@@ -287,7 +300,7 @@ def _names(each: Given, before: list[str], known: Iterable[str]) -> list[str] | 
     there = list(known)
     for name in names:
         if name.lstrip("+-") not in there:
-            said = f"sacctmgr: error: You gave a bad qos '{name}'. Valid QOS's are {','.join(there)}\n"
+            said = f"sacctmgr: error: You gave a bad qos '{name.lstrip('+-')}'. Valid QOS's are {','.join(there)}\n"
             raise Unknown(said + _after(each))
     now = before if each.sign or any(name[0] in "+-" for name in names) else []
     less = {name.lstrip("-") for name in names if each.sign == "-" or name[0] == "-"}
