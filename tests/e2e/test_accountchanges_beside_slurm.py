@@ -62,7 +62,9 @@ SHOWN = (
 DELETED = (
     "delete user ann where account=ml", "delete user nosuch", "delete user dan", "delete user", "delete qos q2", "delete qos nosuch",
     "delete account a7,a8", "delete account nosuch", "delete account name=below", "remove user where name=eve", "delete account root",
-    "delete account foo=bar", "delete foo",
+    "delete account bio where cluster=nosuch", "delete user bob cluster=nosuch", "modify user bob where cluster=nosuch set maxjobs=1",
+    "add user hal account=vision cluster=nosuch", "add account hal cluster=nosuch", "modify user bob set account=bio",
+    "add user hal a=ml", "delete account foo=bar", "delete foo",
 )  # fmt: skip
 ASKED = (
     ("add account asked", "n\n"), ("add account asked", "y\n"), ("modify account asked set fairshare=3", "N\n"),

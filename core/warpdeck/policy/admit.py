@@ -293,7 +293,7 @@ def _accounts(job: PendingJob, view: View, settings: Settings) -> Refusal | None
             f"{job.user} is not in account {account.name}",
             "ask an admin, or name another account",
         )
-    allowed = account.qos if place is None else place.qos
+    allowed = account.qos if place is None or place.qos is None else place.qos
     who = "" if allowed == account.qos else f"{job.user} in "
     if allowed is not None and job.qos and job.qos not in allowed:
         hint = f"name another QoS: {', '.join(sorted(allowed)[:8])}" if allowed else "name no QoS"

@@ -13,9 +13,9 @@ from .settings import FIELDS, FLAG_NAMES, LAST, Given, Values, shown, values_for
 
 NOTHING = " Nothing new added.\n"
 OF_ACCOUNT = ("Description", "Organization")
-SHOWN_WIDTH = 13
+SHOWN_WIDTH = 14
 QOS_WIDTH = 24
-UNPADDED = ("MaxJobsPerUser", "MaxJobsPerAccount", "MaxSubmitJobsPerUser", "MaxSubmitJobsPerAccount")
+UNPADDED = ("MaxJobsPerUser", "MaxJobsPerAccount", "MaxSubmitJobsPerAccount")
 """Slurm prints these so."""
 
 
@@ -131,7 +131,7 @@ def _association_lines(values: Values, entity: str) -> list[str]:
     fields = {field.key: field for field in FIELDS[entity].values() if field.label not in OF_ACCOUNT}
     labels = {fields[key].label: shown(fields[key], value) for key, value in values.items() if key in fields}
     order = sorted(labels, key=lambda label: (label == LAST, label))
-    return [f"  {label:<{SHOWN_WIDTH}} = {labels[label]}" for label in order]
+    return [f"  {label:<{SHOWN_WIDTH}}= {labels[label]}" for label in order]
 
 
 def _text(lines: Sequence[str]) -> str:

@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from .settings import Given, Unknown, given, no_option
+from .shortened import meant, names
 
 CONDITIONS = {
-    "user": ("names", "users", "accounts", "accts", "clusters", "defaultaccounts"),
-    "account": ("names", "accounts", "accts", "clusters", "parents"),
-    "qos": ("names", "qos", "ids"),
+    "user": names(
+        "Names:1=names Users:1=names Clusters:1=clusters DefaultAccounts:8=defaultaccounts Accounts:2=accounts Acct:4=accounts"
+    ),
+    "account": names("Names:1=names Accounts:1=names Acct:4=names Clusters:1=clusters Parents:4=parents"),
+    "qos": names("Names:1=names QOSLevel:1=names"),
 }
-OWN = ("names", "users", "accounts", "accts", "qos")
-"""Conditions that are the entity's own name, if they are its first."""
 REFUSED = {
     "user": {
         "adminlevel": "root and the controller's own user administer",
@@ -40,7 +41,7 @@ class Asked(NamedTuple):
 
 def asked(verb: str, entity: str, words: Iterable[str]) -> Asked:
     """Raises Unknown."""
-    names: list[str] = []
+    named: list[str] = []
     where: dict[str, list[str]] = {}
     settings: list[Given] = []
     complaint = ""
@@ -50,32 +51,26 @@ def asked(verb: str, entity: str, words: Iterable[str]) -> Asked:
             sets = word.lower() == "set" or verb == "add"
             continue
         key, equals, text = word.partition("=")
-        condition = _condition(entity, key.lower()) if equals else "names"
+        condition = meant(key, CONDITIONS[entity]) if equals else "names"
         setting = given(entity, word) if equals and sets else None
+        is_set = sets and verb == "modify"
         if refusal := _refusal(entity, key.lower().rstrip("+-")) if equals and setting is None else "":
             said = f"sacctmgr: error: {word} is not supported: {refusal}\n"
             complaint += said if text.lower() not in NOTHING else ""
-        elif setting is not None and not (verb == "add" and condition in OWN):
+        elif setting is not None and not (verb == "add" and condition == "names"):
             settings.append(setting)
-        elif condition == "names" or (condition and condition == _own(entity)):
-            names += _listed(text if equals else key)
-        elif condition:
+        elif condition == "names":
+            named += _listed(text if equals else key)
+        elif condition and not (is_set and condition != "defaultaccounts"):
             where.setdefault(condition, []).extend(_listed(text))
         else:
-            complaint += no_option(word) if sets else _no_condition(word)
+            complaint += (
+                no_option(word, advises=(verb, entity) != ("add", "user")) if sets else _no_condition(word)
+            )
     if complaint:
-        is_all = verb == "delete" and not names and not where
+        is_all = verb == "delete" and not named and not where
         raise Unknown(complaint + (NO_CONDITION if is_all else ""))
-    return Asked(list(dict.fromkeys(names)), where, settings)
-
-
-def _condition(entity: str, key: str) -> str:
-    found = next((each for each in CONDITIONS[entity] if len(key) >= LEAST and each.startswith(key)), "")
-    return {"accts": "accounts"}.get(found, found)
-
-
-def _own(entity: str) -> str:
-    return {"user": "users", "account": "accounts", "qos": "qos"}[entity]
+    return Asked(list(dict.fromkeys(named)), where, settings)
 
 
 def _refusal(entity: str, key: str) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from warpdeck.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.cluster import NORMAL_QOS
 from warpdeck.errors import UserError
 from warpdeck.notation.rules import values_of
@@ -29,7 +30,13 @@ ENTITIES = {
     "delete": '"Account", "Cluster", "Coordinator", "Federation", "QOS", "Resource", or "User"',
 }
 OURS = ("account", "qos", "user")
-OTHERS = ("cluster", "coordinator", "federation", "resource")
+_ONE_CLUSTER = "there is one cluster, and what it has stands in config.toml"
+OTHERS = {
+    "cluster": _ONE_CLUSTER,
+    "coordinator": "root and the controller's own user change accounts",
+    "federation": _ONE_CLUSTER,
+    "resource": "licenses stand in config.toml, under [licenses]",
+}
 OTHER_WORDS = {"acct": "account", "accts": "account"}
 ANSWER_S = 30.0
 """So long it may be decided."""
@@ -42,6 +49,7 @@ DENIED = """sacctmgr: error: Your user doesn't have privilege to perform this ac
 """
 DENIED_TO_ADD = " Problem adding {}: Access/permission denied\n"
 PROBLEMS = {"account": "accounts", "user": "users", "qos": "QOS"}
+NOTHING_DONE = {"modify": " Nothing modified\n", "delete": " Nothing deleted\n"}
 MAX_LINE = 1000
 
 
@@ -58,9 +66,7 @@ def change(command: str, words: Sequence[str], console: Console, *, given: set[s
     if entity == "job" and verb == "modify":
         return _of_jobs(words[1:], console, given=given)
     if entity in OTHERS:
-        raise CommandError(
-            f"{verb} {entity} is not supported: there is one cluster, and what it has stands in config.toml"
-        )
+        raise CommandError(f"{verb} {entity} is not supported: {OTHERS[entity]}")
     try:
         wanted = _asked(verb, entity, words[1:])
         with console.connect() as client:
@@ -141,6 +147,7 @@ def _decide(verb: str, entity: str, wanted: Asked, client: Any) -> Decision:
             raise
         raise Nothing(DENIED_TO_ADD.format(PROBLEMS[entity]) if verb == "add" else DENIED) from error
     tables = Tables(values_of(text, "accounts"), values_of(text, "qos"))
+    _check_clusters(verb, wanted.where.get("clusters", ()))
     if verb == "add":
         decided = add(entity, tables, wanted)
     elif verb == "modify":
@@ -148,6 +155,16 @@ def _decide(verb: str, entity: str, wanted: Asked, client: Any) -> Decision:
     else:
         decided = delete(entity, tables, wanted, active=[] if entity == "qos" else _active(client))
     return decided._replace(changes=_with_normal(decided, tables))
+
+
+def _check_clusters(verb: str, named: Sequence[str]) -> None:
+    """There is one, and what is asked of others concerns nobody here. Raises Nothing."""
+    others = [name for name in named if name != CLUSTER]
+    if others and verb == "add":
+        told = f" This cluster '{others[0]}' doesn't exist.\n        Contact your admin to add it to accounting.\n"
+        raise Nothing(told)
+    if others and len(others) == len(named):
+        raise Nothing(NOTHING_DONE[verb], is_error=False)
 
 
 def _with_normal(decided: Decision, tables: Tables) -> list[Change]:

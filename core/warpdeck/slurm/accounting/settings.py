@@ -187,9 +187,9 @@ def _after(each: Given) -> str:
     return "" if each.entity == "qos" else no_option(each.word)
 
 
-def no_option(word: str) -> str:
+def no_option(word: str, *, advises: bool = True) -> str:
     """What is said of a word that sets nothing."""
-    return f" Unknown option: {word}\n Use keyword 'where' to modify condition\n"
+    return f" Unknown option: {word}\n" + " Use keyword 'where' to modify condition\n" * advises
 
 
 def _count(each: Given) -> int | None:
