@@ -1,4 +1,5 @@
-from warpdeck.slurm.accounting.reports import Form, Window, by_people, sizes, utilization
+from warpdeck.slurm.accounting.reports import Form, Window, as_one_account, by_people, utilization
+from warpdeck.slurm.accounting.sizereports import Lines, sizes
 
 DAY = 86_400.0
 WINDOW = Window(DAY, 2 * DAY)
@@ -44,6 +45,12 @@ def test_the_users_who_held_most_come_first():
     assert report.heading[0].startswith("Top 2 Users ")
 
 
+def test_the_accounts_of_a_user_are_one_where_that_is_asked():
+    jobs = as_one_account([job(account="ml"), job(), job(user="bob")])
+    found = used(by_people(jobs, HAVE, WINDOW, Form(), report="top", top=10))
+    assert found == {("bio, ml", "ann"): "240", ("bio", "bob"): "120"}
+
+
 def test_an_account_is_the_sum_of_its_users_and_root_that_of_all():
     jobs = [job(user="ann"), job(user="bob"), job(user="cy", account="")]
     found = used(by_people(jobs, HAVE, WINDOW, Form(), report="account"))
@@ -57,9 +64,33 @@ def test_an_account_is_the_sum_of_its_users_and_root_that_of_all():
     assert next(iter(found)) == ("root", "")
 
 
+def test_an_accounts_use_is_in_the_sums_of_all_above_it():
+    lines = Lines({"lab": "inst", "inst": ""})
+    found = used(by_people([job(account="lab")], HAVE, WINDOW, Form(), report="account", above=lines.upwards))
+    assert list(found) == [("root", ""), ("inst", ""), ("lab", ""), ("lab", "ann")]
+    assert set(found.values()) == {"120"}
+
+
 def test_jobs_are_sorted_into_sizes():
-    jobs = [job(cpus=1), job(cpus=4), job(cpus=4, account="chem"), job(cpus=9)]
-    report = sizes(jobs, WINDOW, Form(), groups=(2, 8), count=True)
+    jobs = [job(cpus=1), job(cpus=4), job(cpus=4, account="chem"), job(cpus=9), job(end=DAY + 0.5)]
+    lines = Lines({}, flat=True)
+    report = sizes(jobs, WINDOW, Form(), lines=lines, groups=(2, 8), count=True)
     assert [row["Account"] for row in report.rows] == ["bio", "chem"]
     assert report.rows[0] | {"0-1 CPUs": "1", "2-7 CPUs": "1", ">= 8 CPUs": "1"} == report.rows[0]
     assert report.rows[1]["% of cluster"] == "25.00%"
+    [row] = sizes([job(gpus=2), job()], WINDOW, Form("hours", "too", ("gres/gpu",)), lines=Lines({})).rows
+    assert (row["Account"], row["0-49 TRES"]) == ("root", "2(100.00%)")
+
+
+def test_sizes_are_of_the_accounts_that_are_named_with_all_below_them():
+    above = {"lab": "inst", "inst": "", "bio": ""}
+    jobs = [job(account="lab"), job(account="bio")]
+
+    def accounts(lines):
+        return [row["Account"] for row in sizes(jobs, WINDOW, Form(), lines=lines, groups=None).rows]
+
+    assert accounts(Lines(above)) == ["root"]
+    assert accounts(Lines(above, ("inst",))) == ["inst"]
+    assert accounts(Lines(above, as_parents=True)) == ["bio", "inst"]
+    assert accounts(Lines(above, ("inst",), as_parents=True)) == ["lab"]
+    assert accounts(Lines(above, ("inst",), flat=True)) == ["lab"]

@@ -20,13 +20,12 @@ PER_WIDTH = 17
 UNITS_S = {"seconds": 1, "minutes": 60, "hours": 3600}
 ROOT = "root"
 """The account above all, and of jobs that name none."""
-GROUPS = (50, 250, 500, 1000)
 ALL_USERS = 10
 """How many users are the top ones."""
 
 
 class Window(NamedTuple):
-    """From when to when, in seconds; `until` is the first moment that is not in it."""
+    """From when to when, in whole seconds, as Slurm keeps them; `until` is the first moment that is not in it."""
 
     since: float
     until: float
@@ -39,7 +38,7 @@ class Window(NamedTuple):
         """How long the job ran in it."""
         if job["start"] is None:
             return 0.0
-        ran_s = min(job["end"] or self.until, self.until) - max(job["start"], self.since)
+        ran_s = int(min(job["end"] or self.until, self.until)) - int(max(job["start"], self.since))
         return max(0.0, float(ran_s) - float(job["suspended_s"]))
 
     def text(self) -> str:
@@ -90,6 +89,8 @@ def utilization(jobs: Iterable[Row], have: Mapping[str, int], window: Window, fo
     held = _held(jobs, window)
     rows = []
     for tres in form.named:
+        if tres == "node":  # of which Slurm keeps no use
+            continue
         whole = float(have.get(tres, 0) * window.length_s)
         used = min(held.get(tres, 0.0), whole)
         parts = {"Allocated": used, "Down": 0, "PlannedDown": 0, "Idle": whole - used, "Planned": 0}
@@ -103,16 +104,25 @@ def utilization(jobs: Iterable[Row], have: Mapping[str, int], window: Window, fo
 
 
 def by_people(
-    jobs: Iterable[Row], have: Mapping[str, int], window: Window, form: Form, *, report: str, top: int = 0
+    jobs: Iterable[Row],
+    have: Mapping[str, int],
+    window: Window,
+    form: Form,
+    *,
+    report: str,
+    top: int | None = None,
+    above: Callable[[str], list[str]] = lambda account: list(dict.fromkeys((account, ROOT))),
 ) -> Report:
-    """AccountUtilizationByUser ("account"), UserUtilizationByAccount ("user") and TopUsage ("top", so many)."""
+    """AccountUtilizationByUser ("account"), UserUtilizationByAccount ("user") and TopUsage ("top", so many).
+
+    `above`: an account and those in whose sums it is."""
     sums: dict[tuple[str, str], dict[str, float]] = {}
     for job in jobs:
         of_job = _held([job], window)
         account = job["account"] or ROOT
         keys = [(account, job["user"])]
         if report == "account":
-            keys += [(each, "") for each in dict.fromkeys((account, ROOT))]
+            keys += [(each, "") for each in above(account)]
         for key in keys:
             into = sums.setdefault(key, {})
             for tres, seconds in of_job.items():
@@ -120,10 +130,14 @@ def by_people(
     first = form.named[0]
     order: Callable[[tuple[str, str]], Any] = lambda key: (-sums[key].get(first, 0.0), key)  # noqa: E731
     if report == "account":
-        order = lambda key: (key[0] != ROOT, key)  # noqa: E731
-    keys = [key for key in sorted(sums, key=order) if any(sums[key].values())][: top or None]
+        order = lambda key: (above(key[0])[::-1], key[1])  # noqa: E731
+    keys = [key for key in sorted(sums, key=order) if any(sums[key].values())]
+    keys = keys if top is None else keys[: max(1, top)]  # of none Slurm prints one
     rows = [
-        _person(key, tres, form.amount(sums[key].get(tres, 0.0), float(have.get(tres, 0) * window.length_s)))
+        {"depth": " " * (len(above(key[0])) - (not key[1])), "Energy": form.amount(0.0, 0.0)}
+        | _person(
+            key, tres, form.amount(sums[key].get(tres, 0.0), float(have.get(tres, 0) * window.length_s))
+        )
         for key in keys
         for tres in form.named
     ]
@@ -140,38 +154,18 @@ def by_people(
     return Report(heading, widths, {"Proper": "Proper Name", "TresName": "TRES Name"}, shown, rows)
 
 
-def sizes(
-    jobs: Iterable[Row], window: Window, form: Form, *, groups: tuple[int, ...] = GROUPS, count: bool = False
-) -> Report:
-    """job SizesByAccount: time, or with `count` jobs, by the number of CPUs; `groups` are where the next size begins."""
-    titles = _size_titles(groups)
-    sums: dict[str, list[float]] = {}
+def as_one_account(jobs: Iterable[Row]) -> list[Row]:
+    """The jobs of each user as if the accounts that they ran under were one, named for all of them."""
+    jobs = list(jobs)
+    accounts: dict[str, set[str]] = {}
     for job in jobs:
-        ran_s = window.part_s(job)
-        if not ran_s:
-            continue
-        place = sum(job["cpus"] >= each for each in groups)
-        into = sums.setdefault(job["account"] or ROOT, [0.0] * len(titles))
-        into[place] += 1 if count else ran_s * job["cpus"]
-    whole = sum(map(sum, sums.values()))
-    unit_s = 1 if count else UNITS_S[form.unit]
-    rows = [
-        {"Cluster": CLUSTER_NAME, "Account": account}
-        | {title: f"{each / unit_s:.0f}" for title, each in zip(titles, found, strict=True)}
-        | {"% of cluster": f"{100 * sum(found) / whole:.2f}%"}
-        for account, found in sorted(sums.items())
-    ]
-    widths = {"Cluster": 9, "Account": 9, **dict.fromkeys(titles, 13), "% of cluster": 12}
-    told = "Units are in number of jobs ran" if count else f"Time reported in {form.unit.capitalize()}"
-    heading = [f"Job Sizes {window.text()} ({window.length_s} secs)", told]
-    return Report(heading, widths, {}, list(widths), rows)
+        accounts.setdefault(job["user"], set()).add(job["account"] or ROOT)
+    return [{**job, "account": ", ".join(sorted(accounts[job["user"]]))} for job in jobs]
 
 
 EMPTY = {
     "user_wckey": "Cluster/User/WCKey Utilization",
     "wckey_user": "Cluster/WCKey/User Utilization",
-    "account_wckey_sizes": "Job Sizes",
-    "wckey_sizes": "Job Sizes by Wckey",
     "reservation": "Reservation Utilization",
 }
 """Reports of what we have none of -> what they are headed with."""
@@ -183,17 +177,7 @@ def empty(kind: str, window: Window, form: Form) -> Report:
     length = f" ({window.length_s} secs)"
     told = form.line()
     titles = {"Proper": "Proper Name", "TresName": "TRES Name"}
-    if kind.endswith("sizes"):
-        first = {"Wckey": 9} if kind == "wckey_sizes" else {"Account": -20}
-        sizes_width = 20 if form.percent == "too" else 13
-        widths = {
-            "Cluster": 9,
-            **first,
-            **dict.fromkeys(_size_titles(GROUPS), sizes_width),
-            "% of cluster": 12,
-        }
-        told = told.replace("Usage reported in CPU", "Time reported in").replace("Usage", "Time")
-    elif kind == "reservation":
+    if kind == "reservation":
         widths = {"Cluster": 9, "Name": 9, "Start": 19, "End": 19, "TresName": 14}
         widths |= dict.fromkeys(("Allocated", "Idle"), RESERVED_WIDTHS[form.percent])
         told, length = told.replace(" CPU ", " TRES "), ""
@@ -202,12 +186,6 @@ def empty(kind: str, window: Window, form: Form) -> Report:
         who = {**people, "WCKey": 15} if kind == "user_wckey" else {"WCKey": 15, **people}
         widths = {"Cluster": 9, **who, **({"TresName": 14} if form.tres else {}), "Used": form.width()}
     return Report([f"{EMPTY[kind]} {window.text()}{length}", told], widths, titles, list(widths), [])
-
-
-def _size_titles(groups: tuple[int, ...]) -> list[str]:
-    lows = (0, *groups[:-1])
-    spans = [f"{low}-{high - 1} CPUs" for low, high in zip(lows, groups, strict=True)]
-    return [*spans, f">= {groups[-1]} CPUs"]
 
 
 def _held(jobs: Iterable[Row], window: Window) -> dict[str, float]:
@@ -225,7 +203,7 @@ def _person(key: tuple[str, str], tres: str, used: str) -> Texts:
 
     account, user = key
     named = {"Cluster": CLUSTER_NAME, "Account": account, "Login": user, "TresName": tres}
-    return {**named, "Proper": full_name_of(user) if user else "", "Used": used, "Energy": "0"}
+    return {**named, "Proper": full_name_of(user) if user else "", "Used": used}
 
 
 def _stamp(at: float) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import time
-from typing import Any
+from itertools import compress
+from typing import Any, NamedTuple
 
 from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.errors import UserError
@@ -13,9 +14,13 @@ from warpdeck.slurm.console import CommandError, Console
 from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import WordsError, listed, options, read_anywhere
 
-from . import reports
-from .printing import Column, Style, UnknownField, columns_of, print_header, print_row
+from . import reports, sizereports
+from .choice import in_group
+from .entities import TRES
+from .printing import Column, Style, print_header, print_row, width_of
 from .reports import FIELDS, Form, Report, Window
+from .shortened import Name, meant, names
+from .sizereports import Lines
 
 OPTIONS = options(
     "sreport",
@@ -27,8 +32,9 @@ HELP = """sreport [<OPTION>] TYPE REPORT [NAME=VALUE ...]
   cluster Utilization                 how much of the cluster was held and how much was idle
   cluster AccountUtilizationByUser    by account, and by user in it
   cluster UserUtilizationByAccount    by user, the most first
-  user TopUsage                       the users who held most (TopCount=10)
-  job SizesByAccount                  by account and number of CPUs (Grouping=50,250,500,1000  PrintJobCount)
+  user TopUsage                       the users who held most (TopCount=10  Group: a user's accounts as one)
+  job SizesByAccount                  by number of CPUs (Grouping=50,250,500,1000 or individual  PrintJobCount): all together,
+                                      of named accounts, by account (FlatView), or of those below (AcctAsParent)
   Those by wckey, and of reservations, are empty: there are no wckeys here, and what reservations held is not kept apart.
 
   Start=TIME  End=TIME   the window; without both yesterday
@@ -44,6 +50,7 @@ RULE = "-" * 80
 DAY_S = 86_400.0
 HOUR_S = 3600.0
 MAX_LINE = 1 << 16
+USUAL_WIDTH = 8
 PROMPT = "sreport: "
 TYPES = {
     "cluster": {
@@ -77,19 +84,63 @@ VALID = {
     "reservation": '"Utilization"',
     "user": '"Top"',
 }
-_ALWAYS = ("all_clusters", "clusters", "end", "format", "start")
-_PEOPLE = (*_ALWAYS, "accounts", "acct", "tree", "users")
-_WCKEYS = (*_ALWAYS, "users", "wckeys", "withdeleted")
-_JOBS = (*_PEOPLE, "flatview", "gid", "grouping", "jobs", "nodes", "partitions", "printjobcount", "wckeys")
+_ALWAYS = "Clusters:1=clusters End:1=end Format:1=format Start:1=start"
+_PEOPLE = f"Users:1=users Accounts:2=accounts Acct:4=accounts {_ALWAYS}"
+
+
+class Words(NamedTuple):
+    """What may stand behind a report: conditions, flags, and the condition that a word alone is a value of."""
+
+    conditions: tuple[Name, ...]
+    flags: tuple[Name, ...]
+    alone: str
+
+
+_EVERYWHERE = "all_clusters:1"
+_BY_PEOPLE = Words(names(_PEOPLE), names(f"{_EVERYWHERE} Tree:4=tree"), "users")
+_BY_WCKEY = Words(
+    names("WCKeys:3=wckeys Clusters:3=clusters End:1=end Format:1=format Start:1=start Users:1=users"),
+    names(f"{_EVERYWHERE} withdeleted:5"),
+    "wckeys",
+)
+_SIZES = Words(
+    names(
+        "Clusters:1=clusters Accounts:2=accounts Acct:4=accounts Associations:2 End:1=end Format:2=format Gid:2=gid "
+        "grouping:2 Jobs:1 Nodes:1=nodes Partitions:2=partitions Start:1=start Users:1=users Wckeys:2"
+    ),
+    names(f"{_EVERYWHERE} acctasparent:2 printjobcount:2 flatview:2"),
+    "clusters",
+)
 CONDITIONS = {
-    "utilization": _ALWAYS,
-    **dict.fromkeys(("account", "user"), _PEOPLE),
-    **dict.fromkeys(("user_wckey", "wckey_user"), _WCKEYS),
-    **dict.fromkeys(("sizes", "account_wckey_sizes", "wckey_sizes"), _JOBS),
-    "reservation": (*_ALWAYS, "flags", "ids", "names", "nodes"),
-    "top": (*_PEOPLE, "group", "topcount"),
+    "utilization": Words(names(_ALWAYS), names(_EVERYWHERE), "clusters"),
+    **dict.fromkeys(("account", "user"), _BY_PEOPLE),
+    **dict.fromkeys(("user_wckey", "wckey_user"), _BY_WCKEY),
+    **dict.fromkeys(("sizes", "account_wckey_sizes", "wckey_sizes"), _SIZES),
+    "reservation": Words(
+        names("Names:1 Clusters:1=clusters End:1=end Flags:2 Format:2=format Ids:1 Nodes:1 Start:1=start"),
+        names(_EVERYWHERE),
+        "Names",
+    ),
+    "top": Words(names(f"{_PEOPLE} topcount:1"), names(f"{_EVERYWHERE} group:1"), "users"),
 }
 """Of each report."""
+_OF_CLUSTER = names(
+    "Accounts:2=Account Allocated:2 Cluster:2 Down:1 Idle:1 Login:1 Overcommitted:1=Over_Comm PlannedDown:2 Proper:2 "
+    "Reported:3 Reserved:3=Planned Planned:4 TresCount:5 CPUCount:2=TresCount Count:2=TresCount TresName:5 Used:1 WCKey:2 Energy:1"
+)
+_OF_JOBS = names("Account:1 Acct:4=Account Cluster:2 Wckey:1")
+FIELDS_OF = {
+    **dict.fromkeys(("utilization", "account", "user", "user_wckey", "wckey_user"), _OF_CLUSTER),
+    **dict.fromkeys(("sizes", "account_wckey_sizes", "wckey_sizes"), _OF_JOBS),
+    "reservation": names(
+        "Allocated:2 Associations:2 Cluster:2 End:2 Flags:2 Idle:1 Name:2 Nodes:2 ReservationId:2=Id Start:2 TotalTime:2 "
+        "TresCount:5 CpuCount:2=TresCount Count:2=TresCount TresName:5 TresTime:2 CpuTime:5=TresTime"
+    ),
+    "top": names("Accounts:1=Account Cluster:1 Energy:1 Login:1 Proper:1 TresName:5 Used:1"),
+}
+"""Of each report: the words of format=, as Slurm's own letters have them."""
+MODES = ("exit", "quit", "parsable", "parsable2", "nonparsable", "quiet", "verbose", "time", "tres", "local")
+"""Words that only mean something at the prompt; alone on a command line they do nothing."""
 TIMES = {
     "seconds": ("seconds", ""), "minutes": ("minutes", ""), "hours": ("hours", ""), "percent": ("minutes", "only"),
     "secper": ("seconds", "too"), "minper": ("minutes", "too"), "hourper": ("hours", "too"),
@@ -109,11 +160,10 @@ def main(words: list[str], console: Console) -> int:
             console.out.write(VERSION if "version" in given else HELP)
             return 0
         if rest:
-            _report(rest, given, console)
-            return 0
+            return _report(rest, given, console)
         return _converse(given, console)
     except WordsError as error:
-        console.err.write(error.message.removesuffix('\nTry "sreport --help" for more information') + "\n")
+        console.err.write(f"{error.message}\n")
         return error.exit_code
     except Said as error:
         console.err.write(f"{error}\n")
@@ -133,21 +183,37 @@ def _converse(given: dict[str, str], console: Console) -> int:
         try:
             found, words = read_anywhere(shlex.split(line), OPTIONS)
             if words:
-                _report(words, {**given, **dict(found)}, console)
+                code = max(code, _report(words, {**given, **dict(found)}, console))
         except (Said, ValueError, WordsError) as error:
             console.err.write(f"{error}\n")
             code = 1
 
 
-def _report(words: list[str], given: dict[str, str], console: Console) -> None:
+def _report(words: list[str], given: dict[str, str], console: Console) -> int:
+    """The exit code. What is wrong is said, and the report made without it, as Slurm does."""
+    mode = words[0].lower()
+    if mode in (*MODES, "help", "version"):
+        console.out.write({"help": HELP, "version": VERSION}.get(mode, ""))
+        return 0
     kind = _kind(words)
-    conditions = _conditions(words[2:], CONDITIONS[kind])
-    form, window = _form(given, console), _window(conditions, console)
-    clusters = listed(given.get("cluster", "") or conditions.get("clusters", ""))
+    asked, wrong = _asked(words[2:], CONDITIONS[kind])
+    form, window = _form(given, console), _window(asked, console)
+    if kind.endswith("sizes") and len(form.tres) > 1:
+        raise Said(
+            " Job report only supports a single --tres type.\n Generate a separate report for each TRES type."
+        )
+    clusters = listed(given.get("cluster", "") or asked.get("clusters", ""))
+    is_meant = not clusters or CLUSTER_NAME in clusters
     with console.connect() as client:
-        jobs = _jobs(client, window, conditions) if not clusters or CLUSTER_NAME in clusters else []
+        jobs = _jobs(client, window, asked, kind) if is_meant else []
+        parents = {
+            row["account"]: row["parent"] for row in client.call("shares")["shares"] if not row["user"]
+        }
         have = _have(client)
-    _print(_made(kind, jobs, have, window, form, conditions), conditions, given, console)
+    report = _made(kind, jobs, have, window, form, asked, parents=parents, wrong=wrong)
+    wrong += _print(report if is_meant else report._replace(rows=[]), kind, asked, given, console)
+    console.err.write("".join(wrong))
+    return 1 if wrong else 0
 
 
 def _kind(words: list[str]) -> str:
@@ -169,21 +235,21 @@ def _begins(name: str, word: str) -> bool:
     return len(word) >= LEAST.get(name, 1) and name.startswith(word)
 
 
-def _conditions(words: list[str], known: tuple[str, ...]) -> dict[str, str]:
-    """NAME=VALUE, by the beginnings of the names that are known. Raises Said."""
-    found = {}
-    unknown = []
+def _asked(words: list[str], known: Words) -> tuple[dict[str, str], list[str]]:
+    """NAME=VALUE and flags, and what is told of others."""
+    found: dict[str, str] = {}
+    wrong = []
     for word in words:
-        key, _, value = word.partition("=")
-        lowered = key.lower()
-        name = next((each for each in known if lowered and each.startswith(lowered)), "")
-        if name:
-            found[name] = value
+        key, equals, value = word.partition("=")
+        flag = "" if equals else meant(key, known.flags)
+        name = meant(key, known.conditions) if equals else known.alone
+        if flag:
+            found[flag] = ""
+        elif name:
+            found[name] = ",".join(filter(None, (found.get(name, ""), value if equals else word)))
         else:
-            unknown.append(f" Unknown condition: {word}\nUse keyword set to modify value")
-    if unknown:
-        raise Said("\n".join(unknown))
-    return found
+            wrong.append(f" Unknown condition: {word}\nUse keyword set to modify value\n")
+    return found, wrong
 
 
 def _form(given: dict[str, str], console: Console) -> Form:
@@ -194,7 +260,17 @@ def _form(given: dict[str, str], console: Console) -> Form:
         console.err.write(f"unknown time format {given['time']}\n")
         names = ["minutes"]
     unit, percent = TIMES[names[0]]
-    return Form(unit, percent, tuple(listed(given.get("tres", ""))))
+    return Form(unit, percent, _tres(given["tres"]) if "tres" in given else ())
+
+
+def _tres(text: str) -> tuple[str, ...]:
+    """Those that there are, in Slurm's order. Raises Said."""
+    known = [f"{kind}/{name}" if name else kind for kind, name, _ in TRES]
+    asked = listed(text.lower())
+    found = tuple(name for name in known if name in asked or "all" in asked)
+    if not found:
+        raise Said("sreport: fatal: No valid TRES given")
+    return found
 
 
 def _window(conditions: dict[str, str], console: Console) -> Window:
@@ -220,13 +296,12 @@ def _moment(text: str, now: float, console: Console) -> float | None:
         return None
 
 
-def _jobs(client: Any, window: Window, conditions: dict[str, str]) -> list[dict[str, Any]]:
-    narrowed = {
-        name: listed(conditions[name]) for name in ("accounts", "users", "partitions") if conditions.get(name)
-    }
-    asked = {"since": window.since, "until": window.until, "ended": True, "fields": list(FIELDS)}
-    jobs: list[dict[str, Any]] = client.call("records", **asked, **narrowed)["jobs"]
-    return jobs
+def _jobs(client: Any, window: Window, asked: dict[str, str], kind: str) -> list[dict[str, Any]]:
+    narrows = ("users", "partitions", "nodes") if kind == "sizes" else ("users",)
+    narrowed = {name: listed(asked[name]) for name in narrows if asked.get(name)}
+    wanted = {"since": window.since, "until": window.until, "ended": True, "fields": list(FIELDS)}
+    jobs: list[dict[str, Any]] = client.call("records", **wanted, **narrowed)["jobs"]
+    return [job for job in jobs if in_group(job["uid"], asked["gid"])] if asked.get("gid") else jobs
 
 
 def _have(client: Any) -> dict[str, int]:
@@ -246,22 +321,53 @@ def _made(
     have: dict[str, int],
     window: Window,
     form: Form,
-    conditions: dict[str, str],
+    asked: dict[str, str],
+    *,
+    parents: dict[str, str],
+    wrong: list[str],
 ) -> Report:
     if kind == "utilization":
         return reports.utilization(jobs, have, window, form)
+    lines = Lines(
+        parents,
+        tuple(listed(asked.get("accounts", "").lower())),
+        flat="flatview" in asked,
+        as_parents="acctasparent" in asked,
+    )
     if kind == "sizes":
-        groups = (
-            tuple(_number(word, "grouping") for word in listed(conditions.get("grouping", "")))
-            or reports.GROUPS
-        )
-        return reports.sizes(jobs, window, form, groups=groups, count="printjobcount" in conditions)
+        count = "printjobcount" in asked
+        return sizereports.sizes(jobs, window, form, lines=lines, groups=_groups(asked), count=count)
+    if kind == "wckey_sizes":
+        return sizereports.empty("Job Sizes by Wckey", {"Wckey": 9}, window, form)
+    if kind == "account_wckey_sizes":
+        return sizereports.empty("Job Sizes", {"Account": -20}, window, form)
     if kind in reports.EMPTY:
         return reports.empty(kind, window, form)
-    top = 0
+    top = None
     if kind == "top":
-        top = _number(conditions["topcount"], "topcount") if conditions.get("topcount") else reports.ALL_USERS
-    return reports.by_people(jobs, have, window, form, report=kind, top=top)
+        text = asked.get("topcount") or str(reports.ALL_USERS)
+        top = int(text) if text.isdecimal() else reports.ALL_USERS
+        wrong += [] if text.isdecimal() else [f"sreport: error: Invalid value for TopCount ({text})\n"]
+    if kind == "account":
+        jobs = [job for job in jobs if lines.has(job["account"] or reports.ROOT)]
+    else:
+        jobs = [job for job in jobs if not lines.named or job["account"] in lines.named]
+    if "group" in asked:
+        jobs = reports.as_one_account(jobs)
+    report = reports.by_people(jobs, have, window, form, report=kind, top=top, above=lines.upwards)
+    if kind != "account":
+        return report
+    is_shown = [
+        lines.has(row["Account"]) and bool(row["Login"] or not asked.get("users")) for row in report.rows
+    ]
+    return report._replace(rows=list(compress(report.rows, is_shown)))
+
+
+def _groups(asked: dict[str, str]) -> tuple[int, ...] | None:
+    text = asked.get("grouping", "")
+    if text and "individual".startswith(text.lower()):
+        return None
+    return tuple(_number(word, "grouping") for word in listed(text)) or sizereports.GROUPS
 
 
 def _number(text: str, name: str) -> int:
@@ -270,19 +376,36 @@ def _number(text: str, name: str) -> int:
     return int(text)
 
 
-def _print(report: Report, conditions: dict[str, str], given: dict[str, str], console: Console) -> None:
+def _print(
+    report: Report, kind: str, asked: dict[str, str], given: dict[str, str], console: Console
+) -> list[str]:
+    """What is told of fields that there are not."""
     out, parsable = console.out, given.keys() & {"parsable", "parsable2"}
     style = Style("|" if parsable else "", ends="parsable2" not in given, header="noheader" not in given)
-    try:
-        columns = (
-            columns_of(conditions["format"], report.widths)
-            if conditions.get("format")
-            else [Column(name, report.widths[name]) for name in report.shown]
-        )
-    except UnknownField as error:
-        raise Said(f'Unknown field "{error}"') from error
+    widths = {**report.widths, "Account": -20} if "tree" in asked else report.widths
+    columns = [Column(name, widths[name]) for name in report.shown]
+    wrong: list[str] = []
+    if asked.get("format"):
+        columns, wrong = _columns(asked["format"], widths, kind)
+        columns += [Column(name, widths[name]) for name in report.shown if name[:1] in "0123456789>%"]
     if style.header:
         out.write("\n".join([RULE, *report.heading, RULE]) + "\n")
-    print_header(out, columns, style, titles=report.titles)
-    for row in report.rows:
-        print_row(out, columns, [row.get(column.name, "") for column in columns], style)
+    if columns:
+        print_header(out, columns, style, titles=report.titles)
+        for row in report.rows:
+            if "tree" in asked:
+                row["Account"] = row.get("depth", "") + row.get("Account", "")
+            print_row(out, columns, [row.get(column.name, "") for column in columns], style)
+    return wrong
+
+
+def _columns(form: str, widths: dict[str, int], kind: str) -> tuple[list[Column], list[str]]:
+    columns: list[Column] = []
+    wrong: list[str] = []
+    for word in listed(form.lower()):
+        name, width = width_of(word)
+        if field := meant(name, FIELDS_OF[kind]):
+            columns.append(Column(field, width or widths.get(field, USUAL_WIDTH)))
+        else:
+            wrong.append(f" Unknown field '{name}'\n")
+    return columns, wrong
