@@ -30,7 +30,8 @@ MAX_HOOKS = 2
 """Before a task and behind it: the site's and the user's."""
 TASK_SCRIPT = r"""# folder, working folder, the folder if that is not there, prologs, epilogs; then the command. Its input comes as our
 # standard output. A prolog's words are carried out where the task's own process begins. It runs in the foreground: what a shell
-# starts with & ignores SIGINT for ever. Its variables must not be called as any of the task's own, which would be changed.
+# starts with & ignores SIGINT for ever. What a shell says of how its child has died is nothing of the task's. Its variables must
+# not be called as any of the task's own, which would be changed.
 WARPDECK_DIR=$1 WARPDECK_CWD=$2 WARPDECK_OTHER=$3
 WARPDECK_BEFORE=$4 WARPDECK_THEN_BEFORE=$5 WARPDECK_AFTER=$6 WARPDECK_THEN_AFTER=$7
 shift 7
@@ -40,14 +41,15 @@ read -r WARPDECK_GO <&2 && [ "$WARPDECK_GO" = go ] || exit 1
 exec 2>/dev/null
 echo "$$" 1<>"$WARPDECK_DIR/pid" || exit 1
 umask "${SLURM_UMASK:-@UMASK@}" || umask @UMASK@
-exec >>"$WARPDECK_DIR/out" 2>>"$WARPDECK_DIR/err"
-if ! cd "$WARPDECK_CWD" 2>/dev/null; then
-    echo "srun: error: couldn't chdir to \`$WARPDECK_CWD': going to $WARPDECK_OTHER instead" >&2
+exec >>"$WARPDECK_DIR/out"
+if ! cd "$WARPDECK_CWD"; then
+    echo "srun: error: couldn't chdir to \`$WARPDECK_CWD': going to $WARPDECK_OTHER instead" >>"$WARPDECK_DIR/err"
     cd "$WARPDECK_OTHER" || cd /
     WARPDECK_CWD=$PWD
 fi
 export PWD="$WARPDECK_CWD"
 (
+    exec 2>>"$WARPDECK_DIR/err"
     for WARPDECK_PID in /proc/self/task/*; do WARPDECK_PID=${WARPDECK_PID##*/}; done
     export SLURM_TASK_PID="$WARPDECK_PID"
     for WARPDECK_HOOK in "$WARPDECK_BEFORE" "$WARPDECK_THEN_BEFORE"; do

@@ -283,7 +283,8 @@ class StepClient:
             raise Away(str(error)) from error
 
     def _say(self, line: str) -> None:
-        if self._step.get("quiet"):
+        errors = self._name == "srun" and line.startswith("error: ")  # sbcast tells its own
+        if self._step.get("quiet") and not errors:
             return
         before, self._writing = self._writing, True
         try:
