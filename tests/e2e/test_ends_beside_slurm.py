@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -50,6 +51,49 @@ def test_an_end_is_told_as_slurm_tells_it(site: Home, slurm: RealSlurm, script: 
     asked = ["sacct", "-X", "-n", "-P", "-j", own.stdout.strip(), "-o"]
     assert say(*asked, "derivedexitcode") == f"{ENDS[script]}\n"
     assert say(*asked, "exitcode").strip() in told[0][0][2]
+
+
+LAUNCHES = {
+    "srun -n1 sh -c 'kill -9 $$'": "srun: Force Terminated",
+    "srun -n1 sh -c 'kill -SEGV $$'": "",
+    "srun -Q -n1 false": "",
+    "srun": "",
+    "srun -n1": "",
+    "srun --jobid=9999 true": "",
+    "srun --jobid={over} true": "",
+    "srun -d foo true": "",
+    "salloc -Q -n1 nosuchcommand": "",
+    "salloc -Q -n1 /etc/passwd": "",
+    "salloc -Q -n1 srun -N3 true": "",
+    "salloc -Q -N1 -n2 srun -N3 true": "",
+    "salloc -Q -N1 -n2 env SLURM_JOB_NUM_NODES=3 srun true": "",
+    "salloc -Q -N1 -n2 srun -Q -n1 false": "",
+    "salloc -d foo true": "",
+}
+"""Command line -> what a line begins with that only Slurm says."""
+NAMED = re.compile(r"(srun: error: )[\w-]+(: task)")
+
+
+@pytest.mark.parametrize("line", LAUNCHES)
+def test_what_was_launched_and_has_failed_is_told_as_slurm_tells_it(
+    site: Home, slurm: RealSlurm, line: str
+) -> None:
+    """All that Slurm says, in its order; how it can be mended may follow."""
+    over = slurm.ok("sbatch", "-W", "--parsable", "-o", "/dev/null", "--wrap", "true").strip()
+    ours = site.slurm("sbatch", "-W", "--parsable", "-o", "/dev/null", "--wrap", "true").stdout.strip()
+    real = slurm.run(shlex.split(line.format(over=over)))
+    own = site.slurm(*shlex.split(line.format(over=ours)))
+    assert (own.returncode, own.stdout) == (real.rc, real.out), own.stderr
+    only = LAUNCHES[line]
+    wanted = [told for told in _plain(real.err, over) if not only or not told.startswith(only)]
+    found = [told for told in _plain(own.stderr, ours) if not told.startswith(" ")]
+    assert found[: len(wanted)] == wanted
+    assert all(": error: " in told for told in found[len(wanted) :])
+
+
+def _plain(text: str, job: str) -> list[str]:
+    lines = [NAMED.sub(r"\1NODE\2", told) for told in text.splitlines() if " queued and " not in told]
+    return [re.sub(rf"\b{job}\b", "JOB", told) for told in lines if " been allocated " not in told]
 
 
 def test_a_job_that_was_cancelled_while_it_was_held_is_told_as_slurm_tells_it(

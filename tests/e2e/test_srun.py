@@ -164,19 +164,19 @@ def test_more_than_the_job_has_is_refused_at_once(batch: Batch) -> None:
         "-n2",
         "--mem=200M",
     )
+    assert lines[4] == "srun: error: Only allocated 1 nodes asked for 2"
     said = [line.partition(": ")[2] for line in lines if line.startswith("srun: error: Unable")]
     said = [line.partition("job ")[2].partition(": ")[2] for line in said]
     assert said == [
         "More processors requested than permitted",
         "Requested node configuration is not available",
-        "Requested node configuration is not available",
         "Memory required by task is not available",
     ]
     assert "srun: error: 9 tasks of 1 CPUs on 1 nodes are more than it has" in lines[1]
-    assert "it asks for 3 nodes" in lines[4]
-    assert "the job has no node nowhere" in lines[7]
-    assert "it asks for 201M of memory" in lines[10]
-    assert [lines[2], lines[5], lines[8], lines[11]] == ["1", "1", "1", "1"]
+    assert lines[3] == "srun: Warning: can't run 2 processes on 3 nodes, setting nnodes to 2"
+    assert "the job has no node nowhere" in lines[8]
+    assert "it asks for 201M of memory" in lines[11]
+    assert [lines[2], lines[6], lines[9], lines[12]] == ["1", "1", "1", "1"]
 
 
 def test_scripts_choose_the_exit_code_of_what_never_ran(batch: Batch) -> None:
@@ -201,7 +201,8 @@ SLURM_JOB_NUM_NODES=3 srun true; echo $?
 """
     lines = batch.run(script, "-n2")
     assert lines[:5] == ["2", "0: one", "0: two", "1: two", "/"]
-    assert "Requested node configuration is not available" in lines[5] and lines[-1] == "1"
+    assert lines[5] == "srun: Warning: can't run 2 processes on 3 nodes, setting nnodes to 2"
+    assert lines[6] == "srun: error: Only allocated 1 nodes asked for 2" and lines[-1] == "1"
 
 
 def test_a_step_that_cannot_begin_at_once_may_be_given_up(batch: Batch) -> None:

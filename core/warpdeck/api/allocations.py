@@ -104,7 +104,7 @@ async def begun(
     try:
         if not _runs(controller.state, job):
             async with asyncio.timeout(immediate_s):
-                job = await _wait(connection, message.id, job)
+                job = await _wait(connection, message, job)
     except TimeoutError:
         connection.server.steps.lets_go(job.id)
         from .launchwords import too_late  # seldom needed
@@ -121,11 +121,14 @@ def _runs(state: State, job: Job) -> bool:
     return all(each.state is JobState.RUNNING or each.is_finished for each in state.array_members(job.id))
 
 
-async def _wait(connection: Connection, number: int, job: Job) -> Job:
+async def _wait(connection: Connection, message: ask.Srun | ask.Salloc, job: Job) -> Job:
     controller = connection.server.controller
+    number = message.id
     waited = False
     if controller.state.jobs[job.id].state is JobState.PENDING and controller.state.whys.get(job.id):
         waited = True
+        if isinstance(message, ask.Salloc):
+            await connection.progress(number, f"Pending job allocation {job.id}")
         await connection.progress(number, f"job {job.id} queued and waiting for resources")
     job = await wait_for(
         connection, job, lambda now: now.is_finished or _runs(controller.state, now), tell=number
@@ -155,6 +158,10 @@ def judged(
     except UserError as error:
         if error.code not in (SAID, ANSWERED, FILE):
             judge(error)
+        if error.code == "dependency":  # which Slurm's controller reads
+            from .launchwords import in_its_words  # seldom needed
+
+            raise in_its_words(error, known, message.env) from None
         raise
 
 

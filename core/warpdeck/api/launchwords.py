@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 
 from warpdeck.controller.events import Who
-from warpdeck.controller.steps import BUSY, STARTING
+from warpdeck.controller.steps import BUSY, EXPIRED, STARTING
 from warpdeck.errors import ANSWERED, SAID, UserError
 from warpdeck.model import JobId
 from warpdeck.notation.exitcodes import IMMEDIATE, PLAIN, exit_code
@@ -66,6 +66,13 @@ def of_step(error: UserError, job_id: JobId, environ: Mapping[str, str]) -> User
         others = "steps" in error.details  # else the job stands still, or a node does not answer
         hint = "other steps hold them; --overlap shares with these" if others else error.message
         return UserError(words, hint)
+    if error.code == "step_nodes" and error.details:
+        words = f"Only allocated {error.details['has']} nodes asked for {error.details['asked']}"
+        return UserError(words, error.hint, exit_code=exit_code(environ))
+    if error.code == EXPIRED:
+        check = f"srun: Check SLURM_JOB_ID environment variable. Expired or invalid job {job_id}"
+        words = f"srun: error: Slurm job {job_id} has expired\n{check}"
+        return UserError(words, error.message, exit_code=exit_code(environ), code=SAID)
     return _told(error, f"Unable to create step for job {job_id}: ", "srun", environ)
 
 

@@ -16,7 +16,7 @@ import msgspec
 from warpdeck.controller.events import StepAsked
 from warpdeck.controller.firststeps import FirstStep
 from warpdeck.controller.steps import BUSY, STARTING, plan_step, whole_step
-from warpdeck.errors import UserError
+from warpdeck.errors import SAID, UserError
 from warpdeck.model import Job, JobId, NodeName
 from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk
 from warpdeck.notation.jobids import parse_job_id
@@ -49,6 +49,8 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
         wanted = _convert(asked, has_input=message.has_input)
         job = _find_job(connection, asked)
         parts = _components(connection, message, job, asked, wanted, further)
+        if len(parts) == 1:
+            parts = [await _no_more_nodes_than_tasks(connection, message, parts[0])]
         _have_tried([part.streams for part in parts] or [asked.streams], message)
         if asked.passed_over or (job is None and wanted.relative is not None):
             judge(None)
@@ -207,6 +209,18 @@ def _as_variables_say(wanted: StepAsk, job: Job, environ: Mapping[str, str]) -> 
     return wanted
 
 
+async def _no_more_nodes_than_tasks(connection: Connection, message: ask.Srun, part: Part) -> Part:
+    """Of tasks that are counted, be it by the job's own variable. Nodes that are named or filled are not left out."""
+    wanted = part.wanted
+    tasks = wanted.tasks or _count_of(message.env, "SLURM_NTASKS", own=0)
+    low = wanted.nodes_min or 0
+    if not 0 < tasks < low or wanted.nodelist or wanted.hosts or wanted.tasks_per_node:
+        return part
+    words = f"Warning: can't run {tasks} processes on {low} nodes, setting nnodes to {tasks}"
+    await connection.progress(message.id, words)
+    return part._replace(wanted=msgspec.structs.replace(wanted, nodes_min=tasks, nodes_max=tasks))
+
+
 def _count_of(environ: Mapping[str, str], variable: str, *, own: int) -> int:
     """The variable's number; 0 where it says none, or the job's own."""
     text = environ.get(variable, "")
@@ -228,7 +242,10 @@ def _find_job(connection: Connection, asked: Srun) -> Job | None:
             found = [state.jobs[JobId(number)]]
         if not found:
             raise UserError(
-                f"Invalid job id specified: {asked.job}", "see `warpdeck queue`", code="not_found"
+                f"srun: error: Unable to confirm allocation for job {asked.job}: Invalid job id specified\n"
+                f"srun: Check SLURM_JOB_ID environment variable. Expired or invalid job {asked.job}",
+                "see `warpdeck queue`",
+                code=SAID,
             )
         return found[0]
     if connection.caller is not None:

@@ -68,7 +68,13 @@ def main(_: str, words: list[str]) -> int:
     except OSError as error:
         client.tell("step_order", stream=number, what="end", code=127)
         _wait_for_end(client, number)
-        raise UserError(f"cannot run {command[0]}: {error.strerror}", f"check {error.filename}") from error
+        if error.filename != command[0]:
+            raise UserError(
+                f"cannot run {command[0]}: {error.strerror}", f"check {error.filename}"
+            ) from error
+        note(f'salloc: error: _fork_command: Unable to find command "{command[0]}"')
+        say(f"salloc: Relinquishing job allocation {job}")
+        return 1
     holder = _Holder(paths, client, number, job, lambda: _signal(child, granted["kill_signal"]))
     code = _hold(holder, child)
     say(f"salloc: Relinquishing job allocation {job}")

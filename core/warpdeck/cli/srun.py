@@ -20,12 +20,12 @@ if TYPE_CHECKING:  # a step begins in less than it takes to import these
 
 def main(_: str, words: list[str]) -> int:
     """Runs the step; its exit code."""
-    if not words or words[0] in ("-h", "--help", "-V", "--version"):
+    if words[:1] in (["-h"], ["--help"], ["-V"], ["--version"]):
         from warpdeck.notation.srunhelp import HELP
         from warpdeck.slurm.version import VERSION
 
-        print(VERSION if words and words[0] in ("-V", "--version") else HELP, end="")
-        return 0 if words else 2
+        print(VERSION if words[0] in ("-V", "--version") else HELP, end="")
+        return 0
     if "--pty" in words and "SLURM_JOB_ID" not in os.environ:
         from .terminal import step_on_terminal  # costs every step milliseconds, and few have a terminal
 

@@ -27,6 +27,8 @@ from .transaction import Transaction
 
 STARTING = "starting"
 """The code of an error about a job that starts at this moment: nothing worth telling, for nobody has to end."""
+EXPIRED = "expired"
+"""The code of an error about a job that has ended."""
 BUSY = "busy"
 """The code of an error that is gone when others have ended: who asks waits and asks again."""
 MAX_STEPS = 100_000
@@ -70,7 +72,9 @@ def plan_step(state: State, event: StepAsked) -> Layout:
 
 
 def _check_runs(job: Job) -> None:
-    if job.is_finished or job.state is JobState.COMPLETING:
+    if job.is_finished:
+        raise UserError(f"job {job.label()} has ended ({job.state})", "see `warpdeck queue`", code=EXPIRED)
+    if job.state is JobState.COMPLETING:
         raise UserError(f"job {job.label()} has ended ({job.state})", "see `warpdeck queue`")
     if job.state is JobState.SUSPENDED:
         raise UserError(f"job {job.label()} is suspended", "it is tried again", code=BUSY)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warpdeck.cluster import CLUSTER_OPTIONS, other_cluster
-from warpdeck.errors import UserError
+from warpdeck.errors import SAID, UserError
 
 from .containers import OPTIONS as CONTAINER_OPTIONS
 from .containers import check_container
@@ -111,7 +111,12 @@ def parse_srun(
     if asked.told:
         return asked
     if not command:
-        raise UserError("No command given to execute.", "write: srun [OPTIONS] COMMAND...", exit_code=1)
+        raise UserError(
+            "srun: fatal: No command given to execute.",
+            "write: srun [OPTIONS] COMMAND...",
+            exit_code=1,
+            code=SAID,
+        )
     if any(one[0] == "multi-prog" for one in (*set_by, *options)):
         if command[0] in files:
             asked.ask["programs"] = parse_programs(files[command[0]], command[0])

@@ -111,8 +111,11 @@ def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int)
         )
     nodes = min(wanted, tasks)
     if nodes > len(rooms):
-        return _never(
-            f"it asks for {nodes} nodes, and there are {len(rooms)}", "ask the job for more: sbatch -N"
+        return UserError(
+            f"it asks for {nodes} nodes, and there are {len(rooms)}",
+            "ask the job for more: sbatch -N",
+            code="step_nodes",
+            details={} if ask.relative is not None else {"has": str(len(rooms)), "asked": str(nodes)},
         )
     each = _cpus_per_task(ask, job, rooms, tasks)
     chosen = _choose(ask, rooms, nodes, each)
