@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.lab.peer import PACKAGES
 from tests.property.measured import ENVIRON, UNREACHED, VALUES, comes_back, shown_by, without_controller
@@ -91,6 +91,7 @@ def _lines(draw: st.DrawFn) -> tuple[str, list[str], dict[str, str]]:
 
 @pytest.mark.slurm
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@example(line=("srun", ["--nodelist=n[1-3]", "--ntasks=2"], {}))
 @given(line=_lines().filter(lambda line: comes_back(" ".join(line[1]))))
 def test_the_real_srun_and_salloc_say_the_same(
     real: Launcher, line: tuple[str, list[str], dict[str, str]]

@@ -307,6 +307,8 @@ def _fit_nodes_to_tasks(fields: Fields, hosts: list[str]) -> None:
         fields.min_nodes = fields.max_nodes = fields.ntasks
         if len(hosts) > fields.min_nodes:
             fields.texts["nodelist"] = collapse(sorted(hosts, key=_host_order)[: fields.min_nodes])
+            if fields.is_srun and "nodelist" in fields.given:  # as if it had been given with the list
+                fields.given.setdefault("nodes", fields.given["nodelist"])
 
 
 def _host_order(name: str) -> tuple[str, int, int]:
