@@ -27,6 +27,7 @@ JOBS = {
     "array": ("-J", "arr", "-a0-9"),
     "more": ("-J", "more", "-a0-3"),
     "listed": ("-J", "a,b"),
+    "limited": ("-J", "lim", "-a0-3%2"),
     "done": ("-J", "done"),
 }
 """All of them held, the last one cancelled."""
@@ -53,6 +54,7 @@ CASES = (
     "-s x -t foo",    "-v -t SUSPENDED {done}", "-v -n nosuch {array}_[8-11]", "-v -n nosuch {array}_*.0",
     "-Q -b {array}_[8-11]99", "-v --me -n nosuch {array}_", "-v -A ML -n nosuch", "SCANCEL_VERBOSE=tr -u nobody",
     "SCANCEL_FULL= -u nobody",
+    "-i {more}_1 {array}_[2-3] {plain}", "-i {limited}", "-v -n nosuch {limited}",
     "AS=nobody {array}_1", "AS=nobody --me", "SCANCEL_STATE=foo -u root", "SCANCEL_VERBOSE=xx -u nobody",
     "SCANCEL_USER=nobody {plain}", "SCANCEL_NAME=other {plain}", "SCANCEL_CTLD=xx -u nobody",
     "SCANCEL_VERBOSE=t -n a,b", "-A ML", "-p debug", "-p gpu,debug", "{array}_1", "-v {array}_[2-3,5,77]", "+0{array}_7",

@@ -105,8 +105,9 @@ class Choice:
         """Whether an id has stood for nothing."""
 
     def targets(self, ids: list[GivenId]) -> list[Target]:
-        """In Slurm's order: what waits first. Tells what ids stand for nothing, and asks about each with --interactive."""
-        words: list[GivenId | None] = [None]
+        """In the order of the ids, without ids what waits first. Tells what ids stand for nothing, asks about each with
+        --interactive."""
+        words: list[GivenId] = []
         rows: list[Row] = []
         if ids:
             rows, words = self._named(ids)
@@ -115,22 +116,22 @@ class Choice:
             rows = self._filtered(rows, filters, alone=not ids)
         index, passed = Rows(rows), {row.id for row in rows}
         found: dict[Target, None] = {}
-        for waits in (True, False):
-            for word in words:
-                for row in rows if word is None else index.meant(word):
-                    if row.waits is waits and row.id in passed:
-                        target = _target(row, None if word is None else word.step)
-                        if target is not None and target not in found:
-                            if "interactive" in self._given and not _agreed(row, target.step, self._console):
-                                passed.discard(row.id)
-                            else:
-                                found[target] = None
+        named = ((row, word.step) for word in words for row in index.meant(word))
+        alone = ((row, None) for row in sorted(rows, key=lambda row: not row.waits))
+        for row, step in named if ids else alone:
+            target = _target(row, step)
+            if target is None or target in found or row.id not in passed:
+                continue
+            if "interactive" in self._given and not _agreed(row, step, self._console):
+                passed.discard(row.id)
+            else:
+                found[target] = None
         return list(found)
 
-    def _named(self, ids: list[GivenId]) -> tuple[list[Row], list[GivenId | None]]:
+    def _named(self, ids: list[GivenId]) -> tuple[list[Row], list[GivenId]]:
         """Rows that ids mean, and the ids that mean one; the others are told."""
         index = Rows(self._rows({}, ids=ids))
-        known: list[GivenId | None] = []
+        known: list[GivenId] = []
         rows: dict[int, Row] = {}
         for word in (one for each in ids for one in each.each_task()):
             meant = index.meant(word)
@@ -169,7 +170,7 @@ class Choice:
         except UserError:
             return []  # to Slurm such a list names no node
         jobs = list(dict.fromkeys(str(each.job) for each in ids))
-        fields = ["id", "label", "name", "partition", "end", "state"]
+        fields = ["id", "label", "name", "partition", "end", "state", "tasks_text"]
         answer = self._client.call("jobs", ids=jobs, limit=MAX_SELECTED, fields=fields, **asked)
         partition = filters.get("partition", "")
         found = (Row.of(row) for row in answer["jobs"] if row["end"] is None)
@@ -181,7 +182,7 @@ def _target(row: Row, step: int | None) -> Target | None:
     if step is not None:
         return None if row.waits else Target(f"{row.id}.{step}", str(row.id), step)
     name = str(row.id) if "+" in row.label else row.label
-    return Target(name, name)
+    return Target(name, row.told if name == row.label else name)
 
 
 def _asked(filters: Options, whose: str) -> dict[str, Any]:
@@ -211,7 +212,7 @@ def _node_names(text: str, console: Console) -> str:
 
 
 def _agreed(row: Row, step: int | None, console: Console) -> bool:
-    what = f"job_id={row.label}" if step is None else f"step_id={row.label}.{step}"
+    what = f"job_id={row.told}" if step is None else f"step_id={row.told}.{step}"
     while True:
         console.out.write(f"Cancel {what} name={row.name} partition={row.partition} [y/n]? ")
         console.out.flush()

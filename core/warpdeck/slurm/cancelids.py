@@ -58,6 +58,8 @@ class Row(NamedTuple):
 
     id: int
     label: str
+    told: str
+    """The label, with how many tasks may run at once."""
     name: str
     partition: str
     waits: bool
@@ -69,8 +71,17 @@ class Row(NamedTuple):
         array, under, tasks = row["label"].partition("_")
         ranges = tuple(parse_array(tasks)[0]) if under else ()
         waits = row["state"] == "PENDING"
+        limit = row["tasks_text"].partition("%")[2] if "[" in tasks else ""
+        told = f"{row['label'][:-1]}%{limit}]" if limit else row["label"]
         return cls(
-            row["id"], row["label"], row["name"], row["partition"], waits, int(array) if under else 0, ranges
+            row["id"],
+            row["label"],
+            told,
+            row["name"],
+            row["partition"],
+            waits,
+            int(array) if under else 0,
+            ranges,
         )
 
 
