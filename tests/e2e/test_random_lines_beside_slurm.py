@@ -68,6 +68,7 @@ FOUND = (
     "sreport -t", "sreport version", "sreport user top start=2020-01-01 end=2020-02-01 format=log,us,e,t",
     "scontrol show p", "scontrol show pa nosuch", "scontrol show partition=",
     "scontrol show part ''", "scontrol show res ''", "scontrol show daemons x", "scontrol show s=x",
+    "squeue -h -n RUNS,nosuch -o %i", "SQUEUE_NAMES=Held squeue -h -o %i", "sacct -n -X --name=RUNS,Ok -o jobid", "squeue -h -n ru",
     "scontrol show r nosuch", "scancel -b 999", "scancel -b 1", "scancel -b 4",
 )  # fmt: skip
 """A variable may stand in front."""

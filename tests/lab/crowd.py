@@ -59,7 +59,7 @@ class Crowd(Pair):
         r"^Usage: .*(\n[ \t]+.*)*\n?": "",
         r"(?<![\d:-])(00:0|0:|)?\d:\d\d(?![\d:])": "SPENT",
         r"^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}$": "DATE",
-        r" *\b(planned|plnd|idle)\b *": " idle ",
+        r" *(planned|plnd|idle)\b *": " idle ",
     }
 
     def submit(self, *options: str, script: str = "sleep 10000", user: str = "root") -> int:

@@ -207,6 +207,7 @@ class Jobs(Message, frozen=True, kw_only=True, tag="jobs"):
     """Names or squeue's codes; they and `ids` find ended jobs in memory too."""
     ids: References = ()
     names: Names = ()
+    names_in_any_case: bool = False
     partitions: Names = ()
     accounts: Names = ()
     qos: Names = ()
@@ -259,6 +260,7 @@ class Records(Message, frozen=True, kw_only=True, tag="records"):
     states: Names = ()
     users: Names = ()
     names: Names = ()
+    names_in_any_case: bool = False
     accounts: Names = ()
     qos: Names = ()
     partitions: Names = ()

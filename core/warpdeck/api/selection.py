@@ -56,8 +56,8 @@ def tests_of(message: ask.Jobs | ask.Steps | ask.Records) -> list[Test]:
 
 def _of_jobs(message: ask.Jobs | ask.Records) -> list[Test]:
     found: list[Test] = []
-    if names := frozenset(message.names):
-        found.append(lambda job: job.request.name in names)
+    if message.names:
+        found.append(_is_called(message))
     if accounts := frozenset(map(str.lower, message.accounts)):
         found.append(lambda job: job.request.account.lower() in accounts)
     if qos := frozenset(map(str.lower, message.qos)):
@@ -67,6 +67,14 @@ def _of_jobs(message: ask.Jobs | ask.Records) -> list[Test]:
     if licenses := frozenset(message.licenses):
         found.append(lambda job: any(name in licenses for name, _ in job.request.licenses))
     return found
+
+
+def _is_called(message: ask.Jobs | ask.Records) -> Test:
+    if message.names_in_any_case:
+        lowered = frozenset(map(str.lower, message.names))
+        return lambda job: job.request.name.lower() in lowered
+    names = frozenset(message.names)
+    return lambda job: job.request.name in names
 
 
 def _in_partition(job: Job, wanted: Collection[str]) -> bool:

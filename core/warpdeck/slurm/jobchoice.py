@@ -59,7 +59,8 @@ def job_rows(asked: Asked, client: SyncClient, *, needs: list[str]) -> list[Row]
         needs = [*needs, *STATE_FIELDS.split()]
         if not ids:
             filters["states"] = sorted({"PENDING" if state in SPECIAL else state for state in states})
-    rows = _ask(client, "jobs", **filters, ids=ids, limit=MAX_JOBS, fields=needs)
+    filters |= {"ids": ids, "names_in_any_case": True}  # scancel takes names as they are
+    rows = _ask(client, "jobs", **filters, limit=MAX_JOBS, fields=needs)
     if len(ids) == 1 and not rows and not _exists(ids[0], client):
         raise WordsError("slurm_load_jobs error: Invalid job id specified")
     if ids and states == LISTED:
@@ -154,7 +155,7 @@ def _step_id(word: str) -> tuple[str, str]:
     return job, step
 
 
-def _filters(asked: Asked, client: SyncClient) -> dict[str, list[str]] | None:
+def _filters(asked: Asked, client: SyncClient) -> dict[str, Any] | None:
     """For the controller; None: nothing can be meant. Raises WordsError."""
     nodes = _nodes(asked, client)
     if any(option in asked.values and not asked.listed(option) for option in LISTS):

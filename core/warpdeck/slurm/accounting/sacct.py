@@ -183,7 +183,7 @@ class Asked:
     def question(self) -> Record:
         """The request. Raises WordsError for users, states or jobs that cannot be."""
         asked: Record = {"fields": list(NEEDS), "steps": self.steps or bool(self.only), "ended": True}
-        asked["runs"] = self.has("duplicates")
+        asked |= {"runs": self.has("duplicates"), "names_in_any_case": True}
         until = self.until
         if until is not None and self.has("endtime"):
             until += REST_OF_SECOND_S
