@@ -5,12 +5,14 @@ What is ours alone stands at the end: what we do not have is refused by its name
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 from pprint import pformat
 
 import pytest
-from tests.lab.pair import Pair, side_by_side
+from tests.lab.accountlines import made_line
+from tests.lab.pair import Pair, difference, side_by_side
 from tests.lab.peer import Done
 
 from warpdeck.config import load
@@ -60,7 +62,10 @@ SHOWN = (
     "show qos format=name,priority,preempt,preemptmode,gracetime,maxwall,grptres,maxtrespu,maxjobspu,usagefactor -P",
 )
 DELETED = (
-    "delete user ann where account=ml", "delete user nosuch", "delete user dan", "delete user", "delete qos q2", "delete qos nosuch",
+    "add account gone", "add user gil account=gone qos=high,q2 defaultqos=q2", "delete qos q2",
+    "show assoc -nP user=gil format=account,user,qos,defaultqos", "modify user gil set defaultqos=-1 qos-=q2", "delete qos q2",
+    "show assoc -nP user=gil format=account,user,qos,defaultqos", "delete user gil", "delete account gone",
+    "delete user ann where account=ml", "delete user nosuch", "delete user dan", "delete user", "delete qos nosuch",
     "delete account a7,a8", "delete account nosuch", "delete account name=below", "remove user where name=eve", "delete account root",
     "delete account bio where cluster=nosuch", "delete user bob cluster=nosuch", "modify user bob where cluster=nosuch set maxjobs=1",
     "add user hal account=vision cluster=nosuch", "add account hal cluster=nosuch", "modify user bob set account=bio",
@@ -70,6 +75,21 @@ ASKED = (
     ("add account asked", "n\n"), ("add account asked", "y\n"), ("modify account asked set fairshare=3", "N\n"),
     ("modify account asked set fairshare=3", "Y\n"), ("delete account asked", "n\n"), ("delete account asked", "y\n"),
 )  # fmt: skip
+CHANGES = 20
+EMPTIED = (
+    "delete user ann,bob,cat",
+    "delete account aa",
+    "delete account bb",
+    "delete account cc",
+    "delete qos high,q2,q3",
+)
+"""Before a series of changes."""
+LEFT = (
+    "show assoc account=aa,bb,cc,first format=account,user,share,grpjobs,grpsubmit,grptres,grpwall,maxjobs,maxtres,maxsubmit,maxwall",
+    "show qos format=name,priority,preempt,preemptmode,gracetime,maxwall,grptres,maxtrespu,maxjobspu,flags",
+    "show user name=ann,bob,cat format=user,defaultaccount",
+)
+"""What is compared after it."""
 ROOTS = re.compile(r"root\|root\|.*\n|root\|\|.*\n|root\|.*\n")
 """Slurm has a user root in the account root."""
 
@@ -127,6 +147,27 @@ def test_who_is_no_admin_changes_nothing(pair: SitePair, line: str) -> None:
     words = ["sacctmgr", "-i", *line.split()]
     theirs, ours = (cluster.run(words, user="nobody") for cluster in (pair.theirs, pair.ours))
     assert (ours.rc, ours.err) == (theirs.rc, theirs.err)
+
+
+@pytest.mark.parametrize("seed", range(1))
+def test_any_changes_end_alike_and_leave_the_same_accounts(pair: SitePair, seed: int) -> None:
+    rng = random.Random(f"changes {seed}")
+    told = []
+    for line in EMPTIED:
+        for cluster in (pair.theirs, pair.ours):
+            cluster.run(["sacctmgr", "-i", *line.split()])
+    for words in [made_line(rng) for _ in range(CHANGES)]:
+        theirs, ours = (cluster.run(words) for cluster in (pair.theirs, pair.ours))
+        if ours.rc != theirs.rc:
+            told.append([" ".join(words), theirs, ours])
+    for line in LEFT:
+        theirs, ours = (
+            sorted(ROOTS.sub("", cluster.run(["sacctmgr", "-nP", *line.split()]).out).splitlines())
+            for cluster in (pair.theirs, pair.ours)
+        )
+        if ours != theirs:
+            told.append([line, difference(theirs, ours)])
+    assert not told, pformat(told, width=130)
 
 
 def test_what_has_jobs_or_is_named_elsewhere_stays(pair: SitePair) -> None:

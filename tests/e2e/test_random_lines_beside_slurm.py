@@ -9,15 +9,17 @@ from __future__ import annotations
 import random
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from tests.lab.accountlines import reported_line, shown_line
 from tests.lab.commandlines import GRAMMARS, random_line
 from tests.lab.crowd import Crowd, crowded
 
 pytestmark = pytest.mark.slurm
 LINES = 40
 """Of a command and a seed."""
+ABOUT_ACCOUNTS = 25
 FOUND = (
     "squeue -h -j 9x -o %i", "squeue -h -j '9 15' -o %i", "squeue -h -j 9. -o %i", "squeue -h -j 11_x -o %i", "squeue -j 1e3",
     "squeue -t foo -t R", "squeue -u 12345 -h", "squeue -h -A ,", "squeue -M ''", "squeue -S y,#", "squeue -h -S y,#",
@@ -95,6 +97,16 @@ def test_any_line_of_a_command_that_reads_is_answered_as_slurm_answers_it(
     rng = random.Random(f"{command} {seed}")
     lines = [random_line(command, rng) for _ in range(LINES)]
     differences = [pair.differs(words, env) for words, env in lines]
+    assert not any(differences), "\n\n".join(filter(None, differences))
+
+
+@pytest.mark.parametrize("made", [shown_line, reported_line])
+@pytest.mark.parametrize("seed", range(1))
+def test_any_line_about_accounts_and_their_use_is_answered_as_slurm_answers_it(
+    pair: Crowd, made: Callable[[random.Random], list[str]], seed: int
+) -> None:
+    rng = random.Random(f"accounts {seed}")
+    differences = [pair.differs(made(rng), {}) for _ in range(ABOUT_ACCOUNTS)]
     assert not any(differences), "\n\n".join(filter(None, differences))
 
 

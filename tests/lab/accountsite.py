@@ -37,5 +37,8 @@ shares = 3
 [accounts.bio.users.root]
 """
 """The same in config.toml."""
-ROOTS = re.compile(r"( *warpdeck *\|?)? *root(\|| +)root\b|root\|ml\|Administrator\|warpdeck\|root\|")
+ROOTS = re.compile(
+    r"root\|default root account\|root\|warpdeck\|\|root\|| *root +ml Administ\+ +warpdeck +root\b|"
+    r"( *warpdeck *\|?)? *root(\|| +)root\b|root\|ml\|Administrator\|warpdeck\|root\|"
+)
 """The line of root in the account root, whom we know only by name."""

@@ -82,7 +82,7 @@ def _users(tables: Tables, wanted: Asked) -> Decision:
     for user, account in fresh:
         before = {"qos": tables.qos_of(account)}
         own = values_for(wanted.settings, before, qos=tables.qos_names())
-        check_default(own, before, place_line(user, account).strip())
+        check_default(own, before, account, user)
         changes.append(put(own, "accounts", account, "users", user))
     for user in wanted.names:
         changes += _defaults(tables, user, [account for each, account in fresh if each == user], default)

@@ -33,8 +33,6 @@ class Grammar(NamedTuple):
     """How Slurm calls IDs."""
     advises: bool = True
     """Whether an unknown condition is told with advice."""
-    stops: bool = False
-    """At the first word that is wrong."""
 
 
 _TRANSACTION = Grammar(
@@ -67,7 +65,6 @@ GRAMMARS = {
             "Names:1 Clusters:3=Names Federations:3 Classification:3 Flags:2 Format:2 PluginIDSelect:1 RPCVersions:1"
         ),
         _USUAL + names("WithFed:5 WOLimits:3"),
-        stops=True,
     ),
     "event": Grammar(
         "Events",
@@ -78,10 +75,7 @@ GRAMMARS = {
         advises=False,
     ),
     "federation": Grammar(
-        "Names",
-        names("Names:1 Federations:3=Names Clusters:3 Format:2"),
-        _USUAL + names("Tree:4"),
-        stops=True,
+        "Names", names("Names:1 Federations:3=Names Clusters:3 Format:2"), _USUAL + names("Tree:4")
     ),
     "problem": Grammar(
         "IDs",
@@ -187,8 +181,6 @@ def asked_of(entity: str, words: Iterable[str]) -> Asked:
         else:
             where.setdefault(name, []).extend(listed(value))
             qos += [(each, word) for each in listed(value) if name in ("QOSLevel", "DefaultQOS")]
-        if wrong and grammar.stops:
-            break
     return Asked(where, frozenset(flags), fields, wrong, qos)
 
 

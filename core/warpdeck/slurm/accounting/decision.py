@@ -71,7 +71,13 @@ def put(values: Mapping[str, Any], *path: str) -> Change:
     return {"path": list(path), "values": dict(values)}
 
 
-def check_default(values: Mapping[str, Any], before: Mapping[str, Any], who: str) -> None:
+def default_line(qos: str, account: str, user: str = "") -> str:
+    """A place and its default QoS, as they are told of where that cannot be."""
+    whose = f"{account:<20} U = {user:<9}" if user else account
+    return f"  DefQOS = {qos:<10} C = {CLUSTER:<10} A = {whose}\n"
+
+
+def check_default(values: Mapping[str, Any], before: Mapping[str, Any], account: str, user: str = "") -> None:
     """Raises Nothing where a place would have a default QoS that it may not use."""
     allowed = values.get("qos") or before["qos"]
     default = values.get("default_qos", before.get("default_qos")) or ""
@@ -79,7 +85,7 @@ def check_default(values: Mapping[str, Any], before: Mapping[str, Any], who: str
         raise Nothing(
             " These associations don't have access to their default qos.\n"
             " Please give them access before they the default can be set to this.\n"
-            f"  DefQOS = {default:<10} {who}\n"
+            + default_line(default, account, user)
         )
 
 

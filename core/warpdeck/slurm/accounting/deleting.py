@@ -8,10 +8,15 @@ from warpdeck.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.slurm.accounttree import ROOT
 
 from .asking import NO_CONDITION, Asked
-from .decision import Change, Decision, Nothing, Tables, default_changes, drop, put
+from .decision import Change, Decision, Nothing, Table, Tables, default_changes, default_line, drop, put
 
 NOTHING = " Nothing deleted\n"
 IN_USE = " Error with request: Job(s) active, cancel job(s) before remove\n"
+DEFAULT_QOS = """ Associations listed below have these as their Default QOS.
+{} Please either remove the qos' listed above from list and resubmit,
+ or change the default qos to remove the qos.
+ Changes Discarded
+"""
 Active = Iterable[tuple[int, str, str]]
 """(job, account, user) of the jobs that wait or run."""
 
@@ -105,13 +110,38 @@ def _check_idle(active: Active) -> None:
 
 
 def _qos(tables: Tables, wanted: Asked) -> Decision:
-    """Lists that name it are without it then."""
+    """Lists that name it are without it then. Raises Nothing where somebody has it by default."""
     gone = [name for name in tables.qos if name.lower() in wanted.names]
     changes = [drop("qos", name) for name in gone]
-    for kind, key, listed in (("qos", "preempts", tables.qos), ("accounts", "qos", tables.accounts)):
-        for name, table in listed.items():
-            now = list(table.get(key, ()))
-            left = [each for each in now if each not in gone]
-            if left != now and not (kind == "qos" and name in gone):
-                changes.append(put({key: left or None}, kind, name))
+    for name, table in tables.qos.items():
+        left = _left(table, "preempts", gone)
+        changes += [put({"preempts": left}, "qos", name)] if left is not KEPT and name not in gone else []
+    places: list[tuple[tuple[str, ...], Table]] = [
+        (("accounts", account), table) for account, table in tables.accounts.items()
+    ]
+    for account in tables.accounts:
+        places += [
+            (("accounts", account, "users", user), table) for user, table in tables.users_of(account).items()
+        ]
+    lines = [
+        default_line(table["default_qos"], *path[1::2])
+        for path, table in places
+        if table.get("default_qos") in gone
+    ]
+    if lines:
+        raise Nothing(DEFAULT_QOS.format("".join(lines)))
+    for path, table in places:
+        if (left := _left(table, "qos", gone)) is not KEPT:
+            changes.append(put({"qos": left}, *path))
     return Decision("\n".join([" Deleting QOS(s)...", *(f"  {name}" for name in gone), ""]), changes)
+
+
+KEPT: list[str] = []
+"""Of a list that stays as it is."""
+
+
+def _left(table: Table, key: str, gone: list[str]) -> list[str] | None:
+    """What a list is then; None where nothing is left of it."""
+    now = list(table.get(key) or ())
+    left = [each for each in now if each not in gone]
+    return KEPT if left == now else left or None

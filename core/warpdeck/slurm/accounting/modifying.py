@@ -6,7 +6,7 @@ from warpdeck.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.slurm.accounttree import ROOT
 
 from .asking import Asked
-from .decision import Change, Decision, Nothing, Tables, check_default, default_changes, place_line, put
+from .decision import Change, Decision, Nothing, Tables, check_default, default_changes, put
 from .settings import Values, values_for
 
 NOTHING = " Nothing modified\n"
@@ -36,7 +36,7 @@ def _accounts(tables: Tables, wanted: Asked) -> Decision:
             continue
         now = {**table, "qos": tables.qos_of(account)}
         values = values_for(wanted.settings, now, qos=tables.qos_names())
-        check_default(values, now, f"C = {CLUSTER:<10} A = {account:<10}")
+        check_default(values, now, account)
         parent = values.get("parent")
         if parent == ROOT and not tables.account(ROOT):
             values["parent"] = None
@@ -65,7 +65,7 @@ def _users(tables: Tables, wanted: Asked) -> Decision:
         for user, account in places:
             now = {**tables.users_of(account)[user], "qos": tables.qos_of(account, user)}
             values: Values = values_for(wanted.settings, now, qos=tables.qos_names())
-            check_default(values, now, place_line(user, account).strip())
+            check_default(values, now, account, user)
             changes.append(put(values, "accounts", account, "users", user))
         lines += [" Modified user associations..."] if places else []
         lines += [f"  C = {CLUSTER:<10} A = {account:<20} U = {user:<9}" for user, account in places]

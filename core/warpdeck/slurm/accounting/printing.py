@@ -25,6 +25,17 @@ class Style(NamedTuple):
     header: bool = True
 
 
+def last_of_formats(found: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The options that were found, of -p and -P the one that came last."""
+    given: dict[str, str] = {}
+    for name, value in found:
+        if name in ("parsable", "parsable2"):
+            given.pop("parsable", None)
+            given.pop("parsable2", None)
+        given[name] = value
+    return given
+
+
 class UnknownField(ValueError):
     """The field that there is not."""
 

@@ -20,7 +20,7 @@ from .conditions import EVENT_STATES, EVENTS, Asked, asked_of, is_state, unknown
 from .entities import ENTITIES, NO_ENTITY, OF_CLUSTER_EVENTS, WITHOUT_LIMITS, name_of
 from .fieldnames import OF_WCKEYS, WORDS, columns_of
 from .matching import chosen
-from .printing import Column, Style, UnknownField, print_header, print_row
+from .printing import Column, Style, UnknownField, last_of_formats, print_header, print_row
 from .shortened import meant
 
 Row = dict[str, str]
@@ -70,7 +70,7 @@ USUAL_LEAST = 3
 def main(words: list[str], console: Console) -> int:
     """Prints a table, or changes what it shows; the exit code."""
     found, rest = read_anywhere(words, OPTIONS)
-    given = {name for name, _ in found}
+    given = set(last_of_formats(found))
     if given & {"help", "usage", "version"}:
         console.out.write(VERSION if "version" in given else HELP)
         return 0

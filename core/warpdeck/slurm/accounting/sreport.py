@@ -17,7 +17,7 @@ from warpdeck.slurm.words import WordsError, listed, options, read_anywhere
 from . import reports, sizereports
 from .choice import in_group
 from .entities import TRES
-from .printing import Column, Style, print_header, print_row, width_of
+from .printing import Column, Style, last_of_formats, print_header, print_row, width_of
 from .reports import FIELDS, Form, Report, Window
 from .shortened import Name, meant, names
 from .sizereports import Lines
@@ -94,6 +94,8 @@ class Words(NamedTuple):
     conditions: tuple[Name, ...]
     flags: tuple[Name, ...]
     alone: str
+    advises: bool = True
+    """Whether an unknown condition is told with advice."""
 
 
 _EVERYWHERE = "all_clusters:1"
@@ -102,6 +104,7 @@ _BY_WCKEY = Words(
     names("WCKeys:3=wckeys Clusters:3=clusters End:1=end Format:1=format Start:1=start Users:1=users"),
     names(f"{_EVERYWHERE} withdeleted:5"),
     "wckeys",
+    advises=False,
 )
 _SIZES = Words(
     names(
@@ -128,7 +131,10 @@ _OF_CLUSTER = names(
     "Accounts:2=Account Allocated:2 Cluster:2 Down:1 Idle:1 Login:1 Overcommitted:1=Over_Comm PlannedDown:2 Proper:2 "
     "Reported:3 Reserved:3=Planned Planned:4 TresCount:5 CPUCount:2=TresCount Count:2=TresCount TresName:5 Used:1 WCKey:2 Energy:1"
 )
-_OF_JOBS = names("Account:1 Acct:4=Account Cluster:2 Wckey:1")
+_OF_JOBS = names(
+    "Account:1 Acct:4=Account Cluster:2 Duration:1 JobCount:2=Job_Count NodeCount:2=Node_Count TresCount:5=TRES_Count "
+    "CPUCount:2=TRES_Count Count:2=TRES_Count User:1 Wckey:1"
+)
 FIELDS_OF = {
     **dict.fromkeys(("utilization", "account", "user", "user_wckey", "wckey_user"), _OF_CLUSTER),
     **dict.fromkeys(("sizes", "account_wckey_sizes", "wckey_sizes"), _OF_JOBS),
@@ -155,7 +161,7 @@ def main(words: list[str], console: Console) -> int:
     """Prints one report, or those that lines on standard input name; the exit code."""
     try:
         found, rest = read_anywhere(words, OPTIONS)
-        given = dict(found)
+        given = last_of_formats(found)
         if given.keys() & {"help", "usage", "version"}:
             console.out.write(VERSION if "version" in given else HELP)
             return 0
@@ -195,9 +201,10 @@ def _report(words: list[str], given: dict[str, str], console: Console) -> int:
     if mode in (*MODES, "help", "version"):
         console.out.write({"help": HELP, "version": VERSION}.get(mode, ""))
         return 0
+    form = _form(given, console)
     kind = _kind(words)
     asked, wrong = _asked(words[2:], CONDITIONS[kind])
-    form, window = _form(given, console), _window(asked, console)
+    window = _window(asked, console)
     if kind.endswith("sizes") and len(form.tres) > 1:
         raise Said(
             " Job report only supports a single --tres type.\n Generate a separate report for each TRES type."
@@ -248,7 +255,8 @@ def _asked(words: list[str], known: Words) -> tuple[dict[str, str], list[str]]:
         elif name:
             found[name] = ",".join(filter(None, (found.get(name, ""), value if equals else word)))
         else:
-            wrong.append(f" Unknown condition: {word}\nUse keyword set to modify value\n")
+            advice = "Use keyword set to modify value\n" if known.advises else ""
+            wrong.append(f" Unknown condition: {word}\n{advice}")
     return found, wrong
 
 
