@@ -31,7 +31,7 @@ OPTIONS = options(
 )
 HELP = """sacctmgr [<OPTION>] [show|list] ENTITY [WHERE...] [format=FIELD[%WIDTH],...]
 
-  entities: user  account  association  qos  cluster  tres  config  runawayjobs  reservation  wckey  problem  stats
+  entities: user  account  association  qos  cluster  event  tres  config  runawayjobs  reservation  wckey  problem  stats
   options:  -n --noheader   -p --parsable   -P --parsable2   -i --immediate
 
   add ENTITY NAME[,...] [KEY=VALUE...]          account  user (account=...)  qos
