@@ -159,6 +159,17 @@ def _standing(pair: Pair, done: list[tuple[int, str, str]]) -> list[str]:
         "-w zz --test-only",
         "-Q --test-only",
         "--test-only -N9",
+        "-c17",
+        "--mincpus=17",
+        "--ntasks-per-node=9 -c2",
+        "-N1 -n17",
+        "--mem=1T",
+        "--mem-per-cpu=100G",
+        "--mem-per-cpu=10G -c8",
+        "--mem=1T -c17",
+        "--mem=1T --gres=gpu:5",
+        "--gres=gpu:5",
+        "-t 20 --time-min=30",
     ],
 )
 def test_what_there_is_not_is_said_alike(pair: Pair, words: str) -> None:

@@ -371,9 +371,13 @@ def _check_memory(resources: dict[str, Any]) -> None:
     ]
     if len(given) > 1:
         raise UserError("--mem, --mem-per-cpu and --mem-per-gpu exclude each other", "keep one of them")
+    if resources.get("mem_per_cpu_bytes") == 0:  # all of a node's, as --mem=0
+        resources["mem_per_node_bytes"] = resources.pop("mem_per_cpu_bytes")
 
 
 def _check_times(request: dict[str, Any]) -> None:
     least_s, limit_s = request.get("time_min_s"), request.get("time_limit_s")
     if least_s is not None and limit_s is not None and least_s > limit_s:
-        raise UserError("--time-min is more than --time", "write a --time-min that is shorter")
+        raise UserError(
+            "--time-min is more than --time", "write a --time-min that is shorter", code="time_min"
+        )

@@ -239,7 +239,21 @@ def _on_empty_cluster(
         sentence = f"it asks for {asked.nodes_min} nodes, and there are {usable}{with_it}{where}"
         return Refusal("BadConstraints", sentence)
     return Refusal(
-        "BadConstraints", f"it asks for {describe_need(asked)}, and {_largest(cluster, shape)}{where}"
+        _scarce(asked, view), f"it asks for {describe_need(asked)}, and {_largest(cluster, shape)}{where}"
+    )
+
+
+def _scarce(asked: Resources, view: View) -> str:
+    """The code for a request of which no node of the site has enough: Slurm names the CPUs, else the memory, that it has to have
+    wherever it goes, whatever else is asked for."""
+    cpus = max(asked.cpus_of_task() * (asked.tasks_per_node or 1), asked.cpus_per_node_min or 0)
+    if cpus > max((node.cpus for node in view.nodes), default=0):
+        return "InvalidCPUs"
+    mem_bytes = max(asked.mem_per_node_bytes or 0, asked.mem_per_cpu_bytes or 0)
+    return (
+        "InvalidMemory"
+        if mem_bytes > max((node.mem_bytes for node in view.nodes), default=0)
+        else "BadConstraints"
     )
 
 

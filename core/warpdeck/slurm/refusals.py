@@ -16,7 +16,9 @@ WORDS = {
     "component": "Operation not permitted on individual component of heterogeneous job",
     "not_leader": "Job not heterogeneous job leader",
     "array": "Invalid job array specification",
+    "InvalidCPUs": "Requested node configuration is not available",
     "InvalidFeature": "Invalid feature specification",
+    "InvalidMemory": "Requested node configuration is not available",
     "InvalidPrefer": "Invalid preferred feature specification",
     "InvalidNode": "Invalid node name specified",
     "InvalidTmpDisk": "Requested node configuration is not available",
@@ -92,6 +94,8 @@ NUMBERS = {
 }
 """Slurm's error number -> a code of WORDS, whose words are that error's."""
 _FIRST = {
+    "InvalidCPUs": "CPU count per node can not be satisfied",
+    "InvalidMemory": "Memory specification can not be satisfied",
     "InvalidTmpDisk": "Temporary disk specification can not be satisfied",
     "InvalidTopology": "Socket, core and/or thread specification can not be satisfied",
 }
