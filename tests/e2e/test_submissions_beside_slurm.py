@@ -264,3 +264,52 @@ def test_a_wrapped_command_becomes_the_same_script(pair: Pair) -> None:
     )
     _cancel(pair, done)
     assert ours == theirs and ours.startswith("#!/bin/sh\n")
+
+
+HELD = r"NumNodes=.*|TRES=\S+|JOB_GRES=\S+|Nodes=\S+ CPU_IDs=.*|MinCPUsNode=.*"
+TIMES = r"EligibleTime=(Unknown)?"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--gpus=2",
+        "-N2 --gres=gpu:h100:1",
+        "-N2-4",
+        "-N2-4 -c2",
+        "-N1-3 --gres=gpu:1",
+        "-n2 --mem-per-cpu=0",
+        "-N2 -n3",
+    ],
+)
+def test_what_a_job_has_got_is_told_alike(pair: Pair, words: str) -> None:
+    done = _submit(pair, *words.split())
+    pair.ours.runs(int(done[1][1]))
+    eventually(lambda: pair.theirs.ok("squeue", "-h", "-j", done[0][1], "-o", "%t") == "R\n", what="it runs")
+    told = _of_job(pair, done, HELD)
+    _cancel(pair, done)
+    pair.ours.ends(int(done[1][1]), signal=15)
+    eventually(
+        lambda: "R" not in pair.theirs.ok("squeue", "-h", "-j", done[0][1], "-o", "%t"), what="it is gone"
+    )
+    assert told[1] == told[0]
+
+
+@pytest.mark.parametrize("words", ["--begin=now+1hour", "-H --begin=now+1hour", "-H", "-H -a 1-3"])
+def test_since_when_a_job_may_start_is_told_alike(pair: Pair, words: str) -> None:
+    done = _submit(pair, *words.split())
+    told = _of_job(pair, done, TIMES)
+    _cancel(pair, done)
+    assert told[1] == told[0]
+
+
+def _of_job(pair: Pair, submitted: list[tuple[int, str, str]], lines: str) -> list[list[str]]:
+    """What scontrol shows of it in these, without the GPUs that Slurm counts only where it is told to."""
+    both = (pair.theirs, pair.ours)
+    return [
+        [
+            re.sub(r",gres/gpu=\d+", "", found.group()).rstrip()
+            for found in re.finditer(lines, cluster.run(["scontrol", "show", "job", "-d", number]).out)
+        ]
+        for cluster, (_, number, _) in zip(both, submitted, strict=True)
+    ]

@@ -177,10 +177,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     tres_per_job: str
     tres_per_node: str
     tres_per_task: str
-    gpus_held: dict[str, list[int]]
-    """Node -> indices."""
     shares: list[dict[str, object]]
-    """Of each node: name, cpus, mem_bytes."""
+    """Of each node: name, cpus, mem_bytes, gpus (indices by type)."""
     max_switches: int | None
     switches_wait_s: int | None
     cpus_per_node_min: int

@@ -217,7 +217,9 @@ def _is_held(job: Job) -> bool:
 
 
 def _eligible(sight: Sight, job: Job) -> float | None:
-    if _is_held(job) or (job.state is JobState.PENDING and _dependency(sight, job)):
+    if _is_held(job):
+        return job.request.begin_at_unix
+    if job.state is JobState.PENDING and _dependency(sight, job):
         return None
     return max(eligible_unix(sight.state, job, now=sight.now), job.request.begin_at_unix or 0.0)
 
@@ -333,14 +335,24 @@ def _stderr(_: Sight, job: Job) -> str:
     return stderr or stdout
 
 
-def _gpus_held(_: Sight, job: Job) -> dict[str, list[int]]:
-    shares = job.allocation.shares if job.allocation else ()
-    return {share.node: list(share.gpus) for share in shares if share.gpus}
+def _shares(sight: Sight, job: Job) -> list[dict[str, object]]:
+    """By node; `gpus` are indices by type, "" for GPUs whose type is not known any more."""
+    shown: list[dict[str, object]] = []
+    types = gpu_types(sight.state, job) if job.allocation else {}
+    for share in job.allocation.shares if job.allocation else ():
+        gpus: dict[str, list[int]] = {}
+        for index, uuid in zip(share.gpus, share.gpu_uuids, strict=False):
+            gpus.setdefault(types.get(uuid, ""), []).append(index)
+        shown.append({"name": share.node, "cpus": share.cpus, "mem_bytes": share.mem_bytes, "gpus": gpus})
+    return shown
 
 
-def _shares(_: Sight, job: Job) -> list[dict[str, object]]:
-    shares = job.allocation.shares if job.allocation else ()
-    return [{"name": share.node, "cpus": share.cpus, "mem_bytes": share.mem_bytes} for share in shares]
+def _tasks(_: Sight, job: Job) -> int:
+    """One on each node that it has got, where their number follows from the nodes."""
+    asked = job.request.resources
+    if asked.tasks is not None or job.allocation is None:
+        return asked.task_count()
+    return len(job.allocation.shares) * (asked.tasks_per_node or 1)
 
 
 def _priority(sight: Sight, job: Job) -> int | None:
@@ -449,7 +461,7 @@ FACTS: dict[str, Column] = {
     "nodes_min": lambda _, job: job.request.resources.nodes_min,
     "nodes_max": lambda _, job: _asked_at_most(job),
     "nodes_told": _nodes_told,
-    "tasks": lambda _, job: job.request.resources.task_count(),
+    "tasks": _tasks,
     "tasks_per_node": lambda _, job: job.request.resources.tasks_per_node or 0,
     "cpus_per_task": lambda _, job: job.request.resources.cpus_per_task,
     "cpus_per_gpu": lambda _, job: job.request.resources.cpus_per_gpu,
@@ -463,7 +475,6 @@ FACTS: dict[str, Column] = {
     "tres_per_job": lambda _, job: _tres_text(job, "total"),
     "tres_per_node": lambda _, job: _tres_text(job, "per_node"),
     "tres_per_task": lambda _, job: _tres_text(job, "per_task"),
-    "gpus_held": _gpus_held,
     "shares": _shares,
     "max_switches": lambda _, job: job.request.resources.max_switches,
     "switches_wait_s": lambda _, job: job.request.resources.switches_wait_s,

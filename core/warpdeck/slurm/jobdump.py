@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from warpdeck.cluster import CLUSTER_NAME
-from warpdeck.notation.arrays import number_ranges
 
 from .fields import Row
 from .jobfields import start_of, wait_status
 from .jobstates import told_exit, told_state
 from .people import group_of
-from .units import MIB, tres_text
+from .units import MIB, gpus_text, tres_text
 
 NEEDS = """
 account admin_comment array_job_id array_task_id batch
 batch_host command comment container contiguous cpus cpus_per_gpu cpus_per_task deadline
-before_stop_s dependency eligible ends end exc_nodes exit_code expected_start features gpus_held gpu_type
+before_stop_s dependency eligible ends end exc_nodes exit_code expected_start features
 het_job_id het_job_id_set het_job_offset id licenses
 mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes_told nodes_max oversubscribe partition
 prefer priority_told qos reason
@@ -147,7 +146,11 @@ def _given(row: Row) -> dict[str, Any]:
         "batch_host": row["batch_host"],
         "billable_tres": float(row["tres"].get("billing", 0)) if held else None,
         "cpus": row["cpus"],
-        "gres_detail": [_gpus(row["gpu_type"], indices) for indices in row["gpus_held"].values()],
+        "gres_detail": [
+            ",".join(gpus_text(kind, indices) for kind, indices in share["gpus"].items())
+            for share in row["shares"]
+            if share["gpus"]
+        ],
         "node_count": row["nodes_told"],
         "nodes": row["node_list"],
         "tres_req_str": tres,
@@ -173,11 +176,6 @@ def _resources(row: Row) -> dict[str, Any]:
             for share in row["shares"]
         ],
     }
-
-
-def _gpus(kind: str, indices: list[int]) -> str:
-    name = f"gpu:{kind}" if kind else "gpu"
-    return f"{name}:{len(indices)}(IDX:{number_ranges(indices)})"
 
 
 def _second(at_unix: float | None) -> int:

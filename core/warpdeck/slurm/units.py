@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 
+from warpdeck.notation.arrays import number_ranges
 from warpdeck.notation.times import format_clock
 
 from .stamps import STANDARD, Stamps
@@ -100,3 +101,9 @@ def moment(at: float | None, *, none: str = UNKNOWN) -> str:
 def or_null(text: str | None) -> str:
     """What is not there is "(null)", as C's printf has it."""
     return text or "(null)"
+
+
+def gpus_text(kind: str, indices: Iterable[int]) -> str:
+    """gpu:a100:2(IDX:0-1): GPUs of one type on one node."""
+    held = list(indices)
+    return f"gpu:{kind + ':' if kind else ''}{len(held)}(IDX:{number_ranges(held) or 'N/A'})"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 from warpdeck.slurm.jobstates import told_exit, told_state
 from warpdeck.slurm.people import group_of
 from warpdeck.slurm.tasklists import told_tasks
-from warpdeck.slurm.units import clock, exact, moment, or_null, tres_text
+from warpdeck.slurm.units import clock, exact, gpus_text, moment, or_null, tres_text
 from warpdeck_agent.wire.hostnames import collapse
 
 Record = dict[str, Any]
@@ -35,8 +36,6 @@ FIELDS = [
     "nodes_told",
     "node_list",
     "cpus",
-    "gpus",
-    "gpu_type",
     "limit_s",
     "submit",
     "start",
@@ -86,7 +85,6 @@ FIELDS = [
     "tres_per_job",
     "tres_per_node",
     "tres_per_task",
-    "gpus_held",
     "shares",
     "tasks_text",
     "throttle",
@@ -196,7 +194,7 @@ def _sizes(job: Record, *, details: bool) -> list[str]:
     ]
     if details and job["shares"]:
         lines.append(f"JOB_GRES={_gres(job)}")
-        lines += [_share(share, job["gpus_held"].get(share["name"], [])) for share in job["shares"]]
+        lines += _shares(job)
     least = max(per_task * max(1, per_node), job["cpus_per_node_min"])
     disk = exact(job["tmp_disk_bytes"] // MIB, "M") if job["tmp_disk_bytes"] else 0
     lines.append(f"MinCPUsNode={least} {_memory(job)} MinTmpDiskNode={disk}")
@@ -216,21 +214,29 @@ def _node_range(job: Record) -> str:
 
 
 def _gres(job: Record) -> str:
-    if not job["gpus"]:
-        return "(null)"
-    return f"gpu:{job['gpu_type']}:{job['gpus']}" if job["gpu_type"] else f"gpu:{job['gpus']}"
+    counts: dict[str, int] = {}
+    for share in job["shares"]:
+        for kind, gpus in share["gpus"].items():
+            counts[kind] = counts.get(kind, 0) + len(gpus)
+    return (
+        ",".join(f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in counts.items())
+        or "(null)"
+    )
 
 
-def _share(share: dict[str, Any], gpus: list[int]) -> str:
-    gres = f"gpu:{len(gpus)}(IDX:{ranges(gpus)})" if gpus else ""
+def _shares(job: Record) -> list[str]:
+    """A line of the nodes that follow each other and hold the same."""
+    lines = []
+    for held, shares in groupby(job["shares"], key=_held):
+        lines.append(f"  Nodes={collapse(share['name'] for share in shares)} {held}")
+    return lines
+
+
+def _held(share: dict[str, Any]) -> str:
+    gres = ",".join(gpus_text(kind, gpus) for kind, gpus in share["gpus"].items())
     last = max(0, share["cpus"] - 1)
     cpus = f"0-{last}" if last else "0"
-    return f"  Nodes={share['name']} CPU_IDs={cpus} Mem={share['mem_bytes'] // MIB} GRES={gres}"
-
-
-def ranges(numbers: list[int]) -> str:
-    """0-3,7."""
-    return collapse(str(number) for number in sorted(numbers)).strip("[]")
+    return f"CPU_IDs={cpus} Mem={share['mem_bytes'] // MIB} GRES={gres}"
 
 
 def _memory(job: Record) -> str:

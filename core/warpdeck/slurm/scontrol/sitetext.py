@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from warpdeck.notation.arrays import number_ranges
 from warpdeck.notation.reservationflags import told_flags
 from warpdeck.slurm.people import uid_of
-from warpdeck.slurm.units import clock, moment, or_null, tres_text
+from warpdeck.slurm.units import clock, gpus_text, moment, or_null, tres_text
 from warpdeck.slurm.version import RELEASE
 
 from .reservationextras import watts_text
@@ -100,10 +99,7 @@ def _gres_used(gpus: Sequence[Row]) -> str:
     held: dict[str, list[int]] = {}
     for gpu in gpus:
         held.setdefault(gpu["type"], []).extend([gpu["index"]] if gpu["job"] else [])
-    return ",".join(
-        f"gpu:{kind + ':' if kind else ''}{len(used)}(IDX:{number_ranges(used) or 'N/A'})"
-        for kind, used in sorted(held.items())
-    )
+    return ",".join(gpus_text(kind, used) for kind, used in sorted(held.items()))
 
 
 def node_tres(node: Row) -> dict[str, int]:
