@@ -6,7 +6,8 @@ one for each account right below them; with flatview every account has its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -61,12 +62,13 @@ def sizes(
     """Time, or with `count` jobs; `groups` are where the next size begins, None: each size is its own."""
     jobs = [job for job in jobs if window.part_s(job)]
     amounts = [_amount(job, form) for job in jobs]
-    titles = _titles(groups, sorted(set(amounts)), form)
+    there = sorted(set(amounts))
+    titles = _titles(groups, there, form)
     sums: dict[str, list[float]] = {}
     for job, amount in zip(jobs, amounts, strict=True):
         for line in lines.of(job["account"] or ROOT):
             into = sums.setdefault(line, [0.0] * len(titles))
-            into[_place(amount, groups, amounts)] += 1 if count else window.part_s(job) * amount
+            into[_place(amount, groups, there)] += 1 if count else window.part_s(job) * amount
     whole = sum(map(sum, sums.values()))
     rows = [_row(account, found, titles, whole, form, count=count) for account, found in sorted(sums.items())]
     widths = {"Cluster": 9, "Account": 9, **dict.fromkeys(titles, WIDTHS[form.percent]), "% of cluster": 12}
@@ -99,10 +101,8 @@ def _amount(job: Row, form: Form) -> int:
     return int((job["tres"] or {}).get(form.tres[0], 0))
 
 
-def _place(amount: int, groups: tuple[int, ...] | None, amounts: Iterable[int]) -> int:
-    if groups is None:
-        return sorted(set(amounts)).index(amount)
-    return sum(amount >= each for each in groups)
+def _place(amount: int, groups: tuple[int, ...] | None, there: Sequence[int]) -> int:
+    return bisect_left(there, amount) if groups is None else sum(amount >= each for each in groups)
 
 
 def _titles(groups: tuple[int, ...] | None, amounts: Iterable[int], form: Form) -> list[str]:
