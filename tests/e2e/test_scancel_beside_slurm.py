@@ -4,10 +4,13 @@ the same jobs. What is done to several is told in any order.
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 
 import pytest
+from tests.lab.commandlines import cancelling
 from tests.lab.ours import SITE
 from tests.lab.pair import Pair, side_by_side
 from tests.lab.peer import Done
@@ -15,6 +18,7 @@ from tests.lab.peer import Done
 pytestmark = pytest.mark.slurm
 OUR_SITE = f"""{SITE}
 [accounts.ml.users.root]
+[accounts.ml.users.nobody]
 [accounts.bio.users.root]
 default = true
 """
@@ -62,6 +66,16 @@ CASES = (
     "-H --ctld -u root",
 )  # fmt: skip
 """In this order: what changes nothing first, and the last one takes all that are left."""
+RANDOM_JOBS = {
+    "plain": ("-J", "plain", "-A", "ml"),
+    "dbg": ("-J", "dbg", "-p", "debug", "-A", "bio"),
+    "hers": ("-J", "hers", "-A", "ml"),
+    "arr": ("-J", "arr", "-a1-6", "-A", "ml"),
+    "lim": ("-J", "arr", "-a0-3%2", "-A", "bio"),
+    "het": ("-J", "aa", "-A", "ml", ":", "-J", "bb", "-A", "ml"),
+    "done": ("-J", "done", "-A", "ml"),
+}
+RANDOM_LINES = 120
 NOISE = re.compile(r"scancel: (?:select/|debug).*\n")
 """What the real one's plug-ins tell of themselves."""
 ANSWERS = "x\n\n" + "no\n" * len(JOBS)
@@ -96,6 +110,40 @@ def test_the_same_is_said_and_the_same_jobs_are_left(pair: Pair) -> None:
         left = [cluster.run(LEFT).out for cluster in both]
         assert [*_told(done[1]), left[1]] == [*_told(done[0]), left[0]], case
     assert left == ["", ""]
+
+
+def test_any_line_is_answered_and_leaves_the_same() -> None:
+    """Root's, and a user's with filters that say whose jobs they are about."""
+    rng = random.Random("scancel")
+    with side_by_side(Pair, our_site=OUR_SITE) as pair:
+        both = (pair.theirs, pair.ours)
+        numbers = {name: _held(pair, options) for name, options in RANDOM_JOBS.items()}
+        pair.ours.run(["scancel", numbers["done"]])
+        pair.theirs.ok("scancel", numbers["done"])
+        for _ in range(RANDOM_LINES):
+            words, environ = cancelling(rng)
+            user = rng.choice(("root", "root", "nobody"))
+            words = [word.format(**numbers) for word in words] + (["--me"] if user == "nobody" else [])
+            done = [cluster.run(words, env=environ, user=user, data="y\n" + ANSWERS) for cluster in both]
+            left = [cluster.run(LEFT).out for cluster in both]
+            line = f"{user} {environ} {shlex.join(words)}"
+            assert [*_said(done[1]), left[1]] == [*_said(done[0]), left[0]], line
+            for name in RANDOM_JOBS if not left[0] else ():
+                numbers[name] = _held(pair, RANDOM_JOBS[name])
+
+
+def _held(pair: Pair, options: Sequence[str]) -> str:
+    words = ["sbatch", "--parsable", "-H", "-o", "/dev/null", "-D", "/tmp", *options, "--wrap", "true"]
+    user = "nobody" if "hers" in options else "root"
+    done = [cluster.run(words, user=user) for cluster in (pair.theirs, pair.ours)]
+    assert done[0].out == done[1].out, done
+    return done[0].out.strip()
+
+
+def _said(done: Done) -> tuple[int, str, list[str]]:
+    """Slurm says some lines twice, where other jobs wait."""
+    code, out, errors = _told(done)
+    return code, out, sorted(set(errors))
 
 
 def _told(done: Done) -> tuple[int, str, list[str]]:

@@ -374,6 +374,73 @@ SSTAT = Grammar(
     {},
     ("9", "x"),
 )
+STATES_SCANCEL: Values = (
+    "PENDING",
+    "PD",
+    "pd",
+    "RUNNING",
+    "R",
+    "SUSPENDED",
+    "CG",
+    "CD",
+    "x",
+    "",
+    "R,PD",
+    "CF",
+)
+SCANCEL = Grammar(
+    (
+        Option("account", "A", ("ml", "bio", "ML", "nosuch", "")),
+        Option("batch", "b"),
+        Option("ctld", "", None, 1),
+        Option("full", "f"),
+        Option("hurry", "H", None, 1),
+        Option("interactive", "i"),
+        Option("me"),
+        Option("name", "n", ("plain", "arr", "aa", "bb", "nosuch", "", "PLAIN", "plain,arr"), 3),
+        Option("jobname", "", ("plain", "arr"), 1),
+        Option("nodelist", "w", ("n1", "n[1-2]", "n9", "")),
+        Option("partition", "p", ("gpu", "debug", "gpu,debug", "GPU", "nosuch", "")),
+        Option("qos", "q", ("nosuch", ""), 1),
+        Option("quiet", "Q", None, 1),
+        Option("reservation", "R", ("tune", ""), 1),
+        Option("sibling", "", ("x", ""), 1),
+        Option("signal", "s", ("9", "KILL", "SIGKILL", "kill", "0", "x", "", "9x"), 2),
+        Option("state", "t", STATES_SCANCEL, 3),
+        Option("user", "u", ("root", "nobody", "0", "65534", "nosuch", "", "root,nobody")),
+        Option("verbose", "v"),
+        Option("wckey", "", ("x", ""), 1),
+    ),
+    {
+        "SCANCEL_ACCOUNT": ("ml", ""),
+        "SCANCEL_BATCH": ("true", "T", "x", ""),
+        "SCANCEL_FULL": ("f", "yes"),
+        "SCANCEL_INTERACTIVE": ("true", "f"),
+        "SCANCEL_NAME": ("plain", ""),
+        "SCANCEL_STATE": ("PD", "x", "R", ""),
+        "SCANCEL_USER": ("nobody", "nosuch", "0"),
+        "SCANCEL_VERBOSE": ("true", "x"),
+    },
+)
+"""Of jobs that wait; signals that are for no such job Slurm tries for a minute and a half."""
+CANCELLED: Values = (
+    "{plain}", "{dbg}", "{hers}", "{arr}", "{arr}_2", "{arr}_[1-3]", "{arr}_[5,6]", "{arr}_*", "{arr}_9", "{arr}_[1-9]", "{lim}",
+    "{lim}_[0-1]", "{lim}_3", "{het}", "{het}+0", "{het}+1", "{het}+5", "{done}", "99999", "99999_1", "99999+1", "99999.0", "0",
+    "-1", "x", "", "{plain},{arr}_1", "{plain},", "{plain}x", "{plain}_0", "{arr}_", "{arr}_x", "{arr}_[x]", "{arr}_[3-1]",
+    "{arr}_[1-2]x", "{arr}_[1-6:2]", "{arr}_1_2", " {plain}", "{plain} ", "{plain}+1", "{arr}+1", "{arr}_-1", "1e3", "{done}.0",
+    "00{dbg}", "{plain}.", "{plain}.x",
+)  # fmt: skip
+"""What may stand for the jobs of those names."""
+
+
+def cancelling(rng: random.Random) -> Line:
+    """A line of scancel, its ids with the names of jobs in braces."""
+    words, environ = random_line("scancel", rng)
+    environ.pop("SLURM_CLUSTERS", "")  # for which Slurm needs its database
+    words += rng.choices(CANCELLED, k=rng.choice((0, 1, 1, 1, 2, 3)))
+    return words, environ
+
+
 GRAMMARS = {
     "squeue": SQUEUE,
     "sinfo": SINFO,
@@ -385,7 +452,7 @@ GRAMMARS = {
 
 def random_line(command: str, rng: random.Random) -> Line:
     """The words of a command line, and its variables."""
-    grammar = GRAMMARS[command]
+    grammar = SCANCEL if command == "scancel" else GRAMMARS[command]
     weights = [each.weight for each in grammar.options]
     count = rng.choice((0, 1, 1, 2, 2, 3, 3, 4, 5))
     words = [command]

@@ -122,18 +122,18 @@ def _from_variables(console: Console) -> Options:
     found: Options = {}
     if clusters := console.env.get("SLURM_CLUSTERS"):
         found["clusters"] = clusters
-    for name in VALUES:
-        value = console.env.get(f"SCANCEL_{name.upper()}")
-        if value is not None:
-            found[name] = (
-                _state(value, "Unrecognized SCANCEL_STATE value") if name == "state" else _value(name, value)
-            )
     for name in SWITCHES:
         value = console.env.get(f"SCANCEL_{name.upper()}")
         if value is not None and value.lower() in ("true", "t"):
             found[name] = "1"
         elif value is not None and value.lower() not in ("false", "f"):
             console.err.write(f"scancel: error: Unrecognized SCANCEL_{name.upper()} value: {value}\n")
+    for name in VALUES:
+        value = console.env.get(f"SCANCEL_{name.upper()}")
+        if value is not None:
+            found[name] = (
+                _state(value, "Unrecognized SCANCEL_STATE value") if name == "state" else _value(name, value)
+            )
     return found
 
 
@@ -190,7 +190,7 @@ class Canceller:
         self._console = console
         self._number = number
         self._verbosity = int(given.get("verbose", "0"))
-        self._federated = bool(given.get("sibling"))
+        self._federated = "sibling" in given
         self._whom = "all" if "full" in given else "batch" if "batch" in given else "programs"
         self._ends = not number or (number == KILL and self._whom != "batch")
         """A job that is to be killed is ended: it does not go on without its programs."""
