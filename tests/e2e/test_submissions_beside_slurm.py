@@ -159,6 +159,9 @@ def _standing(pair: Pair, done: list[tuple[int, str, str]]) -> list[str]:
         "-w zz --test-only",
         "-Q --test-only",
         "--test-only -N9",
+        "--test-only -c17",
+        "--test-only --mem=1T",
+        "--test-only --tmp=1T",
         "-c17",
         "--mincpus=17",
         "--ntasks-per-node=9 -c2",
@@ -188,6 +191,20 @@ def test_a_start_is_told_as_if_nobody_were_waited_for(pair: Pair, jobs: Jobs, wo
     told = [cluster.run(line) for cluster in (pair.theirs, pair.ours)]
     assert told[1].rc == told[0].rc == 0
     theirs, ours = (re.sub(r"Job \d+ |:\d\d:\d\d | on nodes \S+", "", each.err) for each in told)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "words", ["-n1 : -n20", "-w n1 : -w n2 -n2 : -n3 -w n1", "-n1 : --begin=now+1hour -c2"]
+)
+def test_the_components_of_a_job_are_told_as_one_that_starts(pair: Pair, words: str) -> None:
+    """The nodes only where they are named: which they are is each scheduler's own affair."""
+    told = [
+        cluster.run(["sbatch", "--test-only", *words.split(), *WRAP]) for cluster in (pair.theirs, pair.ours)
+    ]
+    assert told[1].rc == told[0].rc == 0
+    chosen = r"Job \d+ |:\d\d:\d\d " + ("" if "-w" in words else r"| on n\S+")
+    theirs, ours = (re.sub(chosen, "", each.err) for each in told)
     assert ours == theirs
 
 

@@ -28,7 +28,7 @@ class ForecastRow(msgspec.Struct, frozen=True, kw_only=True):
     partition: str = ""
     """That it starts in, or asks for."""
     cpus: int = 0
-    """That it gets, or asks for at least."""
+    """That it gets, or asks for at least; with those of its components."""
     state: str = "PENDING"
     node_list: str = ""
     """Where it starts now."""

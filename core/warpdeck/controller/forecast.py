@@ -200,7 +200,9 @@ def _row(view: View, advice: Advice, job_id: JobId, *, label: str) -> ForecastRo
         job=label,
         id=job_id,
         partition=asked.partition,
-        cpus=asked.resources.task_count() * asked.resources.cpus_per_task,
+        cpus=sum(
+            each.resources.task_count() * each.resources.cpus_per_task for each in (asked, *asked.components)
+        ),
         expected_start=why.expected_start_unix if why else None,
         code=code,
         sentence=why.sentence if why else "not looked at yet",

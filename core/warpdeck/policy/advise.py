@@ -62,13 +62,15 @@ def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Advice:
     current = decided.current
     ids = current.queue.table["id"]
     priority = int(decided.priorities[np.flatnonzero(ids == job_id)[0]])
-    start = next((each for each in current.starts if each.job_id == job_id), None)
-    if start is not None:
+    together = {job_id, *(each.id for each in job.components)}
+    starts = [each for each in current.starts if each.job_id in together]
+    if starts:
+        names = (name for start in starts for name in start.allocation.node_names())
         return Advice(
             starts_now=True,
-            nodes=start.allocation.node_names(),
-            cpus=sum(share.cpus for share in start.allocation.shares),
-            partition=start.partition,
+            nodes=tuple(dict.fromkeys(names)),
+            cpus=sum(share.cpus for start in starts for share in start.allocation.shares),
+            partition=starts[0].partition,
             priority=priority,
         )
     ends = {end.job_id: Why(code=end.code, sentence=end.sentence) for end in decided.ends}

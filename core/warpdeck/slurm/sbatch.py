@@ -232,14 +232,14 @@ def _failed(error: UserError, console: Console) -> CommandError:
 def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) -> int:
     """Says when it would start, with --quiet only that it never would; 1 then. As in Slurm it is room alone that is asked for:
     for whom it waits besides counts for nothing, and before --begin it does not start."""
-    begin_unix = draft.request.pop("begin_at_unix", None) or 0.0
+    begin_unix = 0.0
     for request in (draft.request, *draft.components):
         request.pop("dependencies", None)
-        request.pop("begin_at_unix", None)
+        begin_unix = max(begin_unix, request.pop("begin_at_unix", None) or 0.0)
     found = dry_run(client, draft)
     if found["verdict"] == "never":
         error = UserError(found["sentence"], found["hint"], code=found["code"], details=found["details"])
-        first = said_first(error)
+        first = said_first(error) if error.code == "PartitionConfig" else ""  # sizes are not named here
         console.err.write(
             f"{'sbatch: error: ' * bool(first)}{first}allocation failure: {in_slurms_words(error)}\n"
         )
@@ -253,8 +253,8 @@ def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) ->
     if quiet:
         return 0
     at_unix = max(at_unix, begin_unix)
-    where = f" on nodes {found['node_list']}" if found["node_list"] else ""
-    part = f" in partition {found['partition'] or ALL_NODES}"
+    where = f" on {'' if draft.components else 'nodes '}{found['node_list']}" if found["node_list"] else ""
+    part = "" if draft.components else f" in partition {found['partition'] or ALL_NODES}"
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_unix))
     console.err.write(
         f"sbatch: Job {found['id']} to start at {moment} using {found['cpus']} processors{where}{part}\n"
