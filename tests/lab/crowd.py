@@ -124,6 +124,8 @@ def _end(pair: Crowd) -> None:
     left = pair.submit("-J", "left", "-w", "n4")
     pair.ours.runs(left)
     pair.both_have(left, "R")
+    listed = ("scontrol", "listpids", str(left), "n4")  # a job that is still beginning is killed at once
+    eventually(lambda: str(left) in pair.theirs.run(listed).out.split(), timeout_s=UP_S, what="it has begun")
     pair.order("scancel", str(left))
     pair.ours.ends(left, signal=15)
     pair.both_have(left, "CA")
