@@ -154,6 +154,9 @@ def _standing(pair: Pair, done: list[tuple[int, str, str]]) -> list[str]:
     [
         "-p zz",
         "-p gpu,zz",
+        "-p ,",
+        "--partition=",
+        "-n1 : --partition=",
         "-p zz;x",
         "-p zz --test-only",
         "-w zz --test-only",

@@ -99,6 +99,7 @@ def build_request(
     notes += [f"{where}: {words}" for option, value, where in options for words in _remark(option, value)]
     _check_memory(request["resources"])
     _check_times(request)
+    _check_partition(request)
     check_container(request.get("container"))
     join_gpus(request["resources"])
     fit_tasks_to_gpus(request["resources"])
@@ -380,4 +381,15 @@ def _check_times(request: dict[str, Any]) -> None:
     if least_s is not None and limit_s is not None and least_s > limit_s:
         raise UserError(
             "--time-min is more than --time", "write a --time-min that is shorter", code="time_min"
+        )
+
+
+def _check_partition(request: dict[str, Any]) -> None:
+    """A script's --partition="$PART" that lacks its value is no wish for the default one."""
+    if not request.get("partition", "-").strip(","):
+        raise UserError(
+            "--partition is given without a name",
+            "name one, or leave it out for the default one",
+            code="PartitionConfig",
+            details={"unknown": "(null)"},
         )
