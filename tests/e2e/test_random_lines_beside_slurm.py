@@ -71,9 +71,24 @@ FOUND = (
     "scontrol show p", "scontrol show pa nosuch", "scontrol show partition=",
     "scontrol show part ''", "scontrol show res ''", "scontrol show daemons x", "scontrol show s=x",
     "squeue -h -n RUNS,nosuch -o %i", "SQUEUE_NAMES=Held squeue -h -o %i", "sacct -n -X --name=RUNS,Ok -o jobid", "squeue -h -n ru",
-    "scontrol show r nosuch", "scancel -b 999", "scancel -b 1", "scancel -b 4",
+    "scontrol show r nosuch", "scontrol show assoc ''", "scontrol show daemons ''", "scontrol show node ''", "scontrol -d show job 9",
+    "scontrol show job 11_50", "scontrol show job 9.0", "scontrol takeover x", "scontrol hide x",
+    "scontrol update jobid=15 numnodes=3-1", "scontrol update jobid=15 numnodes=0", "scontrol update jobid=15 partition=",
+    "scontrol update jobname=nosuch nice=4", "scontrol update jobid=23_x nice=4", "scontrol update jobid=18 taskspernode=x",
+    "scancel -b 999", "scancel -b 1", "scancel -b 4",
 )  # fmt: skip
 """A variable may stand in front."""
+SENTENCES = (
+    ("root", "scontrol show assoc ''"), ("root", "scontrol show daemons ''"), ("root", "scontrol show job 9.0"),
+    ("root", "scontrol takeover x"), ("root", "scontrol update jobid=15 numnodes=3-1"),
+    ("root", "scontrol update jobid=15 numnodes=0"), ("root", "scontrol update jobid=15 partition="),
+    ("root", "scontrol update jobname=nosuch nice=4"), ("root", "scontrol update jobid=23_x nice=4"),
+    ("nobody", "scontrol update partitionname=gpu state=down"), ("nobody", "scontrol create partitionname=x nodes=n1"),
+    ("nobody", "scontrol create reservationname=z starttime=now duration=5 users=root nodes=n3"),
+    ("nobody", "scontrol update reservationname=tune duration=10"), ("nobody", "scontrol delete reservationname=tune"),
+    ("nobody", "scontrol delete reservationname=nosuch"), ("nobody", "scontrol hold 15"), ("nobody", "scontrol suspend 9"),
+)  # fmt: skip
+"""Who orders what, and is told to the letter what Slurm tells of it: nothing is changed by any."""
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +102,11 @@ def test_what_random_lines_have_shown_stays_mended(pair: Crowd, line: str) -> No
     words = shlex.split(line)
     env = {} if "=" not in words[0] else dict([words.pop(0).split("=")])
     assert pair.differs(words, env) == ""
+
+
+@pytest.mark.parametrize(("user", "line"), SENTENCES)
+def test_an_order_that_changes_nothing_is_refused_in_slurms_words(pair: Crowd, user: str, line: str) -> None:
+    pair.same(*shlex.split(line), user=user)
 
 
 @pytest.mark.parametrize("command", sorted(GRAMMARS))
@@ -115,3 +135,19 @@ def test_the_account_that_a_user_has_by_default_is_told(pair: Crowd) -> None:
         assert re.search(
             r"UserName=root\S* DefAccount=ml ", cluster.run(["scontrol", "show", "assoc_mgr"]).out
         )
+
+
+def test_nodes_that_are_not_there_are_told_in_their_turn(pair: Crowd) -> None:
+    told = [
+        re.findall(r"^(?:NodeName=\S+|Node .*| *Partitions=.*)", done.out, re.M)
+        for done in (
+            cluster.run(["scontrol", "show", "node", "n1,n9,n3"]) for cluster in (pair.theirs, pair.ours)
+        )
+    ]
+    assert told[1] == told[0] and len(told[0]) == 5
+
+
+def test_an_option_that_asks_for_help_is_heard_before_a_wrong_one_behind_it(pair: Crowd) -> None:
+    for cluster in (pair.theirs, pair.ours):
+        done = cluster.run(["scontrol", "-hide", "show", "job", "9"])
+        assert (done.rc, done.err, "JobId" in done.out) == (0, "", False)

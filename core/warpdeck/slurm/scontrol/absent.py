@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from warpdeck.errors import UserError
 from warpdeck.notation.hostlist import expand
+from warpdeck.notation.sbatch.numbers import strtol
 from warpdeck.slurm.refusals import NUMBERS, WORDS
 
 from .session import Failed, Session
@@ -77,7 +78,7 @@ def shutdown(session: Session, words: Sequence[str]) -> None:
 def takeover(session: Session, words: Sequence[str]) -> None:
     """takeover [INDEX]: of a second controller."""
     if words:
-        raise Failed(f"takeover: invalid backup controller index ({words[0]})")
+        raise Failed(f"takeover: invalid backup controller index ({strtol(words[0])[0]})")
 
 
 def token(session: Session, words: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from warpdeck.slurm.refusals import WORDS
 
 from .jobkeys import KEYS, Change, key_of
 from .nodefacts import fact_of, set_facts
-from .orders import ask_of, named_jobs, of_name
+from .orders import Nameless, ask_of, named_jobs, of_name
 from .session import Failed, Session
 
 NO_ENTITY = (
@@ -89,7 +89,10 @@ def _jobs(session: Session, pairs: list[tuple[str, str]]) -> None:
         if lowered in ("job", "jobi", "jobid"):
             jobs += named_jobs(session, [value])
         elif lowered == "jobname" and not _names_a_job(pairs):
-            jobs += of_name(session, value, user=user)
+            try:
+                jobs += of_name(session, value, user=user)
+            except Nameless as error:
+                raise Failed(f"scontrol: error: No jobs with name '{value}'") from error
         elif not _means_user(key):
             _one(change, key, value, job=next(iter(jobs), ""))
     if not change:
@@ -154,6 +157,8 @@ def _wrong(name: str, value: str, error: UserError, *, job: str) -> str:
         return f"Invalid time specification (pos=0): {value}\nNo changes specified"
     if name == "mailtype":
         return error.message
+    if error.code in WORDS:
+        return f"{WORDS[error.code]} for job {job}"
     if name == "dependency":
         return f"{WORDS['dependency']} for job {job}"
     if name == "gres":

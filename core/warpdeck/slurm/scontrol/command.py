@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from warpdeck.errors import UserError
-from warpdeck.notation.getopt import parse_leading
+from warpdeck.notation.getopt import Reader
 from warpdeck.slurm.console import Console
 from warpdeck.slurm.people import user_there
 from warpdeck.slurm.prompting import prompted
@@ -71,15 +71,19 @@ def main(words: list[str], console: Console) -> int:
 
 
 def _options(words: list[str], session: Session) -> list[str]:
-    """Sets what options say, wherever they stand; the other words. Raises WordsError."""
+    """Sets what options say, wherever they stand, up to one that ends it all; the other words. Raises WordsError."""
     rest: list[str] = []
     while words:
+        reader = Reader(words, OPTIONS)
         try:
-            found, words = parse_leading(words, "scontrol", OPTIONS)
+            for word in reader:
+                _set(word.option, word.text or "", session)
+                if session.over:
+                    return rest
         except UserError as error:
-            raise WordsError(f'{error.message}\nTry "scontrol --help" for more information') from None
-        for name, value in found:
-            _set(name, value, session)
+            told = f'scontrol: {error.message}\nTry "scontrol --help" for more information'
+            raise WordsError(told) from None
+        words = words[reader.at :]
         if words:
             rest.append(words.pop(0))
     return rest

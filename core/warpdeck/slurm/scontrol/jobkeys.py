@@ -60,7 +60,17 @@ def _number(field: str, name: str) -> Callable[[str], Change]:
 def _nodes_asked(value: str) -> Change:
     low, dash, high = value.partition("-")
     change = {"nodes_min": _count(low, "NumNodes")}
-    return {**change, "nodes_max": _count(high, "NumNodes")} if dash else change
+    if dash:
+        change["nodes_max"] = _count(high, "NumNodes")
+    if not 0 < change["nodes_min"] <= change.get("nodes_max", change["nodes_min"]):
+        raise UserError("no such number of nodes", "write LEAST or LEAST-MOST", code="PartitionNodeLimit")
+    return change
+
+
+def _partition(value: str) -> Change:
+    if not value:
+        raise UserError("no partition has an empty name", "name one", code="PartitionConfig")
+    return {"partition": value}
 
 
 def _names(field: str) -> Callable[[str], Change]:
@@ -184,7 +194,7 @@ KEYS = {
     "numnodes": Key(8, _nodes_asked),
     "numtasks": Key(8, _number("tasks", "NumTasks")),
     "oversubscribe": Key(2, _oversubscribe),
-    "partition": Key(2, _text("partition")),
+    "partition": Key(2, _partition),
     "priority": Key(2, _number("priority", "Priority")),
     "qos": Key(1, _text("qos")),
     "reqnodelist": Key(8, _names("nodelist")),
@@ -196,7 +206,7 @@ KEYS = {
     "starttime": Key(2, _moment("begin_at_unix")),
     "stdout": Key(6, _text("output")),
     "switches": Key(5, _switches),
-    "tasks": Key(2, _number("tasks_per_node", "TasksPerNode")),
+    "taskspernode": Key(2, _number("tasks_per_node", "TasksPerNode")),
     "tasks-per-node": Key(14, _number("tasks_per_node", "TasksPerNode")),
     "timelimit": Key(5, _limit("time_limit_s")),
     "timemin": Key(5, _least_time),

@@ -144,10 +144,12 @@ def derived_exit(job: Record) -> str:
 
 def _times(job: Record, now: float) -> list[str]:
     start, end = expected(job)
+    # Slurm says of tasks that their array's limit keeps back that they are not eligible yet.
+    eligible = None if job["reason"] == "JobArrayTaskLimit" else job["eligible"]
     return [
         f"RunTime={clock(run_s(job, now))} TimeLimit={clock(job['limit_s'])} "
         f"TimeMin={clock(job['time_min_s'], none='N/A')}",
-        f"SubmitTime={moment(job['submit'])} EligibleTime={moment(job['eligible'])}",
+        f"SubmitTime={moment(job['submit'])} EligibleTime={moment(eligible)}",
         f"AccrueTime={moment(job['eligible'])}",
         f"StartTime={moment(start)} EndTime={moment(end)} Deadline={moment(job['deadline'], none='N/A')}",
         f"SuspendTime={moment(job['stopped_at'], none='None')} SecsPreSuspend={int(job['before_stop_s'])} "

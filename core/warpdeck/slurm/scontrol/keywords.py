@@ -86,7 +86,7 @@ KEYWORDS = {
         4, 0, 1, absent.refused("getent", "nodes ask their own directory: `getent` there tells who is known")
     ),
     "help": Keyword(2, 0, None, _help),
-    "hide": Keyword(2, 0, 0, _nothing),
+    "hide": Keyword(2, 0, None, _nothing),
     "hold": Keyword(3, 1, None, orders.on_jobs("hold", alike=HELD, after="slurm_suspend")),
     "holdu": Keyword(5, 1, None, orders.on_jobs("hold", alike=HELD, after="slurm_suspend", for_owner=True)),
     "uhold": Keyword(2, 1, None, orders.on_jobs("hold", alike=HELD, after="slurm_suspend", for_owner=True)),

@@ -38,7 +38,7 @@ SAYS_ALL = frozenset(
     }
 )
 """Codes for which Slurm's words are enough."""
-TASKS = re.compile(r"\d+_.+")
+TASKS = re.compile(r"\d+_\d.*")
 NO_ERROR = "No error"
 POLL_S = 0.5
 SAMPLE_FIELDS = ("id", "label", "state", "user", "name", "priority")

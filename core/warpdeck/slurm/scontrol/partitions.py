@@ -32,7 +32,7 @@ NODE_COUNTS = {"max_nodes": "MaxNodes", "min_nodes": "MinNodes"}
 TIMES = frozenset({"default_time", "max_time"})
 MODES = frozenset({"off", "requeue", "suspend", "cancel"})
 NO_PARTITION = "Invalid partition name specified"
-DENIED = "Access/permission denied"
+DENIED = "Invalid user id"
 YES_NO = {"yes": True, "no": False}
 
 Values = dict[str, Any]

@@ -58,7 +58,7 @@ WORDS = {
     "reservation_floats": NOT_SUPPORTED,
     "reservation_cores": NOT_SUPPORTED,
     "reservation_for_nobody": "Reservation request lacks users, groups or accounts",
-    "not_admin": "Access/permission denied",
+    "not_admin": "Invalid user id",
 }
 """By the code of a refusal."""
 
@@ -106,6 +106,8 @@ def words_of(error: UserError, missing: str = "") -> str:
     if error.code == "not_found" and missing:
         return missing
     said = WORDS.get(error.code, "")
+    if error.code == "not_admin":
+        return said
     return f"{said}\n{error.message}" if said else error.message
 
 

@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 NO_TASK = "4294967294"
 """What stands for %a in the names of files of tasks that wait together."""
+NO_ID = "scontrol_print_job error: Invalid job id specified"
 WANTED = sorted({*FIELDS, *jobdump.NEEDS.split()})
 
 
 class Entity(NamedTuple):
-    """What can be shown: how many letters of its name must be written, and how; `what` cannot be found without a name, as in `show
-    partition=`."""
+    """What can be shown: how many letters of its name must be written, and how; `nameless` is what becomes of an empty name, as in
+    `show partition=`, where that is not as without one."""
 
     least: int
     show: Callable[[Session, str], None]
-    what: str = ""
+    nameless: Callable[[Session], None] | None = None
 
 
 def show(session: Session, words: list[str]) -> None:
@@ -57,8 +58,9 @@ def show(session: Session, words: list[str]) -> None:
         return
     for name, entity in ENTITIES.items():
         if len(word) >= entity.least and name.startswith(word):
-            if entity.what and words[1:] == [""]:
-                raise Missing(f"{entity.what}  not found")
+            if entity.nameless and words[1:] == [""]:
+                entity.nameless(session)
+                return
             entity.show(session, words[1] if len(words) > 1 else "")
             return
     raise Failed(f"invalid entity:{written} for keyword:show ")
@@ -79,7 +81,7 @@ def records(client: SyncClient, word: str = "", *, steps: bool = False) -> list[
         return list(client.call("records", fields=WANTED, steps=steps)["jobs"])
     base = word.partition(".")[0]
     if not is_job_id(base):
-        raise Failed("scontrol_print_job error: Invalid job id specified")
+        raise Failed(NO_ID)
     found = client.call("records", ids=[base], fields=WANTED, steps=steps)["jobs"]
     return [_narrowed(job, base) for job in found]
 
@@ -101,7 +103,17 @@ def _numbers(ranges: TaskRanges) -> set[int]:
     return {number for first, last, step in ranges for number in range(first, last + 1, step)}
 
 
+def _not_found(what: str) -> Callable[[Session], None]:
+    def miss(session: Session) -> None:
+        raise Missing(f"{what}  not found")
+
+    return miss
+
+
 def _jobs(session: Session, word: str) -> None:
+    if "." in word:
+        raise Failed(NO_ID)
+    word = "" if word == "0" else word  # none, to Slurm
     with session.connect() as client:
         found = records(client, word, steps=session.details)
     if not found and word and word.lower() != "all":
@@ -141,8 +153,8 @@ def _steps(session: Session, word: str) -> None:
 def _nodes(session: Session, word: str) -> None:
     with session.connect() as client:
         nodes = client.call("nodes", facts=session.json)["nodes"]
-        partitions = client.call("partitions")["partitions"]
-    chosen = list(_named(session, word, nodes, "Node"))
+        partitions = sorted(client.call("partitions")["partitions"], key=lambda row: int(row["position"]))
+    chosen = _named(session, word, nodes, "Node")
     if session.json:
         session.print_json({"nodes": [node_object(node) for node in chosen]})
         return
@@ -172,7 +184,7 @@ def _partitions(session: Session, word: str) -> None:
     with session.connect() as client:
         rows = sorted(client.call("partitions")["partitions"], key=lambda row: int(row["position"]))
         nodes = {node["name"]: node for node in client.call("nodes")["nodes"]}
-    chosen = list(_named(session, word, rows, "Partition"))
+    chosen = _named(session, word, rows, "Partition")
     if session.json:
         session.print_json({"partitions": [sitejson.partition_object(row, nodes) for row in chosen]})
         return
@@ -183,7 +195,7 @@ def _reservations(session: Session, word: str) -> None:
     with session.connect() as client:
         rows = [row for row in client.call("reservations")["reservations"] if row["state"] != "over"]
         nodes = {node["name"]: node for node in client.call("nodes")["nodes"]}
-    chosen = list(_named(session, word, rows, "Reservation"))
+    chosen = _named(session, word, rows, "Reservation")
     if session.json:
         session.print_json({"reservations": [sitejson.reservation_object(row, nodes) for row in chosen]})
         return
@@ -228,8 +240,12 @@ def alive(status: Row) -> str:
 
 def _daemons(session: Session, word: str) -> None:
     if word:
-        raise Failed("too many arguments for keyword:show")
+        _daemons_take_no_name(session)
     session.console.out.write("slurmctld slurmd\n")
+
+
+def _daemons_take_no_name(session: Session) -> None:
+    raise Failed("too many arguments for keyword:show")
 
 
 def _topology(session: Session, word: str) -> None:
@@ -251,7 +267,7 @@ def _cache(session: Session, word: str) -> None:
     show_associations(session, [word] if word else [])
 
 
-def _none(session: Session, word: str) -> None:
+def _none(session: Session, word: str = "") -> None:
     """Of what no cluster of ours has, as of what a cluster of Slurm's happens not to have."""
 
 
@@ -271,18 +287,18 @@ ENTITIES = {
     "burstbuffer": Entity(2, _none),
     "cache": Entity(2, _cache),
     "config": Entity(1, _config),
-    "daemons": Entity(1, _daemons),
+    "daemons": Entity(1, _daemons, _daemons_take_no_name),
     "dwstat": Entity(2, _none),
     "federation": Entity(1, _none),
     "frontend": Entity(1, _front_ends),
     "jobs": Entity(1, _jobs),
     "jobid": Entity(1, _jobs),
     "licenses": Entity(2, _licenses),
-    "nodes": Entity(1, _nodes),
-    "partitions": Entity(2, _partitions, "Partition"),
-    "partitionname": Entity(2, _partitions, "Partition"),
-    "reservations": Entity(1, _reservations, "Reservation"),
-    "reservationname": Entity(1, _reservations, "Reservation"),
+    "nodes": Entity(1, _nodes, _none),
+    "partitions": Entity(2, _partitions, _not_found("Partition")),
+    "partitionname": Entity(2, _partitions, _not_found("Partition")),
+    "reservations": Entity(1, _reservations, _not_found("Reservation")),
+    "reservationname": Entity(1, _reservations, _not_found("Reservation")),
     "slurmd": Entity(2, _slurmd),
     "steps": Entity(2, _steps),
     "topology": Entity(1, _topology),
