@@ -86,7 +86,10 @@ SENTENCES = (
     ("nobody", "scontrol update partitionname=gpu state=down"), ("nobody", "scontrol create partitionname=x nodes=n1"),
     ("nobody", "scontrol create reservationname=z starttime=now duration=5 users=root nodes=n3"),
     ("nobody", "scontrol update reservationname=tune duration=10"), ("nobody", "scontrol delete reservationname=tune"),
-    ("nobody", "scontrol delete reservationname=nosuch"), ("nobody", "scontrol hold 15"), ("nobody", "scontrol suspend 9"),
+    ("nobody", "scontrol delete reservationname=nosuch"), ("nobody", "scontrol hold 15"),
+    ("root", "scontrol update jobid=18 contiguous=maybe"), ("root", "scontrol update jobid=9 contiguous=yes"),
+    ("nobody", "scontrol update jobid=18 contiguous=yes"),
+    ("nobody", "scontrol suspend 9"),
 )  # fmt: skip
 """Who orders what, and is told to the letter what Slurm tells of it: nothing is changed by any."""
 
@@ -151,3 +154,11 @@ def test_an_option_that_asks_for_help_is_heard_before_a_wrong_one_behind_it(pair
     for cluster in (pair.theirs, pair.ours):
         done = cluster.run(["scontrol", "-hide", "show", "job", "9"])
         assert (done.rc, done.err, "JobId" in done.out) == (0, "", False)
+
+
+def test_a_waiting_job_may_ask_for_nodes_beside_each_other_later(pair: Crowd) -> None:
+    shown = []
+    for word in ("yes", "no"):
+        pair.same("scontrol", "update", "jobid=19", f"contiguous={word}")
+        shown.append(" Contiguous=1 " in pair.same("scontrol", "show", "job", "19"))
+    assert shown == [True, False]

@@ -111,6 +111,8 @@ def _check_rights(job: Job, change: JobChange, who: Who, txn: Transaction) -> No
         now = txn.state.priorities.get(job.id) if request.priority is None else request.priority
         if change.priority is None or now is None or change.priority > now:
             raise _denied("only admins may raise a priority")
+    if change.contiguous is True:
+        raise _denied("only admins may ask for nodes beside each other after the submission")
     if change.asked() & LIMIT and job.state is not JobState.PENDING:
         asked_s = _asked_limit(job, change, now_s=job.time_limit_s)
         if job.time_limit_s is not None and (asked_s is None or asked_s > job.time_limit_s):

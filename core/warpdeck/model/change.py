@@ -69,6 +69,7 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     mem_per_node_bytes: Bytes | UnsetType = UNSET
     """Takes the place of what was asked per CPU or GPU, as mem_per_cpu_bytes does."""
     mem_per_cpu_bytes: Bytes | UnsetType = UNSET
+    contiguous: bool | UnsetType = UNSET
     gpus: GpuAsk | UnsetType = UNSET
     nodelist: NodeNames | UnsetType = UNSET
     exclude: NodeNames | UnsetType = UNSET

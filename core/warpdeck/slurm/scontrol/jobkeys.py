@@ -171,6 +171,7 @@ KEYS = {
     "admincomment": Key(3, _text("admin_comment")),
     "arraytaskthrottle": Key(10, _number("throttle", "ArrayTaskThrottle")),
     "comment": Key(3, _text("comment")),
+    "contiguous": Key(3, _yes("contiguous", "Contiguous")),
     "cpus-per-task": Key(13, _number("cpus_per_task", "CPUs-per-task")),
     "cpuspertask": Key(11, _number("cpus_per_task", "CPUs-per-task")),
     "dependency": Key(1, _dependencies),
