@@ -107,11 +107,6 @@ def test_what_random_lines_have_shown_stays_mended(pair: Crowd, line: str) -> No
     assert pair.differs(words, env) == ""
 
 
-@pytest.mark.parametrize(("user", "line"), SENTENCES)
-def test_an_order_that_changes_nothing_is_refused_in_slurms_words(pair: Crowd, user: str, line: str) -> None:
-    pair.same(*shlex.split(line), user=user)
-
-
 @pytest.mark.parametrize("command", sorted(GRAMMARS))
 @pytest.mark.parametrize("seed", range(2))
 def test_any_line_of_a_command_that_reads_is_answered_as_slurm_answers_it(
@@ -162,3 +157,8 @@ def test_a_waiting_job_may_ask_for_nodes_beside_each_other_later(pair: Crowd) ->
         pair.same("scontrol", "update", "jobid=19", f"contiguous={word}")
         shown.append(" Contiguous=1 " in pair.same("scontrol", "show", "job", "19"))
     assert shown == [True, False]
+
+
+@pytest.mark.parametrize(("user", "line"), SENTENCES)
+def test_an_order_that_changes_nothing_is_refused_in_slurms_words(pair: Crowd, user: str, line: str) -> None:
+    pair.same(*shlex.split(line), user=user)
