@@ -246,7 +246,7 @@ def _on_empty_cluster(
 def _scarce(asked: Resources, view: View) -> str:
     """The code for a request of which no node of the site has enough: Slurm names the CPUs, else the memory, that it has to have
     wherever it goes, whatever else is asked for."""
-    cpus = max(asked.cpus_of_task() * (asked.tasks_per_node or 1), asked.cpus_per_node_min or 0)
+    cpus = max(asked.cpus_per_task * (asked.tasks_per_node or 1), asked.cpus_per_node_min or 0)
     if cpus > max((node.cpus for node in view.nodes), default=0):
         return "InvalidCPUs"
     mem_bytes = max(asked.mem_per_node_bytes or 0, asked.mem_per_cpu_bytes or 0)

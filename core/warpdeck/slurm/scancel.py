@@ -239,15 +239,25 @@ class Canceller:
             if code == "pending":
                 return 0
             words = STEP_WORDS.get(code, WORDS.get(code, sentence))
-            # That a signal found no such step Slurm does not notice: we say so, and end as it does.
-            is_lost = code == "no_step" and self._number
-            return self._tell(target, words, 0 if is_lost else STEP_EXITS.get(code, 1))
+            if code == "no_step":
+                return self._no_step(target, words)
+            return self._tell(target, words, STEP_EXITS.get(code, 1))
         silent = code in SILENT and not self._number and self._whom != "batch"
         if code == "already_done" and self._number:
             code = "not_found"  # a signal is for jobs that there are
         if self._verbosity > 0 or not (silent or (self._verbosity < 0 and code in SILENT)):
             self._tell(target, WORDS.get(code, sentence), 1)
         return 0 if silent else EXITS.get(code, 1)
+
+    def _no_step(self, target: Target, words: str) -> int:
+        """Of a job that runs. Slurm tries twice, and names the job; that a signal found no such step it does not notice: we say
+        so, and end as it does."""
+        if self._number:
+            return self._tell(target, words, 0)
+        line = complaint(target.told.partition(".")[0], words, of_step=True)
+        again = f"scancel: {self._doing(target)}\n" if self._verbosity > 0 else ""
+        self._console.err.write(line + again + line)
+        return STEP_EXITS["no_step"]
 
     def _tell(self, target: Target, words: str, code: int) -> int:
         """The error of one; the exit code as it is."""
