@@ -9,16 +9,14 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
-from warpdeck.api.rows import JobFacts, JobRow, WhyRow
+from warpdeck.api.rows import JobFacts, JobRow
 from warpdeck.cluster import ALL_NODES, NORMAL_QOS
 from warpdeck.errors import UserError
 from warpdeck.model import (
     COMPACT,
     FINISHED,
-    Dependency,
     Job,
     JobState,
     Request,
@@ -30,47 +28,17 @@ from warpdeck.notation.options import SBATCH
 from warpdeck.policy.access import partition_names
 from warpdeck.policy.tres import asked_tres, held_tres
 
-from . import nodecounts, unavailable
+from . import nodecounts
 from .accounting import gpu_types
-from .dependencies import judge_one
 from .launching import output_paths
-from .present import NEXT, as_shown, idle_since, job_row, why_row
+from .present import as_shown, idle_since, job_row
+from .reasons import dependency_text, is_held, reason_of, why_of
+from .sight import Column, Sight
 from .state import State
-from .view import Namesakes, eligible_unix, waiting_limit_s
-
-CAUSES = {
-    "timeout": "TimeLimit",
-    "node_fail": "NodeDown",
-    "oom": "OutOfMemory",
-    "launch_failed": "JobLaunchFailure",
-    "dependency": "DependencyNeverSatisfied",
-    "deadline": "DeadLine",
-}
-"""The cause of an end -> Slurm's reason. What was cancelled or preempted has none."""
+from .view import eligible_unix, waiting_limit_s
 
 WRAPPED = "wrap"
 """In place of a script's name on the line of a job that was given as --wrap."""
-
-
-class Sight:
-    """The state at a moment, for columns of many jobs."""
-
-    def __init__(self, state: State, now: float) -> None:
-        self.state = state
-        self.now = now
-        self.namesakes = Namesakes(state)
-        self.largest = functools.cache(functools.partial(nodecounts.largest, state))
-        self.unavailable = functools.cache(functools.partial(unavailable.reason, state))
-
-    @cached_property
-    def whole_partitions(self) -> dict[str, str]:
-        """Slurm's word for how jobs of a partition share their nodes, where it is the partition that says so."""
-        parts = self.state.site.partitions
-        users = {part.name: "USER" for part in parts if part.exclusive_user}
-        return users | {part.name: "NO" for part in parts if part.exclusive}
-
-
-Column = Callable[[Sight, Job], Any]
 
 
 def shower(state: State, fields: Sequence[str], *, now: float) -> Callable[[Sequence[Job]], list[Any]]:
@@ -120,10 +88,6 @@ def _cpus(_: Sight, job: Job) -> int:
     return held or asked.task_count() * asked.cpus_per_task
 
 
-def _why(sight: Sight, job: Job) -> WhyRow | None:
-    return why_row(job, sight.state.whys.get(job.id), sight.state.backlog)
-
-
 def _used_s(sight: Sight, job: Job) -> float:
     """Seconds that its present or last start has run, less those that it was suspended."""
     if job.start_at_unix is None:
@@ -146,80 +110,14 @@ def _before_stop_s(_: Sight, job: Job) -> float:
 
 
 def _expected_start(sight: Sight, job: Job) -> float | None:
-    why = _why(sight, job) if job.state is JobState.PENDING else None
+    why = why_of(sight, job) if job.state is JobState.PENDING else None
     return why.expected_start if why is not None else None
 
 
-def _reason(sight: Sight, job: Job) -> str:
-    """Without the sentence, which most do not print."""
-    if job.state is JobState.PENDING and job.behind is not None:
-        return NEXT
-    if _is_held(job) or (job.held and job.state not in FINISHED):
-        return _hold_reason(job)
-    if job.state is JobState.PENDING:
-        why = sight.state.whys.get(job.id)
-        if why is not None and why.code == unavailable.CODE:
-            return sight.unavailable(job.request.partition, job.request.resources.nodelist)
-        return why.code if why is not None else "None"
-    if job.state not in FINISHED:
-        return "None"
-    cause = job.exit.cause if job.exit else job.ending_cause
-    if cause in CAUSES or job.state is not JobState.FAILED:
-        return CAUSES.get(cause, "None")
-    return "JobLaunchFailure" if job.exit and job.exit.signal else "NonZeroExitCode"  # as slurmctld has it
-
-
-def _hold_reason(job: Job) -> str:
-    """Of one that is held, or will be once it is requeued."""
-    if job.lost_reservation:
-        return f"Reservation {job.lost_reservation} was deleted"
-    if job.requeued_held:
-        return "job requeued in held state"
-    if job.special_exit:
-        return "job requeued in special exit state"
-    return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
-
-
-def _dependency(sight: Sight, job: Job) -> str:
-    asked = job.request.dependencies
-    if asked is None or job.state is not JobState.PENDING:
-        return ""
-    words = []
-    for clause in asked.clauses:
-        verdict = judge_one(
-            clause,
-            job,
-            members=sight.state.named,
-            first_namesake=sight.namesakes.first_before,
-            now=sight.now,
-        )
-        if not verdict.holds:
-            words.append(
-                f"{_clause_text(sight.state, clause)}({'failed' if verdict.never else 'unfulfilled'})"
-            )
-    return ("?" if asked.any_of else ",").join(words)
-
-
-def _clause_text(state: State, clause: Dependency) -> str:
-    if clause.kind == "singleton":
-        return clause.kind
-    delay = f"+{clause.delay_s // 60}" if clause.delay_s else ""
-    if clause.task is not None:
-        return f"{clause.kind}:{clause.job_id}_{clause.task}{delay}"
-    array = any(member.request.array is not None for member in state.named(clause.job_id)[:1])
-    return f"{clause.kind}:{clause.job_id}{'_*' if array else ''}{delay}"
-
-
-def _is_held(job: Job) -> bool:
-    """Whether it waits so, or did until its end."""
-    waits = job.state is JobState.PENDING or (job.state in FINISHED and job.start_at_unix is None)
-    return waits and (job.held or job.held_by_admin)
-
-
 def _eligible(sight: Sight, job: Job) -> float | None:
-    if _is_held(job):
+    if is_held(job):
         return job.request.begin_at_unix
-    if job.state is JobState.PENDING and _dependency(sight, job):
+    if job.state is JobState.PENDING and dependency_text(sight, job):
         return None
     return max(eligible_unix(sight.state, job, now=sight.now), job.request.begin_at_unix or 0.0)
 
@@ -401,7 +299,7 @@ ROW_COLUMNS: dict[str, Column] = {
     "qos": lambda _, job: job.request.qos or NORMAL_QOS,
     "state": lambda _, job: job.state.value,
     "state_short": lambda _, job: COMPACT[job.state],
-    "why": _why,
+    "why": why_of,
     "priority": _priority,
     "nodes": _nodes,
     "node_list": _node_list,
@@ -444,8 +342,8 @@ FACTS: dict[str, Column] = {
     "stopped_at": lambda _, job: _stopped_at(job),
     "before_stop_s": _before_stop_s,
     "special_exit": lambda _, job: job.special_exit and job.state is JobState.PENDING,
-    "dependency": _dependency,
-    "reason": _reason,
+    "dependency": dependency_text,
+    "reason": reason_of,
     "features": lambda _, job: job.request.resources.constraint,
     "prefer": lambda _, job: job.request.resources.prefer,
     "contiguous": lambda _, job: job.request.resources.contiguous,
