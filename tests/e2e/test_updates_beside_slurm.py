@@ -47,7 +47,7 @@ AT_RUNNING = (
     "numnodes=1-2", "numtasks=4", "oversubscribe=yes", "partition=debug", "priority=5",
     "shared=yes", "starttime=now+1hour", "eligibletime=now+1hour", "stdout=/tmp/x.out", "tasks=2",
     "timelimit=9-0", "timelimit=UNLIMITED", "tresperjob=gres:gpu:1", "workdir=/tmp", "deadline=now+2hours", "timemin=10",
-    "timemin=100", "switches=1@4:00",
+    "timemin=100", "switches=1@4:00", "contiguous=yes",
 )  # fmt: skip
 OTHERWISE = {
     "timelimit=UNLIMITED": "Requested time limit is invalid (missing or exceeds some limit)",
@@ -56,7 +56,7 @@ OTHERWISE = {
     "gres=gpu:9": "Requested node configuration is not available",
 } | {
     f"{key}=1": f"Update of this parameter is not supported: {key}=1"
-    for key in ("burstbuffer", "clusterfeatures", "contiguous", "corespec", "delayboot", "mintmpdisknode",
+    for key in ("burstbuffer", "clusterfeatures", "corespec", "delayboot", "mintmpdisknode",
                 "numcpus", "prefer", "reboot", "reqcores", "reqsockets", "reqthreads", "sitefactor", "threadspec",
                 "trespersocket", "wckey")
 }  # fmt: skip
