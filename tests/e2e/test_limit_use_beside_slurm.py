@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import pytest
-from tests.lab.accountsite import ACCOUNTS, ROOTS
+from tests.lab.accountsite import ACCOUNTS, ROOTS, TABLES
 from tests.lab.ours import SITE
 from tests.lab.pair import H100_SITE, Pair, side_by_side
 from tests.lab.peer import UP_S, Done
@@ -26,11 +26,7 @@ LIMITED = (
     "maxjobs=20 maxsubmit=40 maxtres=cpu=20,mem=2G maxtrespernode=cpu=10 maxwall=10:00:00",
     "modify user root where account=ml set maxjobs=7 grptres=cpu=9 maxtres=cpu=30",
 )
-TABLES = """
-[qos.high]
-priority = 100
-max_wall = "1-00:00:00"
-max_tres_per_user = "cpu=8,node=2"
+OF_HIGH = """
 grp_tres = "cpu=100"
 grp_tres_mins = "cpu=10000"
 grp_wall = "100:00:00"
@@ -40,6 +36,13 @@ max_jobs_per_user = 2
 max_submit_per_user = 4
 max_tres_per_job = "cpu=20"
 min_tres_per_job = "cpu=1"
+"""
+OF_ROOT = """
+max_jobs_per_user = 7
+grp_tres = "cpu=9"
+max_tres_per_job = "cpu=30"
+"""
+OF_ML = """
 [accounts.ml]
 grp_tres = "cpu=100,mem=100G"
 grp_tres_mins = "cpu=10000"
@@ -51,19 +54,9 @@ max_submit_per_user = 40
 max_tres_per_job = "cpu=20,mem=2G"
 max_tres_per_node = "cpu=10"
 max_wall = "10:00:00"
-[accounts.ml.users.root]
-default = true
-max_jobs_per_user = 7
-grp_tres = "cpu=9"
-max_tres_per_job = "cpu=30"
-[accounts.ml.users.nobody]
-default = true
-[accounts.sci]
-[accounts.bio]
-parent = "sci"
-shares = 3
-[accounts.bio.users.root]
 """
+HIGH, ROOT_IN_ML = "[qos.high]\n", "[accounts.ml.users.root]\n"
+LIMITED_TABLES = TABLES.replace(HIGH, HIGH + OF_HIGH).replace(ROOT_IN_ML, ROOT_IN_ML + OF_ROOT) + OF_ML
 """The same in config.toml."""
 ENFORCING = "AccountingStorageEnforce=associations,limits,qos\n"
 JOBS = (
@@ -99,7 +92,7 @@ def pair() -> Iterator[LimitPair]:
     with side_by_side(
         LimitPair,
         their_site=ENFORCING + H100_SITE,
-        our_site=SITE + TABLES,
+        our_site=SITE + LIMITED_TABLES,
         accounting=True,
         accounts=LIMITED,
     ) as both:

@@ -10,9 +10,9 @@ import msgspec
 
 from warpdeck.api.siterows import UseRow
 from warpdeck.cluster import NORMAL_QOS
-from warpdeck.policy.limits import left_s
-from warpdeck.policy.tres import WALL, add
-from warpdeck.policy.uses import Scope, Scopes, Uses
+from warpdeck.policy.limits import add_minutes, left_s
+from warpdeck.policy.tres import add
+from warpdeck.policy.uses import NO_USE, Scope, Scopes, Use, Uses
 
 from .view import build_view
 
@@ -23,36 +23,26 @@ Minutes = dict[str, float]
 SECONDS = 60
 
 
-class _Use:
-    """Of one scope."""
-
-    def __init__(self) -> None:
-        self.jobs = 0
-        self.tres: dict[str, int] = {}
-        self.run_minutes: Minutes = {}
-
-
 def use_rows(state: State, now: float) -> list[UseRow]:
     """Of each scope under which something runs, waits, or was used."""
     view = build_view(state, now=now)
     scopes = Scopes(view)
     counts = Uses(state.site.settings.billing_weights)
     counts.follow(view, scopes)
-    uses: dict[Scope, _Use] = {}
+    uses: dict[Scope, Use] = {}
     for job in view.running:
         tres, under = counts.of(job)
         qos = scopes.qos.get(job.qos)
         left = (left_s(job, now, counted_unix=view.counted_unix) or 0.0) * (qos.usage_factor if qos else 1.0)
         for scope in {*under, *_own(job.user, job.account, job.qos)}:
-            use = uses.setdefault(scope, _Use())
+            use = uses.setdefault(scope, Use())
             use.jobs += 1
             add(use.tres, tres)
-            for name, count in (*tres.items(), (WALL, 1)):
-                use.run_minutes[name] = use.run_minutes.get(name, 0.0) + count * left / SECONDS
+            add_minutes(use.minutes, tres, left / SECONDS)
     submitted = _submitted(state, scopes)
     used = _used(state)
     return [
-        _row(scope, uses.get(scope, _Use()), submitted[scope], used.get(scope, {}))
+        _row(scope, uses.get(scope, NO_USE), submitted[scope], used.get(scope, {}))
         for scope in sorted({*uses, *submitted, *used})
     ]
 
@@ -86,9 +76,9 @@ def _used(state: State) -> dict[Scope, Minutes]:
     }
 
 
-def _row(scope: Scope, use: _Use, submitted: int, minutes: Minutes) -> UseRow:
+def _row(scope: Scope, use: Use, submitted: int, minutes: Minutes) -> UseRow:
     found = UseRow(
-        jobs=use.jobs, submitted=submitted, tres=use.tres, minutes=minutes, run_minutes=use.run_minutes
+        jobs=use.jobs, submitted=submitted, tres=use.tres, minutes=minutes, run_minutes=use.minutes
     )
     match scope:
         case ("qos", qos):

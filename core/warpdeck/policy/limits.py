@@ -86,7 +86,7 @@ class Ledger:
             tres, scopes = self._uses.of(job)
             for scope in scopes:
                 if scope in limited:
-                    _add_minutes(found[scope], tres, minutes)
+                    add_minutes(found[scope], tres, minutes)
         return found
 
     def _minutes(self, qos: str, limit_s: float | None) -> float:
@@ -197,7 +197,7 @@ class Ledger:
                 use.minutes = dict(self._promised_minutes.get(scope, {}))
             use.jobs += 1
             add(use.tres, tres)
-            _add_minutes(use.minutes, tres, minutes)
+            add_minutes(use.minutes, tres, minutes)
 
     def _check_qos(self, qos: QosView, job: PendingJob, wants: _Wants) -> Blocked | None:
         limits, who = qos.limits, f"QoS {qos.name}"
@@ -413,7 +413,8 @@ def _limits_minutes(limits: Limits) -> bool:
     return bool(limits.grp_tres_mins or limits.grp_tres_run_mins) or limits.grp_wall_s is not None
 
 
-def _add_minutes(into: dict[str, float], tres: Tres, minutes: float) -> None:
+def add_minutes(into: dict[str, float], tres: Tres, minutes: float) -> None:
+    """Adds what so long a use of these counts, TRES by TRES, and its time alone."""
     into[WALL] = into.get(WALL, 0.0) + minutes
     for name, count in tres.items():
         if count:

@@ -124,13 +124,17 @@ def _association(row: Mapping[str, Any], above: Sequence[str], every: list[str])
 def _users(client: Any) -> list[Row]:
     """A row for each place of each user; `matching` makes one of them where places are not asked for."""
     rows = [row for row in _associations(client) if row["User"]]
-    found = []
-    for row in sorted(rows, key=lambda row: (row["User"], row["Account"])):
-        own = [each for each in rows if each["User"] == row["User"]]
-        default = next((each for each in own if each["is default"]), own[0])
-        admin = "Administrator" if row["User"] == "root" else "None"
-        found.append({**row, "Def Acct": default["Account"], "Admin": admin})
-    return found
+    defaults: dict[str, str] = {}
+    for row in sorted(rows, key=lambda row: not row["is default"]):
+        defaults.setdefault(row["User"], row["Account"])
+    return [
+        {
+            **row,
+            "Def Acct": defaults[row["User"]],
+            "Admin": "Administrator" if row["User"] == ROOT else "None",
+        }
+        for row in sorted(rows, key=lambda row: (row["User"], row["Account"]))
+    ]
 
 
 def _accounts(client: Any) -> list[Row]:

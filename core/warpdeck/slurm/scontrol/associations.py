@@ -89,11 +89,13 @@ def show_associations(session: Session, words: Sequence[str]) -> None:
 
 
 def _users(shares: Sequence[Row], names: Sequence[str]) -> Iterator[list[str]]:
-    for user in sorted({row["user"] for row in shares if row["user"]}):
+    defaults: dict[str, str] = {}
+    for row in sorted(shares, key=lambda row: not row["default"]):
+        if row["user"]:
+            defaults.setdefault(row["user"], row["account"])
+    for user, account in sorted(defaults.items()):
         if names and user.lower() not in names:
             continue
-        own = [row for row in shares if row["user"] == user]
-        account = next((row["account"] for row in own if row["default"]), own[0]["account"])
         admin = "Administrator" if user == ROOT else "None"
         yield [f"UserName={_numbered(user)} DefAccount={account} DefWckey= AdminLevel={admin}"]
 
