@@ -7,18 +7,20 @@ terminal before it stops; who was stopped without being asked (SIGSTOP) leaves i
 from __future__ import annotations
 
 import codecs
-import errno
+import contextlib
 import os
 import select
 import signal
-import termios
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import IO, Any
 
 from textual.drivers.linux_driver import LinuxDriver
 
+from warpdeck.api.terminal import is_gone
+
 from .escapes import EscapeParser
 
-__all__ = ["LinuxDriver", "TerminalDriver", "is_gone"]
+__all__ = ["LinuxDriver", "TerminalDriver"]
 
 LOOK_UP_S = 0.1
 """How late it may be noticed that the app leaves, and that nothing follows an Esc."""
@@ -26,17 +28,42 @@ READ_BYTES = 4096
 _ERASE = "\x1b[0m\x1b[2J"
 
 
-def is_gone(descriptor: int) -> bool:
-    """Whether the terminal was closed."""
-    try:
-        termios.tcgetattr(descriptor)
-    except termios.error as error:
-        return int(error.args[0]) == errno.EIO
-    return False
+class _TerminalFile:
+    """The terminal's output. Writing to a terminal that was closed is no error, because the app ends then anyway.
+
+    Textual writes in a thread. If a write raised there, the thread would end and the app would wait for it forever.
+    """
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        with self._unless_gone():
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._unless_gone():
+            self._file.flush()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    @contextlib.contextmanager
+    def _unless_gone(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            if not is_gone(self._file.fileno()):
+                raise
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's, but for signals and Esc."""
+    """Textual's driver, with our handling of signals, of Esc and of a terminal that is closed."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._file: Any = _TerminalFile(self._file)
 
     _stopped = False
     _is_shown = False
@@ -51,14 +78,29 @@ class TerminalDriver(LinuxDriver):
         while not is_last:
             is_last = self.exit_event.is_set()
             if select.select([self.fileno], [], [], LOOK_UP_S)[0]:
-                came = os.read(self.fileno, READ_BYTES)
+                came = self._read()
                 if not came:
+                    self._app.call_later(self._app.exit)
                     return
                 text = decode(came)
                 for event in parser.feed(text) if text else ():
                     self.process_message(event)
             for event in parser.tick():
                 self.process_message(event)
+
+    def _read(self) -> bytes:
+        """Return the next bytes of input, or b"" once the terminal was closed."""
+        try:
+            return os.read(self.fileno, READ_BYTES)
+        except OSError:
+            if not is_gone(self.fileno):
+                raise
+            return b""
+
+    def write(self, data: str) -> None:
+        """Write to the terminal. While nothing shows the app, as after its terminal was closed, the data is dropped."""
+        if self._writer_thread is not None and self._writer_thread.is_alive():
+            super().write(data)
 
     def start_application_mode(self) -> None:
         self._is_shown = True

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Sequence
 
 from textual.app import App
 
@@ -16,6 +18,8 @@ from .terminal import lend_terminal
 
 FALLBACK_EDITOR = "vi"
 """POSIX has it."""
+LOOK_UP_S = 0.2
+"""How often a signal is looked for while the editor runs."""
 
 
 def edited(app: App[None], text: str, *, name: str) -> str:
@@ -31,12 +35,27 @@ def edit(text: str, *, name: str) -> str:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
         try:
-            ended = subprocess.run([*shlex.split(command), path], check=False)
+            code = _run([*shlex.split(command), path])
         except (OSError, ValueError) as error:
             raise UserError(f"cannot run the editor {command!r}: {error}", "set $EDITOR") from error
-        if ended.returncode:
-            raise UserError(f"{command} ended with {ended.returncode}; the script is as before", "try again")
+        if code:
+            raise UserError(f"{command} ended with {code}; the script is as before", "try again")
         return _read(path)
+
+
+def _run(command: Sequence[str]) -> int:
+    """Return the exit code of the program. Whatever is raised meanwhile, such as by a signal's handler, kills it.
+
+    It is waited for in short pieces: the kernel may give a signal to another thread, and then the handler waits for this one.
+    """
+    with subprocess.Popen(command) as editor:
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    return editor.wait(timeout=LOOK_UP_S)
+        except BaseException:
+            editor.kill()
+            raise
 
 
 def _read(path: str) -> str:

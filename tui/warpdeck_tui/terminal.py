@@ -6,7 +6,6 @@ Textual's suspend() resumes only when its body ends well, so everything raised i
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
@@ -14,10 +13,8 @@ from typing import Protocol, TypeVar
 from textual.app import App
 
 from warpdeck.api.sync import SyncClient
-from warpdeck.api.terminal import RelayEnd, relay
+from warpdeck.api.terminal import RelayEnd, is_gone, relay
 from warpdeck.errors import UserError
-
-from .driver import is_gone
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 """The terminal itself: Textual replaces sys.stdout while it runs."""
@@ -25,7 +22,7 @@ T = TypeVar("T")
 
 
 class HungUp(BaseException):
-    """A signal to end came while the terminal was lent: not an Exception, so that nothing on its way keeps it."""
+    """A signal to end came while the terminal was lent. It is no Exception, so that no handler on its way stops it."""
 
 
 class Connect(Protocol):
@@ -59,13 +56,9 @@ def join_terminal(app: App[None], connect: Connect, label: str, *, watch: bool =
             client.close()
 
     try:
-        with _ending_signals_raise():
-            ended = lend_terminal(app, borrow)
+        ended = lend_terminal(app, borrow)
     except KeyboardInterrupt:
         return f"gave up waiting for job {label}; it goes on, a joins it"
-    except HungUp:
-        app.exit()
-        return "leaving"
     if ended.error:
         return ended.error
     if ended.detached and watch:
@@ -76,15 +69,10 @@ def join_terminal(app: App[None], connect: Connect, label: str, *, watch: bool =
 def leave_at_hang_up(app: App[None]) -> None:
     """Ends the app at SIGTERM, and when its window is closed; `guard` puts the terminal back.
 
-    Whoever writes to a terminal that is gone fails. Textual writes in a thread, starts another one when the kernel says
-    SIGCONT, as it does at a hang-up, and waits at the end for one that has failed: so what is still drawn goes nowhere.
+    What is still drawn on a closed terminal is dropped by the driver.
     """
 
     def leave(*_: object) -> None:
-        if is_gone(STDERR):
-            nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-            for descriptor in (STDOUT, STDERR):
-                os.dup2(nowhere, descriptor)
         app.call_later(app.exit)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -93,9 +81,11 @@ def leave_at_hang_up(app: App[None]) -> None:
 
 @contextlib.contextmanager
 def _ending_signals_raise() -> Iterator[None]:
-    """The app's own handlers wait for the event loop, which stands still while the terminal is lent."""
+    """Raise HungUp at the first signal to end: the app's own handlers wait for the event loop, which stands still meanwhile."""
 
     def hang_up(*_: object) -> None:
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
         raise HungUp
 
     before = {number: signal.signal(number, hang_up) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -115,16 +105,20 @@ def check_lends(app: App[None]) -> None:
 def lend_terminal(app: App[None], borrow: Callable[[], T]) -> T:
     """Suspends the app, runs `borrow` on the bare terminal, and resumes; what it raises is raised afterwards.
 
-    Raises UserError as check_lends does.
+    If the terminal is closed meanwhile, or a signal to end comes, the app exits. Raises UserError then, and as check_lends does.
     """
     check_lends(app)
     result: list[T] = []
     failure: BaseException | None = None
     with app.suspend():
         try:
-            result.append(borrow())
+            with _ending_signals_raise():
+                result.append(borrow())
         except BaseException as error:
             failure = error
+    if isinstance(failure, HungUp) or is_gone(STDIN):
+        app.exit()
+        raise UserError("The terminal was closed, so the app ends.", "`warpdeck` opens it again")
     if failure is not None:
         raise failure
     return result[0]

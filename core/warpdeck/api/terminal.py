@@ -5,6 +5,8 @@ Used by `warpdeck run --pty`, `warpdeck attach` and, while it is suspended, by t
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import select
 import signal
@@ -77,6 +79,15 @@ def window_size(descriptor: int) -> tuple[int, int]:
     return max(1, size.lines), max(1, size.columns)
 
 
+def is_gone(descriptor: int) -> bool:
+    """Return whether the descriptor is a terminal that was closed."""
+    try:
+        termios.tcgetattr(descriptor)
+    except termios.error as error:
+        return int(error.args[0]) == errno.EIO
+    return False
+
+
 def relay(
     client: SyncClient,
     job: str,
@@ -89,7 +100,8 @@ def relay(
 ) -> RelayEnd:
     """Attaches to the job's terminal until it ends or the user detaches; `watch` only reads. Raises UserError.
 
-    A controller or a node that was lost is waited for: `again` connects to the controller once more.
+    A controller or a node that was lost is waited for: `again` connects to the controller once more. If the user's own terminal
+    is closed, the relay detaches and the job goes on.
     """
     session = _Session(client, job, stdin_fd, stdout_fd, watch=watch)
     ended = session.attach(progress)
@@ -102,11 +114,16 @@ def relay(
         if saved is not None:
             tty.setraw(stdin_fd, termios.TCSADRAIN)  # what was typed ahead is kept
         return session.run(wake_r, again)
+    except OSError:
+        if not is_gone(stdin_fd):
+            raise
+        return RelayEnd(detached=True)
     finally:
         signal.signal(signal.SIGWINCH, before)
-        session.leave()
-        if saved is not None:
-            termios.tcsetattr(stdin_fd, termios.TCSADRAIN, saved)
+        with contextlib.suppress(OSError, termios.error):  # The terminal may be gone.
+            session.leave()
+            if saved is not None:
+                termios.tcsetattr(stdin_fd, termios.TCSADRAIN, saved)
         os.close(wake_r)
         os.close(wake_w)
         session.close()
@@ -213,10 +230,7 @@ class _Session:
     def _keys(self) -> RelayEnd | None:
         data = os.read(self._stdin, READ_BYTES)
         if not data:
-            self._sources.remove(self._stdin)
-            if not self._watch:
-                self._client.send_data(self._number, b"\x04")
-            return None
+            return self._input_ended()
         kept, order = self._escapes.feed(data)
         if self._watch:
             order = order or ("detach" if any(key in LEAVE_KEYS for key in kept) else "")
@@ -229,6 +243,15 @@ class _Session:
         self._client.tell("close", stream=self._number)
         return RelayEnd(detached=True)
 
+    def _input_ended(self) -> RelayEnd | None:
+        """Detach from a closed terminal. The end of a file or pipe is the end of the job's input, and its output still follows."""
+        if is_gone(self._stdin):
+            return RelayEnd(detached=True)
+        self._sources.remove(self._stdin)
+        if not self._watch:
+            self._client.send_data(self._number, b"\x04")
+        return None
+
     def _come_back(self, again: Callable[[], SyncClient]) -> RelayEnd | None:
         """Tries until the terminal is there again, or has ended, or the user leaves. Raises UserError."""
         escapes = Escapes()
@@ -236,6 +259,8 @@ class _Session:
             if select.select(self._sources, [], [], AGAIN_S)[0]:
                 data = os.read(self._stdin, READ_BYTES)
                 if not data:
+                    if is_gone(self._stdin):
+                        return RelayEnd(detached=True)
                     self._sources.remove(self._stdin)
                 if escapes.feed(data)[1] == "detach" or (
                     self._watch and any(key in LEAVE_KEYS for key in data)
