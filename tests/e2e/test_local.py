@@ -109,6 +109,19 @@ def test_cancel_ends_daemons_and_setsid_children_too(home: Home) -> None:
     assert processes() == []
 
 
+def test_cancel_with_a_state_means_only_those_of_the_named_tasks(home: Home) -> None:
+    home.ok("submit", "--no-snapshot", "--array=0-9%1", "--wrap", "exec sleep 1000")
+    eventually(lambda: home.state("1_0") == "RUNNING", what="the first task runs")
+
+    def live() -> list[str]:
+        return sorted(row["label"] for row in home.json("queue"))
+
+    home.ok("cancel", "--state", "PD", "1_[0-3,8]")
+    assert live() == ["1_0", "1_[4-7,9]"]
+    home.ok("cancel", "--state", "PD", "1")
+    assert live() == ["1_0"]
+
+
 def environ(pid: str) -> list[bytes]:
     try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

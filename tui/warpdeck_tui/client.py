@@ -36,6 +36,8 @@ from warpdeck.model.past import Clause, GroupCost, PastQuery
 from warpdeck.notation.jobfilter import LONGEST_VALUE
 from warpdeck.paths import Paths
 
+from .viewmodels.queue import only_waiting
+
 if TYPE_CHECKING:
     from warpdeck.api.submission import Submitted
 
@@ -227,12 +229,9 @@ class Core:
         """One of VERBS."""
         assert verb in VERBS
         client = self._live()
-        calls = {
-            "cancel": client.cancel,
-            "hold": client.hold,
-            "release": client.release,
-            "requeue": client.requeue,
-        }
+        if verb == "cancel":
+            return await _cancel(client, jobs)
+        calls = {"hold": client.hold, "release": client.release, "requeue": client.requeue}
         return await calls[verb](jobs)
 
     async def update(self, jobs: Sequence[str], change: JobChange) -> Changed:
@@ -409,3 +408,21 @@ class Core:
     def _glance(self, job: str, offset: int) -> Glance:
         with SyncClient.connect(self.paths, start=False) as client:
             return glance(client, job, offset=offset)
+
+
+async def _cancel(client: Client, jobs: Sequence[str]) -> Changed:
+    """Cancel jobs. A name of waiting tasks of an array leaves alone the tasks that have begun meanwhile. Raises UserError."""
+    labels: list[str] = []
+    errors: list[str] = []
+    for waiting in (False, True):
+        named = [name for name in jobs if only_waiting(name) is waiting]
+        if named:
+            try:
+                done = await client.cancel(named, waiting_only=waiting)
+            except UserError as error:
+                if len(named) == len(jobs):
+                    raise
+                done = Changed(errors=[error.line])
+            labels += done.jobs
+            errors += done.errors
+    return Changed(jobs=labels, errors=errors)

@@ -5,7 +5,6 @@ A verb that means nothing for a job says so instead of asking. What stands for s
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,7 +30,7 @@ from .viewmodels.priorities import (
     priority_command,
     priority_title,
 )
-from .viewmodels.queue import confirmation, target, targets, tasks_of
+from .viewmodels.queue import commands, confirmation, names_of, targets, tasks_of
 from .viewmodels.sessions import shell_options
 from .viewmodels.verbs import AT_ONCE, NO_JOB, TAKES_BACK, refusal, said_done, that_fit
 
@@ -68,9 +67,9 @@ class JobVerbs:
         if done.jobs:
             back = TAKES_BACK.get(verb)
             undo = (
-                Undo(_command(back, done.jobs), partial(self._take_back, back, done.jobs)) if back else None
+                Undo(commands(back, done.jobs), partial(self._take_back, back, done.jobs)) if back else None
             )
-            self._app.chronicle.add(_command(verb, done.jobs), undo)
+            self._app.chronicle.add(commands(verb, done.jobs), undo)
 
     async def _told(self, verb: str, order: Awaitable[Changed]) -> Changed:
         """What came of the order, which its user is told."""
@@ -143,7 +142,8 @@ class JobVerbs:
     async def _ask_priority(self, rows: Sequence[JobRow]) -> None:
         names = targets("priority", rows, self._app.board.jobs.values())
         try:
-            ranks = {rank.label: rank for rank in (await self._app.core.site.priorities(names)).jobs}
+            found = await self._app.core.site.priorities([str(row.id) for row in rows])
+            ranks = {rank.label: rank for rank in found.jobs}
         except UserError as error:
             self._app.tell_error(error)
             return
@@ -151,7 +151,7 @@ class JobVerbs:
         def act(text: str | None) -> None:
             if text:
                 before = {
-                    name: ranks[row.label] for row in rows if row.label in ranks for name in [target(row)]
+                    name: ranks[row.label] for row in rows if row.label in ranks for name in names_of(row)
                 }
                 self._app.run_worker(self._priority(names, priority_change(text), before))
 
@@ -184,7 +184,7 @@ class JobVerbs:
                 old = JobChange(priority=before.number)
             elif not isinstance(change.nice, int):
                 release = partial(self._app.core.change, "release", names)
-                steps.append((_command("release", names), release))
+                steps.append((commands("release", names), release))
                 if not before.nice:
                     continue
             steps.append((priority_command(names, old), partial(self._app.core.update, names, old)))
@@ -218,7 +218,7 @@ class JobVerbs:
             self._app.tell_error(error)
             return
         self._app.notify(f"submitted job {done.label}", markup=False)
-        self._app.chronicle.add(_command("rerun", [label]))
+        self._app.chronicle.add(commands("rerun", [label]))
 
     def log(self, key: str) -> None:
         """The job's page at its log; of an array's waiting rest, the log of one of the other tasks."""
@@ -286,7 +286,3 @@ class JobVerbs:
 
     def _warn(self, words: str) -> None:
         self._app.notify(words, severity="warning", markup=False)
-
-
-def _command(verb: str, names: Sequence[str]) -> str:
-    return shlex.join(["warpdeck", verb, *names])

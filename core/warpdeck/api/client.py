@@ -232,9 +232,10 @@ class Client:
         """What would become of a submission now. Nothing is submitted."""
         return await self.request(ask.DryRun(request=request, components=components), ForecastRow)
 
-    async def cancel(self, jobs: Sequence[str], *, signal: str = "") -> Changed:
-        """Ends jobs, or sends them a signal by name."""
-        return await self.request(ask.Cancel(jobs=tuple(jobs), signal=signal), Changed)
+    async def cancel(self, jobs: Sequence[str], *, signal: str = "", waiting_only: bool = False) -> Changed:
+        """Ends jobs, or sends them a signal by name. `waiting_only` leaves alone those that have begun."""
+        message = ask.Cancel(jobs=tuple(jobs), signal=signal, waiting_only=waiting_only)
+        return await self.request(message, Changed)
 
     async def hold(self, jobs: Sequence[str]) -> Changed:
         return await self.request(ask.Hold(jobs=tuple(jobs)), Changed)

@@ -459,7 +459,8 @@ class Handlers:
                 except UserError as error:
                     refused.append((word, error.line, error.code))
         if jobs:
-            outcome = await self._on_each(jobs, partial(Cancelled, signal=number, whom=message.whom))
+            order = partial(Cancelled, signal=number, whom=message.whom, waiting_only=message.waiting_only)
+            outcome = await self._on_each(jobs, order)
             done += outcome.labels
             parts = outcome.parts
             refused += zip(outcome.refused, outcome.errors, outcome.codes, strict=True)

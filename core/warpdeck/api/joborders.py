@@ -18,11 +18,13 @@ MAX_ANNOTATED = 1000
 
 class Cancel(OnJobs, frozen=True, kw_only=True, tag="cancel"):
     """`signal` (a name such as USR1) is sent instead of ending the job: to all of it, to the batch shell alone, or to the programs
-    that it runs. Jobs and steps of jobs (12.0). Beside `errors` their `codes`, and `refused`: what could not be done to whom. If
-    only one is named, what is wrong is this request's error."""
+    that it runs. Jobs and steps of jobs (12.0). `waiting_only`: jobs and tasks that have begun are refused and go on. Beside
+    `errors` their `codes`, and `refused`: what could not be done to whom. If only one is named, what is wrong is this request's
+    error."""
 
     signal: Name = ""
     whom: Annotated[str, msgspec.Meta(pattern=r"\A(all|batch|programs)\Z")] = "all"
+    waiting_only: bool = False
 
 
 class Hold(OnJobs, frozen=True, kw_only=True, tag="hold"):

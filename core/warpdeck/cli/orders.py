@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterator, Sequence
+
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
+from warpdeck.model.ranges import Ranges, format_ranges, split_ranges
+from warpdeck.model.states import JobState, state_named
+from warpdeck.notation.jobids import parse_job_id
+from warpdeck.notation.lists import words_of
 from warpdeck.paths import default_paths
 
 from .arguments import USAGE_EXIT, Arguments
 from .output import note, print_json
 from .queue import add_selection, has_selection, select
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own: a verb takes longer to import it than to be answered
+    from typing import Any
 
 MAX_SELECTED = 100_000
 """Jobs that one description may stand for: as many as one request may name."""
@@ -24,6 +35,7 @@ EXAMPLES = {
     "cancel": (
         "warpdeck cancel 12 13",
         "warpdeck cancel 12_[3-5,9]         some tasks of an array",
+        "warpdeck cancel --state PD 12      the waiting tasks of an array; the others go on",
         "warpdeck cancel --me --state PD    all of mine that wait",
         "warpdeck cancel --signal USR1 12",
         "warpdeck cancel 12.0               one step of a job",
@@ -57,8 +69,8 @@ def main(verb: str, words: list[str]) -> int:
         if has_selection(args):
             ended = verb == "requeue" and bool(args.state)
             rows = select(client, args, ids=jobs, finished=ended, limit=MAX_SELECTED)
-            jobs = [row["label"] for row in rows]
-        more = {"signal": args.signal} if verb == "cancel" else {}
+            jobs = list(_names(rows, jobs))
+        more = {"signal": args.signal, "waiting_only": _only_waiting(args)} if verb == "cancel" else {}
         answer = client.call(verb, jobs=jobs, **more) if jobs else {"jobs": [], "errors": []}
     if args.json:
         print_json({key: answer[key] for key in ("jobs", "errors")})
@@ -67,3 +79,25 @@ def main(verb: str, words: list[str]) -> int:
     for error in answer["errors"]:
         note(f"warpdeck: {error}")
     return 1 if answer["errors"] else 0
+
+
+def _names(rows: Sequence[dict[str, Any]], words: Sequence[str]) -> Iterator[str]:
+    """Name what the filters found. Of the waiting tasks of an array, only those that the words name are meant, if they name tasks."""
+    asked: dict[int, list[Ranges | None]] = {}
+    for word in words:
+        number, tasks = parse_job_id(word)
+        asked.setdefault(number, []).append(tasks)
+    for row in rows:
+        array, waiting = parse_job_id(row["label"])
+        named = [tasks for tasks in asked.get(array, ()) if tasks is not None]
+        if not row["tasks_pending"] or len(named) < len(asked.get(array, (None,))):
+            yield row["label"]
+        else:
+            parts = (split_ranges(waiting or (), tasks)[0] for tasks in named)
+            yield from (f"{array}_[{format_ranges(part)}]" for part in parts if part)
+
+
+def _only_waiting(args: argparse.Namespace) -> bool:
+    """Whether the filters let through nothing but waiting jobs: what begins meanwhile is then left alone."""
+    states = words_of(args.state)
+    return bool(states) and all(state_named(word) is JobState.PENDING for word in states)

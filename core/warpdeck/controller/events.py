@@ -60,10 +60,11 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cancelled(Order, frozen=True, kw_only=True):
-    """Ends jobs; with a `signal` number only sends it, to whom KillShare says."""
+    """Ends jobs; with a `signal` number only sends it, to whom KillShare says. `waiting_only` refuses jobs that have begun."""
 
     signal: int = 0
     whom: str = "all"
+    waiting_only: bool = False
 
 
 class Held(Order, frozen=True, kw_only=True):

@@ -52,6 +52,10 @@ def _cancel_one(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
         return []
     if job.is_finished:
         raise UserError(f"job {job.label()} has ended already ({job.state})", code="already_done")
+    if event.waiting_only and job.state is not JobState.PENDING:
+        raise UserError(
+            f"job {job.label()} has begun and goes on", "cancel it by its own number", code="already_begun"
+        )
     txn.log(job.id, f"cancelled by {who.user}")
     job = amend(job, ended_by_uid=who.uid)
     if job.state is JobState.PENDING:

@@ -188,7 +188,7 @@ async def test_a_priority_is_changed_by_a_key_and_taken_back(folder: Path) -> No
         await stage.press("P")
         await stage.told("job 1 does not wait any more (RUNNING)")
         await stage.press("V", "P")
-        await stage.shows("Priority of 2 jobs", "$ scontrol update JobId=3,4 Nice=100")
+        await stage.shows("Priority of 2 jobs", "$ scontrol update 'JobId=3,4_[0-3]' Nice=100")
         await stage.type("soon")
         await stage.press("enter")
         await stage.shows("'soon' is no priority; write nice=100, or a number such as 5000")
@@ -205,10 +205,12 @@ async def test_a_priority_is_changed_by_a_key_and_taken_back(folder: Path) -> No
         )
         await stage.until(lambda: len(list(stage.app.chronicle)) == 2, "the app has heard")
         await stage.press("Z")
-        await stage.told("taken back: warpdeck release 3 4; scontrol update JobId=3,4 Nice=50")
+        await stage.told(
+            "taken back: warpdeck release 3 '4_[0-3]'; scontrol update 'JobId=3,4_[0-3]' Nice=50"
+        )
         assert asked() == [(None, 50), (None, 50)]
         await stage.press("Z")
-        await stage.told("scontrol update JobId=3 Nice=0; scontrol update JobId=4 Nice=7")
+        await stage.told("scontrol update JobId=3 Nice=0; scontrol update 'JobId=4_[0-3]' Nice=7")
         assert asked() == [(None, 0), (None, 7)]
 
 

@@ -119,6 +119,7 @@ def test_a_verb_names_an_array_by_its_number_only_where_it_is_met_whole() -> Non
     live = [row for row in rows.values() if row.end is None]
     assert targets("cancel", live, rows.values()) == ["7"]
     assert targets("cancel", live[1:], rows.values())[:2] == ["7_0", "7_1"]
+    assert targets("cancel", live[:1], rows.values()) == ["7_[90-99]"]
     failed = [row for row in rows.values() if row.end is not None]
     assert targets("requeue", failed, rows.values()) == ["7_87", "7_88", "7_89"]
     question = confirmation("cancel", live, rows.values())

@@ -143,6 +143,21 @@ async def test_an_array_is_cancelled_as_a_whole(folder: Path) -> None:
         await stage.shows("0 running, 0 waiting", "⊘ CA")
 
 
+async def test_cancelling_the_waiting_tasks_of_an_array_leaves_its_running_ones(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit_array(tasks=6, at_once=2)
+        await stage.shows("1_[0-5]", "2 R 4 PD")
+        await stage.press("enter")
+        await stage.shows("  1_[2-5]", "  1_0", "  1_1")
+        stage.app.screen.query_one(VirtualTable).go_to("1")
+        await stage.press("c")
+        await stage.shows("Cancel 4 waiting tasks of array 1?", "$ warpdeck cancel --state PD '1_[2-5]'")
+        await stage.shows("2 tasks that have begun will go on")
+        await stage.press("y")
+        await stage.told("cancelled job 1_[2-5]")
+        await stage.shows("2 running, 0 waiting")
+
+
 async def test_the_log_of_an_array_asks_which_task(folder: Path) -> None:
     async with on_stage(folder) as stage:
         await stage.cluster.submit_array(tasks=6, at_once=2)
@@ -160,7 +175,7 @@ async def test_an_array_that_waits_as_a_whole_has_no_log_yet(folder: Path) -> No
         await stage.press("enter", "G", "enter")
         await stage.shows("[Details]", "JobArrayTaskLimit")
         await stage.press("c")
-        await stage.shows("Cancel the whole array 1?")
+        await stage.shows("Cancel 2 waiting tasks of array 1?", "1 task that has begun will go on")
 
 
 async def test_the_queue_is_sorted_by_a_column_and_turned_round(folder: Path) -> None:

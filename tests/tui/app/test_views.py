@@ -23,8 +23,9 @@ from warpdeck_tui.viewmodels.queue import (
     clock,
     confirmation,
     in_full,
+    names_of,
     summary,
-    target,
+    targets,
     tasks_of,
 )
 from warpdeck_tui.viewmodels.verbs import fits, refusal, said_done
@@ -229,13 +230,26 @@ def test_what_was_done_is_said_in_words() -> None:
     assert said_done("hold", ["1", "2"]) == "held 2 jobs"
 
 
-def test_a_verb_on_the_rest_of_an_array_names_and_lists_all_of_it() -> None:
+def test_a_verb_on_the_waiting_tasks_of_an_array_meets_no_task_that_has_begun() -> None:
     rest = row(2, label="2_[3-9]", tasks_pending=7)
     task = running(8, label="2_1", array_job_id=2, array_task_id=1)
     question = confirmation("cancel", [rest], [rest, task, running(5)])
-    assert target(rest) == "2"
-    assert (question.text, question.command) == ("Cancel the whole array 2?", "warpdeck cancel 2")
+    assert question.text == "Cancel 7 waiting tasks of array 2?"
+    assert question.command == "warpdeck cancel --state PD '2_[3-9]'"
     assert len(question.lines) == 2 and "7 waiting tasks" in question.lines[0]
+    assert question.lines[1] == "1 task that has begun will go on"
+    assert names_of(rest) == targets("hold", [rest], [rest, task]) == ["2_[3-9]"]
+    assert targets("cancel", [rest, task], [rest, task]) == ["2"]
+    other = running(5)
+    both = confirmation("cancel", [other, rest], [rest, task, other])
+    assert both.command == f"warpdeck cancel {other.label}; warpdeck cancel --state PD '2_[3-9]'"
+
+
+def test_tasks_that_are_too_scattered_for_one_name_take_several() -> None:
+    tasks = [str(task) for task in range(1, 2001, 2)]
+    names = names_of(row(2, label=f"2_[{','.join(tasks)}]", tasks_pending=len(tasks)))
+    assert all(len(name) <= 1024 for name in names)
+    assert [task for name in names for task in name[len("2_[") : -1].split(",")] == tasks
 
 
 def test_other_peoples_words_reach_no_terminal_as_controls() -> None:

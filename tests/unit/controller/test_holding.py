@@ -59,6 +59,19 @@ def test_a_part_of_an_array_can_be_held() -> None:
     assert {job.array_task_id for job in core.state.jobs.values() if job.holds_resources} == {5, 6, 7, 8}
 
 
+def test_a_cancel_of_waiting_tasks_refuses_those_that_have_begun() -> None:
+    core = Core("a")
+    core.submit(ask(array=ArraySpec(ranges=((0, 9, 1),)), gpus=4))
+    core.launch(core.plan().effects)
+    outcome = core.apply(Cancelled(who=ANN, jobs=("1_[0-4]",), waiting_only=True))
+    assert (outcome.labels, outcome.errors) == (("1_[0-4]",), ())
+    left = {job.label() for job in core.state.jobs.values() if not job.is_finished}
+    assert left == {"1_0", "1_[5-9]"}
+    assert core.kills(outcome) == []
+    refused = core.apply(Cancelled(who=ANN, jobs=("1_0",), waiting_only=True))
+    assert (refused.labels, refused.codes) == ((), ("already_begun",))
+
+
 def test_requeue_ends_a_run_and_counts_the_next_start() -> None:
     core = Core("a")
     job_id = core.run(ask(gpus=1))

@@ -11,7 +11,7 @@ from warpdeck.model.change import JobChange
 from warpdeck.notation.times import format_duration, parse_limit
 
 from .cells import plural
-from .queue import target
+from .queue import names_of
 
 EXAMPLES = "8:00:00, +2:00:00, UNLIMITED"
 
@@ -47,5 +47,5 @@ def limits_before(rows: Iterable[JobRow]) -> dict[int, list[str]]:
     for row in rows:
         if row.time_limit_s is None:
             return {}
-        found.setdefault(row.time_limit_s, []).append(target(row))
+        found.setdefault(row.time_limit_s, []).extend(names_of(row))
     return found

@@ -22,7 +22,6 @@ from warpdeck.api.rows import JobRow
 from warpdeck_tui.widgets.cells import printable
 
 from .cells import glyph, plural
-from .queue import target
 from .verbs import JOB_VERBS, refusal
 
 MOST_FOUND = 12
@@ -135,7 +134,7 @@ class JobSearch:
 def _job(score: float, row: JobRow, verb: str) -> Thing:
     what = f"{glyph(row.state)} {row.state_short}  {printable(row.name)}  {printable(row.user)}"
     if verb:
-        return Thing(score, verb, str(row.id), f"{verb.capitalize()} job {target(row)}", what)
+        return Thing(score, verb, str(row.id), f"{verb.capitalize()} job {row.label}", what)
     return Thing(score, "job", str(row.id), f"Job {row.label}", what)
 
 

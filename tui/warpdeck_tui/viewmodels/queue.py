@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -23,6 +25,8 @@ NAME_COLUMNS = 72
 """Of a name in a sentence: beyond it is a file's path or a whole command, and the sentence would be out of sight."""
 LISTED_COLUMNS = 32
 """Of a name in a question: in a dialog of 76 columns its user has room behind it."""
+MAX_NAME = 1000
+"""Characters of one name of jobs; a request takes 1,024."""
 IDLE_BELOW_PCT = 5
 """What the accounting of GPUs calls idle."""
 STARTS_UP_S = 120.0
@@ -166,25 +170,55 @@ def summary(jobs: Iterable[JobRow]) -> str:
     return f"{running} running, {stopped}{waiting} waiting"
 
 
-def target(row: JobRow) -> str:
-    """The name by which a verb means this line; the waiting rest of an array stands for the whole array."""
-    return str(row.array_job_id) if row.tasks_pending else row.label
+def names_of(row: JobRow) -> list[str]:
+    """The names by which a verb means this line and nothing else: `12`, `12_3`, or the waiting tasks of an array, `12_[4-9,11]`.
+
+    One name is at most MAX_NAME long, so many scattered tasks take several.
+    """
+    if not row.tasks_pending or len(row.label) <= MAX_NAME:
+        return [row.label]
+    array, _, tasks = row.label.partition("_")
+    names, piece = [], ""
+    for part in tasks.strip("[]").split(","):
+        if piece and len(piece) + len(part) > MAX_NAME:
+            names.append(f"{array}_[{piece}]")
+            piece = ""
+        piece = f"{piece},{part}" if piece else part
+    return [*names, f"{array}_[{piece}]"]
+
+
+def whole_arrays(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]) -> set[int]:
+    """Arrays of which the rows are all that the verb can meet, and more than one row."""
+    if verb not in WHOLE_ARRAYS:
+        return set()
+    chosen = {row.id for row in rows}
+    arrays = {row.array_job_id for row in rows if is_task(row)}
+    met = [row for row in everything if row.array_job_id in arrays and not refusal(verb, row)]
+    left_out = {row.array_job_id for row in met if row.id not in chosen}
+    counts = Counter(row.array_job_id for row in met)
+    return {array for array in arrays - left_out if counts[array] > 1}
 
 
 def targets(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]) -> list[str]:
-    """How the command line names these rows: an array by its number where all of it is met."""
-    chosen = {row.id for row in rows}
-    arrays = {row.array_job_id for row in rows if row.array_task_id is not None}
-    if verb in WHOLE_ARRAYS and arrays:
-        met = [row for row in everything if row.array_job_id in arrays and not refusal(verb, row)]
-        arrays -= {row.array_job_id for row in met if row.id not in chosen}
-        counts = Counter(row.array_job_id for row in met)
-        whole = {array for array in arrays if counts[array] > 1}
-    else:
-        whole = set()
-    return list(
-        dict.fromkeys(str(row.array_job_id) if row.array_job_id in whole else target(row) for row in rows)
-    )
+    """The names of these rows for a command line. An array goes by its number where the verb meets all of it."""
+    whole = whole_arrays(verb, rows, everything)
+    names = ([str(row.array_job_id)] if row.array_job_id in whole else names_of(row) for row in rows)
+    return list(dict.fromkeys(chain.from_iterable(names)))
+
+
+def only_waiting(name: str) -> bool:
+    """Whether the name means waiting tasks of an array and none that has begun meanwhile."""
+    return name.endswith("]")
+
+
+def commands(verb: str, names: Sequence[str]) -> str:
+    """The command lines that do the same as the verb does here on jobs of these names."""
+    waiting = [name for name in names if verb == "cancel" and only_waiting(name)]
+    others = [name for name in names if name not in waiting]
+    lines = [shlex.join(["warpdeck", verb, *others])] if others else []
+    if waiting:
+        lines.append(shlex.join(["warpdeck", verb, "--state", "PD", *waiting]))
+    return "; ".join(lines)
 
 
 class Question(NamedTuple):
@@ -196,20 +230,21 @@ class Question(NamedTuple):
 
 
 def confirmation(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]) -> Question:
-    """Of cancel, hold, release or requeue on these rows; of an array's waiting rest all its tasks are met."""
+    """Of cancel, hold, release or requeue on these rows."""
     there = list(everything)
     names = targets(verb, rows, there)
-    arrays = {row.array_job_id for row in rows if row.tasks_pending or str(row.array_job_id) in names}
-    chosen = {row.id for row in rows}
-    met = [row for row in there if row.end is None and (row.id in chosen or row.array_job_id in arrays)]
-    met = met or list(rows)
-    wide = min(LISTED_COLUMNS, max(cell_len(printable(row.name)) for row in met))
+    wide = min(LISTED_COLUMNS, max(cell_len(printable(row.name)) for row in rows))
     lines = [
         f"{row.label:<12} {glyph(row.state)} {row.state_short:<3} {fit(printable(row.name), wide)}  {printable(row.user)}"
         + (f"  {plural(row.tasks_pending, 'waiting task')}" if row.tasks_pending else "")
-        for row in met
+        for row in rows
     ]
-    what = f"job {names[0]}" if len(names) == 1 else plural(len(names), "job")
-    if len(names) == 1 and int(rows[0].array_job_id) in arrays and is_task(rows[0]):
+    what = f"job {rows[0].label}" if len(rows) == 1 else plural(len(names), "job")
+    if len(names) == 1 and whole_arrays(verb, rows, there):
         what = f"the whole array {names[0]}"
-    return Question(f"{verb.capitalize()} {what}?", f"warpdeck {verb} {' '.join(names)}", tuple(lines))
+    elif len(rows) == 1 and rows[0].tasks_pending:
+        what = f"{plural(rows[0].tasks_pending, 'waiting task')} of array {rows[0].array_job_id}"
+        begun = sum(row.end is None for row in tasks_of(rows[0], there))
+        if begun:
+            lines.append(f"{plural(begun, 'task')} that {'has' if begun == 1 else 'have'} begun will go on")
+    return Question(f"{verb.capitalize()} {what}?", commands(verb, names), tuple(lines))
