@@ -85,6 +85,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     log: str
     clients: int = 0
+    unreadable: list[str] = []
+    """Records that could not be read and were set aside: "job 12", "node gpu1"."""
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):

@@ -78,6 +78,8 @@ MAX_ROWS = 100_000
 """Jobs of one answer."""
 JOB_PAGE_ROWS = 1000
 """Jobs in one frame."""
+MOST_UNREADABLE = 20
+"""Rows of the database that `status` names."""
 ORDERED_AT_ONCE = 100
 """Jobs that are named in one event: of a much divided array each takes a millisecond."""
 
@@ -279,6 +281,7 @@ class Handlers:
             "nodes": len(state.nodes),
             "log": self._server.paths.log,
             "clients": len(self._server.connections),
+            "unreadable": [row.words for row in state.unreadable[:MOST_UNREADABLE]],
         }
 
     async def _submit(self, request: Request, *components: Request) -> dict[str, Any]:

@@ -131,5 +131,9 @@ def _status(*, as_json: bool) -> int:
     jobs = ", ".join(f"{count} {state}" for state, count in sorted(found["jobs"].items())) or "none"
     print(f"running, pid {found['pid']}, for {format_duration(found['uptime_s'])}, in {found['home']}")
     print(f"nodes: {found['nodes']}   jobs: {jobs}")
+    if found["unreadable"]:
+        print(
+            f"records that cannot be read, set aside in state.db: {', '.join(found['unreadable'])}; see the log"
+        )
     print(f"log: {found['log']}")
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import logging
 import logging.handlers
@@ -20,6 +21,7 @@ from warpdeck.api.server import ApiServer
 from warpdeck.config import ConfigError, load
 from warpdeck.errors import StoreError, UserError
 from warpdeck.fleet.fleet import AgentFleet
+from warpdeck.fleet.openfiles import raise_limit
 from warpdeck.fleet.outputs import Outputs
 from warpdeck.model import Node, NodeName
 from warpdeck.paths import Paths
@@ -49,6 +51,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     decoded = load(paths.config)
     for warning in decoded.warnings:
         log.warning("%s", warning.sentence(paths.config))
+    check_database(paths)
     store = await SqliteStore.open(paths.database)
     collector = Collector()
     try:
@@ -89,6 +92,21 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     finally:
         await store.close()
         collector.close()
+
+
+def check_database(paths: Paths) -> None:
+    """Raise UserError if the database is missing or empty in a home that has had one: its jobs' ids would be given out again."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.stat(paths.database).st_size:
+            return
+    left = [
+        path for path in (paths.agent, paths.trees, paths.outputs) if os.path.isdir(path) and os.listdir(path)
+    ]
+    if left:
+        raise UserError(
+            f"{paths.database} is empty or missing, but earlier jobs have left {' and '.join(left)}",
+            "Put a copy of the database back. To begin anew without the earlier jobs, move these folders away.",
+        )
 
 
 async def _reload_on(hung_up: asyncio.Event, controller: Controller, paths: Paths) -> None:
@@ -142,6 +160,7 @@ def main() -> int:
     try:
         take_lock(paths)  # it goes with the process: who waits for the end of one waits for that of the other
         start_log(paths)
+        raise_limit()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(paths, local_node=not args.no_local_node))
         gc.freeze()  # the interpreter need not look through all of it once more

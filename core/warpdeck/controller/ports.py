@@ -105,6 +105,19 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
         return self == Changes()
 
 
+class UnreadableRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the database that could not be decoded and was set aside. `key` is its key's columns, separated by spaces."""
+
+    table: str
+    key: str
+    reason: str = ""
+
+    @property
+    def words(self) -> str:
+        """The row as people name it: "job 12", "node gpu1", "step 12 0 3"."""
+        return f"{self.table.removesuffix('s')} {self.key}"
+
+
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """What a store holds for a starting controller: unfinished jobs, and those that ended after `since`."""
 
@@ -121,6 +134,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """Those that have not ended."""
     conditions: tuple[Condition, ...] = ()
     """The last of each node."""
+    unreadable: tuple[UnreadableRow, ...] = ()
+    """Rows that were set aside, now or before."""
 
 
 class PastPage(msgspec.Struct, frozen=True, kw_only=True):

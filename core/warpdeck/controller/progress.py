@@ -150,12 +150,30 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.JobReport) -> list
     share = None if job is None else _share(job, name)
     current = job is not None and share is not None and job.restarts == said.restarts and not job.is_finished
     if not current or job is None or share is None:
+        if job is None and _is_unreadable(txn, JobId(said.job_id)) and said.phase == "running":
+            _keep_clear(txn, name, said.job_id)
+            return []
         return _settle_stray(job, name, said)
     if share.phase == "exited":
         return []
     if said.phase == "running":
         return _share_runs(txn, job, share, said)
     return _share_ended(txn, job, share, said)
+
+
+def _is_unreadable(txn: Transaction, job_id: JobId) -> bool:
+    """Whether the record of this job could not be read and was set aside."""
+    return any(row.table == "jobs" and row.key == str(job_id) for row in txn.state.unreadable)
+
+
+def _keep_clear(txn: Transaction, name: NodeName, job_id: int) -> None:
+    """Drain a node on which a job runs of which we know nothing: it goes on, and nobody gets what it may hold."""
+    node = txn.state.nodes[name]
+    if not node.drained:
+        reason = (
+            f"Job {job_id} runs here, but its record could not be read. Resume the node when it has ended."
+        )
+        txn.put_node(amend(node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now))
 
 
 def _settle_stray(job: Job | None, name: NodeName, said: wire.JobReport) -> list[Effect]:

@@ -36,7 +36,7 @@ from .accounting import Accounting, key_of
 from .admission import Admission
 from .moments import minds_the_clock, rests
 from .picture import Picture
-from .ports import Loaded, UsageRow, Waits
+from .ports import Loaded, UnreadableRow, UsageRow, Waits
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 MAX_ENDED_STEPS = 64
@@ -50,6 +50,7 @@ class State:
         self.jobs: dict[JobId, Job] = {}
         self.nodes: dict[NodeName, Node] = {}
         self.next_job_id = 1
+        self.unreadable: tuple[UnreadableRow, ...] = ()
         self.links: dict[NodeName, Link] = {}
         self.link_reasons: dict[NodeName, str] = {}
         self.readings: dict[NodeName, Reading] = {}
@@ -104,6 +105,7 @@ class State:
         """The state a starting controller begins with: everything as committed, no link up."""
         state = cls()
         state.next_job_id = loaded.next_job_id
+        state.unreadable = loaded.unreadable
         for job in loaded.jobs:
             state.place_job(job)
         for node in loaded.nodes:

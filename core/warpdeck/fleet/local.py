@@ -12,6 +12,7 @@ from warpdeck.errors import RemoteError
 from warpdeck.paths import Paths
 
 from .build import build_zipapp
+from .openfiles import restore_limit
 from .transport import Claim, Transport, machine_name, start_result
 
 START_S = 30.0
@@ -51,6 +52,7 @@ async def start_local(paths: Paths, program: str) -> None:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        preexec_fn=restore_limit,
     )
     try:
         async with asyncio.timeout(START_S):

@@ -10,6 +10,8 @@ import msgspec
 from warpdeck.controller.ports import MOST_CONDITIONS
 from warpdeck.model import Condition, NodeName
 
+from .salvage import Salvage
+
 _CONDITION = msgspec.msgpack.Decoder(Condition)
 _ENCODER = msgspec.msgpack.Encoder()
 _PUT = "INSERT OR REPLACE INTO conditions VALUES (?, ?, ?)"
@@ -26,7 +28,7 @@ WITH RECURSIVE names (node) AS (
     SELECT (SELECT MIN(node) FROM conditions WHERE node > names.node) FROM names WHERE node IS NOT NULL
 ) SELECT node FROM names WHERE node IS NOT NULL
 """
-_THEN = "SELECT data FROM conditions WHERE node = ? AND at <= ? ORDER BY at DESC LIMIT 1"
+_THEN = "WHERE node = ? AND at <= ? ORDER BY at DESC LIMIT 1"
 
 
 def write(db: sqlite3.Connection, changed: Iterable[Condition]) -> None:
@@ -41,8 +43,11 @@ def drop(db: sqlite3.Connection, nodes: Iterable[NodeName]) -> None:
     db.executemany(_DROP, [(node,) for node in nodes])
 
 
-def read(db: sqlite3.Connection, at_unix: float) -> list[Condition]:
+def read(db: sqlite3.Connection, at_unix: float, salvage: Salvage) -> list[Condition]:
     """Of each node the one that it was in then, by name: along the index, however many there are."""
     names = [row[0] for row in db.execute(_NODES)]
-    found = [row for name in names for row in db.execute(_THEN, (name, at_unix))]
-    return [_CONDITION.decode(row[0]) for row in found]
+    return [
+        found
+        for name in names
+        for found in salvage.read(db, "conditions", _CONDITION, _THEN, (name, at_unix))
+    ]

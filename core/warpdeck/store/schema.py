@@ -122,5 +122,15 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (node, at)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE set_aside (
+        seq INTEGER PRIMARY KEY,
+        at REAL NOT NULL,
+        source TEXT NOT NULL,
+        key TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        row BLOB NOT NULL
+    );
+    """,
 )
 """Each entry takes the schema one version on."""

@@ -8,36 +8,47 @@ once per submission and joined when jobs are read.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import aiosqlite
 import msgspec
 
-from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, PastPage, UsageRow, Waits
+from warpdeck.controller.ports import (
+    LAST_RUNS,
+    Changes,
+    JournalEntry,
+    Loaded,
+    PastPage,
+    UnreadableRow,
+    UsageRow,
+    Waits,
+)
 from warpdeck.errors import StoreError, UserError
-from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Request, Reservation, Resources
+from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Reservation
 from warpdeck.model.past import GroupCost, PastQuery
 from warpdeck.model.step import Step
 
 from . import conditions, past
+from .jobrows import JOB, NO_REQUEST, each_job
+from .salvage import Salvage, job_ids, rows_set_aside, set_aside
 from .schema import MIGRATIONS, WHOLE_JOB
+
+log = logging.getLogger(__name__)
 
 MAX_VALUES = 900
 """In one query: SQLite takes 999 in its older versions."""
 ROWS_AT_ONCE = 64
 """Rows that a cursor fetches in one go; aiosqlite's own default. Our queries fetch all."""
 
-MOST_REQUESTS = 100_000
-"""That a reading of jobs keeps decoded: tasks of an array stand together and share one; a past of millions has millions."""
-_ALIKE = ("name", "script", "submit_dir", "env", "step_variables", "limits")
-"""What requests that come from one folder one after the other mostly have in common."""
 PAST_FILLED = "past_filled"
 PAST_MOST_S = 20.0
 """A question about the past is given up then: a million rows take one."""
@@ -45,9 +56,6 @@ STEPS_BETWEEN_LOOKS = 100_000
 """Of SQLite's machine between two looks at the clock: some milliseconds."""
 
 _T = TypeVar("_T")
-_NO_REQUEST = Request()
-_JOB = msgspec.msgpack.Decoder(Job)
-_REQUEST = msgspec.msgpack.Decoder(Request)
 _NODE = msgspec.msgpack.Decoder(Node)
 _RESERVATION = msgspec.msgpack.Decoder(Reservation)
 _STEP = msgspec.msgpack.Decoder(Step)
@@ -57,11 +65,11 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 _PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 _JOIN = """
-SELECT jobs.data, requests.array_job_id, requests.data FROM jobs
+SELECT jobs.id, jobs.data, requests.array_job_id, requests.data FROM jobs
 JOIN requests ON requests.array_job_id = COALESCE(jobs.request_key, jobs.array_job_id)
 """
 _JOIN_RUNS = """
-SELECT runs.data, requests.array_job_id, requests.data FROM runs
+SELECT runs.job_id, runs.restarts, runs.data, requests.array_job_id, requests.data FROM runs
 JOIN requests ON requests.array_job_id = COALESCE(runs.request_key, runs.array_job_id)
 """
 
@@ -72,7 +80,7 @@ WITH RECURSIVE names (name) AS (
     SELECT (SELECT MIN(user) FROM jobs WHERE finished = 1 AND user > name) FROM names WHERE name IS NOT NULL
 ) SELECT name FROM names WHERE name IS NOT NULL
 """
-_LAST_OF_USER = "SELECT data FROM jobs WHERE finished = 1 AND user = ? ORDER BY end_at DESC LIMIT ?"
+_LAST_OF_USER = "WHERE finished = 1 AND user = ? ORDER BY end_at DESC LIMIT ?"
 
 
 class _Database(aiosqlite.Connection):
@@ -135,30 +143,40 @@ class SqliteStore:
     async def load(self, *, finished_since_unix: float) -> Loaded:
         """Unfinished jobs, jobs that ended at or after `finished_since_unix`, and all nodes."""
         controller_id = await self.controller_id()
-        next_id = int(await self._meta("next_job_id") or 1)
         jobs = await self._jobs(
             f"{_JOIN} WHERE finished = 0 OR (finished = 1 AND end_at >= ?) ORDER BY id",
             (finished_since_unix,),
         )
-        nodes = [_NODE.decode(row[0]) for row in await self._rows("SELECT data FROM nodes ORDER BY name")]
-        reserved = [
-            _RESERVATION.decode(row[0])
-            for row in await self._rows("SELECT data FROM reservations ORDER BY name")
-        ]
-        usage = [_USAGE.decode(row[0]) for row in await self._rows("SELECT data FROM usage")]
-        running = await self._rows("SELECT data FROM steps WHERE finished = 0 ORDER BY job_id, number")
+        nodes = await self._all("nodes", _NODE, "ORDER BY name")
+        reserved = await self._all("reservations", _RESERVATION, "ORDER BY name")
+        usage = await self._all("usage", _USAGE)
+        running = await self._all("steps", _STEP, "WHERE finished = 0 ORDER BY job_id, number")
+        last_runs = await self._read(_last_runs)
+        last_conditions = await self._read(
+            lambda db, salvage: conditions.read(db, sys.float_info.max, salvage)
+        )
+        unreadable = await self._read(lambda db, salvage: rows_set_aside(db))
+        known = {job.id for job in jobs}
         return Loaded(
             controller_id=controller_id,
-            next_job_id=next_id,
+            next_job_id=await self._next_job_id(unreadable),
             jobs=tuple(jobs),
             nodes=tuple(nodes),
             usage=tuple(usage),
-            waits=msgspec.json.decode(await self._meta("waits") or "{}", type=Waits),
+            waits=_waits(await self._meta("waits") or "{}"),
             reservations=tuple(reserved),
-            last_runs=tuple(await self._last_runs()),
-            steps=tuple(_STEP.decode(row[0]) for row in running),
-            conditions=tuple(await self._read(lambda db: conditions.read(db, sys.float_info.max))),
+            last_runs=tuple(last_runs),
+            steps=tuple(step for step in running if step.job_id in known),
+            conditions=tuple(last_conditions),
+            unreadable=tuple(unreadable),
         )
+
+    async def _next_job_id(self, unreadable: Sequence[UnreadableRow]) -> int:
+        """The next id that no job has had, whatever the database says of it."""
+        noted = await self._meta("next_job_id") or "1"
+        given = await self._rows("SELECT MAX(id) FROM jobs")
+        last = max(given[0][0] or 0, *job_ids(unreadable), 0)
+        return max(int(noted) if noted.isdecimal() else 1, last + 1)
 
     async def controller_id(self) -> str:
         """Random, and the same for as long as the database lives."""
@@ -240,10 +258,8 @@ class SqliteStore:
         """The steps of these jobs, job by job."""
         found = []
         for some in _chunks(numbers):
-            query = (
-                f"SELECT data FROM steps WHERE job_id IN ({_marks(some)}) ORDER BY job_id, restarts, number"
-            )
-            found += [_STEP.decode(row[0]) for row in await self._rows(query, tuple(some))]
+            rest = f"WHERE job_id IN ({_marks(some)}) ORDER BY job_id, restarts, number"
+            found += await self._all("steps", _STEP, rest, tuple(some))
         return found
 
     async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]:
@@ -265,27 +281,16 @@ class SqliteStore:
 
     async def steps(self, job_id: JobId) -> list[Step]:
         """All steps of a job, in the order of its starts and of their numbers."""
-        query = "SELECT data FROM steps WHERE job_id = ? ORDER BY restarts, number"
-        return [_STEP.decode(row[0]) for row in await self._rows(query, (job_id,))]
+        return await self._all("steps", _STEP, "WHERE job_id = ? ORDER BY restarts, number", (job_id,))
 
     async def conditions(self, at_unix: float) -> list[Condition]:
         """Of each node the one that it was in at that moment."""
-        return await self._look_back(lambda db: conditions.read(db, at_unix))
+        return await self._look_back(lambda db: conditions.read(db, at_unix, Salvage()))
 
     async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
         """How a job's life went, or a step's, by node."""
-        query = "SELECT data FROM curves WHERE job_id = ? AND step = ? ORDER BY node"
-        rows = await self._rows(query, (job_id, WHOLE_JOB if step is None else step))
-        return [_CURVE.decode(row[0]) for row in rows]
-
-    async def _last_runs(self) -> list[Job]:
-        """User by user along their index, so that it takes as long as there are users, however many jobs there were."""
-        found = []
-        users = [row[0] for row in await self._rows(_ENDED_USERS)]
-        for user in users:
-            rows = await self._rows(_LAST_OF_USER, (user, LAST_RUNS))
-            found += [_JOB.decode(row[0]) for row in reversed(rows)]
-        return found
+        values = (job_id, WHOLE_JOB if step is None else step)
+        return await self._all("curves", _CURVE, "WHERE job_id = ? AND step = ? ORDER BY node", values)
 
     async def _fill_past(self) -> None:
         """Once: jobs that ended before there was a table of the past. A million take about a minute."""
@@ -303,11 +308,22 @@ class SqliteStore:
             await self._db.executescript(script)
 
     async def _jobs(self, query: str, values: tuple[Any, ...]) -> list[Job]:
-        return await self._read(lambda db: _read_jobs(db, query, values))
+        return await self._read(lambda db, salvage: list(each_job(db, query, values, salvage)))
 
-    async def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+    async def _all(
+        self, table: str, decoder: msgspec.msgpack.Decoder[_T], rest: str = "", values: tuple[Any, ...] = ()
+    ) -> list[_T]:
+        return await self._read(lambda db, salvage: list(salvage.read(db, table, decoder, rest, values)))
+
+    async def _read(self, work: Callable[..., _T]) -> _T:
+        """Return what the work reads. If it meets rows that it cannot decode, they are set aside, and it reads again."""
         try:
-            return await self._db.read(work)
+            while True:
+                salvage = Salvage()
+                found = await self._db.read(partial(work, salvage=salvage))
+                if not salvage.met:
+                    return found
+                await self._db.transact(partial(set_aside, met=salvage.met, now_unix=time.time()))
         except sqlite3.Error as error:
             raise StoreError(f"cannot read {self._path}: {error}") from error
 
@@ -348,7 +364,9 @@ def _within(db: sqlite3.Connection, most_s: float, work: Callable[[sqlite3.Conne
 
 
 def _fill_past(db: sqlite3.Connection) -> None:
-    past.write(db, _each_job(db, f"{_JOIN} WHERE finished = 1", ()))
+    salvage = Salvage()
+    past.write(db, each_job(db, f"{_JOIN} WHERE finished = 1", (), salvage))
+    set_aside(db, salvage.met, time.time())
     db.execute(_PUT_META, (PAST_FILLED, "1"))
 
 
@@ -361,37 +379,21 @@ def _marks(values: Sequence[object]) -> str:
     return ",".join("?" * len(values))
 
 
-def _read_jobs(db: sqlite3.Connection, query: str, values: tuple[Any, ...]) -> list[Job]:
-    """Jobs with their requests, row by row: a hundred thousand rows at once would take 130 MB beside the jobs."""
-    return list(_each_job(db, query, values))
+def _waits(text: str) -> Waits:
+    """How long jobs have waited; from the beginning where the note of it cannot be read."""
+    try:
+        return msgspec.json.decode(text, type=Waits)
+    except msgspec.MsgspecError as error:
+        log.error("how long jobs have waited cannot be read: %s", error)
+        return Waits()
 
 
-def _each_job(db: sqlite3.Connection, query: str, values: tuple[Any, ...]) -> Iterator[Job]:
-    requests: dict[int, Request] = {}
-    resources: dict[Resources, Resources] = {}
-    last_from: dict[str, Request] = {}
-    for data, key, request in db.execute(query, values):
-        if key not in requests:
-            if len(requests) >= MOST_REQUESTS:
-                requests.clear()
-                resources.clear()
-                last_from.clear()
-            made = requests[key] = _REQUEST.decode(request)
-            # Who asks for the same shares one object: a queue has few kinds, and the planner looks at who they are.
-            asked = resources.setdefault(made.resources, made.resources)
-            msgspec.structs.force_setattr(made, "resources", asked)
-            _share(made, last_from.get(made.submit_dir, _NO_REQUEST))
-            last_from[made.submit_dir] = made
-        job = _JOB.decode(data)
-        yield msgspec.structs.replace(job, request=requests[key], user=sys.intern(job.user))
-
-
-def _share(made: Request, before: Request) -> None:
-    """What a request that was just decoded has in common with one before is one object: an environment alone takes kilobytes."""
-    for name in _ALIKE:
-        value, like = getattr(made, name), getattr(before, name)
-        if value is not like and value == like:
-            msgspec.structs.force_setattr(made, name, like)
+def _last_runs(db: sqlite3.Connection, salvage: Salvage) -> list[Job]:
+    """User by user along their index, so that it takes as long as there are users, however many jobs there were."""
+    found: list[Job] = []
+    for (user,) in db.execute(_ENDED_USERS).fetchall():
+        found += reversed(list(salvage.read(db, "jobs", JOB, _LAST_OF_USER, (user, LAST_RUNS))))
+    return found
 
 
 def _write(db: sqlite3.Connection, changes: Changes) -> None:
@@ -450,7 +452,7 @@ def _run_row(job: Job) -> tuple[Any, ...]:
 
 
 def _job_row(job: Job) -> tuple[Any, ...]:
-    data = _ENCODER.encode(msgspec.structs.replace(job, request=_NO_REQUEST))
+    data = _ENCODER.encode(msgspec.structs.replace(job, request=NO_REQUEST))
     return (
         job.id,
         job.array_job_id,

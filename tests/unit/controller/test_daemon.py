@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -12,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.agent import lock_holder
 from tests.home import Home
 from tests.processes import running
 from tests.waiting import eventually
@@ -121,6 +125,46 @@ def test_a_database_that_is_none_is_told(quiet: Home) -> None:
     quiet.path.mkdir()
     (quiet.path / "state.db").write_bytes(b"something else " * 1000)
     cannot_start(quiet, f"cannot use the database {quiet.path}/state.db", "not a database")
+
+
+def test_an_empty_database_beside_what_jobs_have_left_is_refused(quiet: Home) -> None:
+    for name in ("agent", "trees", "outputs"):
+        (quiet.path / name).mkdir(parents=True)
+    up(quiet)
+    quiet.ok("down")  # Empty folders are nothing that jobs have left.
+    (quiet.path / "trees" / "0").mkdir()
+    for emptied in (lambda path: path.write_bytes(b""), Path.unlink):
+        for suffix in ("-wal", "-shm"):
+            (quiet.path / f"state.db{suffix}").unlink(missing_ok=True)
+        emptied(quiet.path / "state.db")
+        cannot_start(quiet, f"{quiet.path}/state.db is empty or missing", f"{quiet.path}/trees", "move these")
+    (quiet.path / "trees" / "0").rmdir()
+    assert up(quiet).returncode == 0
+
+
+def test_a_record_that_cannot_be_read_is_set_aside_and_told(quiet: Home) -> None:
+    up(quiet)
+    for _ in range(3):
+        quiet.ok("submit", "--no-snapshot", "--hold", "--wrap", "true")
+    quiet.ok("down")
+    with contextlib.closing(sqlite3.connect(quiet.path / "state.db")) as db:
+        db.execute("UPDATE jobs SET data = x'c1c1c1' WHERE id = 2")
+        db.commit()
+    assert up(quiet).returncode == 0
+    assert [row["id"] for row in quiet.json("queue")] == [1, 3]
+    assert quiet.json("status")["unreadable"] == ["job 2"]
+    assert "set aside in state.db: job 2;" in quiet.ok("status")
+    assert "job 2 cannot be read and was set aside" in quiet.log()
+
+
+def test_it_may_open_as_many_files_as_the_machine_lets_it(quiet: Home) -> None:
+    command = f"ulimit -S -n 256; exec {sys.executable} -m warpdeck.cli.main up"
+    subprocess.run(["sh", "-c", command], env=quiet.environ, check=True, capture_output=True, timeout=60)
+    soft, hard = resource.prlimit(quiet.controller_pid(), resource.RLIMIT_NOFILE)
+    assert soft == hard > 256
+    quiet.until_its_node_is_idle()
+    agent = lock_holder(quiet.path / "agent" / "agent.lock")
+    assert resource.prlimit(agent, resource.RLIMIT_NOFILE)[0] == 256
 
 
 def test_a_home_that_is_a_file_is_told(quiet: Home) -> None:

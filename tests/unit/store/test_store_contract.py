@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import sqlite3
 import stat
 from collections.abc import AsyncIterator
@@ -310,7 +311,9 @@ async def test_a_database_from_before_sweeps_were_kept_finds_its_ended_tasks_by_
     await store.close()
     version = next(at for at, script in enumerate(MIGRATIONS) if "COLUMN sweep" in script)
     with contextlib.closing(sqlite3.connect(path)) as old:
-        old.execute("DROP TABLE conditions")
+        for script in MIGRATIONS[version + 1 :]:
+            for table in re.findall(r"CREATE TABLE (\w+)", script):
+                old.execute(f"DROP TABLE {table}")
         old.execute("ALTER TABLE past DROP COLUMN sweep")
         old.execute(f"PRAGMA user_version = {version}")
         old.commit()
