@@ -167,6 +167,8 @@ class Launch:
     first_rank: int = 0
     gpus: List[str] = field(default_factory=list)
     """GPU uuids."""
+    cuda_visible_devices: str = "uuid"
+    """How CUDA_VISIBLE_DEVICES names the GPUs: "index" (as the job's processes count them) or "uuid"."""
     gpu_share_pct: int = 100
     """Below 100: the part of its GPU's memory that the job may use; one that uses more is ended ("oom")."""
     share_grace_s: float = 10.0
