@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 
 from warpdeck.api.sync import SyncClient
@@ -34,6 +35,9 @@ EXAMPLES = {
     "status": ("warpdeck status", "warpdeck status --json"),
     "demo": ("warpdeck demo", "warpdeck demo --theme deck-light --ascii"),
 }
+LOCAL_NODE_S = 5.0
+"""How long `up` waits for this machine's agent."""
+POLL_S = 0.05
 
 
 def main(verb: str, words: list[str]) -> int:
@@ -103,8 +107,21 @@ def _up(*, local_node: bool, shared: bool) -> int:
         paths = paths if os.environ.get("WARPDECK_HOME") else Paths(SITE_HOME)
         open_to_all(paths)
     started = ensure_running(paths, local_node=local_node)
+    with _told("waiting for this machine's agent ..."):
+        _await_local_node(paths)
     print(f"the controller {'has started' if started else 'runs already'} in {paths.home}")
     return 0
+
+
+def _await_local_node(paths: Paths) -> None:
+    """Waits until this machine has answered, if it is a node, so that the first `sinfo` shows it; not for long if it is slow."""
+    deadline = time.monotonic() + LOCAL_NODE_S
+    with SyncClient.connect(paths, start=False) as client:
+        while time.monotonic() < deadline:
+            nodes = client.call("nodes")["nodes"]
+            if not any(node["target"] == "local" and node["state"] == "connecting" for node in nodes):
+                return
+            time.sleep(POLL_S)
 
 
 def _down() -> int:
