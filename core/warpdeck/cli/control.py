@@ -19,6 +19,7 @@ from warpdeck.controller.site import open_to_all
 from warpdeck.errors import UserError
 from warpdeck.notation.times import format_duration
 from warpdeck.paths import SITE_HOME, Paths, default_paths
+from warpdeck_agent.wire.messages import SHARE_MACHINE
 
 from .arguments import Arguments
 from .output import print_json
@@ -52,6 +53,11 @@ def main(verb: str, words: list[str]) -> int:
             action="store_true",
             help=f"as root: for all users of this machine, in $WARPDECK_HOME or {SITE_HOME}",
         )
+        parser.add_argument(
+            "--share-machine",
+            action="store_true",
+            help="let this controller's agents run beside other agents on their machines ($WARPDECK_SHARE_MACHINE=1)",
+        )
     if verb == "status":
         parser.add_argument("--json", action="store_true", help="print JSON")
     if verb == "demo":
@@ -59,6 +65,8 @@ def main(verb: str, words: list[str]) -> int:
         importlib.import_module("warpdeck_tui.entry").add_options(parser)
     args = parser.parse_args(words)
     if verb == "up":
+        if args.share_machine:
+            os.environ[SHARE_MACHINE] = "1"
         return _up(local_node=not args.no_local_node, shared=args.shared)
     if verb == "down":
         return _down()
@@ -108,19 +116,22 @@ def _up(*, local_node: bool, shared: bool) -> int:
         open_to_all(paths)
     started = ensure_running(paths, local_node=local_node)
     with _told("waiting for this machine's agent ..."):
-        _await_local_node(paths)
+        trouble = _await_local_node(paths)
     print(f"the controller {'has started' if started else 'runs already'} in {paths.home}")
+    if trouble:
+        print(f"this machine runs no jobs: {trouble}", file=sys.stderr)
     return 0
 
 
-def _await_local_node(paths: Paths) -> None:
-    """Waits until this machine has answered, if it is a node, so that the first `sinfo` shows it; not for long if it is slow."""
+def _await_local_node(paths: Paths) -> str:
+    """Waits until this machine has answered, if it is a node, so that the first `sinfo` shows it; not for long if it is slow. The
+    value is the reason why it is down, "" if it is not."""
     deadline = time.monotonic() + LOCAL_NODE_S
     with SyncClient.connect(paths, start=False) as client:
-        while time.monotonic() < deadline:
-            nodes = client.call("nodes")["nodes"]
-            if not any(node["target"] == "local" and node["state"] == "connecting" for node in nodes):
-                return
+        while True:
+            found = [node for node in client.call("nodes")["nodes"] if node["target"] == "local"]
+            if all(node["state"] != "connecting" for node in found) or time.monotonic() > deadline:
+                return next((str(node["reason"]) for node in found if node["state"] == "down"), "")
             time.sleep(POLL_S)
 
 

@@ -54,6 +54,8 @@ from .watch import SampleEvery as SampleEvery
 from .watch import Strangers as Strangers
 
 PROTOCOL_VERSION = 1
+SHARE_MACHINE = "WARPDECK_SHARE_MACHINE"
+"""Variable for a controller and its agents: several agents may manage the same machine."""
 AHEAD_S = 1.0
 """How long a launch waits on its node for the place of another: whoever decides may change its mind."""
 SUSPENDED, RESUMED = "suspended", "resumed"

@@ -58,7 +58,9 @@ class Desk:
         python.chmod(0o700)
         self.environ = folder / "environ"
         self.program = folder / "sbatch"
-        self.program.write_text(script(folder=str(self.folder), interpreter=str(python), folders=[]))
+        self.program.write_text(
+            script(head="#", home="/a/home", folder=str(self.folder), interpreter=str(python), folders=[])
+        )
 
     @contextmanager
     def start(
