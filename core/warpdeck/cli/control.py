@@ -21,19 +21,26 @@ from warpdeck.notation.times import format_duration
 from warpdeck.paths import SITE_HOME, Paths, default_paths
 from warpdeck_agent.wire.messages import SHARE_MACHINE
 
+from . import machine
 from .arguments import Arguments
 from .output import print_json
 
 TEXTS = {
     "up": "Starts the controller in the background, unless it runs. Every other verb does so by itself.",
-    "down": "Stops the controller. Jobs go on; the next controller finds them again.",
-    "status": "Says whether the controller runs, since when, and what it has in hand.",
+    "down": "Stops the controller. Jobs go on; the next controller finds them again. With --machine all controllers and agents "
+    "of yours on this machine stop (as root: of everybody), whatever their homes.",
+    "status": "Says whether the controller runs, since when, and what it has in hand. With --machine: all controllers and agents "
+    "of this machine.",
     "demo": "Opens the app over a simulated cluster of 64 GPUs with a live workload.",
 }
 EXAMPLES = {
     "up": ("warpdeck up", "warpdeck up --no-local-node     this machine runs no jobs"),
-    "down": ("warpdeck down",),
-    "status": ("warpdeck status", "warpdeck status --json"),
+    "down": (
+        "warpdeck down",
+        "warpdeck down --machine                controllers and agents; jobs go on",
+        "warpdeck down --machine --kill-jobs    and the jobs",
+    ),
+    "status": ("warpdeck status", "warpdeck status --json", "warpdeck status --machine"),
     "demo": ("warpdeck demo", "warpdeck demo --theme deck-light --ascii"),
 }
 LOCAL_NODE_S = 5.0
@@ -58,6 +65,15 @@ def main(verb: str, words: list[str]) -> int:
             action="store_true",
             help="let this controller's agents run beside other agents on their machines ($WARPDECK_SHARE_MACHINE=1)",
         )
+    if verb in ("down", "status"):
+        every = "stop" if verb == "down" else "list"
+        parser.add_argument(
+            "--machine", action="store_true", help=f"{every} all controllers and agents of this machine"
+        )
+    if verb == "down":
+        parser.add_argument(
+            "--kill-jobs", action="store_true", help="with --machine: end the jobs on this machine too"
+        )
     if verb == "status":
         parser.add_argument("--json", action="store_true", help="print JSON")
     if verb == "demo":
@@ -69,9 +85,11 @@ def main(verb: str, words: list[str]) -> int:
             os.environ[SHARE_MACHINE] = "1"
         return _up(local_node=not args.no_local_node, shared=args.shared)
     if verb == "down":
-        return _down()
+        if args.kill_jobs and not args.machine:
+            parser.error("--kill-jobs needs --machine")
+        return machine.stop(kill_jobs=args.kill_jobs) if args.machine else _down()
     if verb == "status":
-        return _status(as_json=args.json)
+        return machine.show(as_json=args.json) if args.machine else _status(as_json=args.json)
     return _demo(args)
 
 
