@@ -195,6 +195,7 @@ def test_all_of_a_machine_is_listed_and_stopped_jobs_if_asked(machine: Machine) 
 
 @pytest.mark.root
 def test_root_installs_a_shared_sites_commands_for_everybody(home: Home) -> None:
+    home.path.parent.chmod(0o755)
     home.ok("up", "--shared", "--no-local-node")
     steps = (
         "mount -t tmpfs -o mode=755 tmpfs /usr/local/bin || exit 1",

@@ -57,8 +57,7 @@ def show(*, as_json: bool) -> int:
     """Prints them; the exit code."""
     found = find()
     if as_json:
-        rows = [{**each._asdict(), "user": _user(each.uid)} for each in found]
-        print_json({"processes": rows})
+        print_json({"processes": [{**each._asdict(), "user": _user(each.uid)} for each in found]})
     elif not found:
         print("no controller and no agent runs on this machine")
     else:

@@ -84,9 +84,14 @@ def _texts(paths: Paths, *, folder: str) -> dict[str, str]:
     interpreter = f"{sys.executable} -IS"
     if len(interpreter) > LONGEST_INTERPRETER or " " in sys.executable:
         interpreter = "/usr/bin/env python3"
-    common = {"head": _head(paths), "home": paths.home, "folders": [path for path in sys.path if path]}
-    texts = {name: SHIM.format(interpreter=interpreter, name=name, **common) for name in NAMES}
-    texts[SBATCH] = shell.script(folder=folder, interpreter=sys.executable, **common)
+    head, home, folders = _head(paths), paths.home, [path for path in sys.path if path]
+    texts = {
+        name: SHIM.format(interpreter=interpreter, head=head, folders=folders, name=name, home=home)
+        for name in NAMES
+    }
+    texts[SBATCH] = shell.script(
+        head=head, home=home, folder=folder, interpreter=sys.executable, folders=folders
+    )
     return texts
 
 
