@@ -221,3 +221,28 @@ def test_root_installs_a_shared_sites_commands_for_everybody(home: Home) -> None
     assert done.stdout.count("755 root") == 2
     assert "Submitted batch job 1\n1 PENDING\n" in done.stdout
     assert done.stdout.endswith("removed from /usr/local/bin\n"), "and nothing is left there"
+
+
+@pytest.mark.root
+def test_up_says_why_this_machine_runs_no_jobs_beside_another_agent(home: Home, short_tmp: Path) -> None:
+    """In a network namespace of its own, which is a machine to agents."""
+    other = Home(short_tmp / "other")
+    up = f"{sys.executable} -m warpdeck.cli.main up"
+    script = f"unset WARPDECK_SHARE_MACHINE; {up} && WARPDECK_HOME={other.path} {up}"
+    try:
+        done = subprocess.run(
+            ["unshare", "--net", "sh", "-c", script],
+            env=home.environ,
+            cwd="/tmp",
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.stdout.count("the controller has started") == 2
+        assert done.stderr.startswith(
+            "this machine runs no jobs: another agent manages this machine already: pid "
+        )
+        assert f"of root in {home.path}/agent" in done.stderr
+    finally:
+        other.close()

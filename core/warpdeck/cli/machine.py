@@ -61,9 +61,7 @@ def show(*, as_json: bool) -> int:
     elif not found:
         print("no controller and no agent runs on this machine")
     else:
-        rows = [
-            (each.kind, str(each.pid), _user(each.uid), _jobs_text(each.jobs), each.home) for each in found
-        ]
+        rows = [(each.kind, str(each.pid), _user(each.uid), _jobs_text(each), each.home) for each in found]
         print_table(("KIND", "PID", "USER", "JOBS", "HOME"), rows)
     return 0
 
@@ -222,7 +220,7 @@ def _user(uid: int) -> str:
         return str(uid)
 
 
-def _jobs_text(jobs: list[str] | None) -> str:
-    if jobs is None:
-        return "?"
-    return ",".join(jobs) or "-"
+def _jobs_text(found: Found) -> str:
+    if found.kind == CONTROLLER:
+        return ""
+    return "?" if found.jobs is None else ",".join(found.jobs) or "none"
