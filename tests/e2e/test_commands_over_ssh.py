@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,7 @@ def test_hostnames_lead_to_the_node_that_they_name(lab: Lab, lab_home: Home, sho
     out = run(lab_home, short_tmp / "b", led, "-w", "host[2,8]").splitlines()
     assert out[0].split()[0] == lab.address(1)
     assert out[2] == lab.address(1)
+    asked = ["salloc", "-Q", "-w", "host[2,8]", "sh", "-c", "$SCONTROL show hostnames"]
+    scontrol = f"{sys.executable} -m warpdeck.slurm.entry scontrol"
+    held = lab_home.slurm(*asked, SCONTROL=scontrol)
+    assert lab.address(1) in held.stdout.split(), held.stderr

@@ -86,11 +86,12 @@ def own_job(home: Home) -> Iterator[str]:
     home.run("cancel", str(made))
 
 
-def test_a_session_has_the_jobs_host_gpus_and_environment(home: Home, ssh: Ssh, job: str) -> None:
+def test_a_session_has_the_jobs_host_gpus_and_environment(lab: Lab, home: Home, ssh: Ssh, job: str) -> None:
     script = (
         'hostname; echo "$SLURM_JOB_ID"; echo "$CUDA_VISIBLE_DEVICES"; echo "$WORDS"; echo "$WARPDECK_JOB"'
     )
     host, number, gpus, words, mark = ssh.ok("ssh", f"wd-{job}", script).splitlines()
+    assert ssh.ok("ssh", f"wd-{job}", "scontrol show hostnames").split() == [lab.address(1), lab.address(2)]
     indices = [str(gpu["index"]) for gpu in home.json("show", job)["gpus"] if gpu["node"] == "gpu1"]
     assert (host, number, gpus.split(",")) == ("host1", job, indices)
     assert words == "a \"b\" 'c' \\d #e $f"

@@ -53,6 +53,13 @@ def main(
     hold_standard_streams()
     if name == "srun":
         os._exit(ended(name, lambda: _srun(words)))
+    if name == "scontrol" and words[:1] == ["show"] and len(words) > 1:
+        from warpdeck_agent.wire import (
+            hostnames,  # as on a node: which names resolve is known here, not to the controller
+        )
+
+        if hostnames.entity(words[1]):
+            return ended(name, lambda: hostnames.show(words[1:], os.environ, sys.stdout, sys.stderr))
     if name in ASKED and not _is_local(name, words):
         link = _controller()
         if link is not None:
