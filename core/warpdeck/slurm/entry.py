@@ -54,9 +54,8 @@ def main(
     if name == "srun":
         os._exit(ended(name, lambda: _srun(words)))
     if name == "scontrol" and words[:1] == ["show"] and len(words) > 1:
-        from warpdeck_agent.wire import (
-            hostnames,  # as on a node: which names resolve is known here, not to the controller
-        )
+        # As on a node: which names resolve is known here, not to the controller.
+        from warpdeck_agent.wire import hostnames
 
         if hostnames.entity(words[1]):
             return ended(name, lambda: hostnames.show(words[1:], os.environ, sys.stdout, sys.stderr))
