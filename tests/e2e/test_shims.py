@@ -228,7 +228,8 @@ def test_up_says_why_this_machine_runs_no_jobs_beside_another_agent(home: Home, 
     """In a network namespace of its own, which is a machine to agents."""
     other = Home(short_tmp / "other")
     up = f"{sys.executable} -m warpdeck.cli.main up"
-    script = f"unset WARPDECK_SHARE_MACHINE; {up} && WARPDECK_HOME={other.path} {up}"
+    script = f"unset WARPDECK_SHARE_MACHINE; {up} && WARPDECK_HOME={other.path} {up}; {up} --share-machine"
+    script += f"; export WARPDECK_HOME={other.path}; {up[:-2]} down && {up} --share-machine"
     try:
         done = subprocess.run(
             ["unshare", "--net", "sh", "-c", script],
@@ -239,7 +240,9 @@ def test_up_says_why_this_machine_runs_no_jobs_beside_another_agent(home: Home, 
             timeout=120,
             check=False,
         )
-        assert done.stdout.count("the controller has started") == 2
+        assert done.returncode == 0 and done.stdout.count("the controller has started") == 3
+        assert done.stderr.count("this machine runs no jobs") == 1, "then it was allowed"
+        assert "the controller runs already, and --share-machine is for its start" in done.stderr
         assert done.stderr.startswith(
             "this machine runs no jobs: another agent manages this machine already: pid "
         )

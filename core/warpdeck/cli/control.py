@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 
 from warpdeck.api.sync import SyncClient
-from warpdeck.controller.daemon import ensure_running, stop, wait_for_start
+from warpdeck.controller.daemon import ensure_running, is_running, stop, wait_for_start
 from warpdeck.controller.site import open_to_all
 from warpdeck.errors import UserError
 from warpdeck.notation.times import format_duration
@@ -81,9 +81,7 @@ def main(verb: str, words: list[str]) -> int:
         importlib.import_module("warpdeck_tui.entry").add_options(parser)
     args = parser.parse_args(words)
     if verb == "up":
-        if args.share_machine:
-            os.environ[SHARE_MACHINE] = "1"
-        return _up(local_node=not args.no_local_node, shared=args.shared)
+        return _up(local_node=not args.no_local_node, shared=args.shared, share_machine=args.share_machine)
     if verb == "down":
         if args.kill_jobs and not args.machine:
             parser.error("--kill-jobs needs --machine")
@@ -127,11 +125,18 @@ def _told(line: str) -> Iterator[None]:
             print(end="\r\x1b[K", file=sys.stderr, flush=True)
 
 
-def _up(*, local_node: bool, shared: bool) -> int:
+def _up(*, local_node: bool, shared: bool, share_machine: bool) -> int:
     paths = default_paths()
     if shared:
         paths = paths if os.environ.get("WARPDECK_HOME") else Paths(SITE_HOME)
         open_to_all(paths)
+    if share_machine:
+        if is_running(paths):
+            raise UserError(
+                "the controller runs already, and --share-machine is for its start",
+                "stop it first, its jobs go on: warpdeck down",
+            )
+        os.environ[SHARE_MACHINE] = "1"
     started = ensure_running(paths, local_node=local_node)
     with _told("waiting for this machine's agent ..."):
         trouble = _await_local_node(paths)
