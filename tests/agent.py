@@ -10,8 +10,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tests.processes import kill
@@ -193,14 +194,23 @@ class AgentProcess:
             wire.JobReport, lambda found: found.job_id == job_id and found.phase != "running"
         )
 
-    def begin_step(self, job_id: int, step: int, command: str, *, tasks: int = 1, mem_bytes: int = 0) -> None:
+    def begin_step(
+        self,
+        job_id: int,
+        step: int,
+        command: str,
+        *,
+        tasks: int = 1,
+        mem_bytes: int = 0,
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """A step of a shell's command inside a job that runs."""
         ranks = [steps.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in range(tasks)]
         launch = steps.StepLaunch(
             job_id=job_id,
             restarts=0,
             step=step,
-            env={"PATH": os.environ["PATH"]},
+            env={"PATH": os.environ["PATH"], **env},
             cwd="/",
             argv=["sh", "-c", command],
             tasks=ranks,

@@ -108,11 +108,41 @@ class Paths:
         return os.path.join(self.home, name)
 
 
+_shim_home: str | None = None
+"""The home for which the script was written that started this process; "": Slurm's command without one; None: no such command."""
+
+
+def be_slurms_command(home: str) -> None:
+    """This process is one of Slurm's commands, started by a script that was written for this home ("": by none)."""
+    global _shim_home
+    _shim_home = home
+
+
+def start_refusal(paths: Paths) -> str:
+    """Why this process must not start a controller in that home; "" if it may.
+
+    Slurm's commands run with cleaned environments (sudo, cron, systemd) too, and would start a second controller somewhere on
+    CPUs that another one manages. So they start one only where somebody has set up the home, and nothing names another.
+    """
+    if _shim_home is None:
+        return ""
+    if _shim_home and paths.home != _shim_home:
+        return f"this command was made for the home {_shim_home}, but WARPDECK_HOME is {paths.home}"
+    if "WARPDECK_TOKEN" in os.environ:
+        return "what a job starts ends with the job"
+    if not os.path.isdir(paths.home) and (_shim_home or not os.environ.get("WARPDECK_HOME")):
+        return f"nobody has set up {paths.home}"
+    return ""
+
+
 def default_paths(environ: Mapping[str, str] = os.environ) -> Paths:
-    """$WARPDECK_HOME, else the site's, else $XDG_STATE_HOME/warpdeck, else ~/.local/state/warpdeck."""
+    """$WARPDECK_HOME, else that of the script that runs a Slurm command, else the site's, else $XDG_STATE_HOME/warpdeck, else
+    ~/.local/state/warpdeck."""
     explicit = environ.get("WARPDECK_HOME")
     if explicit:
         return Paths(os.path.abspath(os.path.expanduser(explicit)))
+    if _shim_home:
+        return Paths(_shim_home)
     if os.path.isdir(SITE_HOME):
         return Paths(SITE_HOME)
     return Paths(os.path.join(_xdg("XDG_STATE_HOME", ".local/state", environ), "warpdeck"))

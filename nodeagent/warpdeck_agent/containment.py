@@ -66,6 +66,7 @@ class Containment:
         cpus = self._cpus.take(name, limits.cpus)
         held = dict.fromkeys(GATED, False)
         gpus = gpu_minors() if limits.gpus is not None else ()
+        hides_gpus = False
         for hierarchy in self._used:
             path = f"{hierarchy.base}/{name}"
             gates = bool(gpus) and self._gates(hierarchy)
@@ -73,12 +74,13 @@ class Containment:
             own = [each for each in GATED if self._of.get(each) is hierarchy]
             if self._spares.take(path, settings):
                 held.update(dict.fromkeys(own, True))
+                hides_gpus |= gates
             elif _made(path, hierarchy, cpus):
                 for controller in own:
                     held[controller] = _limit(path, controller, hierarchy.version, limits, cpus)
-                if gates and limits.gpus is not None:
-                    self._gate.close(path, given=limits.gpus)
-                if hierarchy.version == 1 and all(held[each] for each in own):
+                closed = gates and self._gate.close(path, given=limits.gpus or ())
+                hides_gpus |= closed
+                if hierarchy.version == 1 and all(held[each] for each in own) and closed == gates:
                     self._spares.made(path, settings)
             else:
                 continue
@@ -89,6 +91,7 @@ class Containment:
             cpus=cpus,
             processes=0 if held["pids"] else limits.processes,
             watch_mem_bytes=0 if held["memory"] else limits.mem_bytes,
+            hides_gpus=hides_gpus,
         )
 
     def adopt(self, name: str, cpus: Cpus) -> None:

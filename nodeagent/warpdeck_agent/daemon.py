@@ -19,6 +19,7 @@ import time
 from typing import Any, Dict, List
 
 from .keeping import UNIT, scope_command
+from .machine import MachineTakenError, answer, claim, refusal
 from .program import OWN, build_id, own_command
 from .wire.frames import SENTINEL
 
@@ -42,8 +43,15 @@ def serve(folder: str) -> int:
     if not _lock(lock):
         print("an agent runs here already", file=sys.stderr)
         return 1
+    try:
+        held = claim()
+    except MachineTakenError as error:
+        print(error, file=sys.stderr)
+        return 1
 
     async def run() -> None:
+        if held is not None:
+            asyncio.get_running_loop().add_reader(held, answer, held)
         await Agent(folder, build_id()).run()
 
     asyncio.run(run())
@@ -89,6 +97,9 @@ def start(folder: str) -> int:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if answers(folder):
         return _say({"ok": True, "running": True})
+    taken = refusal(folder)
+    if taken:
+        return _say({"ok": False, "error": taken})
     with contextlib.suppress(OSError):  # a full disk: then it is compiled from the archive
         _unpack_library(folder)
     scope = scope_command(UNIT + secrets.token_hex(4))

@@ -16,13 +16,14 @@ class Hold:
     """Its cgroups by path, its CPUs (empty: not pinned), and what the kernel does not see to.
 
     `processes`: a limit that its processes are given themselves, 0 for none. `watch_mem_bytes`: a limit on its memory that
-    the agent watches, 0 for none.
+    the agent watches, 0 for none. `hides_gpus`: its processes can open no GPUs of the node but their own.
     """
 
     groups: Tuple[str, ...] = ()
     cpus: Tuple[int, ...] = ()
     processes: int = 0
     watch_mem_bytes: int = 0
+    hides_gpus: bool = False
 
 
 def hold_name(job_id: int, restarts: int) -> str:
@@ -37,6 +38,7 @@ def hold_from(values: Dict[str, Any]) -> Hold:
         cpus=tuple(values.get("cpus", ())),
         processes=int(values.get("processes", 0)),
         watch_mem_bytes=int(values.get("watch_mem_bytes", 0)),
+        hides_gpus=bool(values.get("hides_gpus", False)),
     )
 
 

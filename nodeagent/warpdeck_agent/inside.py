@@ -17,6 +17,7 @@ from typing import Dict, List, Set
 
 from .accounts import account_environment, as_user, group_of
 from .carrying import carrying
+from .gpunames import with_gpu_names
 from .hold import contain
 from .job import Job
 from .launching import job_variables, with_programs
@@ -134,4 +135,4 @@ def _start(job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
 def environment(job: Job, env: Dict[str, str], *, spool: Spool) -> Dict[str, str]:
     """The job's environment on this node, with what the node knows of the account."""
     made = {**env, **account_environment(job.meta.uid), "PWD": job.meta.work_dir, **job_variables(job, spool)}
-    return with_programs(made, spool)
+    return with_programs(with_gpu_names(made, job.meta.gpu_names), spool)

@@ -18,6 +18,7 @@ from .accounts import Account, account, account_environment, as_user, group_of, 
 from .carrying import carrying
 from .containers import contained
 from .folders import Folders
+from .gpunames import with_gpu_names
 from .hold import hold_name
 from .interpreters import Interpreters
 from .job import Job
@@ -117,6 +118,7 @@ class Launcher:
             work_dir=work_dir,
             pty=launch.pty,
             gpus=tuple(launch.gpus),
+            gpu_names=room.gpu_names,
             hold=room.hold,
             tmp_dir=room.tmp_dir,
             private=room.private,
@@ -262,7 +264,7 @@ class Launcher:
         env.update(_times(launch))
         if "XDG_RUNTIME_DIR" in env and not os.path.isdir(env["XDG_RUNTIME_DIR"]):  # the submit host's
             del env["XDG_RUNTIME_DIR"]
-        return with_programs(env, self._spool)
+        return with_programs(with_gpu_names(env, job.meta.gpu_names), self._spool)
 
 
 def _times(launch: Launch) -> Dict[str, str]:

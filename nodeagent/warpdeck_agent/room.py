@@ -10,10 +10,11 @@ import asyncio
 import errno
 import os
 import time
-from dataclasses import dataclass
-from typing import Callable, Container, Optional, Sequence
+from dataclasses import dataclass, field
+from typing import Callable, Container, Dict, Optional, Sequence
 
 from .containment import Containment, Limits
+from .gpunames import names_of
 from .gpus import GpuWatch
 from .hold import Hold, hold_name
 from .hooks import PROLOG, HookError, run_hook
@@ -33,6 +34,8 @@ class Room:
     hold: Hold
     tmp_dir: str
     private: Optional[PrivateDirs] = None
+    gpu_names: Dict[str, str] = field(default_factory=dict)
+    """What CUDA_VISIBLE_DEVICES calls its GPUs, by uuid."""
 
 
 class Rooms:
@@ -67,6 +70,7 @@ class Rooms:
         if launch.hooks is not None and launch.hooks.prolog:
             await self._run_prolog(launch)
         limits = await self._limits(launch)
+        found = (await self._gpus.discover())[0] if launch.gpus else []
         name = hold_name(launch.job_id, launch.restarts)
         folder_name = f"{launch.job_id}.{launch.restarts}"
         private = self._private(launch, folder_name)
@@ -79,7 +83,9 @@ class Rooms:
                 remove_tree(folder)
             raise _no_folder(error, launch.tmp_dir or DEFAULT_PLACE) from error
         self._remnants.enter(uid, name, at_unix=time.time())
-        return Room(hold=self._containment.make(name, limits), tmp_dir=tmp_dir, private=private)
+        hold = self._containment.make(name, limits)
+        names = names_of(launch.gpus, found, how=launch.cuda_visible_devices, alone=hold.hides_gpus)
+        return Room(hold=hold, tmp_dir=tmp_dir, private=private, gpu_names=names)
 
     def _private(self, launch: Launch, name: str) -> Optional[PrivateDirs]:
         """Folders that the launch has for itself; None where the site or the node has none such."""

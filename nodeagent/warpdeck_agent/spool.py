@@ -55,6 +55,8 @@ class Meta:
     work_dir: str
     pty: bool
     gpus: Tuple[str, ...] = field(default_factory=tuple)
+    gpu_names: Dict[str, str] = field(default_factory=dict)
+    """What CUDA_VISIBLE_DEVICES calls each of them, by uuid."""
     hold: Hold = field(default_factory=Hold)
     warn_signal: int = 0
     warn_before_s: float = 0.0

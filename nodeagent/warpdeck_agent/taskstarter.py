@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Tupl
 
 from .accounts import account_environment, as_user, group_of
 from .containers import contained
+from .gpunames import with_gpu_names
 from .hold import hold_name
 from .interpreters import Interpreters
 from .launching import job_variables, with_programs
@@ -41,7 +42,7 @@ class TaskStarter:
         install_script(spool.file(SCRIPT_NAME))
 
     def environment(self, step: Step, launch: StepLaunch) -> Dict[str, str]:
-        """Of all its tasks. The user's own folder and shell are this node's where the caller does not say them."""
+        """The variables of all its tasks. The user's own folder and shell are this node's where the caller does not say them."""
         env = {**account_environment(step.job.meta.uid), **launch.env}
         env = self._ports.with_master(env, step.job.key, tasks=True)
         env.update(job_variables(step.job, self._spool))
@@ -72,6 +73,7 @@ class TaskStarter:
     ) -> None:
         """One that is given these descriptors. In a thread. Raises OSError, ValueError, LaunchError."""
         meta = step.job.meta
+        env = with_gpu_names(env, meta.gpu_names)
         argv = asked.argv or launch.argv
         user = as_user(meta.user, uid=meta.uid, gid=group_of(meta))
         if launch.container is not None:

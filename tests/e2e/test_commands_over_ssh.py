@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,21 @@ def test_a_job_that_submits_itself_goes_on_with_its_own_code_on_another_host(
     (short_tmp / "data.txt").write_text("second\n")
     again = short_tmp / "again.txt"
     eventually(lambda: again.exists() and again.read_text() == "first\n")
+
+
+def test_hostnames_lead_to_the_node_that_they_name(lab: Lab, lab_home: Home, short_tmp: Path) -> None:
+    """As `torchrun --master_addr $(scontrol show hostnames | head -1)` needs it. host8 is a name that every host resolves, to an
+    address where nobody is; host1 and host2 resolve to themselves."""
+    for host, name in ((1, "host8"), (2, "host2"), (3, "host3")):
+        words = ["--name", name, "--accept-host-key", lab.fingerprint(host)]
+        lab_home.ok("node", "add", f"root@{lab.address(host)}", *words)
+    show = 'srun -N1 -n1 -w $SLURMD_NODENAME scontrol show hostnames "$SLURM_JOB_NODELIST"\n'
+    assert run(lab_home, short_tmp / "a", show, "-w", "host[2-3]").split() == ["host2", "host3"]
+    led = f"first=$(scontrol show hostnames | tail -n 1)\nsrun -N1 -n1 -w host2 getent hosts $first\n{show}"
+    out = run(lab_home, short_tmp / "b", led, "-w", "host[2,8]").splitlines()
+    assert out[0].split()[0] == lab.address(1)
+    assert out[2] == lab.address(1)
+    asked = ["salloc", "-Q", "-w", "host[2,8]", "sh", "-c", "$SCONTROL show hostnames"]
+    scontrol = f"{sys.executable} -m warpdeck.slurm.entry scontrol"
+    held = lab_home.slurm(*asked, SCONTROL=scontrol)
+    assert lab.address(1) in held.stdout.split(), held.stderr

@@ -168,6 +168,11 @@ def test_down_leaves_jobs_running(home: Home) -> None:
     assert ended(home, job)["state"] == "COMPLETED"
 
 
+def test_the_first_sinfo_after_up_shows_this_machine_as_it_is(home: Home) -> None:
+    home.ok("up")
+    assert home.slurm("sinfo", "-h", "-o", "%t").stdout == "idle\n"
+
+
 def test_run_brings_output_and_exit_code(home: Home) -> None:
     home.ok("up")
     home.until_its_node_is_idle()  # nobody has to wait, and is told so

@@ -86,13 +86,14 @@ def own_job(home: Home) -> Iterator[str]:
     home.run("cancel", str(made))
 
 
-def test_a_session_has_the_jobs_host_gpus_and_environment(home: Home, ssh: Ssh, job: str) -> None:
+def test_a_session_has_the_jobs_host_gpus_and_environment(lab: Lab, home: Home, ssh: Ssh, job: str) -> None:
     script = (
         'hostname; echo "$SLURM_JOB_ID"; echo "$CUDA_VISIBLE_DEVICES"; echo "$WORDS"; echo "$WARPDECK_JOB"'
     )
     host, number, gpus, words, mark = ssh.ok("ssh", f"wd-{job}", script).splitlines()
-    uuids = [gpu["uuid"] for gpu in home.json("show", job)["gpus"] if gpu["node"] == "gpu1"]
-    assert (host, number, gpus.split(",")) == ("host1", job, uuids)
+    assert ssh.ok("ssh", f"wd-{job}", "scontrol show hostnames").split() == [lab.address(1), lab.address(2)]
+    indices = [str(gpu["index"]) for gpu in home.json("show", job)["gpus"] if gpu["node"] == "gpu1"]
+    assert (host, number, gpus.split(",")) == ("host1", job, indices)
     assert words == "a \"b\" 'c' \\d #e $f"
     assert mark.startswith(f"{job}.0@")
 
@@ -157,11 +158,11 @@ def test_an_editor_reaches_the_server_that_it_started_by_socks_and_by_a_socket(
             process.stdin.write(f"exec python3 {short_tmp}/server.py {far}\n")
             process.stdin.flush()
             there = int(process.stdout.readline())
-            uuids = [gpu["uuid"] for gpu in home.json("show", job)["gpus"] if gpu["node"] == "gpu1"]
-            assert _by_socks(port, there).split(",") == uuids
+            indices = [str(gpu["index"]) for gpu in home.json("show", job)["gpus"] if gpu["node"] == "gpu1"]
+            assert _by_socks(port, there).split(",") == indices
             with socket.socket(socket.AF_UNIX) as link:
                 link.connect(str(near))
-                assert _all(link).split(",") == uuids
+                assert _all(link).split(",") == indices
         finally:
             process.kill()
 

@@ -52,7 +52,9 @@ class Site:
         self.paths = Paths(str(home.path))
         self.sbatch = Path(home.ok("shims", "--folder").strip()) / "sbatch"
         python = _program(folder.parent / "python" / "python", f"#!/bin/sh\necho other road\nexit {OTHER}\n")
-        asking = script(folder=folder_of(self.paths), interpreter=str(python), folders=[])
+        asking = script(
+            head="#", home=self.paths.home, folder=folder_of(self.paths), interpreter=str(python), folders=[]
+        )
         self.asked = _program(folder.parent / "asked" / "sbatch", asking)
         alone = self.sbatch.read_text().replace(folder_of(self.paths), "/nowhere")
         self.python = _program(folder.parent / "alone" / "sbatch", alone)

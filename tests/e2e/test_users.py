@@ -171,11 +171,15 @@ def test_a_users_shells_have_a_submitter_of_their_own(site: Home, alice: User, b
         )
 
     program = Path(alice.ok("shims", "--folder").strip()) / "sbatch"
-    (folder,) = re.findall(r"^folder=(/dev/shm/\S+)$", program.read_text(), flags=re.M)
+    (folder,) = re.findall(r"^for folder in (/dev/shm/\S+); do", program.read_text(), flags=re.M)
     jobs = [sbatch(alice, str(program))]
     eventually(Path(folder, "ask").exists, what="alice's submitter can be asked")
     asking = alice.folder / "asking"  # begins nothing else
-    asking.write_text(script(folder=folder, interpreter="/bin/false", folders=[]))
+    asking.write_text(
+        script(
+            head="#", home=alice.environ["WARPDECK_HOME"], folder=folder, interpreter="/bin/false", folders=[]
+        )
+    )
     jobs.append(sbatch(alice, str(asking)))
     assert [(done.returncode, done.stderr) for done in jobs] == [(0, "")] * 2
     assert [site.job(done.stdout.strip())["user"] for done in jobs] == ["alice"] * 2

@@ -123,8 +123,8 @@ def test_a_sweep_and_a_gang_survive_an_edit_and_a_killed_controller(
     for task, rate in enumerate((0.1, 0.01, 0.001)):
         text = (repository / "logs" / f"digits-{sweep}_{task}.out").read_text()
         assert "code OLD" in text and f"epoch 7 lr {rate} loss" in text
-        uuids = [each["uuid"] for each in home.json("show", f"{sweep}_{task}")["gpus"]]
-        assert len(uuids) == 2 and f"gpus {','.join(uuids)}" in text
+        indices = [str(each["index"]) for each in home.json("show", f"{sweep}_{task}")["gpus"]]
+        assert len(indices) == 2 and f"gpus {','.join(indices)}" in text
         assert home.json("logs", f"{sweep}_{task}")["text"] == text
     nodes = home.job(gang)["node_list"]
     assert (repository / "gang.out").read_text() == f"old version\n{nodes} 2 2\n"

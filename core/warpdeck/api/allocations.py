@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from warpdeck.controller.aliases import address_variables
 from warpdeck.controller.environment import component_variables, made_environment
 from warpdeck.controller.events import HolderLeft, Submitted
 from warpdeck.controller.state import State
@@ -234,7 +235,8 @@ async def hold(connection: Connection, message: ask.Salloc, submission: Submissi
     job = await begun(connection, message, made, immediate_s=wish.immediate_s)
     stream = HeldStream(connection, message.id, job)
     members = controller.state.array_members(job.id)
-    variables = made_environment(job, 0, submit_host="")
+    names = [name for each in members if each.allocation for name in each.allocation.node_names()]
+    variables = made_environment(job, 0, submit_host="") | address_variables(names, controller.state.nodes)
     if job.component is not None:
         variables |= component_variables(members)
     result = {
@@ -246,7 +248,7 @@ async def hold(connection: Connection, message: ask.Salloc, submission: Submissi
         "bell": asked.bell,
         "quiet": asked.quiet,
         "chdir": asked.chdir,
-        "nodes": [name for each in members if each.allocation for name in each.allocation.node_names()],
+        "nodes": names,
     }
     connection.send({"t": "ok", "id": message.id, "result": result})
     if asked.has_shell:

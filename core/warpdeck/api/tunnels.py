@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from warpdeck.controller.aliases import address_variables
 from warpdeck.controller.environment import job_environment
 from warpdeck.controller.ports import NodeStream
 from warpdeck.errors import RemoteError, UserError
@@ -119,8 +120,9 @@ async def open_tunnel(connection: Connection, message: ask.Tunnel, job: Job) -> 
 
 def _environment(connection: Connection, job: Job, share: ShareStatus) -> dict[str, str]:
     assert job.allocation is not None
-    rank = [part.node for part in job.allocation.shares].index(share.node)
-    return job_environment(job, rank, submit_host=connection.server.controller.submit_host)
+    names, controller = job.allocation.node_names(), connection.server.controller
+    made = job_environment(job, names.index(share.node), submit_host=controller.submit_host)
+    return made | address_variables(names, controller.state.nodes)
 
 
 async def _running_share(

@@ -10,30 +10,42 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 
 from warpdeck.api.sync import SyncClient
-from warpdeck.controller.daemon import ensure_running, stop, wait_for_start
+from warpdeck.controller.daemon import ensure_running, is_running, stop, wait_for_start
 from warpdeck.controller.site import open_to_all
 from warpdeck.errors import UserError
 from warpdeck.notation.times import format_duration
 from warpdeck.paths import SITE_HOME, Paths, default_paths
+from warpdeck_agent.wire.messages import SHARE_MACHINE
 
+from . import machine
 from .arguments import Arguments
 from .output import print_json
 
 TEXTS = {
     "up": "Starts the controller in the background, unless it runs. Every other verb does so by itself.",
-    "down": "Stops the controller. Jobs go on; the next controller finds them again.",
-    "status": "Says whether the controller runs, since when, and what it has in hand.",
+    "down": "Stops the controller. Jobs go on; the next controller finds them again. With --machine all controllers and agents "
+    "of yours on this machine stop (as root: of everybody), whatever their homes.",
+    "status": "Says whether the controller runs, since when, and what it has in hand. With --machine: all controllers and agents "
+    "of this machine.",
     "demo": "Opens the app over a simulated cluster of 64 GPUs with a live workload.",
 }
 EXAMPLES = {
     "up": ("warpdeck up", "warpdeck up --no-local-node     this machine runs no jobs"),
-    "down": ("warpdeck down",),
-    "status": ("warpdeck status", "warpdeck status --json"),
+    "down": (
+        "warpdeck down",
+        "warpdeck down --machine                controllers and agents; jobs go on",
+        "warpdeck down --machine --kill-jobs    and the jobs",
+    ),
+    "status": ("warpdeck status", "warpdeck status --json", "warpdeck status --machine"),
     "demo": ("warpdeck demo", "warpdeck demo --theme deck-light --ascii"),
 }
+LOCAL_NODE_S = 5.0
+"""How long `up` waits for this machine's agent."""
+POLL_S = 0.05
 
 
 def main(verb: str, words: list[str]) -> int:
@@ -48,6 +60,20 @@ def main(verb: str, words: list[str]) -> int:
             action="store_true",
             help=f"as root: for all users of this machine, in $WARPDECK_HOME or {SITE_HOME}",
         )
+        parser.add_argument(
+            "--share-machine",
+            action="store_true",
+            help="let this controller's agents run beside other agents on their machines ($WARPDECK_SHARE_MACHINE=1)",
+        )
+    if verb in ("down", "status"):
+        every = "stop" if verb == "down" else "list"
+        parser.add_argument(
+            "--machine", action="store_true", help=f"{every} all controllers and agents of this machine"
+        )
+    if verb == "down":
+        parser.add_argument(
+            "--kill-jobs", action="store_true", help="with --machine: end the jobs on this machine too"
+        )
     if verb == "status":
         parser.add_argument("--json", action="store_true", help="print JSON")
     if verb == "demo":
@@ -55,11 +81,13 @@ def main(verb: str, words: list[str]) -> int:
         importlib.import_module("warpdeck_tui.entry").add_options(parser)
     args = parser.parse_args(words)
     if verb == "up":
-        return _up(local_node=not args.no_local_node, shared=args.shared)
+        return _up(local_node=not args.no_local_node, shared=args.shared, share_machine=args.share_machine)
     if verb == "down":
-        return _down()
+        if args.kill_jobs and not args.machine:
+            parser.error("--kill-jobs needs --machine")
+        return machine.stop(kill_jobs=args.kill_jobs) if args.machine else _down()
     if verb == "status":
-        return _status(as_json=args.json)
+        return machine.show(as_json=args.json) if args.machine else _status(as_json=args.json)
     return _demo(args)
 
 
@@ -97,14 +125,37 @@ def _told(line: str) -> Iterator[None]:
             print(end="\r\x1b[K", file=sys.stderr, flush=True)
 
 
-def _up(*, local_node: bool, shared: bool) -> int:
+def _up(*, local_node: bool, shared: bool, share_machine: bool) -> int:
     paths = default_paths()
     if shared:
         paths = paths if os.environ.get("WARPDECK_HOME") else Paths(SITE_HOME)
         open_to_all(paths)
+    if share_machine:
+        if is_running(paths):
+            raise UserError(
+                "the controller runs already, and --share-machine is for its start",
+                "stop it first, its jobs go on: warpdeck down",
+            )
+        os.environ[SHARE_MACHINE] = "1"
     started = ensure_running(paths, local_node=local_node)
+    with _told("waiting for this machine's agent ..."):
+        trouble = _await_local_node(paths)
     print(f"the controller {'has started' if started else 'runs already'} in {paths.home}")
+    if trouble:
+        print(f"this machine runs no jobs: {trouble}", file=sys.stderr)
     return 0
+
+
+def _await_local_node(paths: Paths) -> str:
+    """Waits until this machine has answered, if it is a node, so that the first `sinfo` shows it; not for long if it is slow. The
+    value is the reason why it is down, "" if it is not."""
+    deadline = time.monotonic() + LOCAL_NODE_S
+    with SyncClient.connect(paths, start=False) as client:
+        while True:
+            found = [node for node in client.call("nodes")["nodes"] if node["target"] == "local"]
+            if all(node["state"] != "connecting" for node in found) or time.monotonic() > deadline:
+                return next((str(node["reason"]) for node in found if node["state"] == "down"), "")
+            time.sleep(POLL_S)
 
 
 def _down() -> int:

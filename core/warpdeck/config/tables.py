@@ -87,6 +87,8 @@ class Gpus(Table, frozen=True, kw_only=True):
 
     avoid_foreign_processes: bool = True
     """A GPU on which a process outside the queue holds memory is given to no job."""
+    cuda_visible_devices: Literal["index", "uuid"] = "index"
+    """How CUDA_VISIBLE_DEVICES names a job's GPUs: by index, as Slurm does and as the job's processes count them, or by uuid."""
     shards_per_gpu: Count = 0
     """--gres=shard:N asks for N of so many parts of a GPU; 0: there are no shards."""
     share_grace_s: Seconds = 10.0

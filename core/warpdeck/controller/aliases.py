@@ -1,8 +1,9 @@
 """Nodes that are called otherwise here than at home, a name that other nodes cannot be expected to know. Pure.
 
 With Slurm a node's name is one that resolves, and scripts rely on it: `--rdzv_endpoint $(scontrol show hostnames | head -n 1)`.
-Here it may be any (`node add --name`, a Host of ssh's). So jobs are told where such nodes are reached: `scontrol show hostnames`
-prints that in a job where the name does not resolve, a MASTER_ADDR of the user's is put right, and srun -w takes it for the node.
+Here it may be any (`node add --name`, a Host of ssh's). So jobs are told where nodes are reached: `scontrol show hostnames`
+prints that in a job where the name does not resolve to the node, a MASTER_ADDR of the user's is put right, and srun -w takes it
+for the node.
 """
 
 from __future__ import annotations
@@ -42,8 +43,11 @@ def addresses(names: Sequence[NodeName], nodes: Mapping[NodeName, Node]) -> dict
 
 
 def address_variables(names: Sequence[NodeName], nodes: Mapping[NodeName, Node]) -> dict[str, str]:
-    """The variable that tells a job's processes."""
-    found = addresses(names, nodes)
+    """The variable that tells a job's processes where the nodes are reached, for those whose name is not that address. Whether
+    the names resolve is known only on the node that asks."""
+    known = ((name, nodes.get(name)) for name in names[:MAX_ADDRESSES])
+    found = {name: reached_at(node) for name, node in known if node is not None}
+    found = {name: address for name, address in found.items() if address and address != name}
     return {ADDRESSES: " ".join(f"{name}={address}" for name, address in found.items())} if found else {}
 
 

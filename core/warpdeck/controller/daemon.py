@@ -12,7 +12,7 @@ import sys
 import time
 
 from warpdeck.errors import UserError
-from warpdeck.paths import Paths
+from warpdeck.paths import Paths, start_refusal
 from warpdeck_agent.client.access import connect_path
 
 TYPE_CHECKING = False
@@ -47,6 +47,10 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
         return False
     if paths.is_of_another:
         raise UserError(f"no controller runs in {paths.home}", "ask whoever runs it to start it: warpdeck up")
+    if refused := start_refusal(paths):
+        raise UserError(
+            f"no controller runs, and {refused}", f"start it: WARPDECK_HOME={paths.home} warpdeck up"
+        )
     try:
         os.makedirs(paths.home, mode=0o700, exist_ok=True)
         log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -23,4 +23,6 @@ def build_hooks(job: Job, rank: int, *, config: Config, submit_host: str) -> wir
         return None
     made = made_environment(job, rank, submit_host=submit_host)
     env = {name: value for name, value in made.items() if not name.startswith(_JOBS_OWN)}
+    if config.gpus.cuda_visible_devices == "index" and "SLURM_JOB_GPUS" in env:
+        env["CUDA_VISIBLE_DEVICES"] = env["SLURM_JOB_GPUS"]  # the site's programs see all GPUs of the node
     return wire.Hooks(prolog=table.prolog, epilog=table.epilog, timeout_s=table.timeout_s, env=env)

@@ -176,8 +176,9 @@ def _mem_per_cpu(sight: Sight, job: Job) -> int | None:
 
 
 def _tasks_folded(_: Sight, job: Job) -> bool:
-    """What was left of an array and never began, be it one task."""
-    never_began = job.start_at_unix is None and not job.restarts
+    """Whether it is what was left of an array and was never started, even if that is one task. Slurm drops the brackets of a
+    last task as soon as it has nodes: 75_[6] waits or was cancelled while it waited, 75_6 starts."""
+    never_began = job.start_at_unix is None and not job.restarts and job.allocation is None
     is_rest = job.id == job.array_job_id and job.array_task_id is not None and never_began
     return bool(job.pending_tasks) or is_rest
 

@@ -96,6 +96,7 @@ def _site(config: Config) -> dict[str, Any]:
     """What the site says of every launch."""
     held, gpus, interactive = config.containment, config.gpus, config.interactive
     return {
+        "cuda_visible_devices": gpus.cuda_visible_devices,
         "share_grace_s": gpus.share_grace_s,
         "share_start_s": gpus.share_start_s,
         "max_processes": held.max_processes,

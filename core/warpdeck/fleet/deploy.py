@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import shlex
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,7 @@ import msgspec
 
 from warpdeck.errors import RemoteError, UserError
 from warpdeck.paths import Paths
+from warpdeck_agent.wire.messages import SHARE_MACHINE
 
 from .build import build_zipapp
 from .ssh import connect
@@ -200,7 +202,9 @@ async def _upload(
 
 
 async def _start(connection: asyncssh.SSHClientConnection, target: str, site: Site, remote: str) -> None:
-    command = f"{shlex.quote(site.python)} -I {shlex.quote(remote)} start --dir {shlex.quote(site.folder)}"
+    sharing = f"env {SHARE_MACHINE}=1 " if os.environ.get(SHARE_MACHINE) else ""
+    python, folder = shlex.quote(site.python), shlex.quote(site.folder)
+    command = f"{sharing}{python} -I {shlex.quote(remote)} start --dir {folder}"
     done = await run_command(connection, target, command, b"")
     start_result(target, done.out, done.err)
 

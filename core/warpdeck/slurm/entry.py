@@ -12,7 +12,7 @@ import os
 import sys
 
 from warpdeck.errors import SAID, UserError
-from warpdeck.paths import default_paths
+from warpdeck.paths import be_slurms_command, default_paths
 from warpdeck_agent.client.access import Away, Link, Refused, connect_path, greeted, greeting, patiently
 from warpdeck_agent.client.main import ended
 from warpdeck_agent.client.standard import hold_standard_streams
@@ -44,11 +44,21 @@ LOCAL = ("listpids", "pidinfo", "write")
 """Words of scontrol that are about this machine: its processes, and a file that is written."""
 
 
-def main(name: str, words: list[str], *, afterwards: Callable[[], None] = lambda: None) -> int:
-    """Runs the command; its exit code, unless the process ends here already. `afterwards` follows what a controller did for us."""
+def main(
+    name: str, words: list[str], *, home: str = "", afterwards: Callable[[], None] = lambda: None
+) -> int:
+    """Runs the command; its exit code, unless the process ends here already. `home`: that for which the script was written which
+    runs us. `afterwards` follows what a controller did for us."""
+    be_slurms_command(home)
     hold_standard_streams()
     if name == "srun":
         os._exit(ended(name, lambda: _srun(words)))
+    if name == "scontrol" and words[:1] == ["show"] and len(words) > 1:
+        # As on a node: which names resolve is known here, not to the controller.
+        from warpdeck_agent.wire import hostnames
+
+        if hostnames.entity(words[1]):
+            return ended(name, lambda: hostnames.show(words[1:], os.environ, sys.stdout, sys.stderr))
     if name in ASKED and not _is_local(name, words):
         link = _controller()
         if link is not None:
@@ -68,7 +78,7 @@ def main(name: str, words: list[str], *, afterwards: Callable[[], None] = lambda
     return run_here(name, words)
 
 
-def from_shell(name: str, words: list[str], environ_fd: int) -> int:
+def from_shell(name: str, words: list[str], environ_fd: int, *, home: str = "") -> int:
     """The same for a script of the shell's (submitter/shell), which hands us the variables that it was started with."""
     import binascii  # as what functions below import: few commands need it
 
@@ -80,7 +90,7 @@ def from_shell(name: str, words: list[str], environ_fd: int) -> int:
             key, _, value = entry.partition(b"=")
             if key:
                 os.environb.setdefault(key, value)
-    return main(name, words, afterwards=_ensure_submitter)
+    return main(name, words, home=home, afterwards=_ensure_submitter)
 
 
 def _ensure_submitter() -> None:

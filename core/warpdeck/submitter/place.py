@@ -23,6 +23,11 @@ def folder_of(paths: Paths) -> str:
     return os.path.join(SHARED, f"warpdeck-{os.getuid()}.{_key(paths)}")
 
 
+def pattern_of(paths: Paths) -> str:
+    """The folders of all users for that, as a pattern of the shell's: for a script that several users run."""
+    return f"{SHARED}/warpdeck-*.{_key(paths)}"
+
+
 def ensure(paths: Paths) -> None:
     """Starts a submitter, unless one runs or one has just failed. Raises OSError."""
     if not listens(paths) and os.path.isdir(SHARED) and not _has_just_failed(log_of(paths)):

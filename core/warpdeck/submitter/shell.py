@@ -23,14 +23,17 @@ ENVIRON_FD = 8
 """Where the client in Python reads the variables that we were started with."""
 
 _SCRIPT = """#!/bin/sh
+{head}
 # Asks this user's submitter (warpdeck.submitter), which answers without the start of a Python; in any doubt that is started.
 trap '' PIPE
 trap 'exit 130' INT
 set -C
 slot= line= sent= lost=
-folder={folder}
+home={home}
 fd=/dev/fd
-if [ $# -gt 0 ] && [ -O "$folder" ] && [ -e $fd/1 ] && ! [ -e $fd/6 ] && ! [ -e $fd/7 ] && ! [ -e $fd/8 ]; then
+for folder in {folder}; do [ -O "$folder" ] && break; done
+if [ $# -gt 0 ] && [ "${{WARPDECK_HOME:-$home}}" = "$home" ] &&
+  [ -O "$folder" ] && [ -e $fd/1 ] && ! [ -e $fd/6 ] && ! [ -e $fd/7 ] && ! [ -e $fd/8 ]; then
   {{
     for slot in "$folder"/*.slot; do [ -p "$slot" ] && [ -O "$slot" ] && >"$slot.taken" && break; slot=; done
     [ "$slot" ] && command exec 8<>"$slot" 6<"$slot" 8>&- 7<>"$folder/ask" || slot=
@@ -66,15 +69,18 @@ END
 _PROGRAM = """import sys
 sys.path[:] = {folders!r}
 from warpdeck.slurm.entry import from_shell
-sys.exit(from_shell({name!r}, sys.argv[1:], {environ_fd}))
+sys.exit(from_shell({name!r}, sys.argv[1:], {environ_fd}, home={home!r}))
 """
 
 
-def script(*, folder: str, interpreter: str, folders: list[str]) -> str:
-    """Its text. `folder` is where this user's submitter is asked."""
-    program = _PROGRAM.format(folders=folders, name="sbatch", environ_fd=ENVIRON_FD)
+def script(*, head: str, home: str, folder: str, interpreter: str, folders: list[str]) -> str:
+    """Its text. `head`: a comment that says whose it is. `folder` is where this user's submitter for that home is asked, as a
+    pattern of the shell's."""
+    program = _PROGRAM.format(folders=folders, name="sbatch", environ_fd=ENVIRON_FD, home=home)
     return _SCRIPT.format(
-        folder=shlex.quote(folder),
+        head=head,
+        home=shlex.quote(home),
+        folder=folder,
         interpreter=shlex.quote(interpreter),
         program=shlex.quote(program),
         environ_fd=ENVIRON_FD,

@@ -9,13 +9,15 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, TextIO, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, TextIO, Tuple
 
 MAX_RANGE = 65_536
 """Names of one range, as in Slurm."""
 MAX_NAMES = 1_000_000
 ADDRESSES = "WARPDECK_ADDRESSES"
-"""Tells a job which of its nodes are called otherwise at home, and where they are reached: "gpu1=10.0.0.7 gpu2=10.0.0.8"."""
+"""Tells a job where its nodes are reached: "gpu1=10.0.0.7 gpu2=10.0.0.8"."""
+RESOLVE_S = 5.0
+"""Names are looked up for no longer than this; nodes whose names were not looked up by then are told by their addresses."""
 MAX_FILE_BYTES = 16 * 2**20
 LEAST = {"hostnames": 5, "hostlistsorted": 9, "hostlist": 5}
 """Entity -> letters of it that must be written, in the order in which they are tried."""
@@ -52,26 +54,51 @@ def show(words: Sequence[str], env: Mapping[str, str], out: TextIO, err: TextIO)
         return 0
     try:
         names = expand(text)
-        known = _reached(names, env.get(ADDRESSES, ""))
-        out.writelines(known.get(name, name) + "\n" for name in names)
+        wrong = _unreachable(names, env.get(ADDRESSES, ""), own=env.get("SLURMD_NODENAME", ""))
+        out.writelines(wrong.get(name, name) + "\n" for name in names)
     except HostlistError as error:
         _refuse(error, text, err)
     return 0
 
 
-def _reached(names: Sequence[str], told: str) -> Dict[str, str]:
-    """Name -> address, for those that another node could not use: of what a job was told, if its names do not resolve here."""
-    known = dict(word.partition("=")[::2] for word in told.split())
-    first = next((name for name in names if name in known), "")
-    if not first:
-        return {}
-    import socket  # few need it, and it costs the others milliseconds
+def _unreachable(names: Sequence[str], told: str, *, own: str) -> Dict[str, str]:
+    """Name -> address of the nodes to which their names do not lead from here.
 
+    A machine resolves its own name, be it alone in doing so. So `own` counts as right only if the names of all others are right.
+    """
+    known = dict(word.partition("=")[::2] for word in told.split())
+    asked = [name for name in dict.fromkeys(names) if name in known]
+    if not asked:
+        return {}
+    import time  # few need these, and they cost the others milliseconds
+
+    wrong: Dict[str, str] = {}
+    deadline = time.monotonic() + RESOLVE_S
+    for name in asked:
+        if time.monotonic() > deadline or not _leads_to(name, known[name]):
+            wrong[name] = known[name]
+    if wrong and own in asked:
+        wrong[own] = known[own]
+    return wrong
+
+
+def _leads_to(name: str, address: str) -> bool:
+    """Whether the name resolves to that address; to any where the address is a name that does not resolve itself."""
+    found, wanted = _resolved(name), _resolved(address)
+    return bool(found & wanted) if wanted else bool(found)
+
+
+def _resolved(name: str) -> Set[str]:
     try:
-        socket.getaddrinfo(first, None)
-    except OSError:
-        return known
-    return {}
+        import socket
+
+        return {str(info[4][0]) for info in socket.getaddrinfo(name, None)}
+    except (
+        OSError,
+        UnicodeError,
+        ImportError,
+    ):  # the last where the controller runs commands, without any files
+        return set()
 
 
 def _show_list(text: Optional[str], out: TextIO, err: TextIO, *, in_order: bool) -> int:

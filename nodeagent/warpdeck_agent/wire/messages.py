@@ -54,6 +54,8 @@ from .watch import SampleEvery as SampleEvery
 from .watch import Strangers as Strangers
 
 PROTOCOL_VERSION = 1
+SHARE_MACHINE = "WARPDECK_SHARE_MACHINE"
+"""Variable for a controller and its agents: several agents may manage the same machine."""
 AHEAD_S = 1.0
 """How long a launch waits on its node for the place of another: whoever decides may change its mind."""
 SUSPENDED, RESUMED = "suspended", "resumed"
@@ -167,6 +169,8 @@ class Launch:
     first_rank: int = 0
     gpus: List[str] = field(default_factory=list)
     """GPU uuids."""
+    cuda_visible_devices: str = "uuid"
+    """How CUDA_VISIBLE_DEVICES names the GPUs: "index" (as the job's processes count them) or "uuid"."""
     gpu_share_pct: int = 100
     """Below 100: the part of its GPU's memory that the job may use; one that uses more is ended ("oom")."""
     share_grace_s: float = 10.0

@@ -60,7 +60,7 @@ async def test_every_pane_has_its_key_and_tab_goes_round(folder: Path) -> None:
         await stage.press("enter")
         for key, words in (
             ("d", ("[Details]", "10:00", "script")),
-            ("p", ("[GPUs]", "CUDA_VISIBLE_DEVICES", "GPU-gpu01-0")),
+            ("p", ("[GPUs]", "UUIDs", "GPU-gpu01-0")),
             ("s", ("[Code]", "no snapshot")),
             ("e", ("[Events]", "submitted by", "running on gpu01")),
             ("l", ("[Log]",)),

@@ -5,6 +5,7 @@ There is no GPU here, so device nodes with NVIDIA's numbers are made: opening on
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,3 +57,32 @@ def test_a_job_reaches_its_own_gpus_only(agent: AgentProcess) -> None:
     assert reached(agent, 3) == shared | others, "who asked for no GPU gets none"
     assert reached(agent, 4, confine=["memory"]) == shared | cards
     assert devices.how.startswith(("cgroup v", "CUDA_VISIBLE_DEVICES"))
+
+
+VARIABLES = 'echo "$CUDA_VISIBLE_DEVICES $GPU_DEVICE_ORDINAL $SLURM_JOB_GPUS"'
+
+
+def test_a_job_finds_its_gpus_by_index_as_its_own_processes_count_them(agent: AgentProcess) -> None:
+    """From 0 where the others are closed to it, as Slurm has it with ConstrainDevices; else as the node counts them. A step's
+    tasks count as their job does."""
+    alone = agent.connect().inventory.facilities[-1].strength == "enforced"
+    told = {
+        "PATH": os.environ["PATH"],
+        "CUDA_VISIBLE_DEVICES": "GPU-0,GPU-2",
+        "GPU_DEVICE_ORDINAL": "0,2",
+        "SLURM_JOB_GPUS": "0,2",
+    }
+    given = {"gpus": ["GPU-0", "GPU-2"], "env": told}
+    agent.run(1, VARIABLES, cuda_visible_devices="index", **given)
+    own = "0,1" if alone else "0,2"
+    assert agent.text(1) == f"{own} {own} 0,2"
+    agent.run(2, VARIABLES, cuda_visible_devices="uuid", **given)
+    assert agent.text(2) == "GPU-0,GPU-2 0,2 0,2"
+    agent.run(3, VARIABLES, cuda_visible_devices="index", confine=["memory"], **given)
+    assert agent.text(3) == "0,2 0,2 0,2"
+    agent.launch(4, "sleep 1000", cuda_visible_devices="index", **given)
+    agent.link.report(4, "running")
+    said = agent.folder.parent / "said"
+    agent.begin_step(4, 0, f"({VARIABLES}) > {said}", env={**told, "CUDA_VISIBLE_DEVICES": "GPU-2"})
+    agent.step_end(4, 0)
+    assert said.read_text() == ("1 1 0,2\n" if alone else "2 2 0,2\n")

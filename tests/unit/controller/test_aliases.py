@@ -21,8 +21,6 @@ ALL = list(NODES)
 
 def test_only_nodes_with_another_name_at_home_are_told() -> None:
     assert addresses(ALL, NODES) == {"gpu1": "192.0.2.1", "box": "no-such-host-b"}
-    assert address_variables([GPU2], NODES) == {}
-    assert address_variables([GPU1, GPU2], NODES) == {ADDRESSES: "gpu1=192.0.2.1"}
 
 
 def test_a_step_may_name_them_by_where_they_are_reached() -> None:
@@ -32,15 +30,35 @@ def test_a_step_may_name_them_by_where_they_are_reached() -> None:
     )
 
 
+def test_jobs_are_told_where_all_nodes_are_reached_whose_name_is_not_that_address() -> None:
+    assert address_variables([GPU1, GPU2], NODES) == {ADDRESSES: "gpu1=192.0.2.1 gpu2=192.0.2.2"}
+    plain = {GPU1: Node(name=GPU1, hostname="gpu1"), GPU2: Node(name=GPU2, address="gpu2")}
+    assert address_variables([GPU1, GPU2], plain) == {}
+
+
 @pytest.mark.parametrize(
     ("told", "printed"),
     [
-        ("localhost=192.0.2.1", "localhost\nno-such-host-c\n"),
-        ("no-such-host-c=192.0.2.3", "localhost\n192.0.2.3\n"),
-        ("", "localhost\nno-such-host-c\n"),
+        ("", "localhost no-such-host-c"),
+        ("localhost=127.0.0.1", "localhost no-such-host-c"),
+        ("localhost=192.0.2.1", "192.0.2.1 no-such-host-c"),
+        ("no-such-host-c=192.0.2.3", "localhost 192.0.2.3"),
+        ("localhost=127.0.0.1 no-such-host-c=192.0.2.3", "localhost 192.0.2.3"),
+        ("localhost=no-such-host-d no-such-host-c=no-such-host-d", "localhost no-such-host-d"),
     ],
 )
-def test_a_name_that_resolves_is_printed_as_it_is(told: str, printed: str) -> None:
+def test_a_name_is_printed_only_where_it_resolves_to_its_node(told: str, printed: str) -> None:
+    """Each name is looked at: one that resolves says nothing of the others."""
+    assert shown({ADDRESSES: told}) == printed
+
+
+def test_a_machines_own_name_counts_only_where_it_resolves_those_of_others() -> None:
+    told = {ADDRESSES: "localhost=127.0.0.1 no-such-host-c=192.0.2.3", "SLURMD_NODENAME": "localhost"}
+    assert shown(told) == "127.0.0.1 192.0.2.3"
+    assert shown({**told, ADDRESSES: "localhost=127.0.0.1"}) == "localhost no-such-host-c"
+
+
+def shown(env: dict[str, str]) -> str:
     out = io.StringIO()
-    assert show(["hostnames", "localhost,no-such-host-c"], {ADDRESSES: told}, out, io.StringIO()) == 0
-    assert out.getvalue() == printed
+    assert show(["hostnames", "localhost,no-such-host-c"], env, out, io.StringIO()) == 0
+    return " ".join(out.getvalue().splitlines())

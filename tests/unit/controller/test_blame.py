@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from tests.core import Core, ask
 
@@ -116,6 +118,17 @@ def test_a_launch_carries_what_the_site_holds_jobs_to() -> None:
     env = made.hooks.env
     assert env["SLURM_JOB_ID"] == str(job.id) and env["SLURM_JOB_USER"] == "ann" and "LD_PRELOAD" not in env
     assert not any(name.startswith("SLURM_STEP_") for name in env)
+
+
+@pytest.mark.parametrize(("how", "hook"), [("index", "0,1"), ("uuid", "a-0,a-1")])
+def test_a_site_says_how_jobs_find_their_gpus(how: Literal["index", "uuid"], hook: str) -> None:
+    """The agent puts the names in, because it knows which GPUs a job sees; hooks see all of the node's."""
+    core = Core("a")
+    config = Config(gpus=Gpus(cuda_visible_devices=how), hooks=Hooks(prolog="/p"))
+    made = build_launch(core.job(core.run(ask(gpus=2))), 0, submit_host="h", config=config)
+    assert (made.cuda_visible_devices, made.env["CUDA_VISIBLE_DEVICES"]) == (how, "a-0,a-1")
+    assert made.hooks is not None and made.hooks.env["CUDA_VISIBLE_DEVICES"] == hook
+    assert Config().gpus.cuda_visible_devices == "index"
 
 
 def test_a_container_reaches_the_node_as_it_was_asked_for() -> None:

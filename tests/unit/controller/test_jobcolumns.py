@@ -170,3 +170,17 @@ def test_what_was_read_before_a_job_began_says_nothing_of_its_gpus(core: Core) -
 def test_the_columns_of_warpdeck_queue_need_no_whole_rows(core):
     """Ten thousand whole rows take twice as long as what is printed of them."""
     assert not set(needed([*DEFAULT.split(), *START.split()])) - set(ROW_COLUMNS)
+
+
+def test_the_last_task_of_an_array_loses_its_brackets_when_it_starts():
+    core = Core("a")
+    pair = core.run(ask("pair", gpus=4, array=ArraySpec(ranges=((5, 6, 1),))))
+    last = next(job for job in core.state.jobs.values() if job.start_at_unix is None)
+    assert (last.id, column(core, last.id, "tasks_folded")) == (pair, True), "75_[6]: it waits"
+    core.end(next(job.id for job in core.state.jobs.values() if job.array_task_id == 5))
+    starts = core.plan().effects
+    assert core.job(last.id).state == "CONFIGURING"
+    assert column(core, last.id, "tasks_folded") is False, "75_6: it starts"
+    core.launch(starts)
+    core.end(last.id, phase="refused", message="no room")
+    assert column(core, last.id, "tasks_folded") is False

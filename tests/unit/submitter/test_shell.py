@@ -58,7 +58,9 @@ class Desk:
         python.chmod(0o700)
         self.environ = folder / "environ"
         self.program = folder / "sbatch"
-        self.program.write_text(script(folder=str(self.folder), interpreter=str(python), folders=[]))
+        self.program.write_text(
+            script(head="#", home="/a/home", folder=str(self.folder), interpreter=str(python), folders=[])
+        )
 
     @contextmanager
     def start(
@@ -254,3 +256,10 @@ def test_who_has_no_output_asks_nobody(desk: Desk) -> None:
     line = 'exec >&-; exec "$@"'
     subprocess.run(["sh", "-c", line, "sh", *desk.shell, desk.program, "x"], timeout=WAIT_S, check=True)
     assert mark.exists() and desk.slots.questions() == []
+
+
+def test_a_shell_that_names_another_home_asks_no_submitter_of_this_one(desk: Desk) -> None:
+    with desk.start("x", WARPDECK_HOME="/another") as running:
+        out, _ = running.communicate(timeout=WAIT_S)
+    assert (running.returncode, out) == (OTHER, "<x>")
+    assert desk.slots.questions() == []

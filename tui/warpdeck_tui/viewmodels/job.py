@@ -257,7 +257,7 @@ def _used(detail: JobDetail) -> str:
 
 
 def gpu_lines(detail: JobDetail) -> list[Line]:
-    """Each GPU of the job: use, memory, and the uuid that CUDA_VISIBLE_DEVICES got."""
+    """Each GPU of the job: its use and its memory."""
     if not detail.gpus:
         return [
             (Cell("this job has no GPU" if not detail.row.gpus else "no GPU is given to it now", "muted"),)
@@ -279,7 +279,7 @@ def gpu_page(detail: JobDetail) -> list[Line]:
     """The GPU pane: as beside the log, and each uuid."""
     lines = gpu_lines(detail)
     if detail.gpus:
-        lines += [(), (Cell("as the job sees them (CUDA_VISIBLE_DEVICES)", "muted"),)]
+        lines += [(), (Cell("UUIDs of these GPUs", "muted"),)]
         lines += [(Cell(f"  {gpu.node}:{gpu.index}  {gpu.uuid}"),) for gpu in detail.gpus]
     return lines
 

@@ -1,0 +1,51 @@
+"""In which home a process may start a controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from warpdeck import paths
+from warpdeck.paths import Paths, be_slurms_command, default_paths, start_refusal
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """One that was set up; the process is none of Slurm's commands, and nothing names a home."""
+    for name in ("WARPDECK_HOME", "WARPDECK_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(paths, "_shim_home", None)
+    return tmp_path
+
+
+def test_a_verb_starts_one_anywhere(home: Path) -> None:
+    assert start_refusal(Paths(str(home / "new"))) == ""
+
+
+@pytest.mark.parametrize(
+    ("shim", "named", "exists", "may"),
+    [
+        ("", "", True, True),
+        ("", "", False, False),
+        ("", "own", False, True),
+        ("own", "", True, True),
+        ("own", "own", True, True),
+        ("own", "", False, False),
+        ("own", "other", True, False),
+    ],
+)
+def test_a_command_of_slurms_starts_one_only_where_nothing_names_another(
+    home: Path, monkeypatch: pytest.MonkeyPatch, shim: str, named: str, exists: bool, may: bool
+) -> None:
+    own = home / "own"
+    if exists:
+        own.mkdir()
+    be_slurms_command(str(own) if shim else "")
+    if named:
+        monkeypatch.setenv("WARPDECK_HOME", str(home / named))
+    found = default_paths() if shim or named else Paths(str(own))
+    assert found.home == str(home / (named or "own"))
+    assert (start_refusal(found) == "") == may
+    monkeypatch.setenv("WARPDECK_TOKEN", "of a job")
+    assert start_refusal(found) != ""
