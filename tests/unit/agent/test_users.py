@@ -51,7 +51,21 @@ def test_a_terminal_runs_where_the_agents_own_python_is_closed_to_the_user(
 
 def test_an_unknown_user_is_refused(agent: AgentProcess) -> None:
     agent.launch(1, "true", user="nobody-knows", uid=1)
-    assert agent.link.expect(wire.LaunchFailed).message == "there is no user nobody-knows on this node"
+    said = agent.link.expect(wire.LaunchFailed).message
+    assert said.startswith(
+        "there is no user nobody-knows on this node, and the job is of nobody-knows with uid 1:"
+    )
+
+
+def test_a_user_of_the_same_name_with_another_uid_is_refused(agent: AgentProcess) -> None:
+    for role in ("batch", "hold"):
+        agent.launch(1, "true" if role == "batch" else "", role=role, user="ada", uid=BOB)
+        said = agent.link.expect(wire.LaunchFailed).message
+        assert said == (
+            f"user ada has uid {ADA} on this node, and the job is of ada with uid {BOB}: give the account the same uid on"
+            " all machines, or submit the job again as the new user"
+        )
+    assert agent.records() == {}
 
 
 def test_the_output_file_is_opened_as_the_user(agent: AgentProcess, short_tmp: Path) -> None:
