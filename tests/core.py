@@ -31,6 +31,8 @@ from warpdeck_agent.wire import messages as wire
 
 GIB = 2**30
 ANN, BOB, ROOT = Who(user="ann", uid=1), Who(user="bob", uid=2), Who(user="root", uid=0, admin=True)
+NEW_ANN = Who(user="ann", uid=3)
+"""Whose account has the name that a deleted one had."""
 T = TypeVar("T")
 Launch = tuple[int, int]
 """(job id, restarts)"""

@@ -94,11 +94,11 @@ def no_gpu_has_two_jobs(state: State) -> None:
 
 
 def users_who_want_it_are_apart(state: State) -> None:
-    """No node has a job that shares its nodes within its user alone, and another user's."""
+    """No node has a job that shares its nodes within its user alone, and another user's, by uid."""
     for name in state.nodes:
         there = state.jobs_on(name)
-        apart = {job.user for job in there if job.request.resources.share_with == "user"}
-        assert not apart or ({job.user for job in there} == apart and len(apart) == 1), f"{name}: {apart}"
+        apart = {job.uid for job in there if job.request.resources.share_with == "user"}
+        assert not apart or ({job.uid for job in there} == apart and len(apart) == 1), f"{name}: {apart}"
 
 
 def every_job_is_where_its_state_says(state: State) -> None:

@@ -1,5 +1,8 @@
 """Users as this node knows them: who they are, which groups they have, and how a program becomes one of them.
 
+A job is a name's and a uid's. A root agent becomes the user only where this node means the same by both: an account that was
+deleted and made anew, or that has another uid here than where the job was submitted, is somebody else's.
+
 The system may ask a directory for each of these words, and an array's tasks want the same ones hundreds of times a second:
 what was just learnt holds for a second.
 """
@@ -31,13 +34,25 @@ class Account(NamedTuple):
 
 
 def account(launch: Launch) -> Account:
-    """Whose it is on this node. A root agent looks the user up by name; any other runs everything as itself."""
+    """Whose it is on this node. A root agent looks the user up; any other runs everything as itself. Raises LaunchError."""
     if os.geteuid() != 0:
         return Account(os.geteuid(), os.getegid())
+    return _account_of(launch.user, launch.uid)
+
+
+def _account_of(user: str, uid: int) -> Account:
+    """The account that has both this name and this uid. Raises LaunchError."""
     try:
-        found = _by_name(launch.user, _moment())
+        found = _by_name(user, _moment())
     except KeyError as error:
-        raise LaunchError(f"there is no user {launch.user} on this node") from error
+        raise LaunchError(
+            f"there is no user {user} on this node, and the job is of {user} with uid {uid}: add the account to the node"
+        ) from error
+    if found.pw_uid != uid:
+        raise LaunchError(
+            f"user {user} has uid {found.pw_uid} on this node, and the job is of {user} with uid {uid}:"
+            " give the account the same uid on all machines, or submit the job again as the new user"
+        )
     return Account(found.pw_uid, found.pw_gid)
 
 
@@ -52,8 +67,8 @@ def account_environment(uid: int) -> Dict[str, str]:
 
 
 def group_of(meta: Meta) -> int:
-    """The gid of the job's processes."""
-    return _by_name(meta.user, _moment()).pw_gid if os.geteuid() == 0 else os.getegid()
+    """The gid of the job's processes. Raises LaunchError where its user's account is not what it was."""
+    return _account_of(meta.user, meta.uid).gid if os.geteuid() == 0 else os.getegid()
 
 
 def groups_of(user: str, *, gid: int) -> List[int]:

@@ -46,7 +46,7 @@ class Clearing:
         remnants: Remnants,
         tempdirs: TempDirs,
         *,
-        sweep: Callable[[Job, Dict[str, List[int]]], int],
+        sweep: Callable[[Job, Dict[processes.Mark, List[int]]], int],
         left: Callable[[Job], List[int]],
         remark: Callable[[Key, str], None],
         on_free: Callable[[Job], None],

@@ -65,7 +65,7 @@ class Ending:
         self._told_at = -gather_s
         self._is_pressing = asyncio.Event()
         """One has ended for which those before it would wait too long."""
-        self._left: List[str] = []
+        self._left: List[processes.Mark] = []
         self._tasks: Set[asyncio.Task[None]] = set()
         self._at_once: Set[asyncio.Task[None]] = set()
 
@@ -183,7 +183,7 @@ class Ending:
         factor = FOLLOWED_FACTOR if all(job.is_followed for job in self._over) else 1
         return self._told_at + factor * self._gather_s - time.monotonic()
 
-    def _look_again(self, marks: List[str]) -> None:
+    def _look_again(self, marks: List[processes.Mark]) -> None:
         if marks and not self._left:
             asyncio.get_running_loop().call_later(STRAGGLERS_S, self._end_stragglers)
         self._left += marks
@@ -239,7 +239,7 @@ class Ending:
         return task
 
 
-def _end_marked(marks: List[str]) -> None:
+def _end_marked(marks: List[processes.Mark]) -> None:
     """Kills what left its group and was still running when its launch had ended. Runs in a thread."""
     known = processes.marked()
     for mark in marks:

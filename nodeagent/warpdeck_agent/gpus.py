@@ -12,12 +12,12 @@ import dataclasses
 import importlib
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .gpuhealth import Card, GpuHealth, GpuState, Xid
 from .gpulinks import GpuTraffic
 from .nvlink import islands
-from .processes import job_of, owner_of, runs
+from .processes import Mark, job_of, owner_of, runs
 from .procfs import text
 from .wire.messages import GpuInfo, GpuProcess, GpuSample
 
@@ -37,10 +37,13 @@ OPEN_S = 12.0
 
 
 class GpuReader:
-    """NVML behind a few calls. Without a driver there are simply no GPUs. `agent` tells our jobs' processes from others."""
+    """NVML behind a few calls. Without a driver there are simply no GPUs. `jobs` tells the jobs of this node by
+    their marks; it is asked from a thread."""
 
-    def __init__(self, agent: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._agent = agent
+    def __init__(
+        self, jobs: Callable[[], Mapping[Mark, int]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._jobs = jobs
         self._clock = clock
         self._nvml: Any = None
         self._cards: List[Card] = []
@@ -180,7 +183,7 @@ class GpuReader:
         return GpuProcess(
             pid=pid,
             mem_bytes=mem_bytes,
-            job_id=job_of(pid, agent=self._agent),
+            job_id=job_of(pid, self._jobs()),
             user=owner_of(pid),
             command=text(f"/proc/{pid}/comm"),
             util_pct=util_pct,

@@ -86,7 +86,7 @@ class Entrance:
         self._tasks: Set[asyncio.Task[int]] = set()
 
     async def start(self, job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
-        """Raises OSError, or ValueError for what cannot be passed on."""
+        """Raises OSError, LaunchError, or ValueError for what cannot be passed on."""
         made = environment(job, env, spool=self._spool)
         return await asyncio.get_running_loop().run_in_executor(None, lambda: _start(job, argv, made))
 

@@ -25,7 +25,8 @@ class Job:
     def __init__(self, folder: LaunchFolder, meta: Meta, *, agent: str) -> None:
         self.folder = folder
         self.meta = meta
-        self.mark = processes.mark(meta.job_id, meta.restarts, agent=agent)
+        launch = processes.launch_name(meta.job_id, meta.restarts, agent=agent)
+        self.mark = processes.Mark(launch, meta.token, meta.uid)
         self.phase = "running"
         self.ended_at = 0.0
         self.status: Tuple[int, int] = (0, 0)

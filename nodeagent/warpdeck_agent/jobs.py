@@ -224,6 +224,10 @@ class Jobs:
     def _running_uids(self) -> Set[int]:
         return {job.meta.uid for job in list(self._jobs.values()) if job.phase == "running"}
 
+    def marks(self) -> Dict[processes.Mark, int]:
+        """The job of each launch's mark. Asked from threads."""
+        return {job.mark: job.meta.job_id for job in list(self._jobs.values())}
+
     def _watch_orphans(self) -> Optional[Orphans]:
         """Where no group holds jobs together."""
         if self.containment.groups_jobs:
@@ -231,15 +235,16 @@ class Jobs:
         return Orphans(
             self._spool.identity,
             self._running_uids,
+            marks=self.marks,
             supervisor=lambda: self._supervision.pid,
             begins=lambda: self.beginnings.any_is_under_way,
         )
 
-    def _sweep(self, job: Job, known: Dict[str, List[int]]) -> int:
+    def _sweep(self, job: Job, known: Dict[processes.Mark, List[int]]) -> int:
         """Kills what is left of an ended launch; how many there were. Blocks."""
         if self._orphans is None or job.grouped:
             return processes.sweep(job.mark, job.meta.hold.groups, known)
-        return self._orphans.sweep(job.mark, job.meta.uid, known.get(job.mark, ()))
+        return self._orphans.sweep(job.mark, known.get(job.mark, ()))
 
     def _left(self, job: Job) -> List[int]:
         """What is left of an ended launch. Blocks."""

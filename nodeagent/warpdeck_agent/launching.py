@@ -254,7 +254,7 @@ class Launcher:
         if launch.login:
             drop = as_user(launch.user, uid=job.meta.uid, gid=group_of(job.meta))
             home = env.get("HOME") or account_environment(job.meta.uid).get("HOME", "/")
-            env = {**login_environment(job.meta.uid, home=home, mark=job.mark, drop=drop), **env}
+            env = {**login_environment(job.meta.uid, home=home, mark=job.mark.variables(), drop=drop), **env}
         for name, value in account_environment(job.meta.uid).items():
             if not launch.cwd_visible or name not in env:
                 env[name] = value
@@ -283,11 +283,10 @@ def _is_seen(launch: Launch) -> bool:
 
 
 def job_variables(job: Job, spool: Spool) -> Dict[str, str]:
-    """What every process of a job carries: its mark, its own TMPDIR, and how it proves to us whose it is."""
+    """What every process of a job carries: its mark, which also proves to us whose it is, and its own TMPDIR."""
     return {
-        "WARPDECK_JOB": job.mark,
+        **job.mark.variables(),
         "WARPDECK_ACCESS": spool.file("access.sock"),
-        "WARPDECK_TOKEN": job.meta.token,
         "SLURM_JOB_GID": str(group_of(job.meta)),
         "TMPDIR": job.meta.seen_tmp_dir,
     }

@@ -16,18 +16,19 @@ LOGIN_S = 8.0
 MAX_BYTES = 1 << 20
 SHELLS = ("bash", "dash", "ksh", "sh", "zsh")
 """Shells that know `-l -c`; for users of others bash is asked."""
-NOT_TAKEN = ("PWD", "OLDPWD", "SHLVL", "_", "WARPDECK_JOB")
+NOT_TAKEN = ("PWD", "OLDPWD", "SHLVL", "_", "WARPDECK_JOB", "WARPDECK_TOKEN")
 
 
-def login_environment(uid: int, *, home: str, mark: str, drop: Dict[str, Any]) -> Dict[str, str]:
-    """What the user's start files set; nothing if they fail. `drop`: Popen's arguments that make it the user's. Blocks."""
+def login_environment(uid: int, *, home: str, mark: Dict[str, str], drop: Dict[str, Any]) -> Dict[str, str]:
+    """What the user's start files set; nothing if they fail. `mark`: the job's variables.
+    `drop`: Popen's arguments that make it the user's. Blocks."""
     try:
         shell = pwd.getpwuid(uid).pw_shell
     except KeyError:
         shell = ""
     if os.path.basename(shell) not in SHELLS:
         shell = "/bin/bash"
-    env = {"HOME": home or "/", "PATH": SYSTEM_PATH, "SHELL": shell, "WARPDECK_JOB": mark}
+    env = {"HOME": home or "/", "PATH": SYSTEM_PATH, "SHELL": shell, **mark}
     try:
         process = subprocess.Popen(
             [shell, "-l", "-c", f"exec {ENV} -0"],

@@ -15,6 +15,7 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 from . import processes
 from .cputime import NOTHING, CpuTime, sum_of
 from .job import Job, Key
+from .processes import Mark
 from .procfs import number, table
 from .taskstarter import RANK_VARIABLE, STEP_VARIABLE
 
@@ -90,7 +91,7 @@ def pause_s(begins_unix: List[float], now: float) -> float:
     return min(PROCESSES_S, max(SOON_S, (now - max(begins_unix)) / 2))
 
 
-def look(marks: Dict[str, Tuple[Key, bool]]) -> Dict[Part, Spent]:
+def look(marks: Dict[Mark, Tuple[Key, bool]]) -> Dict[Part, Spent]:
     """`marks`: mark -> (launch, whether it has steps)."""
     found: Dict[Part, Spent] = {}
     for mark, pids in processes.marked().items():

@@ -11,9 +11,10 @@ import asyncio
 import os
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Callable, Iterable, List, Optional, Tuple
 
 from . import processes
+from .processes import Mark
 from .procfs import number, table, text
 from .taskstarter import STEP_VARIABLE
 
@@ -26,7 +27,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class Watched:
     """The processes of a mark, or of one step of it. `over` hears once of what is over the limit, `used` of every look."""
 
-    mark: str
+    mark: Mark
     limit_bytes: int
     runs: Callable[[], bool]
     used: Callable[[int], None]
@@ -63,7 +64,7 @@ class MemoryWatch:
 
 def _measure(watched: List[Watched]) -> List[Tuple[Watched, int, bool]]:
     """(what, bytes, whether that is over its limit). Runs in a thread."""
-    known: Dict[str, List[int]] = processes.marked()
+    known = processes.marked()
     found = []
     for each in watched:
         pids = known.get(each.mark, [])

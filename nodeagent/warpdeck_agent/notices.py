@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import pwd
 import subprocess
 import time
 from concurrent.futures import Executor, ThreadPoolExecutor
 
-from .accounts import as_user
+from .accounts import as_user, group_of
 from .job import Job
 from .lastwords import last_words
 from .program import OWN, SYSTEM_PATH
+from .refusal import LaunchError
 
 WRITE_S = 10.0
 """A disk that takes longer does not get the line."""
@@ -68,7 +68,7 @@ def _write(job: Job, line: str) -> None:
     script, path = (WRITE_TERMINAL, _terminal(job)) if job.meta.pty else (WRITE, _errors(job))
     if not path:
         return
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+    with contextlib.suppress(OSError, LaunchError, subprocess.TimeoutExpired):
         subprocess.run(
             ["/bin/sh", "-c", script, "sh", line, path],
             stdin=subprocess.DEVNULL,
@@ -78,7 +78,7 @@ def _write(job: Job, line: str) -> None:
             cwd="/",
             timeout=WRITE_S,
             check=False,
-            **as_user(job.meta.user, uid=job.meta.uid, gid=_group(job)),
+            **as_user(job.meta.user, uid=job.meta.uid, gid=group_of(job.meta)),
         )
 
 
@@ -86,14 +86,6 @@ def _errors(job: Job) -> str:
     """The file that gets its standard error: where that is joined and only kept here, the other one."""
     path = job.output("err")
     return path if os.path.exists(path) else job.output("out")
-
-
-def _group(job: Job) -> int:
-    """The group of the job's user."""
-    try:
-        return pwd.getpwuid(job.meta.uid).pw_gid
-    except KeyError:
-        return os.getegid()
 
 
 def _terminal(job: Job) -> str:

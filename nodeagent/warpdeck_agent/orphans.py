@@ -1,10 +1,10 @@
 """Where there is no cgroup: processes of jobs that cleared their environment, or re-fork for ever, end with their jobs.
 
 Agent and supervisor are subreapers: what loses its parent below one of them becomes its child, and not init's. Such a process
-that carries no mark of a job, and none of ours, is a stray. Whose of several jobs of a user it was cannot be told: it is ended
-with the last of them that runs. What a process forks while others are being killed would go on, so whatever is found is stopped
-first, until none is new; a chain of processes each of which starts the next and ends is met by its group, which the kernel
-signals as a whole.
+that carries the mark of no job of ours is a stray, unless it is a helper of ours. Whose of several jobs of a user it was cannot
+be told: it is ended with the last of them that runs. What a process forks while others are being killed would go on, so whatever
+is found is stopped first, until none is new; a chain of processes each of which starts the next and ends is met by its group,
+which the kernel signals as a whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import resource
 import signal
 import time
-from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Collection, Container, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from . import processes
 from .procfs import content, number, table, text
@@ -47,18 +47,20 @@ class Child(NamedTuple):
 
 
 class Orphans:
-    """`busy` tells the uids of which a launch runs, `begins` whether any is just beginning; both are asked from threads.
-    `supervisor` is the supervisor's pid."""
+    """`busy` tells the uids of which a launch runs, `marks` those of all launches, `begins` whether any is just beginning, which is
+    not among them yet; all are asked from threads. `supervisor` is the supervisor's pid."""
 
     def __init__(
         self,
         identity: str,
         busy: Callable[[], Collection[int]],
         *,
+        marks: Callable[[], Container[processes.Mark]],
         supervisor: Callable[[], int],
         begins: Callable[[], bool],
     ) -> None:
         self._busy = busy
+        self._marks = marks
         self._supervisor = supervisor
         self._begins = begins
         self._ended: Dict[int, float] = {}
@@ -104,11 +106,17 @@ class Orphans:
     def _is_stray(self, child: Child, environ: bytes) -> bool:
         """Neither a launch's nor ours. One without any environment may be just becoming another program: a launch's first process
         does, while that begins. What begins is asked last, so that nobody is taken for a stray who has begun meanwhile."""
-        if processes.value(environ, processes.MARK) or processes.value(environ, OWN):
+        if processes.value(environ, OWN) or self._is_launchs(child, environ):
             return False
         if child.parent == os.getpid() and child.age_s < YOUNG_S and not self._is_no_helper(child, environ):
             return False
         return bool(environ or not self._begins()) and child.uid not in self._busy()
+
+    def _is_launchs(self, child: Child, environ: bytes) -> bool:
+        """Whether it carries the mark of a launch, or what may be one while any begins."""
+        if not processes.value(environ, processes.MARK):
+            return False
+        return self._begins() or processes.mark_in(environ, child.pid) in self._marks()
 
     def _is_no_helper(self, child: Child, environ: bytes) -> bool:
         """Whether it cannot be what the agent has started for itself, which has OWN from its first moment if the agent itself has."""
@@ -116,7 +124,7 @@ class Orphans:
             return False
         return bool(environ) or _stays_empty(child.pid)
 
-    def sweep(self, mark: str, uid: int, known: Collection[int]) -> int:
+    def sweep(self, mark: processes.Mark, known: Collection[int]) -> int:
         """Kills all processes of a launch that has ended: `known`, which carry its mark, and the user's strays, each with all that
         descends from it. How many there were; whoever asks looks again. Blocks for little more than HUNT_S."""
         deadline = time.monotonic() + HUNT_S
@@ -125,27 +133,27 @@ class Orphans:
         left: Collection[int] = known
         quiet = 0
         while quiet < QUIET_LOOKS and time.monotonic() < deadline:
-            children, is_clear = self._stop_children(mark, uid, dead)
+            children, is_clear = self._stop_children(mark, dead)
             new = _tree({*children, *left}) - found - {os.getpid(), self._supervisor()}
             processes.send(new, signal.SIGSTOP)
             found |= new
             if len(found) > MANY:
-                _forbid_forks(found, uid)
+                _forbid_forks(found, mark.uid)
             is_quiet = is_clear and not new
             left = set(processes.marked().get(mark, ())) - found if is_quiet and not quiet else ()
             quiet = quiet + 1 if is_quiet and not left else 0
         processes.send(sorted(found), signal.SIGKILL)
         return max(len(found), int(not quiet))
 
-    def _stop_children(self, mark: str, uid: int, dead: Set[int]) -> Tuple[Set[int], bool]:
+    def _stop_children(self, mark: processes.Mark, dead: Set[int]) -> Tuple[Set[int], bool]:
         """Stops those children that are the launch's, or strays of its user, each as soon as it is seen: a link of a chain lives
         for a tenth of a millisecond. False where one that is not among the `dead` had ended before it was clear whose it was."""
-        found, ended, supervisor = set(), set(), self._supervisor()
+        found, ended, supervisor, uid = set(), set(), self._supervisor(), mark.uid
         for parent in (os.getpid(), supervisor):
             for pid in _pids_below(parent) if parent else ():
                 environ = content(f"/proc/{pid}/environ", most_bytes=processes.MAX_ENVIRON_BYTES) or b""
                 child = None
-                is_marked = processes.value(environ, processes.MARK) == mark
+                is_marked = processes.carries(environ, pid, mark)
                 if not is_marked:
                     child = _child(pid)
                     if child is None or (child.ended and child.uid == uid):

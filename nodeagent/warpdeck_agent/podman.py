@@ -22,7 +22,7 @@ from .wire.messages import Container
 MAX_PROCESSES = 32_768
 """Podman takes no more where it may not raise limits."""
 CDI = ("/etc/cdi", "/var/run/cdi")
-OF_HOLDER = ("WARPDECK_JOB", "WARPDECK_STEP")
+OF_HOLDER = ("WARPDECK_JOB", "WARPDECK_TOKEN", "WARPDECK_STEP")
 """Variables of the shell that only waits: with them it is found, and ended, as a process of the job's."""
 
 LIVES = r"""lives() {

@@ -1,5 +1,7 @@
-"""The processes of jobs, found by the mark WARPDECK_JOB=<job>.<restarts>@<agent> in their environment, and how to end them.
+"""The processes of jobs, found by the mark in their environment, and how to end them.
 
+The mark is WARPDECK_JOB=<job>.<restarts>@<agent>, which everybody may know, and WARPDECK_TOKEN, which only the job's own
+processes have. It counts only where the process is the job's user's, too: nobody else's process is taken for the job's.
 The mark is inherited, so daemons and setsid children are found too, unless they scrub their environment; with a cgroup
 those are caught as well. Job ids are one controller's own, and agents of several controllers (or of several hosts that
 share a pid namespace) look over the same /proc: the agent's random identity keeps their jobs apart.
@@ -11,13 +13,14 @@ import os
 import pwd
 import signal
 import time
-from typing import Dict, Iterable, List, Optional, Sequence
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from . import groups
 from .cputime import CpuTime
+from .namespaces import user_of
 from .procfs import content, table, text
 
-MARK = "WARPDECK_JOB"
+MARK, SECRET = "WARPDECK_JOB", "WARPDECK_TOKEN"
 DEAF = "WARPDECK_DEAF"
 """A variable of processes that only wait for another, which gets the job's signals itself."""
 FOR_ALL = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
@@ -33,14 +36,38 @@ MAX_DIGITS = 9
 """Of a step or a rank."""
 
 
-def mark(job_id: int, restarts: int, *, agent: str) -> str:
-    """What the processes of a launch carry: "12.0@5f3a..."."""
+class Mark(NamedTuple):
+    """What tells the processes of a launch from all others. `launch`: "12.0@5f3a...", see launch_name. `secret`: the launch's own,
+    "" for one that was begun without any. `uid`: whose the processes are."""
+
+    launch: str
+    secret: str
+    uid: int
+
+    def variables(self) -> Dict[str, str]:
+        """The part of it that is in their environment."""
+        return {MARK: self.launch, SECRET: self.secret}
+
+
+def launch_name(job_id: int, restarts: int, *, agent: str) -> str:
+    """A launch, told from those of all other agents: "12.0@5f3a..."."""
     return f"{job_id}.{restarts}@{agent}"
 
 
-def mark_of(pid: int) -> str:
-    """The launch that the process belongs to, of whatever agent; "" if none, or if it may not be read."""
-    return variable(pid, MARK)
+def mark_of(pid: int) -> Optional[Mark]:
+    """What the process carries, of whatever agent; None if nothing, or if it may not be read."""
+    return mark_in(_environ(pid) or b"", pid)
+
+
+def mark_in(environ: bytes, pid: int) -> Optional[Mark]:
+    """The same of a process with that environment."""
+    launch = value(environ, MARK)
+    return Mark(launch, value(environ, SECRET), user_of(pid)) if launch else None
+
+
+def carries(environ: bytes, pid: int, mark: Mark) -> bool:
+    """Whether the process with that environment carries this mark."""
+    return value(environ, MARK) == mark.launch and mark_in(environ, pid) == mark
 
 
 def variable(pid: int, name: str) -> str:
@@ -72,12 +99,12 @@ def value(environ: bytes, name: str) -> str:
     return environ[begin : end if end >= 0 else len(environ)].decode("ascii", "replace")
 
 
-def marked() -> Dict[str, List[int]]:
+def marked() -> Dict[Mark, List[int]]:
     """All launches' processes, by mark: one walk over /proc, and some more looks at who is in the middle of an execve.
 
     May sleep LOOKS * LOOK_S.
     """
-    found: Dict[str, List[int]] = {}
+    found: Dict[Mark, List[int]] = {}
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     for look in range(LOOKS):
         if look:
@@ -85,9 +112,9 @@ def marked() -> Dict[str, List[int]]:
         unclear = []
         for pid in pids:
             environ = _environ(pid)
-            launch = value(environ or b"", MARK)
-            if launch:
-                found.setdefault(launch, []).append(pid)
+            mark = mark_in(environ or b"", pid)
+            if mark is not None:
+                found.setdefault(mark, []).append(pid)
             elif environ == b"" and _may_get_one(pid):
                 unclear.append(pid)
         pids = unclear
@@ -102,15 +129,14 @@ def _may_get_one(pid: int) -> bool:
     return bool(fields) and fields[0] not in "ZX" and not int(fields[6]) & _PF_KTHREAD
 
 
-def job_of(pid: int, *, agent: str) -> int:
-    """The job of this agent that a process belongs to, by its own mark or its nearest marked parent's; 0 if none."""
+def job_of(pid: int, jobs: Mapping[Mark, int]) -> int:
+    """Which of these jobs a process belongs to, by its own mark or its nearest parent's of which one is known; 0 if none."""
     for _ in range(MAX_PARENTS):
         if pid <= 1:
             return 0
-        launch, _, owner = mark_of(pid).partition("@")
-        job = launch.partition(".")[0]
-        if owner == agent and job.isdigit():
-            return int(job)
+        mark = mark_of(pid)
+        if mark is not None and mark in jobs:
+            return jobs[mark]
         pid = parent_of(pid)
     return 0
 
@@ -177,7 +203,7 @@ def send(pids: Iterable[int], number: int) -> int:
     return taken
 
 
-def sweep(mark: str, held: Sequence[str], known: Optional[Dict[str, List[int]]] = None) -> int:
+def sweep(mark: Mark, held: Sequence[str], known: Optional[Dict[Mark, List[int]]] = None) -> int:
     """Kills whatever is left of an ended launch; how many there were: more than none where its groups were closed, which are
     of no use to another launch then. `known` is a walk made for several launches."""
     left = set((known if known is not None else marked()).get(mark, ()))

@@ -150,7 +150,7 @@ def _company(uid: int) -> str:
         fields = processes.stat_fields(int(name))
         if len(fields) < 5 or fields[0] in "ZX":
             continue
-        if processes.mark_of(int(name)):
+        if processes.variable(int(name), processes.MARK):
             return "job"
         if fields[4] != "0":
             found = "terminal"

@@ -46,7 +46,7 @@ class Agent:
         self._spool = Spool(folder)
         self._build = build
         self._trees = TreeStore(self._spool.path)
-        gpus = GpuWatch(GpuReader(self._spool.identity))
+        gpus = GpuWatch(GpuReader(lambda: self.jobs.marks()))
         self.jobs = Jobs(
             self._spool, self._trees, self._tell, gpus=gpus, show_gpus=lambda read: self.monitor.show(read)
         )

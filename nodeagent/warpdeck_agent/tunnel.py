@@ -15,6 +15,7 @@ from typing import Any, Callable, Iterator, Optional
 
 from .inside import Entrance, Inside
 from .job import Job
+from .refusal import LaunchError
 from .streams import OutStream
 from .wire import WireError
 from .wire.frames import STREAM_WINDOW_BYTES
@@ -80,7 +81,7 @@ class Tunnel:
         loop = asyncio.get_running_loop()
         try:
             process = await self._entrance.start(job, asked.argv, asked.env)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, LaunchError) as error:
             raise TunnelError(f"nothing can be started in the job: {error}") from error
         listening = loop.create_task(process.listen())
         try:

@@ -10,28 +10,29 @@ from __future__ import annotations
 
 import msgspec
 
+from warpdeck.controller.who import Who, owns, whose
 from warpdeck.errors import UserError
 from warpdeck.model import ArraySpec, Job, Request
 
 from .rows import JobVariables
 
 
-def variables_of(job: Job, *, user: str) -> JobVariables:
+def variables_of(job: Job, *, who: Who) -> JobVariables:
     """To its own user. Raises UserError for others."""
-    if job.user != user:
+    if not owns(who, job):
         raise UserError(
-            f"job {job.label()} is of {job.user}: its variables are shown to nobody else",
+            f"job {job.label()} is of {whose(who, job)}: its variables are shown to nobody else",
             "they may hold secrets",
         )
     return JobVariables(variables=dict(job.request.env))
 
 
-def asked_again(job: Job, *, user: str, task: int | None) -> Request:
+def asked_again(job: Job, *, who: Who, task: int | None) -> Request:
     """What to submit. `task`: of an array that one alone, None all. Raises UserError for what is not the user's, or no script."""
     request, label = job.request, job.label()
-    if job.user != user:
+    if not owns(who, job):
         raise UserError(
-            f"job {label} is of {job.user}: its variables are nobody else's to run with",
+            f"job {label} is of {whose(who, job)}: its variables are nobody else's to run with",
             "submit its script as your own",
         )
     if request.pty is not None or request.holder not in ("", "hetjob"):

@@ -17,6 +17,7 @@ from warpdeck.controller.aliases import address_variables
 from warpdeck.controller.environment import component_variables, made_environment
 from warpdeck.controller.events import HolderLeft, Submitted
 from warpdeck.controller.state import State
+from warpdeck.controller.who import may_touch
 from warpdeck.errors import ANSWERED, SAID, UserError
 from warpdeck.model import Job, JobId, JobState, Request
 from warpdeck.notation.options import SALLOC_22_05, Table, with_plugins
@@ -261,7 +262,7 @@ async def hold(connection: Connection, message: ask.Salloc, submission: Submissi
 async def attach(connection: Connection, message: ask.SallocAttach) -> None:
     """Back to an allocation."""
     job = connection.server.controller.state.jobs.get(JobId(message.job))
-    if job is None or connection.who.uid not in (job.uid, 0) or job.request.holder != "salloc":
+    if job is None or not may_touch(connection.who, job) or job.request.holder != "salloc":
         raise UserError(f"allocation {message.job} is not known any more", "see `warpdeck queue`")
     connection.server.steps.holds(job.id)
     stream = HeldStream(connection, message.id, job)

@@ -31,10 +31,10 @@ from warpdeck.controller.events import (
     Updated,
 )
 from warpdeck.controller.jobcolumns import shower
-from warpdeck.controller.jobs import may_touch
 from warpdeck.controller.resubmission import carried_on
 from warpdeck.controller.steprows import BATCH, live_steps, step_rows
 from warpdeck.controller.watching import may_watch
+from warpdeck.controller.who import may_touch, whose
 from warpdeck.errors import UserError
 from warpdeck.model import (
     Job,
@@ -121,7 +121,7 @@ class Handlers:
             case ask.Records():
                 return await history.answer(self._connection, message)
             case ask.JobEnvironment():
-                return variables_of(await self.find_job(message.job), user=who.user)
+                return variables_of(await self.find_job(message.job), who=who)
             case ask.JobInfo():
                 return await self._detail(message.job)
             case ask.Settle():
@@ -302,8 +302,8 @@ class Handlers:
         task = reference.partition("_")[2]
         number = int(task) if task.isdecimal() else None
         family = await self._components(await self.find_job(reference))
-        user = self._connection.who.user
-        return await self._submit(*(asked_again(each, user=user, task=number) for each in family))
+        who = self._connection.who
+        return await self._submit(*(asked_again(each, who=who, task=number) for each in family))
 
     def _carried_on(self, message: ask.Submit | ask.DryRun) -> Sequence[Request]:
         """The requests of all components; of a process of a job, as they are on the submit host."""
@@ -412,14 +412,18 @@ class Handlers:
     async def _visible_job(self, reference: str) -> Job:
         job = await self.find_job(reference)
         if not may_touch(self._connection.who, job):
-            raise UserError(f"job {reference} belongs to {job.user}", "only its owner may look into it")
+            raise UserError(
+                f"job {reference} belongs to {whose(self._connection.who, job)}",
+                "only its owner may look into it",
+            )
         return job
 
     async def _watched_job(self, reference: str) -> Job:
         job = await self.find_job(reference)
         if not may_watch(self._connection.who, job, self._controller.config):
             raise UserError(
-                f"job {reference} belongs to {job.user}", "whom the site lets watch is in [interactive]"
+                f"job {reference} belongs to {whose(self._connection.who, job)}",
+                "whom the site lets watch is in [interactive]",
             )
         return job
 

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.controller.jobcolumns import shower
-from warpdeck.controller.jobs import may_touch
 from warpdeck.controller.records import step_records
+from warpdeck.controller.who import may_touch
 from warpdeck.errors import UserError
 from warpdeck.model import Job, JobId, JobState, state_named
 from warpdeck.model.step import Step

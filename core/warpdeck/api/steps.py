@@ -16,6 +16,7 @@ import msgspec
 from warpdeck.controller.events import StepAsked
 from warpdeck.controller.firststeps import FirstStep
 from warpdeck.controller.steps import BUSY, STARTING, plan_step, whole_step
+from warpdeck.controller.who import may_touch
 from warpdeck.errors import SAID, UserError
 from warpdeck.model import Job, JobId, NodeName
 from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk
@@ -190,7 +191,7 @@ async def attach(connection: Connection, message: ask.SrunAttach) -> None:
         state.jobs.get(JobId(int(job_word))),
         state.steps.get(JobId(int(job_word)), {}).get(int(number)),
     )
-    if job is None or step is None or connection.who.uid not in (job.uid, 0):
+    if job is None or step is None or not may_touch(connection.who, job):
         raise UserError(f"step {message.step} is not known any more", "see `warpdeck show`")
     stream = StepStream(connection, message.id, whole_step(state, step), wait_s=0)
     connection.send({"t": "ok", "id": message.id, "result": {"job_id": step.job_id, "step": step.number}})

@@ -6,9 +6,10 @@ from warpdeck.errors import UserError
 from warpdeck.model import ExitStatus, Job, JobState
 
 from .events import Effect, HolderLeft, Outcome
-from .jobs import end_job, may_touch
+from .jobs import end_job
 from .state import amend
 from .transaction import Transaction
+from .who import may_touch, whose
 
 RELEASED = "released"
 """The cause of such an end; the job's own status is what its holder says."""
@@ -20,7 +21,7 @@ def leave(txn: Transaction, event: HolderLeft) -> Outcome:
     if job is None or not job.request.holder:
         raise UserError(f"job {event.job_id} is held by nobody", "cancel it: warpdeck cancel")
     if not may_touch(event.who, job):
-        raise UserError(f"job {job.label()} belongs to {job.user}, not to {event.who.user}")
+        raise UserError(f"job {job.label()} belongs to {whose(event.who, job)}, not to {event.who.user}")
     return Outcome(effects=tuple(release(txn, job, ExitStatus(code=event.code, signal=event.signal))))
 
 

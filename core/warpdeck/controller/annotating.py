@@ -11,9 +11,10 @@ from warpdeck.model import Job
 from warpdeck.model.annotations import Annotations
 
 from .events import Annotated, Outcome, Who
-from .jobs import may_touch, recall
+from .jobs import recall
 from .state import amend
 from .transaction import Transaction
+from .who import may_touch, whose
 
 OF_ADMINS = frozenset({"admin_comment", "system_comment"})
 NONE = Annotations()
@@ -39,7 +40,9 @@ def check_rights(who: Who, job: Job, wanted: dict[str, str | int]) -> None:
     if who.admin:
         return
     if not may_touch(who, job):
-        raise UserError(f"job {job.label()} belongs to {job.user}, not to {who.user}", code="not_owner")
+        raise UserError(
+            f"job {job.label()} belongs to {whose(who, job)}, not to {who.user}", code="not_owner"
+        )
     if wanted.keys() & OF_ADMINS:
         raise UserError(
             "only admins write an admin's or the system's comment", "write `comment`", code="denied"

@@ -152,7 +152,7 @@ def _users_may_meet(txn: Transaction, job: Job, start: Start) -> bool:
     state = txn.state
     apart = wants_users_apart(state, job, start.partition)
     there = [other for name in start.allocation.node_names() for other in state.jobs_on(name)]
-    others = [other for other in there if other.user != job.user]
+    others = [other for other in there if other.uid != job.uid]
     return not any(apart or wants_users_apart(state, other, other.partition) for other in others)
 
 

@@ -28,6 +28,7 @@ from .events import (
 from .naming import Naming
 from .state import amend
 from .transaction import Transaction
+from .who import may_touch, whose
 
 ROOT_UID = 0
 
@@ -265,11 +266,6 @@ def put_back(txn: Transaction, job: Job) -> Job:
     )
 
 
-def may_touch(who: Who, job: Job) -> bool:
-    """Owners and admins."""
-    return who.admin or who.uid == job.uid
-
-
 def _on_some(
     txn: Transaction, found: list[Job], act: Callable[[Job], list[Effect]]
 ) -> tuple[list[Effect], list[tuple[Job, UserError]]]:
@@ -360,7 +356,7 @@ def _found(txn: Transaction, naming: Naming, order: Order, reference: str) -> li
 
 
 def _not_theirs(who: Who, reference: str, job: Job) -> UserError:
-    return UserError(f"job {reference} belongs to {job.user}, not to {who.user}", code="not_owner")
+    return UserError(f"job {reference} belongs to {whose(who, job)}, not to {who.user}", code="not_owner")
 
 
 def _own(who: Who, reference: str, act: Callable[[Job], list[Effect]], job: Job) -> list[Effect]:

@@ -19,11 +19,11 @@ from warpdeck_agent.wire import steps as wire
 from .aliases import our_names
 from .allocations import release
 from .events import Effect, ForgetStep, KillStep, LaunchStep, Outcome, StepAsked, StepEndAsked, StepReported
-from .jobs import may_touch
 from .measurements import to_curve, to_spreads, to_usage
 from .state import State, amend
 from .stepevents import World
 from .transaction import Transaction
+from .who import may_touch, whose
 
 STARTING = "starting"
 """The code of an error about a job that starts at this moment: nothing worth telling, for nobody has to end."""
@@ -46,7 +46,9 @@ def plan_step(state: State, event: StepAsked) -> Layout:
     if job is None:
         raise UserError(f"job {event.job_id} is not known", "see `warpdeck queue`", code="not_found")
     if not may_touch(event.who, job):
-        raise UserError(f"job {job.label()} belongs to {job.user}", "only its owner may start steps in it")
+        raise UserError(
+            f"job {job.label()} belongs to {whose(event.who, job)}", "only its owner may start steps in it"
+        )
     _check_runs(job)
     assert job.allocation is not None
     nodelist = our_names(event.ask.nodelist, job.allocation.node_names(), state.nodes)
@@ -182,7 +184,9 @@ def end(txn: Transaction, event: StepEndAsked) -> Outcome:
     """Ends a step, or sends it a signal."""
     job, step = txn.state.jobs.get(event.job_id), find_step(txn.state, event.job_id, event.number)
     if job is not None and not may_touch(event.who, job):
-        raise UserError(f"job {job.label()} belongs to {job.user}, not to {event.who.user}", code="denied")
+        raise UserError(
+            f"job {job.label()} belongs to {whose(event.who, job)}, not to {event.who.user}", code="denied"
+        )
     if job is None or step is None or step.is_finished:
         words = f"step {event.job_id}.{event.number} does not run"
         raise UserError(words, f"see `warpdeck show {event.job_id}`", code=_why_none(job, step))

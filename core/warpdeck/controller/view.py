@@ -224,6 +224,7 @@ def running_job(job: Job, now: float, grace_s: float, *, closes_unix: float = ma
         array_job_id=job.array_job_id,
         label=job.label(),
         user=job.user,
+        uid=job.uid,
         account=request.account,
         qos=request.qos,
         partition=job.partition,
@@ -258,6 +259,7 @@ def pending_job(state: State, job: Job, namesakes: Namesakes, *, now: float) -> 
         array_job_id=job.array_job_id,
         label=job.label(),
         user=job.user,
+        uid=job.uid,
         resources=_asked_by_now(state.picture.shape(request.resources), waited_s=now - job.eligible_at_unix),
         submit_at_unix=job.submit_at_unix,
         eligible_at_unix=max(job.eligible_at_unix, verdict.since_unix),
@@ -333,11 +335,11 @@ def eligible_unix(state: State, job: Job, *, now: float) -> float:
 
 
 class Namesakes:
-    """Unfinished jobs by user and name, for `singleton`. Sorted once per picture, and only if somebody asks."""
+    """Unfinished jobs by uid and name, for `singleton`. Sorted once per picture, and only if somebody asks."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._groups: dict[tuple[str, str], list[Job]] | None = None
+        self._groups: dict[tuple[int, str], list[Job]] | None = None
 
     def first_before(self, job: Job) -> Job | None:
         """The oldest unfinished job of the same user and name that was submitted before this one."""
@@ -345,6 +347,6 @@ class Namesakes:
             self._groups = {}
             for job_id in sorted((*self._state.active, *self._state.pending)):
                 other = self._state.jobs[job_id]
-                self._groups.setdefault((other.user, other.request.name), []).append(other)
-        oldest = self._groups.get((job.user, job.request.name), [])
+                self._groups.setdefault((other.uid, other.request.name), []).append(other)
+        oldest = self._groups.get((job.uid, job.request.name), [])
         return next((other for other in oldest if other.array_job_id < job.array_job_id), None)

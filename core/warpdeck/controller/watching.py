@@ -9,8 +9,7 @@ from __future__ import annotations
 from warpdeck.config import Config
 from warpdeck.model import Job
 
-from .events import Who
-from .jobs import may_touch
+from .who import Who, is_namesake, may_touch
 
 
 def may_watch(who: Who, job: Job, config: Config) -> bool:
@@ -19,5 +18,6 @@ def may_watch(who: Who, job: Job, config: Config) -> bool:
         return True
     if config.interactive.watch == "account":
         account = config.accounts.get(job.request.account)
-        return account is not None and {who.user, job.user} <= account.users.keys()
+        both_are_in_it = account is not None and {who.user, job.user} <= account.users.keys()
+        return both_are_in_it and not is_namesake(who, job)
     return config.interactive.watch == "all"

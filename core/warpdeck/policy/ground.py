@@ -90,7 +90,7 @@ class Ground:
         """As whom the job meets others on its nodes; None where that does not matter."""
         if self._owners is None:
             return None
-        return job.user if job.user in self._owners else ANYBODY
+        return job.owner if job.owner in self._owners else ANYBODY
 
     @property
     def users_apart(self) -> bool:
@@ -162,7 +162,7 @@ class Ground:
     def _tenant_in(self, job: PendingJob, partition: PartitionView | None) -> str | None:
         """One that is tried as another than it is may want it of whom nobody else does."""
         apart = job.resources.share_with == "user" or (partition is not None and partition.exclusive_user)
-        return job.user if apart else self.tenant_of(job)
+        return job.owner if apart else self.tenant_of(job)
 
     def misfit(self, shape: Shape, duration_s: float, reservation: str) -> Obstacle:
         """What those meet for whom there is no room for so long."""

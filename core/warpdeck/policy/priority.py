@@ -104,7 +104,7 @@ class Ranking:
     def _standing(self, queue: Queue) -> Floats:
         """By row the sum of all parts but age, as `explain` has it."""
         table = queue.table
-        people = np.array([self._fairshare(*person) for person in queue.people.keys])
+        people = np.array([self._fairshare(account, user) for account, user, _ in queue.people.keys])
         parts = np.array([self._partition(named) for named in queue.partitions.keys])
         qos = np.array([self._of_qos(name) for name in queue.qos.keys])
         requests = [self._parts(counts) for _, counts in queue.requests]

@@ -21,7 +21,7 @@ from .settings import Settings
 from .site import Tres
 from .timeline import ENDLESS_S
 from .tres import asked_tres
-from .view import PendingJob
+from .view import PendingJob, owner_of
 from .why import held
 
 SPARE_KINDS = 250
@@ -70,7 +70,7 @@ class Queue:
         self.jobs: Sequence[PendingJob] = ()
         self.kinds: list[PendingJob] = []
         """By kind one of its jobs. A kind: same request, limit, and whose limits count for it."""
-        self.people: Numbering[tuple[str, str]] = Numbering()
+        self.people: Numbering[tuple[str, str, int]] = Numbering()
         self.qos: Numbering[str] = Numbering()
         self.partitions: Numbering[str] = Numbering()
         self.reservations: Numbering[str] = Numbering()
@@ -87,7 +87,7 @@ class Queue:
         self._numbers: Numbering[tuple[object, ...]] = Numbering()
         self._tres: dict[tuple[int, tuple[tuple[str, int], ...]], Tres] = {}
         self.table = Table(self._rows(()))
-        """id, kind, person (account and user), qos, tasks (that wait; 1 for a plain job), nice, rank (a priority set by hand, if
+        """id, kind, person (account, user and uid), qos, tasks (that wait; 1 for a plain job), nice, rank (a priority set by hand, if
         is_ranked), eligible_unix, likely_s, promised_unix (infinite for none), room_until_unix (0 for
         none), is_throttled (an array that limits how many run), is_ready (no reason of its own to wait), is_held (and the clock
         changes nothing about it), why_held (what such a job is told, as long as it is that)."""
@@ -114,7 +114,7 @@ class Queue:
                 wants[kind] = True
         people = np.unique(self.table["person"][wants[self.table["kind"]]]).tolist()
         known = self.people.keys
-        return frozenset(known[number][1] for number in people)
+        return frozenset(owner_of(*known[number][1:]) for number in people)
 
     def _partitions_of(self, job: PendingJob) -> list[str]:
         return partition_names(job.partition, self.settings)
@@ -175,9 +175,9 @@ class Queue:
             job.room,
         )
         if self.is_personal or job.licenses or job.reservation:
-            return (*key, job.user, job.account, job.qos, job.licenses, job.components and job.id)
-        if job.user in self.owners:
-            key = (*key, job.user)
+            return (*key, job.user, job.uid, job.account, job.qos, job.licenses, job.components and job.id)
+        if self.owners and job.owner in self.owners:
+            key = (*key, job.owner)
         return (*key, job.id) if job.components else key
 
     def _note_kinds(self, new: Sequence[PendingJob]) -> None:
@@ -204,7 +204,7 @@ class Queue:
         return {
             "id": _column([job.id for job in jobs], np.int64),
             "kind": _column(self._kinds_of(jobs), np.int64),
-            "person": _column(self.people.of_all((job.account, job.user) for job in jobs), np.int64),
+            "person": _column(self.people.of_all((job.account, job.user, job.uid) for job in jobs), np.int64),
             "qos": _column(self.qos.of_all(job.qos for job in jobs), np.int64),
             "eligible_unix": _column([job.eligible_at_unix for job in jobs], np.float64),
             "likely_s": _column([likely_s(job) for job in jobs], np.float64),

@@ -46,7 +46,7 @@ class Running:
     ) -> None:
         """`parts`: Ground.parts of these jobs."""
         self.users: Numbering[str] = Numbering()
-        users = np.array(self.users.of_all(job.user for job in running), dtype=np.int64)
+        users = np.array(self.users.of_all(job.owner for job in running), dtype=np.int64)
         parted = {name for name, part in partitions.items() if part.exclusive_user}
         alone = np.array([job.users_apart or job.partition in parted for job in running], dtype=np.bool_)
         ends = np.array([np.inf if job.ends_by_unix is None else job.ends_by_unix for job in running])

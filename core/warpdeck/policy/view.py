@@ -45,6 +45,11 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     weight: int = 1
 
 
+def owner_of(user: str, uid: int) -> str:
+    """A user who may be told from another of that name: an account that was deleted and made anew has another uid."""
+    return f"{user}({uid})"
+
+
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job that holds resources.
 
@@ -58,6 +63,7 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     array_job_id: JobId = JobId(0)
     label: str = ""
     user: str = ""
+    uid: int = 0
     account: str = ""
     qos: str = ""
     partition: str = ""
@@ -79,6 +85,11 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
         """As squeue prints the id."""
         return self.label or str(self.id)
 
+    @property
+    def owner(self) -> str:
+        """Whose it is, where users are kept apart."""
+        return owner_of(self.user, self.uid)
+
 
 class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     """A waiting job, or the waiting tasks of an array. `waits_for` and `never` come from dependencies: words, or "".
@@ -92,6 +103,7 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     resources: Resources
     submit_at_unix: float
     eligible_at_unix: float
+    uid: int = 0
     label: str = ""
     time_limit_s: int | None = None
     unlimited: bool = False
@@ -135,6 +147,11 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """As squeue prints the id."""
         return self.label or str(self.id)
+
+    @property
+    def owner(self) -> str:
+        """Whose it is, where users are kept apart."""
+        return owner_of(self.user, self.uid)
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):

@@ -148,7 +148,7 @@ class Choice:
     def _filtered(self, rows: list[Row], filters: Options, *, alone: bool) -> list[Row]:
         """Those of the rows, or of all where no id was given. That nothing is left is told, but for Slurm what came after the jobs
         that were named is left, too."""
-        whose = "" if self._client.welcome["admin"] else self._client.welcome["user"]
+        whose = "" if self._client.welcome["admin"] else str(self._client.welcome["uid"])
         if "nodelist" in filters:
             filters = {**filters, "nodelist": _node_names(filters["nodelist"], self._console)}
         passed = self._rows(filters, whose=whose)

@@ -11,7 +11,7 @@ from warpdeck_agent.loginshell import login_environment
 def asked(home: Path, text: str) -> dict[str, str]:
     for name in (".bash_profile", ".profile", ".zprofile"):
         (home / name).write_text(text)
-    return login_environment(os.getuid(), home=str(home), mark="m", drop={})
+    return login_environment(os.getuid(), home=str(home), mark={"WARPDECK_JOB": "m"}, drop={})
 
 
 def test_what_start_files_print_and_how_variables_look_does_no_harm(tmp_path: Path) -> None:

@@ -10,12 +10,19 @@ from tests.processes import read
 from tests.unit.agent.conftest import MakeAgent
 from tests.waiting import eventually
 
-from warpdeck_agent.processes import job_of, mark, sweep
+from warpdeck_agent.processes import Mark, job_of, launch_name, sweep
 from warpdeck_agent.wire import messages as wire
 
 NO_PID = 2**22
 """One more than any process has."""
 DAEMON = "setsid sleep 1000 &\nsleep 1001\n"
+
+
+def own_mark(agent: AgentProcess, job: int) -> Mark:
+    """What the job's processes carry."""
+    agent.begun(job)
+    meta = json.loads(agent.meta(job))
+    return Mark(launch_name(job, 0, agent=agent.identity), meta["token"], meta["uid"])
 
 
 def all_of(agent: AgentProcess, job: int) -> list[int]:
@@ -44,8 +51,8 @@ def test_a_process_is_attributed_to_its_own_agents_job_only(make_agent: MakeAgen
         agent.start()
         agent.launch(7, DAEMON)
     pids = eventually(lambda: all_of(mine, 7), what="the job runs")
-    eventually(lambda: {job_of(pid, agent=mine.identity) for pid in pids} == {7}, what="all are mine")
-    assert {job_of(pid, agent=other.identity) for pid in pids} == {0}
+    eventually(lambda: {job_of(pid, {own_mark(mine, 7): 7}) for pid in pids} == {7}, what="all are mine")
+    assert {job_of(pid, {own_mark(other, 7): 7}) for pid in pids} == {0}
 
 
 def test_the_identity_stays_over_restarts_and_the_job_sees_its_mark(agent: AgentProcess) -> None:
@@ -54,7 +61,7 @@ def test_the_identity_stays_over_restarts_and_the_job_sees_its_mark(agent: Agent
     agent.start()
     assert agent.identity == before
     agent.run(3, "echo $WARPDECK_JOB")
-    assert agent.job(3, "out").read_text().strip() == mark(3, 0, agent=before)
+    assert agent.job(3, "out").read_text().strip() == launch_name(3, 0, agent=before)
 
 
 def test_groups_that_a_killed_agent_left_are_removed_and_those_in_use_are_kept(agent: AgentProcess) -> None:
@@ -76,5 +83,5 @@ def test_who_has_died_before_the_kill_was_there_all_the_same(tmp_path: Path) -> 
     """Its groups were closed for it: nobody else may get them."""
     (tmp_path / "cgroup.procs").write_text(f"{NO_PID}\n")
     (tmp_path / "pids.max").write_text("max\n")
-    assert sweep("1.0@nobody", [str(tmp_path)], {}) == 1
+    assert sweep(Mark("1.0@nobody", "", 0), [str(tmp_path)], {}) == 1
     assert (tmp_path / "pids.max").read_text().startswith("0")

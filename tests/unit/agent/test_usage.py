@@ -359,9 +359,9 @@ def test_what_a_task_wrote_into_the_file_of_its_use_cannot_spoil_the_report(
 
 
 def test_who_calls_himself_a_task_of_no_step_counts_for_the_launch_alone() -> None:
-    key, whose = (7, 0), f"7.0@{os.getpid()}"
+    key, whose = (7, 0), processes.Mark(f"7.0@{os.getpid()}", "secret", os.getuid())
     for step in ("x", "-1", "9" * 5000):
-        variables = {"WARPDECK_JOB": whose, "WARPDECK_STEP": step, "SLURM_PROCID": "0"}
+        variables = {**whose.variables(), "WARPDECK_STEP": step, "SLURM_PROCID": "0"}
         with subprocess.Popen(["sleep", "1000"], env={**os.environ, **variables}) as process:
             try:
                 eventually(lambda: process.pid in processes.marked().get(whose, ()), what="it runs")

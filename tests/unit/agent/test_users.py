@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from tests.agent import AgentProcess
 from tests.unit.agent.conftest import ADA, BOB, LAB, PYTHON, agent_of_root
 from tests.waiting import WAIT_S, eventually
 
+from warpdeck.fleet.build import build_zipapp
 from warpdeck_agent.access import MAX_CALLS_OF_USER
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import json_frame
@@ -51,7 +54,37 @@ def test_a_terminal_runs_where_the_agents_own_python_is_closed_to_the_user(
 
 def test_an_unknown_user_is_refused(agent: AgentProcess) -> None:
     agent.launch(1, "true", user="nobody-knows", uid=1)
-    assert agent.link.expect(wire.LaunchFailed).message == "there is no user nobody-knows on this node"
+    said = agent.link.expect(wire.LaunchFailed).message
+    assert said.startswith(
+        "there is no user nobody-knows on this node, and the job is of nobody-knows with uid 1:"
+    )
+
+
+def test_a_user_of_the_same_name_with_another_uid_is_refused(agent: AgentProcess) -> None:
+    for role in ("batch", "hold"):
+        agent.launch(1, "true" if role == "batch" else "", role=role, user="ada", uid=BOB)
+        said = agent.link.expect(wire.LaunchFailed).message
+        assert said == (
+            f"user ada has uid {ADA} on this node, and the job is of ada with uid {BOB}: give the account the same uid on"
+            " all machines, or submit the job again as the new user"
+        )
+    assert agent.records() == {}
+
+
+def test_an_agent_that_is_no_root_runs_everything_as_itself_whatever_uid_its_user_has_elsewhere(
+    short_tmp: Path,
+) -> None:
+    short_tmp.chmod(0o755)
+    zipapp, _ = build_zipapp(str(short_tmp))
+    drop = ["setpriv", f"--reuid={ADA}", f"--regid={ADA}", "--clear-groups", "--"]
+    with contextlib.closing(
+        AgentProcess(short_tmp / "agent", program=[*drop, PYTHON, "-I", zipapp])
+    ) as agent:
+        agent.folder.mkdir()
+        os.chown(agent.folder, ADA, ADA)
+        agent.start()
+        assert agent.run(1, "id -u", user="ada-at-home", uid=BOB).exit_code == 0
+        assert agent.text(1) == str(ADA)
 
 
 def test_the_output_file_is_opened_as_the_user(agent: AgentProcess, short_tmp: Path) -> None:

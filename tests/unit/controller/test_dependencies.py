@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.core import ANN, BOB, Core, ask
+from tests.core import ANN, BOB, NEW_ANN, Core, ask
 
 from warpdeck.controller.events import Cancelled, Requeued, Submitted, Updated
 from warpdeck.model import ArraySpec, Dependencies, JobId, JobState
@@ -190,8 +190,8 @@ def test_singletons_of_a_user_run_one_after_the_other() -> None:
     core = Core("a")
     first = core.run(on("singleton", name="chain"))
     second, third = (core.submit(on("singleton", name="chain")) for _ in range(2))
-    other = core.submit(on("singleton", name="chain"), who=BOB)
-    assert verdict(core, other) == STARTS
+    for other in (BOB, NEW_ANN):
+        assert verdict(core, core.submit(on("singleton", name="chain"), who=other)) == STARTS
     assert verdict(core, second) == WAITS and f"job {first}" in core.state.whys[second].sentence
     core.end(first, exit_code=1)
     assert verdict(core, second) == STARTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.core import ANN, BOB, ROOT, Core, ask
+from tests.core import ANN, BOB, NEW_ANN, ROOT, Core, ask
 from tests.served import served
 
 from warpdeck.config import Config
@@ -33,6 +33,7 @@ def test_who_may_watch_is_the_sites_word(watch: str, account: str, allowed: bool
     job = core.job(core.submit(ask(account=account)))
     config = Config(interactive=Interactive(watch=watch), accounts=LAB)  # type: ignore[arg-type]
     assert may_watch(BOB, job, config) is allowed
+    assert may_watch(NEW_ANN, job, config) is (watch == "all")
     assert may_watch(ANN, job, config) and may_watch(ROOT, job, config)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.core import ANN, BOB, ROOT, Core, ask
+from tests.core import ANN, BOB, NEW_ANN, ROOT, Core, ask
 
 from warpdeck.config import Site
 from warpdeck.controller.events import (
@@ -24,6 +24,7 @@ from warpdeck.controller.events import (
 from warpdeck.controller.reduce import reduce
 from warpdeck.controller.state import State
 from warpdeck.controller.transaction import Transaction
+from warpdeck.controller.who import Who
 from warpdeck.errors import InvalidTransition, UserError
 from warpdeck.model import (
     ArraySpec,
@@ -143,15 +144,16 @@ def test_a_start_that_does_not_fit_any_more_is_left_for_the_next_pass() -> None:
 
 
 @pytest.mark.parametrize("apart", [0, 1])
+@pytest.mark.parametrize("other", [BOB, NEW_ANN], ids=["another name", "another uid"])
 def test_a_start_beside_a_user_who_came_meanwhile_is_left_if_one_of_the_two_is_to_be_apart(
-    apart: int,
+    apart: int, other: Who
 ) -> None:
     core, asked = Core("a"), [ask(), ask()]
     own = msgspec.structs.replace(asked[apart].resources, share_with="user")
     asked[apart] = msgspec.structs.replace(asked[apart], resources=own)
     allocation = core.job(core.run(asked[0])).allocation
     assert allocation is not None
-    theirs, own_users = core.submit(asked[1], BOB), core.submit(asked[1], ANN)
+    theirs, own_users = core.submit(asked[1], other), core.submit(asked[1], ANN)
     starts = [Start(job_id=job_id, allocation=allocation) for job_id in (theirs, own_users)]
     core.apply(Planned(starts=tuple(starts)))
     assert core.job(theirs).state is JobState.PENDING

@@ -10,7 +10,7 @@ from tests.builders import node, pending, running, view
 from warpdeck.model import JobId, NodeName, Resources
 from warpdeck.policy import Memory, PartitionView, PendingJob, Plan, QosView, RunningJob, Settings, plan
 from warpdeck.policy.advise import advise
-from warpdeck.policy.view import NodeView
+from warpdeck.policy.view import NodeView, owner_of
 
 NOW = 10_000.0
 
@@ -50,6 +50,15 @@ def test_it_goes_to_no_node_with_another_users_job_and_to_one_with_its_own_users
     assert planned([apart(1)], [runs(8, "bob")], [node("a"), node("b")]).starts[
         0
     ].allocation.node_names() == ("b",)
+
+
+def test_who_has_the_name_of_a_deleted_user_is_another_user() -> None:
+    new, own = (msgspec.structs.replace(apart(1), uid=uid) for uid in (2, 0))
+    assert started(planned([new], [runs(8, "ann")])) == []
+    assert started(planned([own], [runs(8, "ann")])) == [1]
+    beside = msgspec.structs.replace(pending(1, user="ann", limit_s=60), uid=2)
+    assert started(planned([beside], [runs(8, "ann", users_apart=True)])) == []
+    assert started(planned([beside], [runs(8, "ann", users_apart=True, uid=2)])) == [1]
 
 
 def test_nobody_elses_job_comes_to_it_and_its_own_users_do() -> None:
@@ -143,7 +152,7 @@ def test_requests_of_users_who_share_with_all_are_one_kind_and_those_of_owners_t
     memory = Memory()
     plan(view([node("a")], jobs, [runs(99, "bob", cpus=64)]), NOW, Settings(), memory=memory)
     kinds = memory.queue.kinds
-    assert memory.ground.owners == {"u3", "u4"}
+    assert memory.ground.owners == {owner_of("u3", 0), owner_of("u4", 0)}
     assert len(kinds) == 5, "that of all others, and of each owner two"
 
 

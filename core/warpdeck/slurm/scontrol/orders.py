@@ -190,8 +190,8 @@ def named_jobs(session: Session, words: list[str]) -> list[str]:
 
 def of_name(session: Session, name: str, *, user: str | None = None) -> list[str]:
     """The jobs of that name: of this user, else of who asks. Raises Failed where there is none."""
-    whose = user or session.console.user
     with session.connect() as client:
+        whose = user or str(client.welcome["uid"])
         own = client.call("records", names=[name], users=[whose], fields=["id", "label", "state"])
     if not own["jobs"]:
         if user:
