@@ -73,7 +73,7 @@ async def _tell(
     rows = [("begun", job) for job in page.begun] + [("ended", job) for job in page.ended]
     for first in range(0, max(1, len(rows)), PAGE_ROWS):
         some, is_last = rows[first : first + PAGE_ROWS], first + PAGE_ROWS >= len(rows)
-        told: dict[str, Any] = {"t": "ends", "id": number}
+        told: dict[str, Any] = {"t": "ends", "id": number, "done": [], "unknown": []}
         for word in ("begun", "ended"):
             told[word] = await in_slices([job for kind, job in some if kind == word], show)
         if page.done and is_last:

@@ -15,7 +15,7 @@ class AwaitEnds(Message, frozen=True, kw_only=True, tag="await_ends"):
 
 
 class AwaitMore(Message, frozen=True, kw_only=True, tag="await_more"):
-    """Waits for these submissions too. No answer."""
+    """Waits for these submissions too, once AwaitEnds was answered. No answer."""
 
     stream: Number
     jobs: Numbers

@@ -38,6 +38,7 @@ class EndsStream:
     async def begin(cls, client: Client) -> Self:
         """Waits for nothing yet. Raises UserError."""
         number, inbox = await client.begin(ask.AwaitEnds(begun=True), Inbox())
+        await inbox.get()  # its "ok": before that the controller knows no stream that could be told more
         return cls(client, number, inbox)
 
     async def add(self, jobs: Iterable[int]) -> None:

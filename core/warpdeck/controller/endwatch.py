@@ -165,10 +165,13 @@ class EndsAsked:
         """For ever: at once what has ended already, then what changes. A list is all that one look has found."""
         while True:
             await self._waiter.changed.wait()
-            pages = [await self._look(number, jobs) for number, jobs in self._waiter.take().items()]
-            found = [page for page in pages if page.begun or page.ended or page.done]
-            if found:
+            if found := await self.look():
                 yield found
+
+    async def look(self) -> list[Page]:
+        """What there is to tell now."""
+        pages = [await self._look(number, jobs) for number, jobs in self._waiter.take().items()]
+        return [page for page in pages if page.begun or page.ended or page.done]
 
     async def _look(self, number: JobId, changed: Iterable[JobId]) -> Page:
         wait = self._waits.get(number)
