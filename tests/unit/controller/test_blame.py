@@ -7,6 +7,7 @@ from tests.core import ANN, Core, ask
 
 from warpdeck.config import Config, build_site
 from warpdeck.config.tables import Containment, Gpus, Health, Hooks
+from warpdeck.controller.environment import job_environment
 from warpdeck.controller.events import HealthTold, LaunchRefused, Released, Reported
 from warpdeck.controller.launching import build_launch
 from warpdeck.controller.reasons import reason_of
@@ -161,8 +162,7 @@ def test_an_agent_that_cannot_work_drains_its_node_and_the_job_is_no_restart_of_
     job = core.job(job_id)
     assert (job.state, job.restarts, job.user_restarts, job.held) == (JobState.PENDING, 1, 0, False)
     core.plan()
-    launch = build_launch(core.state, core.job(job_id), core.job(job_id).shares[0].node, submit_host="")
-    assert "SLURM_RESTART_COUNT" not in launch.env
+    assert "SLURM_RESTART_COUNT" not in job_environment(core.job(job_id), 0, submit_host="")
     well = wire.Health(at_unix=1.0, checks=[wire.Check("disk", "ok"), wire.Check("agent", "ok")])
     core.apply(HealthTold(name=A, health=well, received_unix=1.0))
     assert not core.state.nodes[A].drained
