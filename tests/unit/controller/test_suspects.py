@@ -17,8 +17,8 @@ USERS = [Who(user=name, uid=uid) for uid, name in enumerate(("ann", "bob", "cyd"
 def runs(core: Core, who: Who, *, seconds: float = 0.5, **facts: object) -> None:
     """A job of that user begins on the node and ends so."""
     job_id = core.run(ask(), who)
-    core.now += seconds
-    core.end(job_id, ended_at=core.now, **facts)
+    began, core.now = core.now, core.now + seconds
+    core.end(job_id, started_at=began, ended_at=core.now, **facts)
 
 
 def fail(core: Core, users: Sequence[Who], count: int) -> None:
