@@ -41,13 +41,17 @@ def test_a_node_whose_agents_folder_is_gone_is_drained_and_its_jobs_run_elsewher
     first = home.json("submit", "--no-snapshot", "-w", "gpu3", "--wrap", "true", cwd=short_tmp)["job_id"]
     assert ended(home, first)["state"] == "COMPLETED"
     lab.on(3, "sh", "-c", f"rm -rf {AGENTS}/*")
-    words = ("submit", "--no-snapshot", "--exclusive", "-o", "/dev/null", "--wrap", "true")
-    jobs = [home.json(*words, cwd=short_tmp)["job_id"] for _ in range(8)]
+    gate, words = short_tmp / "gate", ("submit", "--no-snapshot", "--exclusive", "-o", "/dev/null")
+    fills = f"while [ ! -e {gate} ]; do sleep 0.1; done"
+    home.ok(*words, "-w", "gpu1", "--wrap", fills, cwd=short_tmp)  # so that all go to the other node
+    jobs = [home.json(*words, "--wrap", "true", cwd=short_tmp)["job_id"] for _ in range(8)]
+    eventually(lambda: home.node("gpu3")["state"] == "drained", what="gpu3 takes no more jobs")
+    gate.touch()
     rows = [ended(home, job) for job in jobs]
     assert [row["state"] for row in rows] == ["COMPLETED"] * 8
     assert {row["node_list"] for row in rows} == {"gpu1"}
     node = home.node("gpu3")
-    assert node["state"] == "drained" and "is gone. End the agent (process " in node["reason"]
+    assert "is gone. End the agent (process " in node["reason"]
     told = home.run("node", "check", "gpu3")
     assert re.search(r"agent\s+fail", told.stdout), told.stdout
     process = re.search(r"process (\d+)", node["reason"])
