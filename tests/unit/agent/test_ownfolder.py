@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -56,3 +57,13 @@ def test_a_folder_is_well_again_when_it_is_back(tmp_path: Path) -> None:
     shutil.rmtree(folder)
     (tmp_path / "away").rename(folder)
     assert own.fault() == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "ours"), [(errno.EAGAIN, True), (errno.EMFILE, True), (errno.E2BIG, False)]
+)
+def test_no_room_for_a_process_is_the_nodes_fault_and_long_arguments_are_the_jobs(
+    tmp_path: Path, number: int, ours: bool
+) -> None:
+    refusal = OwnFolder(str(tmp_path), ()).refusal(OSError(number, "no"))
+    assert (refusal is not None and refusal.check == "agent") is ours
