@@ -80,6 +80,7 @@ class Health:
         disks: Optional[Disks] = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._own = spool.own
         self._gpus = gpus
         self._tell = tell
         self._clock = clock
@@ -144,6 +145,9 @@ class Health:
         async with self._looking:
             rules = self._rules
             checks = await self._disks.look(rules.min_free_bytes)
+            if not any(check.name == "mount" and check.state == "fail" for check in checks):
+                loop = asyncio.get_running_loop()
+                checks.append(await loop.run_in_executor(None, self._own.check))
             if rules.program:
                 loop = asyncio.get_running_loop()
                 checks.append(

@@ -29,7 +29,7 @@ from .refusal import NO_ROOM, LaunchError, full_disk
 from .room import Room, Rooms
 from .scripts import Scripts
 from .setting import Setting
-from .spool import LaunchFolder, Meta, Spool
+from .spool import SCRIPTS, LaunchFolder, Meta, Spool
 from .starter import Order, runs_here
 from .supervision import Supervision, SupervisorLost
 from .trees import TreeError, TreeStore, link_ignored
@@ -57,7 +57,7 @@ class Launcher:
     ) -> None:
         self._spool = spool
         self._supervision = supervision
-        self.scripts = Scripts(spool.file("jobs/scripts"))
+        self.scripts = Scripts(spool.file(SCRIPTS))
         self._trees = trees
         self._rooms = rooms
         self._ports = ports
@@ -81,12 +81,20 @@ class Launcher:
             folder.remove()
             if room is not None:
                 await self._rooms.undo(launch, room, uid=who.uid)
-            if isinstance(error, LaunchError):
-                raise
-            if isinstance(error, OSError) and error.errno in NO_ROOM:
-                raise full_disk(self._spool.path) from error
-            raise LaunchError(_sentence(error)) from error
+            raise await self._refusal(error) from error
         return job
+
+    async def _refusal(self, error: BaseException) -> LaunchError:
+        """Says whose fault it was: the node's, and then the job may go elsewhere, or the job's."""
+        if isinstance(error, LaunchError) and (error.again or error.check):
+            return error
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            return full_disk(self._spool.path)
+        loop = asyncio.get_running_loop()
+        ours = await loop.run_in_executor(self._pool, self._spool.own.refusal, error)
+        if ours is not None:
+            return ours
+        return error if isinstance(error, LaunchError) else LaunchError(_sentence(error))
 
     async def _begin(self, launch: Launch, job: Job, *, who: Account) -> None:
         """Raises LaunchError. A supervisor that is lost before the child has put its pid down has started nothing."""
@@ -98,7 +106,7 @@ class Launcher:
             except SupervisorLost as error:
                 if job.folder.pid() or attempt == MAX_ATTEMPTS:
                     processes.sweep(job.mark, job.meta.hold.groups)
-                    raise LaunchError(str(error), again=True) from error
+                    raise self._spool.own.refusal(error) or LaunchError(str(error), again=True) from error
 
     async def _prepare(self, launch: Launch, folder: LaunchFolder, *, room: Room, who: Account) -> Job:
         """Code and meta of a launch; nothing runs yet."""

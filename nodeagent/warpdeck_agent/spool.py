@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .hold import Hold, hold_from
+from .ownfolder import OwnFolder
 from .privatedirs import PrivateDirs, folders_of, private_from
 from .table import LaunchTable, Record
 from .wire.jsontext import dumps, loads
@@ -33,7 +34,10 @@ from .wire.messages import Hooks
 
 IDENTITY_BYTES = 8
 """Random bytes of the agent's identity: enough that two never meet on one machine."""
+FOLDERS = ("jobs", "work", "trees")
+"""Those below it that launches need."""
 TABLE = "jobs/table"
+SCRIPTS = "jobs/scripts"
 KEEP_FORGOTTEN_S = 3600.0
 """How long output that only the agent keeps can still be read after the controller let the job go."""
 
@@ -320,7 +324,7 @@ class Spool(Folder):
     def __init__(self, path: str) -> None:
         super().__init__(os.path.abspath(path))
         mode = _passable()
-        for name in ("", "jobs", "work", "trees"):
+        for name in ("", *FOLDERS):
             folder = os.path.join(self.path, name) if name else self.path
             os.makedirs(folder, mode=mode, exist_ok=True)
             os.chmod(folder, 0o700 if name == "trees" else mode)
@@ -328,6 +332,7 @@ class Spool(Folder):
             self.write("identity", secrets.token_hex(IDENTITY_BYTES))
         self.identity = self.read("identity")
         self._table = LaunchTable(self.file(TABLE))
+        self.own = OwnFolder(self.path, (*FOLDERS, SCRIPTS))
 
     def job(self, job_id: int, restarts: int) -> LaunchFolder:
         """A launch that is not known yet, or no more."""

@@ -113,7 +113,8 @@ class Supervision:
                 await self._start()
 
     async def start(self, order: Order) -> int:
-        """The pid of the launch's first process. Raises SupervisorLost: perhaps it runs, perhaps not."""
+        """The pid of the launch's first process. Raises SupervisorLost: perhaps it runs, perhaps not; OSError where the node has no
+        room for another process."""
         await self.prepare()
         key = (order.job_id, order.restarts)
         started = self._starting[key] = asyncio.get_running_loop().create_future()
@@ -166,7 +167,11 @@ class Supervision:
         if said["is"] == "ended":
             self._on_end(key, said)
         elif key in self._starting and not self._starting[key].done():
-            self._starting[key].set_result(said["pid"])
+            number = said.get("errno", 0)
+            if number:
+                self._starting[key].set_exception(OSError(number, os.strerror(number)))
+            else:
+                self._starting[key].set_result(said["pid"])
 
     def _lost(self) -> None:
         if self._link is not None:

@@ -11,6 +11,7 @@ what an agent ordered before it was killed counts.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gc
 import math
@@ -171,7 +172,8 @@ class Supervisor:
         ) as error:  # too many processes, too little memory, arguments longer than the kernel takes
             record.put(MESSAGE, f"its first process cannot be started: {os.strerror(error.errno or 0)}")
             record.put(STATUS, "1 0 end")
-            self._tell("started", order, pid=0)
+            is_nodes = error.errno in (errno.EAGAIN, errno.ENOMEM)  # not arguments that are too long
+            self._tell("started", order, pid=0, errno=error.errno if is_nodes else 0)
             self._tell("ended", order, cpu_s=0.0, system_s=0.0, peak_bytes=0)
             return
         launch = self._running[pid] = Launch(order, gate)

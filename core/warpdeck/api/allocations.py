@@ -25,8 +25,8 @@ from warpdeck.notation.request import Options, build_request
 from warpdeck.notation.salloc import parse_salloc
 
 from . import protocol as ask
+from .awaiting import wait_for
 from .connection import ClientStream, Connection
-from .streams import wait_for
 
 Submission = Callable[..., Awaitable[Submitted]]
 """Makes the event of a submission: Handlers.submission."""

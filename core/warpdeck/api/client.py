@@ -296,14 +296,14 @@ class Client:
     ) -> AsyncGenerator[Delta, None]:
         """Everything there is, then what changes, merged while nobody asks. Close the iterator to end it."""
         wanted = ask.Subscribe(finished_s=finished_s, user=user, topics=tuple(topics))
-        number, inbox = await self._begin(wanted, Merged())
+        number, inbox = await self.begin(wanted, Merged())
         try:
             while True:
                 item = await inbox.get()
                 if isinstance(item, dict) and item["t"] == "delta":
                     yield _convert(item, Delta)
         finally:
-            await self._forget(number)
+            await self.forget(number)
 
     def log(
         self,
@@ -322,7 +322,7 @@ class Client:
     # ---- the connection
 
     async def _greet(self, name: str) -> None:
-        await self._send(ask.Hello(version=ask.API_VERSION, client=name))
+        await self.send(ask.Hello(version=ask.API_VERSION, client=name))
         try:
             kind, payload = await read_frame(self._reader)
             message = parse_json(payload) if kind == JSON else {"t": "data"}
@@ -375,7 +375,7 @@ class Client:
 
     async def request(self, message: Message, kind: type[T], *, progress: Progress | None = None) -> T:
         """Asks one thing and decodes the answer, pages joined. What the site is asked has its own module: site."""
-        number, inbox = await self._begin(message, Inbox())
+        number, inbox = await self.begin(message, Inbox())
         parts: list[dict[str, Any]] = []
         try:
             while True:
@@ -394,28 +394,31 @@ class Client:
         finally:
             self._inboxes.pop(number, None)
 
-    async def _begin(self, message: Message, inbox: Inbox) -> tuple[int, Inbox]:
+    async def begin(self, message: Message, inbox: Inbox) -> tuple[int, Inbox]:
+        """Sends a request whose answers go to that inbox, until `forget`. Raises UserError."""
         if self._gone is not None:
             raise self._gone
         number = next(self._ids)
         self._inboxes[number] = inbox
         try:
-            await self._send(msgspec.structs.replace(message, id=number))
+            await self.send(msgspec.structs.replace(message, id=number))
         except BaseException:
             del self._inboxes[number]
             raise
         return number, inbox
 
-    async def _forget(self, number: int) -> None:
+    async def forget(self, number: int) -> None:
+        """Ends that request from here."""
         self._inboxes.pop(number, None)
         if self._gone is None:
-            await self._send(ask.Close(stream=number))
+            await self.send(ask.Close(stream=number))
 
     def _tell(self, message: dict[str, Any]) -> None:
         if not self._writer.is_closing():
             self._writer.write(json_frame(message))
 
-    async def _send(self, message: Message) -> None:
+    async def send(self, message: Message) -> None:
+        """A message by itself. Raises UserError."""
         try:
             self._writer.write(pack(JSON, msgspec.json.encode(message)))
             await self._writer.drain()
@@ -439,14 +442,14 @@ class LogStream:
         """(exit code, signal) of the job, once the stream ended with its end."""
 
     async def __aenter__(self) -> LogStream:
-        self._number, self._inbox = await self._client._begin(self._message, self._inbox)
+        self._number, self._inbox = await self._client.begin(self._message, self._inbox)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with contextlib.suppress(UserError):
-            await self._client._forget(self._number)
+            await self._client.forget(self._number)
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
         """The chunks. Raises UserError where the log cannot be read (any more)."""

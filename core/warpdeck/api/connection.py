@@ -37,6 +37,7 @@ _STREAMS = (
     protocol.Tunnel,
     protocol.Forward,
     protocol.Subscribe,
+    protocol.AwaitEnds,
     protocol.Run,
     protocol.Srun,
     protocol.SrunAttach,
@@ -205,6 +206,9 @@ class Connection:
             case protocol.StepOrder(stream=stream):
                 if stream in self.streams:
                     await self.streams[stream].order(message)
+            case protocol.AwaitMore(stream=stream):
+                if stream in self.streams:
+                    self.streams[stream].more(message)
             case protocol.FileRead(stream=stream):
                 if stream in self.streams:
                     await self.streams[stream].file(message)
@@ -319,6 +323,9 @@ class ClientStream:
 
     async def order(self, order: protocol.StepOrder) -> None:
         """What srun asks of its running step."""
+
+    def more(self, message: protocol.AwaitMore) -> None:
+        """Further submissions to wait for."""
 
     async def file(self, message: protocol.FileRead) -> None:
         """What a command wanted to read of its caller's."""

@@ -51,6 +51,7 @@ from . import (
     administration,
     allocations,
     annotating,
+    awaiting,
     checkup,
     commands,
     curves,
@@ -125,7 +126,7 @@ class Handlers:
             case ask.JobInfo():
                 return await self._detail(message.job)
             case ask.Settle():
-                return await self._settle(JobId(message.job))
+                return await awaiting.settle(self._connection, JobId(message.job))
             case ask.Nodes():
                 named, shown = nodes.shown(self._controller, message.name, facts=message.facts)
                 return await self._paged(message.id, "nodes", named, show=shown, page_rows=ask.NODE_PAGE_ROWS)
@@ -157,6 +158,8 @@ class Handlers:
         match message:
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe() | ask.Tunnel() | ask.Forward():
                 return await self._stream(message)
+            case ask.AwaitEnds():
+                return await awaiting.tell_ends(self._connection, message)
             case ask.Session():
                 return await sessions.open_session(self._connection, message, self.submission)
             case (
@@ -231,13 +234,6 @@ class Handlers:
                     return {key: page}
                 self._connection.send({"t": "rows", "id": number, "part": {key: page}})
             await asyncio.sleep(0)
-
-    async def _settle(self, number: JobId) -> dict[str, Any]:
-        jobs = self._controller.state.named(number)
-        await streams.settle_outputs(
-            self._connection, [(job, share.node) for job in jobs for share in job.shares]
-        )
-        return {}
 
     async def _stream(self, message: Any) -> None:
         match message:

@@ -1,7 +1,7 @@
 """The end of a submission, waited for as sbatch --wait does: whatever becomes of the controller meanwhile.
 
-Its unfinished jobs are watched; once there are none, the exit codes are read from the records, which know tasks that ended long
-ago or while nobody looked, too.
+The controller tells each end, also of tasks that ended long ago or while nobody looked, and when there is nothing left to wait for
+(see controller/endwatch). A lost connection is followed by the same question on a new one.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ def _connected(again: Callable[[], SyncClient], note: Callable[[str], None]) -> 
 
 
 def _ended(client: SyncClient, job_id: int) -> list[End]:
-    number = client.begin("subscribe", topics=["jobs"], user=client.welcome["user"])
+    """Over this connection. A lost one is no matter: the question begins anew, and its answer with what has ended by then."""
+    number = client.begin("await_ends", jobs=[job_id], fields=FIELDS)
     rows: dict[int, dict[str, Any]] = {}
-    ready = False
-    while not ready or not all(row["end"] for row in rows.values()):
+    done = False
+    while not done:
         for word, message in client.events(number):
-            if word == "delta":
-                ready = ready or bool(message["ready"])
-                rows.update({row["id"]: row for row in message["jobs"] if row["array_job_id"] == job_id})
+            if word == "ends":
+                rows.update({row["id"]: row for row in message["ended"]})
+                done = job_id in message["done"]
     client.call("settle", job=job_id)
-    known = client.call("records", ids=[str(job_id)], ended=True, fields=FIELDS)["jobs"]
-    return [_end(row) for row in known] or [End(1, 0, "")]
+    return [_end(rows[key]) for key in sorted(rows)] or [End(1, 0, "")]
 
 
 def _end(row: dict[str, Any]) -> End:
-    """Of a record, whose exit code is "code:signal"."""
+    """Of a row, whose exit code is "code:signal"."""
     code, _, signal = str(row["exit_code"] or "1:0").partition(":")
     return End(int(code), int(signal or 0), str(row["state"]))

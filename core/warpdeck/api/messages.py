@@ -18,6 +18,8 @@ References = Annotated[tuple[Reference, ...], msgspec.Meta(max_length=MAX_REFERE
 MAX_WORDS = 64
 """Words of a command that is started inside a job."""
 Word = Annotated[str, msgspec.Meta(max_length=64 * 1024)]
+Numbers = Annotated[tuple[Number, ...], msgspec.Meta(max_length=MAX_REFERENCES)]
+"""Of submissions."""
 Port = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
 Name = Annotated[str, msgspec.Meta(max_length=256)]
 Page = Annotated[str, msgspec.Meta(max_length=2048, pattern=r"\A(/[!-~]*)?\Z")]
@@ -55,3 +57,14 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="delta
     nodes: list[Any] = []
     gone_nodes: list[str] = []
     ready: bool = False
+
+
+class Ends(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="ends"):
+    """Pushed to whoever asked AwaitEnds: rows of jobs that have begun, and that have ended; the submissions of which nothing is left
+    to wait for (`done`); and of those the ones that nobody knows (any more). A row comes once for each start of its job."""
+
+    id: int
+    begun: list[Any] = []
+    ended: list[Any] = []
+    done: list[int] = []
+    unknown: list[int] = []

@@ -29,6 +29,7 @@ import msgspec
 
 from warpdeck.model import PtySide, Request
 
+from .endasks import AwaitEnds, AwaitMore, Settle
 from .joborders import (
     Cancel,
     CodeRecorded,
@@ -99,6 +100,8 @@ from .siteasks import (
 
 __all__ = [
     "Amend",
+    "AwaitEnds",
+    "AwaitMore",
     "Cancel",
     "CodeRecorded",
     "Command",
@@ -136,6 +139,7 @@ __all__ = [
     "SallocAttach",
     "Session",
     "Settings",
+    "Settle",
     "Shares",
     "Srun",
     "SrunAttach",
@@ -235,12 +239,6 @@ class JobInfo(Message, frozen=True, kw_only=True, tag="job"):
     """-> JobDetail"""
 
     job: Reference
-
-
-class Settle(Message, frozen=True, kw_only=True, tag="settle"):
-    """-> {} when what a job that has ended, or an array, wrote on nodes that do not see its folder is here; or after a moment."""
-
-    job: Number
 
 
 class JobEnvironment(Message, frozen=True, kw_only=True, tag="job_environment"):
@@ -463,6 +461,8 @@ ClientMessage = (
     | Command
     | FileRead
     | Subscribe
+    | AwaitEnds
+    | AwaitMore
     | Reload
     | Amend
     | ConfigInForce

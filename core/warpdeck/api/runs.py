@@ -18,8 +18,9 @@ from warpdeck_agent.wire import messages as wire
 
 from . import protocol as ask
 from .allocations import Submission
+from .awaiting import wait_for
 from .connection import ClientStream, Connection
-from .streams import exit_of, has_begun, settle_link, wait_for
+from .streams import exit_of, has_begun, settle_link
 from .submission import draft_command, has_several_tasks
 from .sync import STEPS
 

@@ -131,8 +131,11 @@ class StepStream(ClientStream):
         await self._finish(steps)
 
     def _now(self) -> list[Step]:
+        """As they stand, or stood when they left the memory, which many later steps of a job bring about."""
         known = self._controller.state.steps
-        return [known.get(job_id, {}).get(number, step) for (job_id, number), step in self._steps.items()]
+        for (job_id, number), step in self._steps.items():
+            self._steps[job_id, number] = known.get(job_id, {}).get(number, step)
+        return list(self._steps.values())
 
     async def _is_committed(self, steps: Sequence[Step]) -> bool:
         """Whether its ends are on disk, if it has any: a node may forget what was told. If not, it has changed meanwhile."""

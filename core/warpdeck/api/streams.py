@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.controller import present
@@ -19,11 +19,11 @@ from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 from warpdeck_agent.wire.opening import FELL_BEHIND
 
 from . import protocol as ask
+from .awaiting import LINK_S, settle_outputs, wait_for
 from .connection import ClientStream, Connection
 from .noderows import NodeRow
 from .rows import JobRow
 from .slices import in_slices
-from .starting import about
 
 if TYPE_CHECKING:
     from warpdeck.controller.app import Controller
@@ -32,9 +32,6 @@ DELTA_INTERVAL_S = 0.1
 """Least time between two deltas to one subscriber."""
 DELTA_ROWS = 500
 """Rows in one delta: a page of a large queue, well below the frame limit."""
-WAIT_TICK_S = 30.0
-LINK_S = 15.0
-"""How long a request for a stream waits for a link that is being made."""
 READ_BYTES = 256 * 1024
 
 
@@ -140,35 +137,6 @@ def exit_of(connection: Connection, job: Job) -> dict[str, int] | None:
     return None if now.exit is None else {"code": now.exit.code, "signal": now.exit.signal}
 
 
-async def wait_for(connection: Connection, job: Job, reached: Any, *, tell: int = 0) -> Job:
-    """Waits until the job is where it should be, telling why it waits as progress of request `tell`."""
-    controller = connection.server.controller
-    listener = controller.hub.listen()
-    told = ""
-    try:
-        while True:
-            job = controller.state.jobs.get(job.id, job)
-            if reached(job):
-                await controller.commits.settled()
-                if controller.state.jobs.get(job.id, job) is job:
-                    return job
-                continue
-            why = controller.state.whys.get(job.id)
-            if tell and why is not None and why.sentence != told:
-                told = why.sentence
-                at_unix = why.expected_start_unix
-                soon = f"; expected {about(at_unix, controller.clock())}" if at_unix is not None else ""
-                await connection.progress(tell, f"waiting: {told}{soon}")
-            try:
-                async with asyncio.timeout(WAIT_TICK_S):
-                    await listener.changed.wait()
-            except TimeoutError:
-                continue
-            listener.take()
-    finally:
-        controller.hub.leave(listener)
-
-
 async def settle_link(connection: Connection, name: NodeName) -> None:
     """A controller that has just started is still connecting to its nodes: gives it a moment."""
     controller = connection.server.controller
@@ -182,16 +150,6 @@ async def settle_link(connection: Connection, name: NodeName) -> None:
         return
     finally:
         controller.hub.leave(listener)
-
-
-async def settle_outputs(connection: Connection, written: Iterable[tuple[Job, NodeName]]) -> None:
-    """The last of a job's output may still be on its way here when the job has ended: gives it a moment."""
-    try:
-        async with asyncio.timeout(LINK_S):
-            for job, node in written:
-                await connection.server.controller.outputs.finished(job.id, job.restarts, node)
-    except TimeoutError:
-        return
 
 
 def has_begun(job: Job) -> bool:

@@ -17,10 +17,11 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 
 from . import protocol as ask
+from .awaiting import wait_for
 from .connection import ClientStream, Connection
 from .forwards import KeptForward
 from .rows import ForwardRow
-from .streams import has_begun, settle_link, share_on, wait_for
+from .streams import has_begun, settle_link, share_on
 
 
 class TunnelBytes(ClientStream):

@@ -25,6 +25,7 @@ from . import bugs
 from .commits import Commits
 from .diagnosis import Diagnosis
 from .effects import EffectRunner
+from .endwatch import EndWatch
 from .events import AskHealth, Event, Heard, NodeLost, NodeUp, Noted, Outcome
 from .fences import Fences
 from .firststeps import Asked, FirstSteps
@@ -94,7 +95,8 @@ class Controller:
         """Where each key of the configuration in force stood in its file."""
         self.clock = clock
         self.forecaster = Forecaster(clock)
-        self.hub = Hub()
+        self.ends = EndWatch(lambda: self.state, store, self.commits)
+        self.hub = Hub(self.ends.touch)
         self._sampling = Sampling()
         self._inquiry = Inquiry()
         self.tally = Tally()

@@ -106,8 +106,8 @@ def _identity(job: Job, submit_host: str) -> dict[str, str]:
     }
     if request.account:
         made["SLURM_JOB_ACCOUNT"] = request.account
-    if job.restarts:  # as in Slurm: scripts ask whether it is set
-        made["SLURM_RESTART_COUNT"] = str(job.restarts)
+    if job.user_restarts:  # as in Slurm: scripts ask whether it is set
+        made["SLURM_RESTART_COUNT"] = str(job.user_restarts)
     if job.reservation:
         made["SLURM_JOB_RESERVATION"] = job.reservation
     if request.licenses:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from warpdeck.model import JobId, NodeName
 
@@ -26,10 +26,11 @@ class Listener:
 
 
 class Hub:
-    """The listeners of a controller."""
+    """The listeners of a controller. `on_jobs` gets every job that changes too: who waits for single jobs hears of these alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_jobs: Callable[[Iterable[JobId]], None]) -> None:
         self._listeners: dict[int, Listener] = {}
+        self._on_jobs = on_jobs
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
@@ -49,6 +50,7 @@ class Hub:
         job_ids, names = list(jobs), list(nodes)
         if not job_ids and not names:
             return
+        self._on_jobs(job_ids)
         for listener in self._listeners.values():
             listener.jobs.update(dict.fromkeys(job_ids))
             listener.nodes.update(dict.fromkeys(names))

@@ -315,7 +315,7 @@ ROW_COLUMNS: dict[str, Column] = {
     "exit_code": lambda _, job: str(job.exit) if job.exit else "",
     "exit_cause": lambda _, job: job.exit.cause if job.exit else "",
     "idle_since": lambda sight, job: idle_since(sight.state, job),
-    "restarts": lambda _, job: job.restarts,
+    "restarts": lambda _, job: job.user_restarts,
     "held": lambda _, job: job.held,
     "comment": lambda _, job: job.request.comment,
 }

@@ -162,6 +162,7 @@ def _release_one(txn: Transaction, job: Job, who: Who, amended: Amended) -> list
                 job,
                 held=False,
                 held_by_admin=False,
+                failed_nodes=(),
                 lost_reservation="",
                 requeued_held=False,
                 special_exit=False,

@@ -83,7 +83,7 @@ def build_launch(
 def _output(job: Job, role: str) -> dict[str, Any]:
     """Where it goes; who only holds a place for others writes nothing."""
     stdout, stderr = output_paths(job) if role != "hold" else ("", "")
-    return {"stdout": stdout, "stderr": stderr, "append": job.request.appends(job.restarts)}
+    return {"stdout": stdout, "stderr": stderr, "append": job.request.appends(job.user_restarts)}
 
 
 def _role(request: Request, rank: int) -> str:

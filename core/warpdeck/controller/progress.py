@@ -39,6 +39,7 @@ from .jobs import end_job, put_back
 from .measurements import to_curve, to_own, to_usage
 from .nodeclock import end_of, moment, start_of
 from .state import amend
+from .suspects import HELD_AFTER_NODES
 from .suspension import set_right
 from .transaction import Transaction
 
@@ -140,8 +141,20 @@ def _may_try_again(txn: Transaction, name: NodeName, failed: wire.LaunchFailed) 
     if not _is_there(job, name, failed.restarts):
         return False
     txn.log(job.id, f"not started on {name}: {failed.message}")
-    txn.put_job(amend(job, requeue_on_exit=True, held=job.held or bool(failed.drain)))
+    job = amend(job, requeue_on_exit=True, held=job.held or bool(failed.drain))
+    txn.put_job(_failed_by(txn, job, name) if failed.check else job)
     return True
+
+
+def _failed_by(txn: Transaction, job: Job, name: NodeName) -> Job:
+    """The job after its node could not start it. It goes elsewhere; if several nodes could not, it may be the job after all."""
+    nodes = tuple(dict.fromkeys((*job.failed_nodes, name)))
+    job = amend(job, failed_starts=job.failed_starts + 1, failed_nodes=nodes)
+    if len(nodes) < HELD_AFTER_NODES:
+        return job
+    why = f"held: {len(nodes)} nodes could not start it ({', '.join(nodes)})"
+    txn.log(job.id, why)
+    return amend(job, held=True, notice=why)
 
 
 def apply_report(txn: Transaction, name: NodeName, said: wire.JobReport) -> list[Effect]:
@@ -250,6 +263,9 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobR
     begun_unix = job.start_at_unix
     if begun_unix is None and said.started_at:
         begun_unix = start_of(txn, job, share.node, said.started_at)
+    began, over = said.started_at or said.ended_at, said.ended_at  # both by the node's clock
+    suspect = txn.state.suspects.take_end(share.node, job, status, began_unix=began, ended_unix=over)
+    blame(txn, share.node, suspect)
     job = amend(_with_share(job, ended), start_at_unix=begun_unix)
     effects: list[Effect] = []
     if not ended.visible:

@@ -10,6 +10,7 @@ from .dependencies import judge_one
 from .present import NEXT, why_row
 from .sight import Sight
 from .state import State
+from .suspects import HELD_AFTER_NODES
 
 CAUSES = {
     "timeout": "TimeLimit",
@@ -49,6 +50,8 @@ def _hold_reason(job: Job) -> str:
     """Of one that is held, or will be once it is requeued."""
     if job.lost_reservation:
         return f"Reservation {job.lost_reservation} was deleted"
+    if len(job.failed_nodes) >= HELD_AFTER_NODES and not job.held_by_admin:
+        return "launch failed requeued held"
     if job.requeued_held:
         return "job requeued in held state"
     if job.special_exit:

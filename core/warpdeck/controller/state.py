@@ -37,6 +37,7 @@ from .admission import Admission
 from .moments import minds_the_clock, rests
 from .picture import Picture
 from .ports import Loaded, UnreadableRow, UsageRow, Waits
+from .suspects import Suspects
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 MAX_ENDED_STEPS = 64
@@ -94,6 +95,8 @@ class State:
         """Jobs that wait for a reservation, or run in one."""
         self.follower: dict[JobId, JobId] = {}
         """Of a job the one that takes its place when it ends; see following.py."""
+        self.suspects = Suspects()
+        """Nodes on which jobs fail at once."""
         self.in_state: dict[JobState, int] = {}
         """How many jobs in memory are in each state."""
         self._members: dict[JobId, dict[JobId, None]] = {}

@@ -17,7 +17,7 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from warpdeck.api import code
@@ -27,14 +27,14 @@ from warpdeck.api.rows import Curves, JobDetail, JobRow
 from warpdeck.api.submission import Submitted, submit
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
-from warpdeck.model import has_task
+from warpdeck.model import split_ranges
 from warpdeck.notation.jobids import TaskRanges, parse_job_id
 from warpdeck.paths import Paths, default_paths
 
 from .asyncjob import AsyncJob
 from .drafting import Snapshots, draft
 from .outcome import Outcome
-from .watch import Family, News, Watch
+from .watch import News, Watch, tasks_of
 
 T = TypeVar("T")
 ATTEMPTS = 5
@@ -53,9 +53,9 @@ class AsyncClient:
         self._start = start
         self._client: Client | None = None
         self._connecting = asyncio.Lock()
-        self._watches: dict[str, Watch] = {}
         self._closed = False
         self._rng = random.Random()
+        self._watch = Watch(self._link, rng=self._rng)
 
     async def __aenter__(self) -> Self:
         await self._link()
@@ -67,8 +67,7 @@ class AsyncClient:
     async def aclose(self) -> None:
         """Ends the connection; jobs go on."""
         self._closed = True
-        for watch in self._watches.values():
-            await watch.close()
+        await self._watch.close()
         if self._client is not None:
             await self._client.close()
 
@@ -187,20 +186,11 @@ class AsyncClient:
         raise AssertionError("the last attempt returns or raises")
 
     async def news(self, job: str) -> AsyncGenerator[News]:
-        """The rows of the submission that a job belongs to, at least one: now, and whenever one changes. See watch."""
+        """What becomes of the submission that a job belongs to, until all of it has ended. See watch. Raises UserError."""
         row = (await self.detail(job)).row
-        watch = self._watches.get(row.user)
-        if watch is None:
-            watch = self._watches[row.user] = Watch(self._link, row.user, rng=self._rng)
-        watch.begin()
-        async with contextlib.aclosing(watch.news(row.array_job_id)) as told:
+        async with contextlib.aclosing(self._watch.news(row.array_job_id)) as told:
             async for news in told:
-                yield news if news.family else await self._untold(row)
-
-    async def _untold(self, row: JobRow) -> News:
-        """Of a submission that the subscription has not told yet, or does not tell any more because it is old."""
-        rows = await self.jobs(ids=[row.array_job_id]) or [(await self.detail(row.label)).row]
-        return News({each.id: each for each in rows}, rows)
+                yield news
 
     async def _link(self) -> Client:
         """The connection. A controller that was stopped on purpose is not started again."""
@@ -217,13 +207,17 @@ class AsyncClient:
 
     async def _outcome(self, job: str) -> Outcome:
         _, tasks = parse_job_id(job)
+        ended: dict[int, JobRow] = {}
+        left = tasks
         async with contextlib.aclosing(self.news(job)) as told:
             async for news in told:
-                rows = _rows_of(news.family, tasks)
-                if rows and all(row.end is not None for row in rows):
-                    rows.sort(key=lambda row: (row.array_task_id or 0, row.id))
-                    return Outcome(rows=rows)
-        raise AssertionError("a watch goes on for ever")
+                ended.update((row.id, row) for row in news.ended)
+                if left is not None and not (left := _without(left, news.ended)):
+                    break
+        rows = [row for row in ended.values() if tasks is None or _is_of(row, tasks)]
+        if not rows:
+            raise UserError(f"job {job} is not known any more", "the controller keeps no record of it")
+        return Outcome(rows=sorted(rows, key=lambda row: (row.array_task_id or 0, row.id)))
 
     async def _snapshot(self, job: str | int) -> Mapping[str, object]:
         found = (await self.detail(job)).snapshot
@@ -234,10 +228,13 @@ class AsyncClient:
         return found
 
 
-def _rows_of(family: Family, tasks: TaskRanges | None) -> list[JobRow]:
-    """The rows of these tasks, or where there is none that of all tasks that have not begun."""
-    rows = list(family.values())
-    if tasks is None:
-        return rows
-    own = [row for row in rows if row.array_task_id is not None and has_task(tasks, row.array_task_id)]
-    return own or [row for row in rows if row.array_task_id is None]
+def _is_of(row: JobRow, tasks: TaskRanges) -> bool:
+    """Whether the row is of any of these tasks."""
+    return bool(split_ranges(tasks_of(row) or (), tasks)[0])
+
+
+def _without(tasks: TaskRanges, rows: Iterable[JobRow]) -> TaskRanges:
+    """Those of the tasks that none of these rows is of."""
+    for row in rows:
+        tasks = split_ranges(tasks, tasks_of(row) or ())[1]
+    return tasks

@@ -17,7 +17,7 @@ from typing import Any
 
 from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
-from warpdeck.model import JobState
+from warpdeck.model import has_task
 
 from .asyncjob import AsyncJob
 from .callfutures import Asked, Bundle, CallFuture
@@ -34,6 +34,7 @@ from .calls import (
 )
 from .client import Client, Job
 from .outcome import JobFailed, Outcome
+from .watch import tasks_of
 
 MAX_TASKS = 10_000
 """Of one array."""
@@ -44,7 +45,6 @@ READS = 16
 TAIL_BYTES = 4096
 """Of what a job wrote, in the error that tells of its end."""
 _CLOSED = UserError("the client was closed before the call's answer was there", "close it after the executor")
-_NOT_BEGUN = frozenset({JobState.PENDING, JobState.CONFIGURING})
 
 
 class CallRunner:
@@ -189,18 +189,18 @@ class CallRunner:
         ends: list[asyncio.Task[None]] = []
         async with contextlib.aclosing(self._client.behind.news(job.id)) as told:
             async for news in told:
-                ended: list[tuple[Bundle, JobRow]] = []
-                for row in news.changed:
+                for row in news.begun:
                     for number in _numbers(row, left):
-                        if row.end is not None:
-                            ended.append((left.pop(number), row))
-                        elif row.state not in _NOT_BEGUN:
-                            left[number].begins()
+                        left[number].begins()
+                ended = [(left.pop(number), row) for row in news.ended for number in _numbers(row, left)]
                 if ended:
                     ends.append(asyncio.create_task(self._finish(ended)))
                 if not left:
                     break
         await asyncio.gather(*ends)
+        if left:
+            error = UserError(f"job {job.id} is not known any more", "the controller keeps no record of it")
+            await asyncio.to_thread(_refuse, _futures(left.values()), error)
 
     async def _finish(self, ended: list[tuple[Bundle, JobRow]]) -> None:
         """The answers of tasks that have ended. Most are files here; what is not there yet, the controller brings."""
@@ -270,10 +270,11 @@ def _made(folder: str | os.PathLike[str] | None, default: str) -> str:
 
 
 def _numbers(row: JobRow, left: Mapping[int, Bundle]) -> list[int]:
-    """Whose row it is: that of one task, or of all that have not begun. Of a job without tasks the only one."""
+    """Whose row it is: that of one task, or of all that waited together. Of a job without tasks the only one."""
     if row.array_task_id is not None:
         return [row.array_task_id] if row.array_task_id in left else []
-    return list(left) if row.end is not None or not row.tasks_pending else []
+    tasks = tasks_of(row)
+    return [number for number in left if tasks is None or has_task(tasks, number)]
 
 
 async def _tail(job: AsyncJob) -> str:

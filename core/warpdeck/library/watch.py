@@ -1,6 +1,7 @@
-"""Noticing what becomes of jobs: one subscription for each user whose jobs somebody waits for, however many wait.
+"""Noticing what becomes of jobs: one wait for all submissions that a program waits for, over one connection.
 
-Jobs go on while the controller is away; so a watch comes back by itself, for ever, and whoever waits sets the limit.
+The controller tells each start and each end once on a connection, and when there is nothing left to wait for. Jobs go on while the
+controller is away; so a watch comes back by itself, for ever, and asks again for all that is not done. Callers set the limits.
 """
 
 from __future__ import annotations
@@ -8,66 +9,61 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import NamedTuple
 
-from warpdeck.api.client import GONE, Client, Delta
+from warpdeck.api.client import GONE, Client
+from warpdeck.api.endstream import Ends, EndsStream
 from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
+from warpdeck.model import Ranges
+from warpdeck.notation.jobids import parse_job_id
 
-FINISHED_S = 24 * 3600.0
-"""What ended so long ago is told by the subscription; who waits for older ones asks for each."""
 RETURN_FIRST_S = 0.1
 RETURN_MOST_S = 5.0
 
 Link = Callable[[], Awaitable[Client]]
-Family = dict[int, JobRow]
-"""The rows of one submission by their ids: a job alone, or the waiting rest of an array and each task that has begun."""
 
 
 class News(NamedTuple):
-    """The rows of a submission, and which of them have changed since the news before: at first all."""
+    """Jobs of a submission that have begun (and may have ended since) or have ended, since the news before; at first all. `done`:
+    nothing is left to wait for."""
 
-    family: Family
-    changed: list[JobRow]
+    begun: list[JobRow]
+    ended: list[JobRow]
+    done: bool
 
 
-class _Waiter:
-    """Somebody who waits for news of a submission."""
+class _Submission:
+    """What is known of a submission, for those who wait for it."""
 
     def __init__(self) -> None:
-        self.woken = asyncio.Event()
-        self.changed: set[int] | None = None
-        """None: it was told nothing yet."""
+        self.begun: list[JobRow] = []
+        self.ended: list[JobRow] = []
+        self.done = False
+        self._told: set[tuple[int, int, bool]] = set()
+        """Of each row its job, its start, and whether it is an end. A new connection tells all of them again."""
+        self.waiters: set[asyncio.Event] = set()
 
-    def take(self, family: Family) -> News:
-        """The news; from now on they are those before."""
-        ids = family if self.changed is None else self.changed
-        self.changed = set()
-        return News(family, [family[job_id] for job_id in ids if job_id in family])
+    def take(self, row: JobRow, *, ended: bool) -> None:
+        """A row that the controller told."""
+        key = (row.id, row.restarts, ended)
+        if key not in self._told:
+            self._told.add(key)
+            (self.ended if ended else self.begun).append(row)
 
 
 class Watch:
-    """The jobs of one user. `begin` first, `close` at the end; all in one event loop."""
+    """The jobs of a client. `close` at the end; all in one event loop."""
 
-    def __init__(self, link: Link, user: str, *, rng: random.Random) -> None:
+    def __init__(self, link: Link, *, rng: random.Random) -> None:
         self._link = link
-        self._user = user
         self._rng = rng
-        self._families: dict[int, Family] = {}
-        self._family_of: dict[int, int] = {}
-        self._unseen: set[int] | None = None
-        """While a subscription tells what there is: the rows that it has not told yet. None: it has told all."""
-        self._complete = False
-        """Whether one has told all."""
-        self._waiting: dict[int, set[_Waiter]] = {}
+        self._submissions: dict[int, _Submission] = {}
+        """Those that are waited for, or that the controller has not told the whole of yet."""
+        self._stream: EndsStream | None = None
         self._failed: UserError | None = None
         self._task: asyncio.Task[None] | None = None
-
-    def begin(self) -> None:
-        """Subscribes, unless that was done."""
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._follow())
 
     async def close(self) -> None:
         """Ends it; whoever still waits gets a UserError."""
@@ -77,81 +73,98 @@ class Watch:
         self._fail(UserError("the client was closed", "wait before its `with` ends"))
 
     async def news(self, number: int) -> AsyncGenerator[News]:
-        """Of submission `number` (its job id, of an array the array's): now, and whenever a row has changed.
-
-        No rows: it was not told of yet, or is too old to be. Raises UserError where the controller refused us.
-        """
-        waiter = _Waiter()
-        waiting = self._waiting.setdefault(number, set())
-        waiting.add(waiter)
+        """Of submission `number` (its job id, of an array the array's), until it is done. Raises UserError where the controller
+        refused us."""
+        known, woken = await self._joined(number), asyncio.Event()
+        known.waiters.add(woken)
+        begun = ended = 0
+        done = False
         try:
-            while True:
+            while not done:
                 if self._failed is not None:
                     raise self._failed
-                if self._complete:
-                    yield waiter.take(self._families.get(number, {}))
-                await waiter.woken.wait()
-                waiter.woken.clear()
+                news = News(known.begun[begun:], known.ended[ended:], known.done)
+                begun, ended, done = len(known.begun), len(known.ended), known.done
+                if any(news):
+                    yield news
+                elif not done:
+                    await woken.wait()
+                woken.clear()
         finally:
-            waiting.discard(waiter)
-            if not waiting:
-                self._waiting.pop(number, None)
+            known.waiters.discard(woken)
+            self._drop(number)
+
+    async def _joined(self, number: int) -> _Submission:
+        known = self._submissions.get(number)
+        if known is None:
+            known = self._submissions[number] = _Submission()
+            if self._stream is not None:
+                with contextlib.suppress(
+                    UserError
+                ):  # a connection that is lost is followed by one that asks for all
+                    await self._stream.add([number])
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._follow())
+        return known
 
     async def _follow(self) -> None:
         wait_s = RETURN_FIRST_S
         while True:
             try:
-                client = await self._link()
-                deltas = client.subscribe(finished_s=FINISHED_S, user=self._user, topics=("jobs",))
-                self._unseen = set(self._family_of)
-                async with contextlib.aclosing(deltas):
-                    async for delta in deltas:
+                stream = self._stream = await EndsStream.begin(await self._link())
+                await stream.add([number for number, known in self._submissions.items() if not known.done])
+                async with contextlib.aclosing(aiter(stream)) as told:
+                    async for ends in told:
                         wait_s = RETURN_FIRST_S
-                        self._take(delta)
+                        self._take(ends)
             except UserError as error:
                 if error.code != GONE:
                     self._fail(error)
                     return
+            finally:
+                self._stream = None
             await asyncio.sleep(wait_s * self._rng.uniform(0.5, 1.0))
             wait_s = min(2 * wait_s, RETURN_MOST_S)
 
-    def _take(self, delta: Delta) -> None:
+    def _take(self, ends: Ends) -> None:
         touched: set[int] = set()
-        for row in delta.jobs:
-            self._families.setdefault(row.array_job_id, {})[row.id] = row
-            self._family_of[row.id] = row.array_job_id
-            touched.add(row.array_job_id)
-            for waiter in self._waiting.get(row.array_job_id, ()):
-                if waiter.changed is not None:
-                    waiter.changed.add(row.id)
-        gone = set(delta.gone_jobs)
-        if self._unseen is not None:
-            self._unseen.difference_update(row.id for row in delta.jobs)
-            if delta.ready:
-                gone |= self._unseen
-                self._unseen = None
-                self._complete = True
-                touched.update(self._waiting)
-        for job_id in gone:
-            self._drop(job_id, touched)
+        for row in ends.begun:
+            touched |= self._keep(row, ended=False)
+        for row in ends.ended:
+            touched |= self._keep(row, ended=True)
+        for number in ends.done:
+            if (known := self._submissions.get(number)) is not None:
+                known.done = True
+                touched.add(number)
         self._wake(touched)
+        for number in ends.done:
+            self._drop(number)
 
-    def _drop(self, job_id: int, touched: set[int]) -> None:
-        """A row that has left the controller's memory. How a task ended is kept while somebody waits for its array."""
-        number = self._family_of.get(job_id)
-        if number is None or (number in self._waiting and self._families[number][job_id].end is not None):
-            return
-        del self._family_of[job_id]
-        del self._families[number][job_id]
-        if not self._families[number]:
-            del self._families[number]
-        touched.add(number)
+    def _keep(self, row: JobRow, *, ended: bool) -> set[int]:
+        """The submissions whose waiters learn of the row."""
+        numbers = {row.array_job_id, row.id} & self._submissions.keys()
+        for number in numbers:
+            self._submissions[number].take(row, ended=ended)
+        return numbers
+
+    def _drop(self, number: int) -> None:
+        """What is done and that nobody waits for. What is not done stays, since the controller goes on telling of it."""
+        known = self._submissions.get(number)
+        if known is not None and known.done and not known.waiters:
+            del self._submissions[number]
 
     def _fail(self, error: UserError) -> None:
         self._failed = self._failed or error
-        self._wake(set(self._waiting))
+        self._wake(self._submissions)
 
-    def _wake(self, numbers: set[int]) -> None:
+    def _wake(self, numbers: Iterable[int]) -> None:
         for number in numbers:
-            for waiter in self._waiting.get(number, ()):
-                waiter.woken.set()
+            for waiter in self._submissions[number].waiters:
+                waiter.set()
+
+
+def tasks_of(row: JobRow) -> Ranges | None:
+    """The array tasks that the row is of: one, or all that waited together; None for a job without tasks."""
+    if row.array_task_id is not None:
+        return ((row.array_task_id, row.array_task_id, 1),)
+    return parse_job_id(row.label)[1]

@@ -26,13 +26,14 @@ CHECKS = {
     "gpu_memory": "memory of a GPU that no process holds",
     "gpus": "a GPU that was there at an earlier start and is not now",
     "disk": "room on the disks of the agent's folder and of /tmp",
+    "agent": "the agent's own folder: whether it is there and can be written",
     "mount": "network mounts that hang or are stale",
     "clock": "the node's clock beside the controller's",
     "program": "the site's own program",
 }
 """Name -> what it looks at."""
 
-CLEARING = frozenset({"thermal", "gpu_memory", "gpus", "disk", "mount", "clock", "program"})
+CLEARING = frozenset({"thermal", "gpu_memory", "gpus", "disk", "agent", "mount", "clock", "program"})
 """Checks whose drain ends by itself when they are well again. After any other an admin has to look."""
 
 

@@ -137,6 +137,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     predicted_s: float | None = None
     """How long it was likely to run when it was submitted, from its user's history; None: nothing was known."""
     restarts: int = 0
+    failed_starts: int = 0
+    """Those of them that were the fault of a node, which could not start it: users do not see them as restarts."""
+    failed_nodes: tuple[NodeName, ...] = ()
+    """The different nodes that could not start it since it was last released."""
     steps_made: int = 0
     """Steps that this start has had; the number of the next one."""
     held: bool = False
@@ -191,6 +195,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def reservation(self) -> str:
         """The one it asked for, or that has drawn it in; "" for none."""
         return self.drawn_into or self.request.reservation
+
+    @property
+    def user_restarts(self) -> int:
+        """As users count: starts that were a node's fault, and began nothing, are none."""
+        return self.restarts - self.failed_starts
 
     @property
     def is_folded_array(self) -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
-from tests.core import Core, ask
+from tests.core import ANN, Core, ask
 
 from warpdeck.config import Config, build_site
 from warpdeck.config.tables import Containment, Gpus, Health, Hooks
-from warpdeck.controller.events import HealthTold, LaunchRefused, Reported
+from warpdeck.controller.environment import job_environment
+from warpdeck.controller.events import HealthTold, LaunchRefused, Released, Reported
 from warpdeck.controller.launching import build_launch
+from warpdeck.controller.reasons import reason_of
+from warpdeck.controller.sight import Sight
 from warpdeck.model import Container, JobState, NodeName, PtySize
 from warpdeck.model.request import Mount
 from warpdeck_agent.wire import messages as wire
@@ -160,3 +163,38 @@ def test_what_a_node_enforces_is_kept_with_it() -> None:
     assert [(each.name, each.strength) for each in core.reload().nodes[A].facilities] == [
         ("memory", "watched")
     ]
+
+
+def test_an_agent_that_cannot_work_drains_its_node_and_the_job_is_no_restart_of_the_users() -> None:
+    core = Core("a", "b")
+    job_id = core.submit(ask(requeue=False))
+    core.plan()
+    refused(core, job_id, check="agent")
+    node = core.state.nodes[A]
+    assert (node.drained, node.drain_checks) == (True, ("agent",))
+    job = core.job(job_id)
+    assert (job.state, job.restarts, job.user_restarts, job.held) == (JobState.PENDING, 1, 0, False)
+    core.plan()
+    assert "SLURM_RESTART_COUNT" not in job_environment(core.job(job_id), 0, submit_host="")
+    well = wire.Health(at_unix=1.0, checks=[wire.Check("disk", "ok"), wire.Check("agent", "ok")])
+    core.apply(HealthTold(name=A, health=well, received_unix=1.0))
+    assert not core.state.nodes[A].drained
+    assert core.reload().jobs[job_id] == core.job(job_id)
+
+
+def test_a_job_that_three_nodes_could_not_start_waits_held_until_it_is_released() -> None:
+    core = Core("a", "b", "c", "d")
+    job_id = core.submit()
+    for restarts in range(3):
+        core.plan()
+        (share,) = core.job(job_id).shares
+        failed = wire.LaunchFailed(
+            job_id=job_id, restarts=restarts, message="its folder is gone", check="agent"
+        )
+        core.apply(LaunchRefused(name=share.node, failed=failed))
+    job = core.job(job_id)
+    assert (job.held, job.failed_nodes) == (True, ("a", "b", "c"))
+    assert job.notice == "held: 3 nodes could not start it (a, b, c)"
+    assert reason_of(Sight(core.state, core.now), job) == "launch failed requeued held"
+    core.apply(Released(who=ANN, jobs=(str(job_id),)))
+    assert (core.job(job_id).held, core.job(job_id).failed_nodes) == (False, ())

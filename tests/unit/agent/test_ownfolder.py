@@ -1,0 +1,69 @@
+"""An agent whose own folder is gone or cannot be written says that it is to blame, not the job."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.agent import AgentProcess
+from tests.unit.agent.conftest import MakeAgent
+
+from warpdeck_agent.ownfolder import OwnFolder
+from warpdeck_agent.wire import messages as wire
+
+
+def checked(agent: AgentProcess, number: int) -> wire.Check:
+    """The agent's word on its own folder."""
+    agent.link.send(wire.AskHealth(at_unix=1.0, ask=number))
+    told = agent.link.expect(wire.Health, lambda said: said.ask == number)
+    (found,) = [check for check in told.checks if check.name == "agent"]
+    return found
+
+
+@pytest.mark.parametrize("gone", ["", "jobs", "jobs/scripts"], ids=["all", "jobs", "scripts"])
+def test_a_launch_without_the_agents_folder_is_the_nodes_fault(make_agent: MakeAgent, gone: str) -> None:
+    agent = make_agent()
+    agent.start()
+    assert agent.run(1, "exit 3").exit_code == 3
+    assert checked(agent, 1).state == "ok"
+    shutil.rmtree(agent.folder / gone)
+    agent.launch(2, "exit 0")
+    said = agent.link.expect(wire.LaunchFailed)
+    assert (said.job_id, said.check) == (2, "agent")
+    assert "is gone" in said.message and f"{agent.folder}" in said.message
+    found = checked(agent, 2)
+    assert (found.state, found.message) == ("fail", said.message)
+
+
+def test_a_launch_that_is_the_jobs_own_fault_blames_nobody_else(make_agent: MakeAgent) -> None:
+    agent = make_agent()
+    agent.start()
+    agent.launch(1, "exit 0", user="nobody-of-this-name", uid=4_000_000)
+    said = agent.link.expect(wire.LaunchFailed)
+    assert (said.check, said.again) == ("", False)
+
+
+def test_a_folder_is_well_again_when_it_is_back(tmp_path: Path) -> None:
+    folder = tmp_path / "agent"
+    (folder / "jobs").mkdir(parents=True)
+    own = OwnFolder(str(folder), ("jobs",))
+    assert own.fault() == "" and list(folder.iterdir()) == [folder / "jobs"]
+    folder.rename(tmp_path / "away")
+    assert own.fault().startswith(f"the agent's folder {folder} is gone. End the agent (process ")
+    (folder / "jobs").mkdir(parents=True)
+    assert own.fault().startswith(f"the agent's folder {folder} is not the one that it began with.")
+    shutil.rmtree(folder)
+    (tmp_path / "away").rename(folder)
+    assert own.fault() == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "ours"), [(errno.EAGAIN, True), (errno.EMFILE, True), (errno.E2BIG, False)]
+)
+def test_no_room_for_a_process_is_the_nodes_fault_and_long_arguments_are_the_jobs(
+    tmp_path: Path, number: int, ours: bool
+) -> None:
+    refusal = OwnFolder(str(tmp_path), ()).refusal(OSError(number, "no"))
+    assert (refusal is not None and refusal.check == "agent") is ours
