@@ -27,6 +27,7 @@ from .job import Job, Key
 from .launching import Launcher
 from .leftovers import Leftovers, Report
 from .limit import TimeLimit
+from .loginshell import kill_left
 from .memorywatch import MemoryWatch, Watched
 from .notices import Notices
 from .orphans import Orphans
@@ -179,6 +180,7 @@ class Jobs:
     def _adopt_one(self, job: Job, watched: Container[Key]) -> None:
         is_watched = job.key in watched
         if not is_watched and job.meta.role != "hold" and not job.folder.pid():
+            kill_left(job)
             job.folder.remove()  # never started; the controller will ask again
             return
         self._jobs[job.key] = job
