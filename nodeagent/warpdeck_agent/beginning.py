@@ -86,7 +86,7 @@ class Beginnings:
         if key in self._ahead:
             self._ahead.remove(key)
             self._tell(JobReport(*key, phase="exited", cause=cause, ended_at=time.time()))
-        elif key in self._launching and self._launcher.children.stop(key):
+        elif key in self._launching and self._launcher.stop(key):
             self._stopped[key] = cause
 
     def has_ended(self, key: Key, said: Dict[str, Any]) -> None:

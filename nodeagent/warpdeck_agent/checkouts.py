@@ -78,7 +78,7 @@ class Checkouts:
                 most_bytes=MAX_ANSWER_BYTES,
                 stdin=packed,
             )
-            said = await self._children.run(child, key=(launch.job_id, launch.restarts), uid=who.uid)
+            said = await self._children.prepare(child, key=(launch.job_id, launch.restarts), uid=who.uid)
         except ChildFailed as error:
             raise TreeError(f"the snapshot cannot be unpacked: the process that does it {error}") from error
         finally:

@@ -21,7 +21,7 @@ from .containers import contained
 from .folders import Folders
 from .hold import Hold, hold_name
 from .interpreters import Interpreters
-from .job import Job
+from .job import Job, Key
 from .loginshell import kill_left, login_shell, variables_of
 from .ports import Ports
 from .programs import PROGRAMS
@@ -57,17 +57,22 @@ class Launcher:
         *,
         ports: Ports,
         pool: Executor,
+        children: UserChildren,
     ) -> None:
         self._spool = spool
         self._supervision = supervision
         self.scripts = Scripts(spool.file("jobs/scripts"))
-        self.children = UserChildren(pool)
-        self._checkouts = Checkouts(trees, self.children, identity=spool.identity)
+        self._children = children
+        self._checkouts = Checkouts(trees, children, identity=spool.identity)
         self._rooms = rooms
         self._ports = ports
         self._pool = pool
-        self._interpreters = Interpreters()
+        self._interpreters = Interpreters(children)
         self._folders = Folders()
+
+    def stop(self, key: Key) -> bool:
+        """End a launch for which a process of its user runs, whose `start` then fails. Returns False if there is none."""
+        return self._children.stop(key)
 
     async def start(self, launch: Launch) -> Job:
         """The launch, running. Raises LaunchError, and then nothing of it is left."""
@@ -160,7 +165,7 @@ class Launcher:
         mark = {processes.MARK: job.mark}
         child = login_shell(who.uid, home=home, mark=mark, hold=job.meta.hold, drop=drop)
         try:
-            return variables_of(await self.children.run(child, key=job.key, uid=who.uid))
+            return variables_of(await self._children.prepare(child, key=job.key, uid=who.uid))
         except ChildFailed:
             return {}
 
@@ -173,15 +178,18 @@ class Launcher:
             await asyncio.sleep(LOOK_S)
 
     async def _order_in_time(self, launch: Launch, job: Job, *, who: Account) -> Order:
-        """Programs for terminals and containers are looked for, which may block."""
+        """Login shells are asked, and programs for terminals and containers are looked for, which may block."""
         login = await self._login_environment(launch, job, who=who)
+        program = await self._program(launch, who) if launch.pty else []
         if not launch.pty and launch.container is None:
-            return self._order(launch, job, who=who, login=login)
+            return self._order(launch, job, who=who, login=login, program=program)
         return await asyncio.get_running_loop().run_in_executor(
-            self._pool, lambda: self._order(launch, job, who=who, login=login)
+            self._pool, lambda: self._order(launch, job, who=who, login=login, program=program)
         )
 
-    def _order(self, launch: Launch, job: Job, *, who: Account, login: Dict[str, str]) -> Order:
+    def _order(
+        self, launch: Launch, job: Job, *, who: Account, login: Dict[str, str], program: List[str]
+    ) -> Order:
         """What the supervisor is to start."""
         uid, gid = who
         out, err = self._outputs(launch, job, gid)
@@ -192,7 +200,7 @@ class Launcher:
         }
         if "LOCAL_WORLD_SIZE" in env:  # a task of a command, not a batch script
             env.update({"RANK": str(launch.first_rank), "LOCAL_RANK": "0"})
-        argv = self._command(launch, job, gid, env=env)
+        argv = self._command(launch, job, env=env, program=program)
         if "\0" in "".join((*argv, *env, *env.values())):
             raise ValueError("a zero byte in it")
         if launch.container is None:
@@ -228,22 +236,22 @@ class Launcher:
             return out, job.folder.give("err", uid=job.meta.uid, gid=gid)
         return out, job.meta.stderr
 
-    def _command(self, launch: Launch, job: Job, gid: int, *, env: Dict[str, str]) -> List[str]:
+    def _command(self, launch: Launch, job: Job, *, env: Dict[str, str], program: List[str]) -> List[str]:
         command = [job.meta.script, *launch.script_args] if job.meta.script else list(launch.argv)
         if launch.container is not None:
             command = contained(command, launch.container, self._setting(launch, job, env=env))
         if launch.pty:
-            host = [*self._program(launch, job, gid), "ptyhost", job.folder.path, job.meta.work_dir]
+            host = [*program, "ptyhost", job.folder.path, job.meta.work_dir]
             return [*host, str(launch.rows), str(launch.cols), *command]
         if launch.role == "tasks" and launch.tasks > 1:
             ranks = [str(launch.tasks), str(launch.first_rank)]
             return ["/bin/sh", self._spool.file("tasks.sh"), *ranks, *command]
         return command
 
-    def _program(self, launch: Launch, job: Job, gid: int) -> List[str]:
+    async def _program(self, launch: Launch, who: Account) -> List[str]:
         """This program, as the job's user may run it."""
-        drop = as_user(launch.user, uid=job.meta.uid, gid=gid)
-        found = self._interpreters.command(job.meta.uid, drop)
+        drop = as_user(launch.user, uid=who.uid, gid=who.gid)
+        found = await self._interpreters.command(who.uid, drop)
         if not found:
             raise LaunchError(
                 f"{launch.user} may run no Python 3.9 or newer on this node, which terminals need: install python3"

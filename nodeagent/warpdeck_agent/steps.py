@@ -35,6 +35,7 @@ from .stepending import end_step, signal_step
 from .stepgroups import held_to
 from .tasks import OUTPUTS, Task, make_folder
 from .taskstarter import TaskStarter, line_name
+from .userchild import UserChildren
 from .watching import Watch
 from .wire.steps import (
     ERR,
@@ -71,8 +72,9 @@ class Steps:
         ports: Ports,
         memory: MemoryWatch,
         expect_move: Callable[[], object],
+        children: UserChildren,
     ) -> None:
-        self._starter = TaskStarter(spool, ports=ports, pool=pool)
+        self._starter = TaskStarter(spool, ports=ports, pool=pool, children=children)
         self._find = find
         self._tell = tell
         self._pool = pool

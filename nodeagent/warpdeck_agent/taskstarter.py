@@ -20,6 +20,7 @@ from .refusal import LaunchError
 from .setting import Setting
 from .spool import Spool
 from .tasks import SCRIPT_NAME, install_script, run_task
+from .userchild import UserChildren
 from .wire.steps import StepLaunch, StepTask
 
 if TYPE_CHECKING:
@@ -32,11 +33,11 @@ RANK_VARIABLE = "SLURM_PROCID"
 class TaskStarter:
     """Starts tasks whose files are there."""
 
-    def __init__(self, spool: Spool, *, ports: Ports, pool: Executor) -> None:
+    def __init__(self, spool: Spool, *, ports: Ports, pool: Executor, children: UserChildren) -> None:
         self._spool = spool
         self._ports = ports
         self._pool = pool
-        self._interpreters = Interpreters()
+        self._interpreters = Interpreters(children)
         self.lines = Lines(spool.path)
         install_script(spool.file(SCRIPT_NAME))
 
@@ -53,11 +54,12 @@ class TaskStarter:
     ) -> None:
         """Returns when the task runs. Raises OSError, ValueError, LaunchError."""
         loop = asyncio.get_running_loop()
+        program = await self._program(step) if asked.terminal else []
         with _line(step, asked.rank) as (keep, ours, told):
             given = {**env, **asked.env, **told}
             if ours >= 0:
                 await loop.run_in_executor(self._pool, self.lines.keep, line_name(step, asked.rank), ours)
-            run = partial(self.run, step, launch, asked, env=given, cpus=cpus, keep=keep)
+            run = partial(self.run, step, launch, asked, env=given, cpus=cpus, keep=keep, program=program)
             await loop.run_in_executor(self._pool, run)
 
     def run(
@@ -69,19 +71,17 @@ class TaskStarter:
         env: Dict[str, str],
         cpus: List[int],
         keep: Sequence[int] = (),
+        program: Sequence[str] = (),
     ) -> None:
-        """One that is given these descriptors. In a thread. Raises OSError, ValueError, LaunchError."""
+        """One that is given these descriptors; `program` is what a task on a terminal begins with.
+
+        In a thread. Raises OSError, ValueError, LaunchError."""
         meta = step.job.meta
         argv = asked.argv or launch.argv
         user = as_user(meta.user, uid=meta.uid, gid=group_of(meta))
         if launch.container is not None:
             argv = contained(argv, launch.container, _setting(step, launch, env, pty=asked.terminal))
         if asked.terminal:
-            program = self._interpreters.command(meta.uid, user)
-            if not program:
-                raise LaunchError(
-                    f"{meta.user} may run no Python 3.9 or newer on this node, which --pty needs"
-                )
             argv = [*program, "ptytask", *argv]
         task = step.tasks[asked.rank]
         run_task(
@@ -100,6 +100,15 @@ class TaskStarter:
             limits=launch.limits,
         )
         step.job.may_have_ungrouped |= not task.grouped
+
+    async def _program(self, step: Step) -> List[str]:
+        """This program, as the job's user may run it. Raises LaunchError."""
+        meta = step.job.meta
+        drop = as_user(meta.user, uid=meta.uid, gid=group_of(meta))
+        found = await self._interpreters.command(meta.uid, drop)
+        if not found:
+            raise LaunchError(f"{meta.user} may run no Python 3.9 or newer on this node, which --pty needs")
+        return found
 
 
 def line_name(step: Step, rank: Optional[int] = None) -> str:

@@ -1,6 +1,7 @@
-"""Bounded children of a launch that is being prepared: its user's login shell, and the process that unpacks its tree.
+"""Bounded children of the agent that a job's user can hold up: a login shell, the process that unpacks a tree, and others that run
+as the user, who may stop any of them at will.
 
-Such a child is in the launch's groups before it gets its order, so its memory and CPU time count there. Its output, its time and the
+A child is in the groups of its `hold` before it gets its order, so its memory and CPU time count there. Its output, its time and the
 number of children of one user are limited. No thread waits for it, so that it delays nobody else's launch.
 """
 
@@ -42,10 +43,10 @@ class UserChild:
 
     argv: List[str]
     env: Dict[str, str]
-    order: bytes
-    hold: Hold
     limit_s: float
     most_bytes: int
+    order: bytes = b""
+    hold: Hold = field(default_factory=Hold)
     stdin: int = subprocess.DEVNULL
     drop: Dict[str, Any] = field(default_factory=dict)
 
@@ -59,9 +60,14 @@ class UserChildren:
         self._running: Dict[Key, asyncio.Task[bytes]] = {}
         self._stopped: Set[Key] = set()
 
-    async def run(self, child: UserChild, *, key: Key, uid: int) -> bytes:
-        """What the child has said, once it has ended with status 0. Raises ChildFailed; LaunchError if `stop` ended it."""
-        task = asyncio.get_running_loop().create_task(self._in_turn(child, uid))
+    async def run(self, child: UserChild, *, uid: int) -> bytes:
+        """What the child has said, once it has ended with status 0. Raises ChildFailed."""
+        async with self._places.setdefault(uid, asyncio.Semaphore(MOST_OF_USER)):
+            return await self._run(child)
+
+    async def prepare(self, child: UserChild, *, key: Key, uid: int) -> bytes:
+        """The same for a launch that has not begun. Raises LaunchError too, if `stop` ended the child."""
+        task = asyncio.get_running_loop().create_task(self.run(child, uid=uid))
         self._running[key] = task
         try:
             return await task
@@ -82,24 +88,23 @@ class UserChildren:
         task.cancel()
         return True
 
-    async def _in_turn(self, child: UserChild, uid: int) -> bytes:
-        async with self._places.setdefault(uid, asyncio.Semaphore(MOST_OF_USER)):
-            starting = self._pool.submit(_start, child)
-            try:
-                process, link = await asyncio.wrap_future(starting)
-            except asyncio.CancelledError:
-                starting.add_done_callback(_let_go)
-                raise
-            except OSError as error:
-                raise ChildFailed(f"cannot be started: {error.strerror}") from error
-            try:
-                return await asyncio.wait_for(_converse(process, link, child), child.limit_s)
-            except asyncio.TimeoutError:
-                raise ChildFailed(f"took longer than {child.limit_s:g} s") from None
-            finally:
-                link.close()
-                if process.returncode is None:
-                    await _end(process)
+    async def _run(self, child: UserChild) -> bytes:
+        starting = self._pool.submit(_start, child)
+        try:
+            process, link = await asyncio.wrap_future(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(_let_go)
+            raise
+        except OSError as error:
+            raise ChildFailed(f"cannot be started: {error.strerror}") from error
+        try:
+            return await asyncio.wait_for(_converse(process, link, child), child.limit_s)
+        except asyncio.TimeoutError:
+            raise ChildFailed(f"took longer than {child.limit_s:g} s") from None
+        finally:
+            link.close()
+            if process.returncode is None:
+                await _end(process)
 
 
 def _start(child: UserChild) -> Tuple[subprocess.Popen[bytes], socket.socket]:

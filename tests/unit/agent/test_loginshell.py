@@ -30,7 +30,7 @@ def asked(home: Path, text: str) -> dict[str, str]:
 
     async def ask() -> bytes:
         with ThreadPoolExecutor(1) as pool:
-            return await UserChildren(pool).run(child, key=(1, 0), uid=os.getuid())
+            return await UserChildren(pool).run(child, uid=os.getuid())
 
     return variables_of(asyncio.run(ask()))
 
@@ -135,3 +135,29 @@ def test_a_start_file_that_prints_without_end_takes_no_memory_of_the_agents(
     assert agent.link.report(2, "exited").exit_code == 0
     assert agent.text(2) == "..", "the job does without the variables"
     assert peak_bytes(agent) - before < 16 * MIB
+
+
+@pytest.mark.lab
+def test_lines_for_a_file_that_takes_none_hold_up_no_other_user(agent: AgentProcess, home: Path) -> None:
+    script = "rm out; mkfifo out; echo $$ >$HOME/pids; exec sleep 1000"
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(home)}
+    agent.launch(1, script, user="ada", uid=ADA, env=environ, cwd=str(home), stdout=str(home / "out"))
+    eventually(lambda: pids(home), what="the pipe is there")
+    for _ in range(2 * MOST_OF_USER):
+        agent.link.send(wire.Notice(job_id=1, restarts=0, text="look at this"))
+    eventually(lambda: len(writers()) == MOST_OF_USER, what="as many as may wait for the pipe do")
+    assert agent.run(100, "true", user="bob", uid=BOB, login=True).exit_code == 0
+    assert writers(), "bob's launch did not wait for all of them"
+
+
+def writers() -> list[int]:
+    """Processes of ada's that write a line for the agent."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            is_one = b"look at this" in (folder / "cmdline").read_bytes() and folder.stat().st_uid == ADA
+        except OSError:
+            continue
+        if is_one:
+            found.append(int(folder.name))
+    return found
