@@ -109,7 +109,7 @@ class Jobs:
         self._memory = MemoryWatch(pool)
         self.steps = self._make_steps(pool, children)
         self._signals = Signals(pool)
-        self._notices = Notices(children, pool)
+        self._notices = Notices(UserChildren(pool), pool)
         self._orphans = self._watch_orphans()
         self._ending = Ending(
             pool,

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from concurrent.futures import Executor
 from typing import Counter as CounterOf
-from typing import Set, Tuple
+from typing import Set
 
 from .accounts import as_user, group_of
 from .job import Job
@@ -31,7 +31,8 @@ MAX_WAITING = 256
 """Lines of one user that wait; others, of an array that is cancelled whole, are left out: a line costs a process."""
 MAX_BYTES = 4096
 """What the process that writes a line may print. It prints nothing."""
-WRITE = 'printf "%s\\n" "$1" >>"$2"'
+WRITE = '[ -e "$2" ] || set -- "$1" "$3"; printf "%s\\n" "$1" >>"$2"'
+"""Into the file of standard error; where that is joined to the output and kept only here, into the output's."""
 WRITE_TERMINAL = 'printf "\\r\\n%s\\r\\n" "$1" >"$2"'
 
 
@@ -79,11 +80,14 @@ class Notices:
 
     async def _write(self, job: Job, line: str) -> None:
         meta = job.meta
-        script, path = await asyncio.get_running_loop().run_in_executor(self._pool, _place, job)
-        if not path:
+        script, paths = WRITE, [job.output("err"), job.output("out")]
+        if meta.pty:
+            terminal = await asyncio.get_running_loop().run_in_executor(self._pool, _terminal, job)
+            script, paths = WRITE_TERMINAL, [terminal]
+        if not paths[0]:
             return
         child = UserChild(
-            argv=["/bin/sh", "-c", script, "sh", line, path],
+            argv=["/bin/sh", "-c", script, "sh", line, *paths],
             env={"PATH": SYSTEM_PATH, OWN: "1"},
             limit_s=WRITE_S,
             most_bytes=MAX_BYTES,
@@ -93,19 +97,8 @@ class Notices:
             await self._children.run(child, uid=meta.uid)
 
 
-def _place(job: Job) -> Tuple[str, str]:
-    """The script that writes a line, and where it writes; "" if there is no such place. Blocks."""
-    return (WRITE_TERMINAL, _terminal(job)) if job.meta.pty else (WRITE, _errors(job))
-
-
-def _errors(job: Job) -> str:
-    """The file that gets its standard error: where that is joined and only kept here, the other one."""
-    path = job.output("err")
-    return path if os.path.exists(path) else job.output("out")
-
-
 def _terminal(job: Job) -> str:
-    """The terminal on which its shell runs, "" if that is gone."""
+    """The terminal on which its shell runs, "" if that is gone. Blocks."""
     shell = job.batch_shell(job.members())
     try:
         path = os.readlink(f"/proc/{shell}/fd/0") if shell else ""
