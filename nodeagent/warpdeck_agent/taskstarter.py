@@ -50,11 +50,17 @@ class TaskStarter:
         return with_programs(env, self._spool)
 
     async def start(
-        self, step: Step, launch: StepLaunch, asked: StepTask, *, env: Dict[str, str], cpus: List[int]
+        self,
+        step: Step,
+        launch: StepLaunch,
+        asked: StepTask,
+        *,
+        env: Dict[str, str],
+        cpus: List[int],
+        program: Sequence[str],
     ) -> None:
         """Returns when the task runs. Raises OSError, ValueError, LaunchError."""
         loop = asyncio.get_running_loop()
-        program = await self._program(step) if asked.terminal else []
         with _line(step, asked.rank) as (keep, ours, told):
             given = {**env, **asked.env, **told}
             if ours >= 0:
@@ -70,8 +76,8 @@ class TaskStarter:
         *,
         env: Dict[str, str],
         cpus: List[int],
+        program: Sequence[str],
         keep: Sequence[int] = (),
-        program: Sequence[str] = (),
     ) -> None:
         """One that is given these descriptors; `program` is what a task on a terminal begins with.
 
@@ -101,8 +107,10 @@ class TaskStarter:
         )
         step.job.may_have_ungrouped |= not task.grouped
 
-    async def _program(self, step: Step) -> List[str]:
-        """This program, as the job's user may run it. Raises LaunchError."""
+    async def program(self, step: Step, launch: StepLaunch) -> List[str]:
+        """This program, as the job's user may run it, if a task has a terminal. Raises LaunchError."""
+        if not any(asked.terminal for asked in launch.tasks):
+            return []
         meta = step.job.meta
         drop = as_user(meta.user, uid=meta.uid, gid=group_of(meta))
         found = await self._interpreters.command(meta.uid, drop)
