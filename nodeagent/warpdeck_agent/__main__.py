@@ -1,5 +1,5 @@
-"""python3 agent.pyz start|serve|attach --dir FOLDER, and the internal `supervise`, `ptyhost`, `readfile` and `check` (whether
-that could run)."""
+"""python3 agent.pyz start|serve|attach --dir FOLDER, and the internal `supervise`, `ptyhost`, `readfile`, `unpack` and
+`check` (whether that could run)."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ def main(argv: List[str]) -> int:
         from .readfile import main as read_file
 
         return read_file(argv[1:])
+    if argv == ["unpack"]:
+        from .unpacking import main as unpack
+
+        return unpack()
     if argv == ["check"]:
         return 0 if sys.version_info >= OLDEST else 1
     if len(argv) == 3 and argv[:2] == ["supervise", "--dir"]:

@@ -44,6 +44,8 @@ class Beginnings:
         self._ahead = Ahead(tell)
         self._started_at = -CLOSE_S
         self._ended_early: Dict[Key, Dict[str, Any]] = {}
+        self._stopped: Dict[Key, str] = {}
+        """Causes of the ends of launches that were ended while their user's processes prepared them."""
 
     @property
     def under_way(self) -> Collection[Key]:
@@ -79,10 +81,13 @@ class Beginnings:
         self._ahead.give_back([(job_id, restarts) for job_id, restarts in asked.launches])
 
     def end_unbegun(self, key: Key, *, cause: str) -> None:
-        """One that waits for its place ends where it stands."""
+        """One that waits for its place ends where it stands, and so does one for which a process of its user runs. Any other is about
+        to begin, and will be ended then."""
         if key in self._ahead:
             self._ahead.remove(key)
             self._tell(JobReport(*key, phase="exited", cause=cause, ended_at=time.time()))
+        elif key in self._launching and self._launcher.stop(key):
+            self._stopped[key] = cause
 
     def has_ended(self, key: Key, said: Dict[str, Any]) -> None:
         """The supervisor's word on a launch that is not in the table: of one under way it is kept."""
@@ -131,16 +136,7 @@ class Beginnings:
             job = self._jobs[key] = await self._launcher.start(launch)  # in there before it leaves _launching
         except LaunchError as error:
             self._ended_early.pop(key, None)
-            self._tell(
-                LaunchFailed(
-                    job_id=key[0],
-                    restarts=key[1],
-                    message=str(error),
-                    again=error.again,
-                    drain=error.drain,
-                    check=error.check,
-                )
-            )
+            self._tell_failure(key, error)
             self._launching.pop(key, None)
             if error.again or error.check:
                 self._ahead.close(key)  # the node is to blame
@@ -148,12 +144,29 @@ class Beginnings:
             return
         finally:
             self._launching.pop(key, None)
+            self._stopped.pop(key, None)
         self._on_begin(job)
         ended = self._ended_early.pop(key, None)
         if ended is not None:
             self._on_end(job, ended)  # its end is told soon, and tells of its start as well
         else:
             self._tell_start(job)
+
+    def _tell_failure(self, key: Key, error: LaunchError) -> None:
+        cause = self._stopped.get(key, "")
+        if cause:
+            self._tell(JobReport(*key, phase="exited", cause=cause, ended_at=time.time()))
+            return
+        self._tell(
+            LaunchFailed(
+                job_id=key[0],
+                restarts=key[1],
+                message=str(error),
+                again=error.again,
+                drain=error.drain,
+                check=error.check,
+            )
+        )
 
     def _tell_start(self, job: Job) -> None:
         """At once, but while launches follow each other closely a moment later, and then of those that have not ended by then."""

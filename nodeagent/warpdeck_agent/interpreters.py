@@ -5,12 +5,14 @@ Found out once for each user, by trying: modes, links, ACLs and mounts are the k
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 from typing import Any, Dict, List
 
 from .program import OWN, SYSTEM_PATH, own_command
+from .userchild import ChildFailed, UserChild, UserChildren
 
 CANDIDATES = ("/usr/bin/python3", "/usr/local/bin/python3", "/opt/python3/bin/python3") + tuple(
     f"/usr/bin/python3.{minor}" for minor in range(14, 8, -1)
@@ -20,27 +22,35 @@ LEAST = (3, 9)
 NOBODY = 65_534
 CHECK_S = 20.0
 """How long one may take to say that it can."""
+MAX_BYTES = 4096
+"""What one may print meanwhile. It prints nothing."""
+_ENV = {"PATH": SYSTEM_PATH, OWN: "1"}
 
 
 class Interpreters:
-    """Command lines of this program, by user. Blocks at a user's first terminal."""
+    """Command lines of this program, by user. The user can hold up the process that tries one out, so no thread waits for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, children: UserChildren) -> None:
+        self._children = children
         self._known: Dict[int, List[str]] = {}
 
-    def command(self, uid: int, drop: Dict[str, Any]) -> List[str]:
+    async def command(self, uid: int, drop: Dict[str, Any]) -> List[str]:
         """The words to put a verb behind; none where no Python will do. `drop`: Popen's arguments that make it the user's."""
         if not drop:
             return own_command()
-        found = self._known.get(uid) or self._find(drop)
+        found = self._known.get(uid) or await self._find(uid, drop)
         if found:
             self._known[uid] = found
         return found
 
-    def _find(self, drop: Dict[str, Any]) -> List[str]:
+    async def _find(self, uid: int, drop: Dict[str, Any]) -> List[str]:
         arguments = own_command()[1:]
         for python in dict.fromkeys((sys.executable, *CANDIDATES)):
-            if _can([python, *arguments, "check"], drop):
+            child = UserChild(
+                argv=[python, *arguments, "check"], env=_ENV, limit_s=CHECK_S, most_bytes=MAX_BYTES, drop=drop
+            )
+            with contextlib.suppress(ChildFailed):
+                await self._children.run(child, uid=uid)
                 return [python, *arguments]
         return []
 
@@ -63,7 +73,7 @@ def _can(argv: List[str], drop: Dict[str, Any]) -> bool:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={"PATH": SYSTEM_PATH, OWN: "1"},
+            env=_ENV,
             cwd="/",
             timeout=CHECK_S,
             check=False,

@@ -27,6 +27,7 @@ from .job import Job, Key
 from .launching import Launcher
 from .leftovers import Leftovers, Report
 from .limit import TimeLimit
+from .loginshell import kill_left
 from .memorywatch import MemoryWatch, Watched
 from .notices import Notices
 from .orphans import Orphans
@@ -42,6 +43,7 @@ from .steps import Steps
 from .supervision import Supervision, SupervisorLost
 from .tempdirs import TempDirs
 from .trees import TreeStore
+from .userchild import UserChildren
 from .watching import Watch
 from .wire.messages import (
     RESUMED,
@@ -97,14 +99,17 @@ class Jobs:
         )
         self.ports = Ports()
         self._supervision = Supervision(spool.path, on_end=self._ended, on_loss=self._unsupervised)
-        self._launcher = Launcher(spool, trees, rooms, self._supervision, ports=self.ports, pool=pool)
+        children = UserChildren(pool)
+        self._launcher = Launcher(
+            spool, trees, rooms, self._supervision, ports=self.ports, pool=pool, children=children
+        )
         self.beginnings = Beginnings(
             self._launcher, self._jobs, tell, on_begin=self._limit_time, on_end=self._take_end
         )
         self._memory = MemoryWatch(pool)
-        self.steps = self._make_steps(pool)
+        self.steps = self._make_steps(pool, children)
         self._signals = Signals(pool)
-        self._notices = Notices(pool)
+        self._notices = Notices(UserChildren(pool), pool)
         self._orphans = self._watch_orphans()
         self._ending = Ending(
             pool,
@@ -120,7 +125,7 @@ class Jobs:
         install(spool.file(START), SCRIPT)
         install(spool.file("tasks.sh"), FANOUT)
 
-    def _make_steps(self, pool: ThreadPoolExecutor) -> Steps:
+    def _make_steps(self, pool: ThreadPoolExecutor, children: UserChildren) -> Steps:
         return Steps(
             self._spool,
             self.find,
@@ -129,6 +134,7 @@ class Jobs:
             ports=self.ports,
             memory=self._memory,
             expect_move=self.containment.lock.expect,
+            children=children,
         )
 
     def _make_clearing(self, pool: ThreadPoolExecutor, leftovers: Leftovers) -> Clearing:
@@ -179,6 +185,7 @@ class Jobs:
     def _adopt_one(self, job: Job, watched: Container[Key]) -> None:
         is_watched = job.key in watched
         if not is_watched and job.meta.role != "hold" and not job.folder.pid():
+            kill_left(job)
             job.folder.remove()  # never started; the controller will ask again
             return
         self._jobs[job.key] = job

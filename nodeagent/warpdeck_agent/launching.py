@@ -16,13 +16,14 @@ from typing import Dict, List, Optional, Tuple
 from . import loginpath, processes
 from .accounts import Account, account, account_environment, as_user, group_of, groups_of
 from .carrying import carrying
+from .checkouts import Checkouts
 from .containers import contained
 from .folders import Folders
 from .gpunames import with_gpu_names
-from .hold import hold_name
+from .hold import Hold, hold_name
 from .interpreters import Interpreters
-from .job import Job
-from .loginshell import login_environment
+from .job import Job, Key
+from .loginshell import kill_left, login_shell, variables_of
 from .ports import Ports
 from .programs import PROGRAMS
 from .refusal import NO_ROOM, LaunchError, full_disk
@@ -32,12 +33,15 @@ from .setting import Setting
 from .spool import SCRIPTS, LaunchFolder, Meta, Spool
 from .starter import Order, runs_here
 from .supervision import Supervision, SupervisorLost
-from .trees import TreeError, TreeStore, link_ignored
+from .trees import TreeError, TreeStore
+from .userchild import DIE_S, ChildFailed, UserChildren
 from .wire.messages import Launch
 from .wire.places import place_of
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 TOKEN_BYTES = 24
+LOOK_S = 0.02
+"""How often processes that were killed are looked for."""
 MAX_ATTEMPTS = 3
 """How often a launch is ordered anew because the supervisor was killed under it."""
 
@@ -54,22 +58,28 @@ class Launcher:
         *,
         ports: Ports,
         pool: Executor,
+        children: UserChildren,
     ) -> None:
         self._spool = spool
         self._supervision = supervision
         self.scripts = Scripts(spool.file(SCRIPTS))
-        self._trees = trees
+        self._children = children
+        self._checkouts = Checkouts(trees, children, identity=spool.identity)
         self._rooms = rooms
         self._ports = ports
         self._pool = pool
-        self._interpreters = Interpreters()
+        self._interpreters = Interpreters(children)
         self._folders = Folders()
-        self._extracting: Dict[str, asyncio.Lock] = {}
+
+    def stop(self, key: Key) -> bool:
+        """End a launch for which a process of its user runs, whose `start` then fails. Returns False if there is none."""
+        return self._children.stop(key)
 
     async def start(self, launch: Launch) -> Job:
         """The launch, running. Raises LaunchError, and then nothing of it is left."""
         folder = self._spool.job(launch.job_id, launch.restarts)
         room: Optional[Room] = None
+        job: Optional[Job] = None
         try:
             who = account(launch)
             folder.create(uid=who.uid, gid=who.gid, terminal=launch.pty)
@@ -78,6 +88,8 @@ class Launcher:
             if launch.role != "hold":
                 await self._begin(launch, job, who=who)
         except (LaunchError, TreeError, OSError, ValueError) as error:
+            if job is not None and launch.login:
+                await self._end_start_files(job)
             folder.remove()
             if room is not None:
                 await self._rooms.undo(launch, room, uid=who.uid)
@@ -111,7 +123,7 @@ class Launcher:
     async def _prepare(self, launch: Launch, folder: LaunchFolder, *, room: Room, who: Account) -> Job:
         """Code and meta of a launch; nothing runs yet."""
         uid, gid = who
-        work_dir = await self._work_dir(launch, uid, gid)
+        work_dir = await self._work_dir(launch, who, room.hold)
         meta = Meta(
             job_id=launch.job_id,
             restarts=launch.restarts,
@@ -147,44 +159,58 @@ class Launcher:
         folder.write_meta(meta)
         return Job(folder, meta, agent=self._spool.identity)
 
-    async def _work_dir(self, launch: Launch, uid: int, gid: int) -> str:
-        if launch.tree is None:
-            if launch.cwd_visible and await self._folders.is_there(launch.cwd):
-                return launch.cwd
-            return self._trees.empty(f"{launch.workspace}-{launch.job_id}", uid=uid, gid=gid)
-        tree = launch.tree
-        lock = self._extracting.setdefault(launch.workspace, asyncio.Lock())
-        async with lock:
-            target = self._trees.work_dir(launch.workspace)
-            if launch.restarts or not os.path.exists(target + ".ready"):
-                await asyncio.get_running_loop().run_in_executor(
-                    self._pool, lambda: self._trees.check_out(tree.sha256, launch.workspace, uid=uid, gid=gid)
-                )
-                if launch.cwd_visible:
-                    link_ignored(tree.root, target, tree.links)
-                with open(target + ".ready", "w", encoding="ascii"):
-                    pass
-        folder = os.path.normpath(os.path.join(target, tree.subdir))
-        if folder != target and not folder.startswith(target + os.sep):
-            raise TreeError("a submit folder outside its snapshot")
-        return folder if os.path.isdir(folder) else target
+    async def _work_dir(self, launch: Launch, who: Account, hold: Hold) -> str:
+        if launch.tree is not None:
+            return await self._checkouts.folder(launch, who, hold)
+        if launch.cwd_visible and await self._folders.is_there(launch.cwd):
+            return launch.cwd
+        return self._checkouts.empty(launch, who)
+
+    async def _login_environment(self, launch: Launch, job: Job, *, who: Account) -> Dict[str, str]:
+        """The variables of the user's login shell, if they are asked for; none if its start files fail. Raises LaunchError."""
+        if not launch.login:
+            return {}
+        home = launch.env.get("HOME") or account_environment(who.uid).get("HOME", "/")
+        drop = as_user(launch.user, uid=who.uid, gid=who.gid)
+        mark = job.mark.variables()
+        child = login_shell(who.uid, home=home, mark=mark, hold=job.meta.hold, drop=drop)
+        try:
+            return variables_of(await self._children.prepare(child, key=job.key, uid=who.uid))
+        except ChildFailed:
+            return {}
+
+    async def _end_start_files(self, job: Job) -> None:
+        """End what a login shell left behind, so that the launch's groups can be removed."""
+        deadline = time.monotonic() + DIE_S
+        while await asyncio.get_running_loop().run_in_executor(self._pool, kill_left, job):
+            if time.monotonic() > deadline:
+                return
+            await asyncio.sleep(LOOK_S)
 
     async def _order_in_time(self, launch: Launch, job: Job, *, who: Account) -> Order:
-        """Programs for terminals and containers are looked for, and login shells asked, which may block."""
-        if not launch.pty and launch.container is None and not launch.login:
-            return self._order(launch, job, who=who)
+        """Login shells are asked, and programs for terminals and containers are looked for, which may block."""
+        login = await self._login_environment(launch, job, who=who)
+        program = await self._program(launch, who) if launch.pty else []
+        if not launch.pty and launch.container is None:
+            return self._order(launch, job, who=who, login=login, program=program)
         return await asyncio.get_running_loop().run_in_executor(
-            self._pool, lambda: self._order(launch, job, who=who)
+            self._pool, lambda: self._order(launch, job, who=who, login=login, program=program)
         )
 
-    def _order(self, launch: Launch, job: Job, *, who: Account) -> Order:
+    def _order(
+        self, launch: Launch, job: Job, *, who: Account, login: Dict[str, str], program: List[str]
+    ) -> Order:
         """What the supervisor is to start."""
         uid, gid = who
         out, err = self._outputs(launch, job, gid)
-        env = {**self._environment(launch, job), "SLURM_PROCID": str(launch.first_rank), "SLURM_LOCALID": "0"}
+        env = {
+            **self._environment(launch, job, login),
+            "SLURM_PROCID": str(launch.first_rank),
+            "SLURM_LOCALID": "0",
+        }
         if "LOCAL_WORLD_SIZE" in env:  # a task of a command, not a batch script
             env.update({"RANK": str(launch.first_rank), "LOCAL_RANK": "0"})
-        argv = self._command(launch, job, gid, env=env)
+        argv = self._command(launch, job, env=env, program=program)
         if "\0" in "".join((*argv, *env, *env.values())):
             raise ValueError("a zero byte in it")
         if launch.container is None:
@@ -220,22 +246,22 @@ class Launcher:
             return out, job.folder.give("err", uid=job.meta.uid, gid=gid)
         return out, job.meta.stderr
 
-    def _command(self, launch: Launch, job: Job, gid: int, *, env: Dict[str, str]) -> List[str]:
+    def _command(self, launch: Launch, job: Job, *, env: Dict[str, str], program: List[str]) -> List[str]:
         command = [job.meta.script, *launch.script_args] if job.meta.script else list(launch.argv)
         if launch.container is not None:
             command = contained(command, launch.container, self._setting(launch, job, env=env))
         if launch.pty:
-            host = [*self._program(launch, job, gid), "ptyhost", job.folder.path, job.meta.work_dir]
+            host = [*program, "ptyhost", job.folder.path, job.meta.work_dir]
             return [*host, str(launch.rows), str(launch.cols), *command]
         if launch.role == "tasks" and launch.tasks > 1:
             ranks = [str(launch.tasks), str(launch.first_rank)]
             return ["/bin/sh", self._spool.file("tasks.sh"), *ranks, *command]
         return command
 
-    def _program(self, launch: Launch, job: Job, gid: int) -> List[str]:
+    async def _program(self, launch: Launch, who: Account) -> List[str]:
         """This program, as the job's user may run it."""
-        drop = as_user(launch.user, uid=job.meta.uid, gid=gid)
-        found = self._interpreters.command(job.meta.uid, drop)
+        drop = as_user(launch.user, uid=who.uid, gid=who.gid)
+        found = await self._interpreters.command(who.uid, drop)
         if not found:
             raise LaunchError(
                 f"{launch.user} may run no Python 3.9 or newer on this node, which terminals need: install python3"
@@ -257,12 +283,8 @@ class Launcher:
             tasks=launch.tasks if launch.role == "tasks" else 1,
         )
 
-    def _environment(self, launch: Launch, job: Job) -> Dict[str, str]:
-        env = dict(launch.env)
-        if launch.login:
-            drop = as_user(launch.user, uid=job.meta.uid, gid=group_of(job.meta))
-            home = env.get("HOME") or account_environment(job.meta.uid).get("HOME", "/")
-            env = {**login_environment(job.meta.uid, home=home, mark=job.mark.variables(), drop=drop), **env}
+    def _environment(self, launch: Launch, job: Job, login: Dict[str, str]) -> Dict[str, str]:
+        env = {**login, **launch.env}
         for name, value in account_environment(job.meta.uid).items():
             if not launch.cwd_visible or name not in env:
                 env[name] = value

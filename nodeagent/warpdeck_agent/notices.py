@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import subprocess
 import time
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections import Counter
+from concurrent.futures import Executor
+from typing import Counter as CounterOf
+from typing import Set
 
 from .accounts import as_user, group_of
 from .job import Job
 from .lastwords import last_words
 from .program import OWN, SYSTEM_PATH
 from .refusal import LaunchError
+from .userchild import ChildFailed, UserChild, UserChildren
 
 WRITE_S = 10.0
 """A disk that takes longer does not get the line."""
@@ -26,70 +29,77 @@ MAX_CHARS = 1000
 LAST_WORDS_S = 0.5
 """How long an end that is to be told waits for its line: a disk that hangs keeps no job's place."""
 MAX_WAITING = 256
-"""Jobs that wait for their lines; others, of an array that is cancelled whole, end without: a line costs a process."""
-WRITE = 'printf "%s\\n" "$1" >>"$2"'
+"""Lines of one user that wait; others, of an array that is cancelled whole, are left out: a line costs a process."""
+MAX_BYTES = 4096
+"""What the process that writes a line may print. It prints nothing."""
+WRITE = '[ -e "$2" ] || set -- "$1" "$3"; printf "%s\\n" "$1" >>"$2"'
+"""Into the file of standard error; where that is joined to the output and kept only here, into the output's."""
 WRITE_TERMINAL = 'printf "\\r\\n%s\\r\\n" "$1" >"$2"'
 
 
 class Notices:
-    """Writes lines, in a thread."""
+    """Writes lines. A user whose file takes none (a pipe that nobody reads, a disk that hangs) holds up nobody else's."""
 
-    def __init__(self, pool: Executor) -> None:
+    def __init__(self, children: UserChildren, pool: Executor) -> None:
+        self._children = children
         self._pool = pool
-        self._enders = ThreadPoolExecutor(2, thread_name_prefix="last-words")
-        """Of their own: what writes to a disk that hangs must not stand before the signals that end jobs."""
-        self._waiting = 0
+        self._waiting: CounterOf[int] = Counter()
+        """Lines that are not written yet, by user."""
+        self._tasks: Set[asyncio.Task[None]] = set()
 
     def say_why_it_ends(self, job: Job, *, cause: str = "") -> None:
         """Adds slurmstepd's line to the standard error of a script, once, for that cause or the one that the job has."""
-        if not job.meta.script or job.meta.pty or job.last_words is not None or self._waiting >= MAX_WAITING:
+        if not job.meta.script or job.meta.pty or job.last_words is not None or self._has_many(job):
             return
         line = last_words(job.meta.job_id, job.meta.node, cause=cause or job.cause, at_unix=time.time())
-        self._waiting += 1
-        job.last_words = asyncio.get_running_loop().run_in_executor(self._enders, _write, job, line)
-        job.last_words.add_done_callback(self._written)
+        job.last_words = self._begin(job, line)
 
     async def said_why(self, job: Job) -> None:
         """Returns when the line is there, or its disk has had its time."""
         if job.last_words is not None:
             await asyncio.wait([job.last_words], timeout=LAST_WORDS_S)
 
-    def _written(self, _: asyncio.Future[None]) -> None:
-        self._waiting -= 1
-
     def write(self, job: Job, words: str) -> None:
         """Adds the line if the job runs. One that cannot be written is lost: the job's history has it too."""
-        if job.phase == "running" and job.meta.role != "hold":
+        if job.phase == "running" and job.meta.role != "hold" and not self._has_many(job):
             line = "".join(letter if letter.isprintable() else "?" for letter in words)[:MAX_CHARS]
-            self._pool.submit(_write, job, f"warpdeck: {line}")
+            self._begin(job, f"warpdeck: {line}")
 
+    def _has_many(self, job: Job) -> bool:
+        return self._waiting[job.meta.uid] >= MAX_WAITING
 
-def _write(job: Job, line: str) -> None:
-    script, path = (WRITE_TERMINAL, _terminal(job)) if job.meta.pty else (WRITE, _errors(job))
-    if not path:
-        return
-    with contextlib.suppress(OSError, LaunchError, subprocess.TimeoutExpired):
-        subprocess.run(
-            ["/bin/sh", "-c", script, "sh", line, path],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={"PATH": SYSTEM_PATH, OWN: "1"},
-            cwd="/",
-            timeout=WRITE_S,
-            check=False,
-            **as_user(job.meta.user, uid=job.meta.uid, gid=group_of(job.meta)),
-        )
+    def _begin(self, job: Job, line: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(self._write(job, line))
+        self._waiting[job.meta.uid] += 1
+        self._tasks.add(task)
+        task.add_done_callback(lambda task: self._written(job.meta.uid, task))
+        return task
 
+    def _written(self, uid: int, task: asyncio.Task[None]) -> None:
+        self._waiting[uid] -= 1
+        self._tasks.discard(task)
 
-def _errors(job: Job) -> str:
-    """The file that gets its standard error: where that is joined and only kept here, the other one."""
-    path = job.output("err")
-    return path if os.path.exists(path) else job.output("out")
+    async def _write(self, job: Job, line: str) -> None:
+        meta = job.meta
+        script, paths = WRITE, [job.output("err"), job.output("out")]
+        if meta.pty:
+            terminal = await asyncio.get_running_loop().run_in_executor(self._pool, _terminal, job)
+            script, paths = WRITE_TERMINAL, [terminal]
+        if not paths[0]:
+            return
+        with contextlib.suppress(ChildFailed, LaunchError):
+            child = UserChild(
+                argv=["/bin/sh", "-c", script, "sh", line, *paths],
+                env={"PATH": SYSTEM_PATH, OWN: "1"},
+                limit_s=WRITE_S,
+                most_bytes=MAX_BYTES,
+                drop=as_user(meta.user, uid=meta.uid, gid=group_of(meta)),
+            )
+            await self._children.run(child, uid=meta.uid)
 
 
 def _terminal(job: Job) -> str:
-    """The terminal on which its shell runs, "" if that is gone."""
+    """The terminal on which its shell runs, "" if that is gone. Blocks."""
     shell = job.batch_shell(job.members())
     try:
         path = os.readlink(f"/proc/{shell}/fd/0") if shell else ""

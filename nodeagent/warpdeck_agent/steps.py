@@ -35,6 +35,7 @@ from .stepending import end_step, signal_step
 from .stepgroups import held_to
 from .tasks import OUTPUTS, Task, make_folder
 from .taskstarter import TaskStarter, line_name
+from .userchild import UserChildren
 from .watching import Watch
 from .wire.steps import (
     ERR,
@@ -71,8 +72,9 @@ class Steps:
         ports: Ports,
         memory: MemoryWatch,
         expect_move: Callable[[], object],
+        children: UserChildren,
     ) -> None:
-        self._starter = TaskStarter(spool, ports=ports, pool=pool)
+        self._starter = TaskStarter(spool, ports=ports, pool=pool, children=children)
         self._find = find
         self._tell = tell
         self._pool = pool
@@ -154,23 +156,32 @@ class Steps:
             launch = _telling(launch, [own or allowed for own in cpus])
         in_thread = partial(asyncio.get_running_loop().run_in_executor, self._pool)
         try:
+            program = await self._starter.program(step, launch)
             if step.exchange is None:
-                await in_thread(self._start_all, step, launch, env, cpus)
+                await in_thread(self._start_all, step, launch, env, cpus, program)
                 return
             await in_thread(self._prepare, step, launch)
             for at, asked in enumerate(launch.tasks):
-                await self._starter.start(step, launch, asked, env=env, cpus=cpus[at])
+                await self._starter.start(step, launch, asked, env=env, cpus=cpus[at], program=program)
         finally:
             for task in step.tasks.values():
                 if task.process is not None:
                     self._owners[id(task)] = step
                     self._watch.add(task)
 
-    def _start_all(self, step: Step, launch: StepLaunch, env: Dict[str, str], cpus: List[List[int]]) -> None:
+    def _start_all(
+        self,
+        step: Step,
+        launch: StepLaunch,
+        env: Dict[str, str],
+        cpus: List[List[int]],
+        program: List[str],
+    ) -> None:
         """Tasks that tell each other nothing, in one go: each turn of the loop would cost as much as a file. In a thread."""
         self._prepare(step, launch)
         for at, asked in enumerate(launch.tasks):
-            self._starter.run(step, launch, asked, env={**env, **asked.env}, cpus=cpus[at])
+            given = {**env, **asked.env}
+            self._starter.run(step, launch, asked, env=given, cpus=cpus[at], program=program)
 
     def _prepare(self, step: Step, launch: StepLaunch) -> None:
         """The files of all tasks, and a group for them where they have one. Runs in a thread."""

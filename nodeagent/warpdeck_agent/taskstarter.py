@@ -21,6 +21,7 @@ from .refusal import LaunchError
 from .setting import Setting
 from .spool import Spool
 from .tasks import SCRIPT_NAME, install_script, run_task
+from .userchild import UserChildren
 from .wire.steps import StepLaunch, StepTask
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ RANK_VARIABLE = "SLURM_PROCID"
 class TaskStarter:
     """Starts tasks whose files are there."""
 
-    def __init__(self, spool: Spool, *, ports: Ports, pool: Executor) -> None:
+    def __init__(self, spool: Spool, *, ports: Ports, pool: Executor, children: UserChildren) -> None:
         self._spool = spool
         self._ports = ports
         self._pool = pool
-        self._interpreters = Interpreters()
+        self._interpreters = Interpreters(children)
         self.lines = Lines(spool.path)
         install_script(spool.file(SCRIPT_NAME))
 
@@ -50,7 +51,14 @@ class TaskStarter:
         return with_programs(env, self._spool)
 
     async def start(
-        self, step: Step, launch: StepLaunch, asked: StepTask, *, env: Dict[str, str], cpus: List[int]
+        self,
+        step: Step,
+        launch: StepLaunch,
+        asked: StepTask,
+        *,
+        env: Dict[str, str],
+        cpus: List[int],
+        program: Sequence[str],
     ) -> None:
         """Returns when the task runs. Raises OSError, ValueError, LaunchError."""
         loop = asyncio.get_running_loop()
@@ -58,7 +66,7 @@ class TaskStarter:
             given = {**env, **asked.env, **told}
             if ours >= 0:
                 await loop.run_in_executor(self._pool, self.lines.keep, line_name(step, asked.rank), ours)
-            run = partial(self.run, step, launch, asked, env=given, cpus=cpus, keep=keep)
+            run = partial(self.run, step, launch, asked, env=given, cpus=cpus, keep=keep, program=program)
             await loop.run_in_executor(self._pool, run)
 
     def run(
@@ -69,9 +77,12 @@ class TaskStarter:
         *,
         env: Dict[str, str],
         cpus: List[int],
+        program: Sequence[str],
         keep: Sequence[int] = (),
     ) -> None:
-        """One that is given these descriptors. In a thread. Raises OSError, ValueError, LaunchError."""
+        """One that is given these descriptors; `program` is what a task on a terminal begins with.
+
+        In a thread. Raises OSError, ValueError, LaunchError."""
         meta = step.job.meta
         env = with_gpu_names(env, meta.gpu_names)
         argv = asked.argv or launch.argv
@@ -79,11 +90,6 @@ class TaskStarter:
         if launch.container is not None:
             argv = contained(argv, launch.container, _setting(step, launch, env, pty=asked.terminal))
         if asked.terminal:
-            program = self._interpreters.command(meta.uid, user)
-            if not program:
-                raise LaunchError(
-                    f"{meta.user} may run no Python 3.9 or newer on this node, which --pty needs"
-                )
             argv = [*program, "ptytask", *argv]
         task = step.tasks[asked.rank]
         run_task(
@@ -102,6 +108,17 @@ class TaskStarter:
             limits=launch.limits,
         )
         step.job.may_have_ungrouped |= not task.grouped
+
+    async def program(self, step: Step, launch: StepLaunch) -> List[str]:
+        """This program, as the job's user may run it, if a task has a terminal. Raises LaunchError."""
+        if not any(asked.terminal for asked in launch.tasks):
+            return []
+        meta = step.job.meta
+        drop = as_user(meta.user, uid=meta.uid, gid=group_of(meta))
+        found = await self._interpreters.command(meta.uid, drop)
+        if not found:
+            raise LaunchError(f"{meta.user} may run no Python 3.9 or newer on this node, which --pty needs")
+        return found
 
 
 def line_name(step: Step, rank: Optional[int] = None) -> str:

@@ -15,6 +15,7 @@ from warpdeck_agent.job import Job
 from warpdeck_agent.notices import Notices
 from warpdeck_agent.signals import Signals
 from warpdeck_agent.spool import Meta, Spool
+from warpdeck_agent.userchild import UserChildren
 
 TASKS = 200
 
@@ -50,7 +51,7 @@ def launch(spool: Spool, number: int) -> Job:
 def ending_of(
     pool: ThreadPoolExecutor, clearing: CountedClearing, told: list[Any], **options: float
 ) -> Ending:
-    notices = Notices(pool)
+    notices = Notices(UserChildren(pool), pool)
     return Ending(
         pool,
         Signals(pool),
