@@ -206,8 +206,7 @@ class Handlers:
             case ask.JobAnnotate():
                 return await annotating.answer(self._connection, message)
             case ask.CodeRecorded(snapshot=snapshot, note=note):
-                self._check_uploaded(snapshot)
-                recorded = partial(CodeRecorded, snapshot=snapshot, note=note)
+                recorded = partial(CodeRecorded, snapshot=self._uploaded(snapshot), note=note)
                 return await self._change(message.jobs, recorded)
             case _:
                 return await administration.answer(self._connection, message)
@@ -281,17 +280,19 @@ class Handlers:
         }
 
     async def _submit(self, request: Request, *components: Request) -> dict[str, Any]:
-        self._check_uploaded(request.snapshot)
-        outcome = await self._controller.apply(await self.submission(request, *components))
+        own = [
+            msgspec.structs.replace(each, snapshot=self._uploaded(each.snapshot))
+            for each in (request, *components)
+        ]
+        outcome = await self._controller.apply(await self.submission(*own))
         assert outcome.job is not None
         job = outcome.job
         tasks = request.array.count() if request.array else 1
         notes = [*outcome.notes, *self._controller.state.site.remarks(request)]
         return {"job_id": job.id, "label": job.label(), "tasks": tasks, "notes": notes}
 
-    def _check_uploaded(self, snapshot: Snapshot | None) -> None:
-        if snapshot is not None and self._server.trees.find(self._connection.who.uid, snapshot.tree) is None:
-            raise UserError("the code snapshot was not uploaded", "submit again", code="need_tree")
+    def _uploaded(self, snapshot: Snapshot | None) -> Snapshot | None:
+        return self._server.trees.uploaded(self._connection.who.uid, snapshot) if snapshot else None
 
     async def _rerun(self, reference: str) -> dict[str, Any]:
         """Submits the job, or the task of an array, once more as it was; of a heterogeneous job all components."""

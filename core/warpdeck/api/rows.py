@@ -300,7 +300,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     gpus: list[GpuUse] = []
     dependency: str = ""
     snapshot: dict[str, object] | None = None
-    """model.Snapshot as JSON."""
+    """model.Snapshot as JSON, with the `uid` of the job's user, whose store it is in."""
     recording: bool = False
     """Whether the snapshot is still being taken."""
     message: str = ""

@@ -284,7 +284,8 @@ def _packed(snapshot: Mapping[str, Any], job: str) -> tuple[str, dict[str, Any]]
     """(path of the packed tree, its digest and size), from the user's own store. Raises UserError."""
     from warpdeck.snapshots import SnapshotStore
 
-    if not os.access(snapshot["store"], os.R_OK | os.W_OK | os.X_OK):
+    is_own = snapshot.get("uid", os.geteuid()) == os.geteuid()
+    if not is_own or not os.access(snapshot["store"], os.R_OK | os.W_OK | os.X_OK):
         raise UserError(
             f"the code of job {job} is not in a store of yours",
             f"it is on its submit host: {snapshot['store']}",

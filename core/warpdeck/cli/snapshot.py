@@ -7,11 +7,10 @@ import sys
 import time
 from typing import Any
 
-from warpdeck.api.code import tree_now
+from warpdeck.api.code import store_of, tree_now
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.paths import default_paths
-from warpdeck.snapshots import SnapshotStore
 
 from .arguments import Arguments
 from .output import print_json
@@ -49,7 +48,7 @@ def _snapshot(client: SyncClient, job: str) -> dict[str, Any]:
 
 
 def _show(snapshot: dict[str, Any], args: argparse.Namespace) -> int:
-    store = SnapshotStore(snapshot["store"])
+    store = store_of(snapshot)
     meta, files = store.meta(snapshot["tree"]), store.files(snapshot["tree"])
     if args.json:
         print_json({**snapshot, "meta": meta, "paths": files})
@@ -70,7 +69,7 @@ def _show(snapshot: dict[str, Any], args: argparse.Namespace) -> int:
 def _diff(found: list[dict[str, Any]], args: argparse.Namespace) -> int:
     first = found[0]
     other = found[1]["tree"] if len(found) > 1 else tree_now(first)
-    text = SnapshotStore(first["store"]).diff(first["tree"], other)
+    text = store_of(first).diff(first["tree"], other)
     if args.json:
         print_json({"old": first["tree"], "new": other, "diff": text, "at": time.time()})
     else:

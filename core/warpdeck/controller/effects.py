@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
@@ -194,8 +195,11 @@ class EffectRunner:
             behind=None if job.behind is None else self._controller.state.jobs.get(job.behind),
             components=self._controller.state.array_members(job.id) if job.component else (),
         )
-        snapshot = job.request.snapshot
-        tree = self._trees.find(job.uid, snapshot.tree) if snapshot else None
+        tree = self._trees.find(job.uid, launch.tree.tree) if launch.tree is not None else None
+        if launch.tree is not None and tree is not None:
+            # The digest is that of the owner's upload, as we read it. One that the job names could be of another's code.
+            own = dataclasses.replace(launch.tree, sha256=tree.sha256, size_bytes=tree.size_bytes)
+            launch = dataclasses.replace(launch, tree=own)
         await self._fleet.launch(effect.node, launch, tree)
 
     async def _limit(self, effect: LimitShare) -> None:

@@ -211,7 +211,7 @@ def job_detail(state: State, job: Job, journal: list[JournalEntry]) -> JobDetail
         dependency=format_dependencies(
             msgspec.to_builtins(request.dependencies) if request.dependencies else None
         ),
-        snapshot=msgspec.to_builtins(request.snapshot) if request.snapshot else None,
+        snapshot=msgspec.to_builtins(request.snapshot) | {"uid": job.uid} if request.snapshot else None,
         recording=request.code_due_unix is not None and job.state is JobState.PENDING,
         message=job.exit.message if job.exit else "",
         notice=job.notice,

@@ -6,7 +6,10 @@ import hashlib
 import os
 import re
 
+import msgspec
+
 from warpdeck.errors import UserError
+from warpdeck.model import Snapshot
 
 from .ports import PackedTree
 
@@ -35,6 +38,13 @@ class TreeFiles:
             return PackedTree(tree=tree, sha256=digest, size_bytes=os.path.getsize(path), path=path)
         except FileNotFoundError:
             return None
+
+    def uploaded(self, uid: int, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with the digest of this user's own upload, whatever the user says of it. Raises UserError."""
+        found = self.find(uid, snapshot.tree)
+        if found is None:
+            raise UserError("the code snapshot was not uploaded", "submit again", code="need_tree")
+        return msgspec.structs.replace(snapshot, sha256=found.sha256, size_bytes=found.size_bytes)
 
     def receive(self, uid: int, tree: str, *, sha256: str, size_bytes: int) -> Receiving:
         """Begins an upload. Raises UserError."""

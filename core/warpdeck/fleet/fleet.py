@@ -180,13 +180,16 @@ class AgentFleet:
         if link is None or link.channel is None:
             return
         if tree is not None:
-            link.trees[tree.tree] = tree
+            link.trees[tree.sha256] = tree
         hidden = place_of(launch.cwd, launch.private_dirs) is not None
         visible = not hidden and await self._is_visible(link, launch.cwd, launch.uid)
         if link.channel is not None:
             values = {**launch.__dict__, "cwd_visible": visible}
             if visible and launch.in_place:
                 values["tree"] = None
+            elif launch.tree is not None and tree is None:
+                self._on_event((name, _without_code(launch.job_id, launch.restarts)))
+                return
             link.allowance.earn()
             link.channel.send(wire.Launch(**values))
 
@@ -374,12 +377,7 @@ class AgentFleet:
         if isinstance(message, wire.NeedTree):
             tree = link.trees.get(message.tree)
             if tree is None or link.channel is None:
-                failed = wire.LaunchFailed(
-                    job_id=message.job_id,
-                    restarts=message.restarts,
-                    message="the code snapshot is not there any more",
-                )
-                self._on_event((link.node.name, failed))
+                self._on_event((link.node.name, _without_code(message.job_id, message.restarts)))
                 return
             self._spawn(self._upload(link.channel, tree))
         elif isinstance(message, stepwire.CallOpened):
@@ -436,3 +434,8 @@ class AgentFleet:
         except OSError as error:
             log.debug("no probe in %s: %s", folder, error)
             return False
+
+
+def _without_code(job_id: int, restarts: int) -> wire.LaunchFailed:
+    message = "the code snapshot is not there any more"
+    return wire.LaunchFailed(job_id=job_id, restarts=restarts, message=message)

@@ -15,7 +15,8 @@ from typing import Any
 
 from warpdeck.errors import UserError
 
-from .store import SnapshotStore, run_git
+from .git import run_git
+from .store import SnapshotStore
 
 MAX_UNTRACKED_BYTES = 50 * 1024 * 1024
 """A larger file that git does not track is data, not code: it is left out and named."""

@@ -11,7 +11,7 @@ import stat
 import time
 
 from .capture import Taken, folder_files, is_output
-from .store import run_git
+from .git import run_git
 
 CLOCK_NS = 100_000_000
 """Far beyond the steps that file systems count time in."""

@@ -13,62 +13,28 @@ import gzip
 import hashlib
 import json
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from warpdeck.errors import UserError
 
-GIT_S = 300.0
-"""No git command on a store may take longer."""
+from .git import git_environment, run_git, run_git_as
+
 MAX_SHOWN_BYTES = 8 * 1024 * 1024
 """Of a file that is looked at."""
 _ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding -export-ignore -export-subst\n"
 
 
-def git_environment() -> dict[str, str]:
-    """The environment for git: nothing of the caller's repository, no prompts, no paging."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    who = {"NAME": "warpdeck", "EMAIL": "warpdeck@localhost", "DATE": "@0 +0000"}
-    return {
-        **clean,
-        **{f"GIT_{role}_{name}": value for role in ("AUTHOR", "COMMITTER") for name, value in who.items()},
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "LC_ALL": "C",
-    }
-
-
-def run_git(argv: Sequence[str], *, cwd: str, data: bytes = b"", env: dict[str, str] | None = None) -> bytes:
-    """Standard output of a git command. Raises UserError with git's own last line."""
-    try:
-        done = subprocess.run(
-            ["git", *argv],
-            cwd=cwd,
-            input=data,
-            capture_output=True,
-            env=env or git_environment(),
-            timeout=GIT_S,
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise UserError("git is not installed", "install git, or submit with --no-snapshot") from error
-    except subprocess.TimeoutExpired as error:
-        raise UserError(f"git {argv[0]} took over {GIT_S:.0f} s", "submit with --no-snapshot") from error
-    if done.returncode:
-        words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"]
-        raise UserError(f"git {argv[0]}: {words[-1]}", "submit with --no-snapshot")
-    return done.stdout
-
-
 class SnapshotStore:
-    """The store at `path`, made when first used."""
+    """The store at `path`, made when first used. One of another user (`uid`) can only be read, and only by root."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, uid: int | None = None) -> None:
         self.path = path
+        self._uid = os.geteuid() if uid is None else uid
 
     def ensure(self) -> None:
-        """Makes the repository if it is not there."""
+        """Makes the repository if it is not there. Raises UserError."""
+        self.check_own()
         if os.path.exists(os.path.join(self.path, "info", "attributes")):
             return
         os.makedirs(self.path, mode=0o700, exist_ok=True)
@@ -86,6 +52,17 @@ class SnapshotStore:
         os.makedirs(os.path.join(self.path, "info"), exist_ok=True)
         with open(os.path.join(self.path, "info", "attributes"), "w", encoding="ascii") as file:
             file.write(_ATTRIBUTES)
+
+    def check_own(self) -> None:
+        """Raise UserError if the store is another user's: git would run what its configuration says."""
+        owners = {self._uid}
+        with contextlib.suppress(FileNotFoundError):
+            owners |= {os.lstat(self.path).st_uid, os.stat(self.path).st_uid}
+            owners.add(os.stat(os.path.join(self.path, "config")).st_uid)
+        if owners != {os.geteuid()}:
+            raise UserError(
+                f"the snapshot store {self.path} is another user's", "only its user can submit from it"
+            )
 
     def write_tree(self, root: str, files: Sequence[bytes]) -> str:
         """The tree of exactly these files (relative to root) as they are now."""
@@ -123,7 +100,8 @@ class SnapshotStore:
         return commit
 
     def pack(self, tree: str) -> tuple[str, str, int]:
-        """(path, SHA-256, size) of the tree as tar.gz, made once."""
+        """(path, SHA-256, size) of the tree as tar.gz, made once. Raises UserError."""
+        self.check_own()
         path = os.path.join(self.path, "packed", tree + ".tar.gz")
         if not os.path.exists(path):
             tar = self._git("archive", "--format=tar", f"refs/snapshots/{tree}")
@@ -168,6 +146,9 @@ class SnapshotStore:
         return self._git(*argv).decode("utf-8", "replace")
 
     def _git(self, *argv: str, data: bytes = b"") -> bytes:
+        if self._uid != os.geteuid():
+            return run_git_as(self._uid, argv, store=self.path)
+        self.check_own()
         return run_git(argv, cwd=self.path, data=data, env={**git_environment(), "GIT_DIR": self.path})
 
     @contextlib.contextmanager

@@ -378,6 +378,33 @@ async def test_a_tree_is_kept_if_it_is_what_was_announced(short_tmp: Path) -> No
         assert sorted(files) == ["a" * 40 + ".tar.gz", "a" * 40 + ".tar.gz.sha256"]
 
 
+CODE = {ANN: b"of ann", BOB: b"of bob"}
+
+
+async def test_a_digest_of_another_users_code_leads_to_ones_own(short_tmp: Path) -> None:
+    """Bob names the digest of Ann's code in everything that he says; his job gets what he has uploaded."""
+    async with served(short_tmp / "h") as site:
+        digests = {uid: hashlib.sha256(code).hexdigest() for uid, code in CODE.items()}
+        for uid, code in CODE.items():
+            with as_uid(uid):
+                raw = await Raw.connect(site.paths)
+            assert (await upload(raw, code))["t"] == "ok"
+            if uid == ANN:
+                await raw.close()
+        snapshot = {"commit": "c", "tree": "a" * 40, "root": "/", "sha256": digests[ANN], "size_bytes": 6}
+        request = msgspec.to_builtins(ask(script="#!/bin/sh\n")) | {"snapshot": snapshot}
+        raw.say("submit", id=7, request=request, components=[request])
+        assert (await raw.next())["t"] == "ok"
+        jobs = list(site.controller.state.jobs.values())
+        assert len(jobs) == 2
+        for job in jobs:
+            assert job.uid == BOB
+            assert job.request.snapshot is not None and job.request.snapshot.sha256 == digests[BOB]
+        raw.say("submit", id=8, request=request | {"snapshot": snapshot | {"tree": digests[ANN]}})
+        assert "was not uploaded" in (await raw.next())["message"]
+        await raw.close()
+
+
 async def test_an_upload_that_breaks_off_leaves_nothing(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)

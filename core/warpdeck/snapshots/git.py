@@ -1,0 +1,123 @@
+"""The only place that runs git. Git runs programs that a repository's configuration names, so nobody's git reads another
+user's repository: in a work tree git itself refuses that, and a store of another user is read by a process that is that user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+
+from warpdeck.errors import UserError
+
+GIT_S = 300.0
+"""No git command may take longer."""
+OTHERS_S = 60.0
+"""Seconds that reading another user's store may take: that user chose what happens there."""
+MAX_OTHERS_BYTES = 64 * 1024 * 1024
+"""Output that is taken of a process of another user."""
+_UNTRUSTED = ("GIT_", "SUDO_")
+_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def git_environment() -> dict[str, str]:
+    """The environment for git: nothing of the caller's repository, no prompts, no paging.
+
+    Without SUDO_UID git refuses root the repository of the user who called sudo, whose configuration names programs.
+    """
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(_UNTRUSTED)}
+    who = {"NAME": "warpdeck", "EMAIL": "warpdeck@localhost", "DATE": "@0 +0000"}
+    return {
+        **clean,
+        **{f"GIT_{role}_{name}": value for role in ("AUTHOR", "COMMITTER") for name, value in who.items()},
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "LC_ALL": "C",
+    }
+
+
+def run_git(argv: Sequence[str], *, cwd: str, data: bytes = b"", env: dict[str, str] | None = None) -> bytes:
+    """Standard output of a git command. Raises UserError with git's own last line."""
+    try:
+        done = subprocess.run(
+            ["git", *argv],
+            cwd=cwd,
+            input=data,
+            capture_output=True,
+            env=env or git_environment(),
+            timeout=GIT_S,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise UserError("git is not installed", "install git, or submit with --no-snapshot") from error
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"git {argv[0]} took over {GIT_S:.0f} s", "submit with --no-snapshot") from error
+    if done.returncode:
+        words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"]
+        raise UserError(f"git {argv[0]}: {words[-1]}", "submit with --no-snapshot")
+    return done.stdout
+
+
+def run_git_as(uid: int, argv: Sequence[str], *, store: str) -> bytes:
+    """Standard output of a git command over another user's store, run as that user. Raises UserError.
+
+    Only root can. The process has the user's groups, an environment of its own, no descriptor of ours, and a session that ends
+    with the command or after OTHERS_S.
+    """
+    if os.geteuid():
+        raise UserError("the code of this job is in another user's store", "ask its user to show it")
+    try:
+        account = pwd.getpwuid(uid)
+    except KeyError as error:
+        raise UserError(f"there is no user {uid} any more, whose code this is", "look as root") from error
+    environment = {
+        "PATH": _SEARCH_PATH,
+        "HOME": account.pw_dir,
+        "LOGNAME": account.pw_name,
+        "LC_ALL": "C",
+        "GIT_DIR": store,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_PAGER": "cat",
+    }
+    try:
+        process = subprocess.Popen(
+            ["git", *argv],
+            cwd="/",
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            user=account.pw_uid,
+            group=account.pw_gid,
+            extra_groups=os.getgrouplist(account.pw_name, account.pw_gid),
+        )
+    except OSError as error:
+        raise UserError(f"cannot run git as {account.pw_name}: {error}", "install git") from error
+    assert process.stdout is not None
+    timer = threading.Timer(OTHERS_S, _end_session, [process])
+    timer.start()
+    try:
+        found = process.stdout.read(MAX_OTHERS_BYTES + 1)
+        if len(found) > MAX_OTHERS_BYTES:
+            raise UserError(f"that is over {MAX_OTHERS_BYTES >> 20} MiB", f"look as {account.pw_name}")
+        if process.wait():
+            raise UserError(
+                f"git, run as {account.pw_name}, could not read {store}", f"look as {account.pw_name}"
+            )
+        return found
+    finally:
+        timer.cancel()
+        _end_session(process)
+        process.stdout.close()
+        process.wait()
+
+
+def _end_session(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
