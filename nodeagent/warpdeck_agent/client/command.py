@@ -13,6 +13,7 @@ from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, 
 from .access import Away, Link, Refused
 from .lines import write_all
 from .process import by_name, check_words, folder, with_process
+from .visible import Visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: a command takes longer to import it than to be answered
@@ -26,6 +27,8 @@ AFTERWARDS = 2
 """The other request of its connection: that a job need not wait for its record."""
 RECEIVE_BYTES = 1 << 18
 UNWRITTEN = "what was asked for may have been done"
+RAW = "sattach"
+"""It shows what a job writes, as it is."""
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """The most that is read of a file, whatever is asked for."""
 
@@ -55,10 +58,11 @@ def run(
         "host": os.uname().nodename,
         "columns": os.get_terminal_size().columns if os.isatty(1) else 0,
     }
+    shown = {each: Visible() for each in (1, 2) if name != RAW and os.isatty(each)}
     link = connect()
     while True:
         try:
-            return _follow(link, asked, record)
+            return _follow(link, asked, record, shown)
         except Away:
             if not asked.get("awaited"):
                 raise
@@ -66,8 +70,9 @@ def run(
         link = (again or connect)()
 
 
-def _follow(link: Link, asked: Dict[str, Any], record: Optional[Record]) -> int:
-    """Asks, and does what the command wants until it has ended. What it only waits for is noted in `asked`."""
+def _follow(link: Link, asked: Dict[str, Any], record: Optional[Record], shown: Dict[int, Visible]) -> int:
+    """Asks, and does what the command wants until it has ended. What it only waits for is noted in `asked`; `shown`: descriptors
+    that are terminals."""
     link.socket.settimeout(None)
     _send(link, asked)
     while True:
@@ -75,7 +80,7 @@ def _follow(link: Link, asked: Dict[str, Any], record: Optional[Record]) -> int:
         try:
             for kind, payload in link.decoder.feed(data):
                 if kind != JSON:
-                    _print(link, split_data(payload)[1])
+                    _print(link, split_data(payload)[1], shown)
                     continue
                 message = parse_json(payload)
                 if message["t"] == "end":
@@ -106,10 +111,11 @@ def _receive(link: Link) -> bytes:
     return data
 
 
-def _print(link: Link, piece: bytes) -> None:
+def _print(link: Link, piece: bytes, shown: Dict[int, Visible]) -> None:
     """Bytes behind the number of the descriptor they go to."""
+    number = 2 if piece[:1] == b"\2" else 1
     try:
-        write_all(2 if piece[:1] == b"\2" else 1, piece[1:])
+        write_all(number, shown[number].piece(piece[1:]) if number in shown else piece[1:])
     except BrokenPipeError:
         raise
     except OSError as error:

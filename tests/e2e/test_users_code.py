@@ -1,0 +1,103 @@
+"""The code of users' jobs on a shared site: whose settings of git run as whom, and who gets at it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.test_users import ALICE, User, accounts, alice, bob, folder, site
+from tests.home import Home
+from tests.terminal import Terminal
+
+pytestmark = pytest.mark.lab
+__all__ = ["accounts", "alice", "bob", "folder", "site"]
+
+
+def as_alice(alice: User, *argv: str, at: Path) -> str:
+    env = {**alice.environ, "GIT_CONFIG_GLOBAL": "/dev/null"}
+    return subprocess.run(
+        alice.argv(*argv), cwd=at, env=env, check=True, capture_output=True, text=True, timeout=60
+    ).stdout.strip()
+
+
+def coded(alice: User, code: Path, text: str) -> tuple[int, dict[str, Any]]:
+    """A job with the code of this folder, and its snapshot."""
+    (code / "run.py").write_text(text)
+    os.chown(code / "run.py", ALICE, ALICE)
+    done = alice.ok("submit", "--json", "--require-snapshot", "--chdir", str(code), "--wrap", "true")
+    job = int(json.loads(done)["job_id"])
+    return job, json.loads(alice.ok("show", str(job), "--json"))["snapshot"]
+
+
+def test_programs_that_a_users_store_names_never_run_as_root(site: Home, alice: User, bob: User) -> None:
+    code = alice.folder / "code"
+    code.mkdir()
+    os.chown(code, ALICE, ALICE)
+    as_alice(alice, "git", "init", "-q", at=code)
+    first, snapshot = coded(alice, code, "one\n")
+    second, _ = coded(alice, code, "two\n")
+    store, marker = Path(snapshot["store"]), alice.folder / "ran-as"
+    trap = alice.folder / "trap"
+    trap.write_text(f"#!/bin/sh\nid -u >> {marker}\n")
+    trap.chmod(0o755)
+    for key, value in {
+        "core.fsmonitor": str(trap),
+        "core.pager": str(trap),
+        "diff.external": str(trap),
+        "core.hooksPath": str(alice.folder),
+        "protocol.ext.allow": "always",
+        "remote.origin.url": f"ext::{trap}",
+        "remote.origin.promisor": "true",
+        "remote.origin.partialclonefilter": "blob:none",
+        "extensions.partialClone": "origin",
+        "core.repositoryFormatVersion": "1",
+    }.items():
+        as_alice(alice, "git", "config", "--file", str(store / "config"), key, value, at=code)
+    shown = json.loads(site.ok("snapshot", "show", str(first), "--json"))
+    assert shown["paths"] == ["run.py"]
+    assert "-one\n+two\n" in site.ok("snapshot", "diff", str(first), str(second))
+    refused = site.run("snapshot", "diff", str(first))
+    assert refused.returncode == 1 and "is another user's" in refused.stderr
+    site.ok("submit", "--json", "--code-of", str(first), "--chdir", str(code), "--wrap", "true")
+    assert bob.run("snapshot", "show", str(first)).returncode == 1
+    assert bob.run("submit", "--code-of", str(first), "--wrap", "true").returncode == 1
+
+    blob = as_alice(alice, "git", "--git-dir", str(store), "rev-parse", f"{snapshot['tree']}:run.py", at=code)
+    (store / "objects" / blob[:2] / blob[2:]).unlink()
+    assert site.run("snapshot", "diff", str(first), str(second)).returncode == 1
+    assert set(marker.read_text().split()) == {str(ALICE)}, "the trap works, and as alice alone"
+
+    root_store = alice.folder / "roots.git"
+    store.rename(alice.folder / "kept.git")
+    root_store.mkdir()
+    store.symlink_to(root_store)  # a store of root's in place of alice's
+    refused = site.run("snapshot", "show", str(first))
+    assert (refused.returncode == 1 and "does not belong to alice" in refused.stderr) or str(
+        store
+    ) in refused.stderr
+
+
+def test_control_characters_in_names_reach_pipes_and_no_terminal(site: Home, alice: User) -> None:
+    name = "a\x1b]52;c;AAAA\x07b\u202ec"
+    job = alice.submit("true", "--hold", "--job-name", name)
+    for words in (
+        ["squeue", "--noheader", "-o", "%j|END"],
+        ["scontrol", "show", "job", str(job)],
+        ["sacct", "-j", str(job), "-P", "-o", "JobName,State"],
+    ):
+        argv = [sys.executable, "-m", "warpdeck.slurm.entry", *words]
+        piped = subprocess.run(
+            argv, cwd=alice.folder, env=site.environ, capture_output=True, check=True, timeout=60
+        )
+        assert name.encode() in piped.stdout, words
+        terminal = Terminal(argv, environ=site.environ, cwd=alice.folder)
+        shown = terminal.until("a?]52;c;AAAA?b?c")
+        assert terminal.process.wait(60) == 0, words
+        os.close(terminal.master)
+        assert "\x1b" not in shown
+    site.ok("cancel", str(job))
