@@ -13,7 +13,7 @@ from warpdeck.errors import UserError
 from warpdeck.paths import default_paths
 
 from .arguments import Arguments
-from .output import print_json
+from .output import clean, print_json
 
 
 def main(_: str, words: list[str]) -> int:
@@ -54,15 +54,15 @@ def _show(snapshot: dict[str, Any], args: argparse.Namespace) -> int:
         print_json({**snapshot, "meta": meta, "paths": files})
         return 0
     print(f"tree    {snapshot['tree']}")
-    print(f"root    {snapshot['root']}")
+    print(f"root    {clean(snapshot['root'])}")
     if snapshot["head"]:
         changed = " with uncommitted changes" if snapshot["dirty"] else ""
-        print(f"commit  {snapshot['head']} ({meta.get('branch') or 'no branch'}){changed}")
+        print(f"commit  {snapshot['head']} ({clean(meta.get('branch') or 'no branch')}){changed}")
     for name in meta.get("skipped", []):
-        print(f"left out (too large)  {name}")
+        print(f"left out (too large)  {clean(name)}")
     print(f"files   {len(files)}")
     for name in files:
-        print(f"  {name}")
+        print(f"  {clean(name)}")
     return 0
 
 
@@ -73,5 +73,10 @@ def _diff(found: list[dict[str, Any]], args: argparse.Namespace) -> int:
     if args.json:
         print_json({"old": first["tree"], "new": other, "diff": text, "at": time.time()})
     else:
-        sys.stdout.write(text)
+        sys.stdout.write(_visible(text) if sys.stdout.isatty() else text)
     return 0
+
+
+def _visible(text: str) -> str:
+    """Lines and tabs stay; other control characters would act on the terminal."""
+    return "\n".join("\t".join(clean(part) for part in line.split("\t")) for line in text.split("\n"))
