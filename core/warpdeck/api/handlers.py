@@ -66,6 +66,7 @@ from . import (
 )
 from . import protocol as ask
 from .again import asked_again, variables_of
+from .nonces import marked
 from .selection import Selection
 from .slices import TESTS_A_TURN, in_slices
 
@@ -98,9 +99,9 @@ class Handlers:
             case ask.Status():
                 return self._status()
             case ask.Submit():
-                return await self._submit(*self._carried_on(message))
+                return await self._submit(message, *self._carried_on(message))
             case ask.Rerun():
-                return await self._rerun(message.job)
+                return await self._rerun(message)
             case ask.DryRun():
                 asked = await self.submission(*self._carried_on(message))
                 return await self._controller.forecaster.of_request(self._controller.state, asked)
@@ -281,26 +282,27 @@ class Handlers:
             "clients": len(self._server.connections),
         }
 
-    async def _submit(self, request: Request, *components: Request) -> dict[str, Any]:
+    async def _submit(
+        self, message: ask.Submit | ask.Rerun, request: Request, *components: Request
+    ) -> dict[str, Any]:
         self._check_uploaded(request.snapshot)
-        outcome = await self._controller.apply(await self.submission(request, *components))
-        assert outcome.job is not None
-        job = outcome.job
-        tasks = request.array.count() if request.array else 1
-        notes = [*outcome.notes, *self._controller.state.site.remarks(request)]
-        return {"job_id": job.id, "label": job.label(), "tasks": tasks, "notes": notes}
+        event = marked(await self.submission(request, *components), message)
+        made = (await self._controller.apply(event)).made
+        assert made is not None
+        return {"job_id": made.job_id, "label": made.label, "tasks": made.tasks, "notes": [*made.notes]}
 
     def _check_uploaded(self, snapshot: Snapshot | None) -> None:
         if snapshot is not None and self._server.trees.find(self._connection.who.uid, snapshot.tree) is None:
             raise UserError("the code snapshot was not uploaded", "submit again", code="need_tree")
 
-    async def _rerun(self, reference: str) -> dict[str, Any]:
+    async def _rerun(self, message: ask.Rerun) -> dict[str, Any]:
         """Submits the job, or the task of an array, once more as it was; of a heterogeneous job all components."""
+        reference = message.job
         task = reference.partition("_")[2]
         number = int(task) if task.isdecimal() else None
         family = await self._components(await self.find_job(reference))
         user = self._connection.who.user
-        return await self._submit(*(asked_again(each, user=user, task=number) for each in family))
+        return await self._submit(message, *(asked_again(each, user=user, task=number) for each in family))
 
     def _carried_on(self, message: ask.Submit | ask.DryRun) -> Sequence[Request]:
         """The requests of all components; of a process of a job, as they are on the submit host."""

@@ -34,6 +34,8 @@ class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
     first: NodeName
     port: int = 0
     """MASTER_PORT; 0: the step's only node chooses it, or the user has."""
+    nonce: str = ""
+    """Of the request: the step that it has made before is its answer."""
     own_master: bool = False
     """The user's MASTER_ADDR and MASTER_PORT stay as they are."""
     others: tuple[StepAsked, ...] = ()

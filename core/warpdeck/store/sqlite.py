@@ -26,7 +26,7 @@ from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Request, Reser
 from warpdeck.model.past import GroupCost, PastQuery
 from warpdeck.model.step import Step
 
-from . import conditions, past
+from . import conditions, made, past
 from .schema import MIGRATIONS, WHOLE_JOB
 
 MAX_VALUES = 900
@@ -72,6 +72,11 @@ WITH RECURSIVE names (name) AS (
     SELECT (SELECT MIN(user) FROM jobs WHERE finished = 1 AND user > name) FROM names WHERE name IS NOT NULL
 ) SELECT name FROM names WHERE name IS NOT NULL
 """
+_LATELY_ENDED_STEPS = """
+SELECT steps.data FROM steps JOIN jobs ON jobs.id = steps.job_id
+WHERE jobs.finished = 0 AND steps.finished = 1 ORDER BY steps.job_id, steps.number
+"""
+"""Of jobs that go on: an srun whose answer was lost may still ask for one."""
 _LAST_OF_USER = "SELECT data FROM jobs WHERE finished = 1 AND user = ? ORDER BY end_at DESC LIMIT ?"
 
 
@@ -147,6 +152,7 @@ class SqliteStore:
         ]
         usage = [_USAGE.decode(row[0]) for row in await self._rows("SELECT data FROM usage")]
         running = await self._rows("SELECT data FROM steps WHERE finished = 0 ORDER BY job_id, number")
+        ended = await self._rows(_LATELY_ENDED_STEPS)
         return Loaded(
             controller_id=controller_id,
             next_job_id=next_id,
@@ -156,7 +162,8 @@ class SqliteStore:
             waits=msgspec.json.decode(await self._meta("waits") or "{}", type=Waits),
             reservations=tuple(reserved),
             last_runs=tuple(await self._last_runs()),
-            steps=tuple(_STEP.decode(row[0]) for row in running),
+            steps=tuple(_STEP.decode(row[0]) for row in (*ended, *running)),
+            made=tuple(await self._read(made.read)),
             conditions=tuple(await self._read(lambda db: conditions.read(db, sys.float_info.max))),
         )
 
@@ -376,12 +383,12 @@ def _each_job(db: sqlite3.Connection, query: str, values: tuple[Any, ...]) -> It
                 requests.clear()
                 resources.clear()
                 last_from.clear()
-            made = requests[key] = _REQUEST.decode(request)
+            asked_for = requests[key] = _REQUEST.decode(request)
             # Who asks for the same shares one object: a queue has few kinds, and the planner looks at who they are.
-            asked = resources.setdefault(made.resources, made.resources)
-            msgspec.structs.force_setattr(made, "resources", asked)
-            _share(made, last_from.get(made.submit_dir, _NO_REQUEST))
-            last_from[made.submit_dir] = made
+            asked = resources.setdefault(asked_for.resources, asked_for.resources)
+            msgspec.structs.force_setattr(asked_for, "resources", asked)
+            _share(asked_for, last_from.get(asked_for.submit_dir, _NO_REQUEST))
+            last_from[asked_for.submit_dir] = asked_for
         job = _JOB.decode(data)
         yield msgspec.structs.replace(job, request=requests[key], user=sys.intern(job.user))
 
@@ -415,6 +422,8 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
         conditions.drop(db, changes.gone_nodes)
     if changes.conditions:
         conditions.write(db, changes.conditions)
+    if changes.made or changes.gone_made:
+        made.write(db, changes.made, changes.gone_made)
     if changes.journal:
         rows = [(entry.at_unix, entry.job_id, entry.text) for entry in changes.journal]
         many("INSERT INTO journal (at, job_id, text) VALUES (?, ?, ?)", rows)

@@ -311,6 +311,7 @@ async def test_a_database_from_before_sweeps_were_kept_finds_its_ended_tasks_by_
     version = next(at for at, script in enumerate(MIGRATIONS) if "COLUMN sweep" in script)
     with contextlib.closing(sqlite3.connect(path)) as old:
         old.execute("DROP TABLE conditions")
+        old.execute("DROP TABLE made")
         old.execute("ALTER TABLE past DROP COLUMN sweep")
         old.execute(f"PRAGMA user_version = {version}")
         old.commit()
