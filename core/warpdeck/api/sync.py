@@ -29,8 +29,10 @@ from warpdeck_agent.wire.frames import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: a verb takes longer to import it than the controller to answer
     import _socket as socket
-    from typing import Any, Self
+    from typing import Any, Self, TypeVar
 
+    _Asked = TypeVar("_Asked")
+    _Answer = TypeVar("_Answer")
     Event = tuple[str, Any]
     """("progress", line), ("rows", part), ("ok", result), ("data", bytes), ("end", message), ("delta", message)"""
 
@@ -150,10 +152,19 @@ class SyncClient:
 
     def create(self, kind: str, nonce: str = "", **fields: Any) -> dict[str, Any]:
         """A request that creates something. It is sent again, and creates nothing twice, while the controller is started anew."""
+        return self.again_until(lambda made: made, lambda made: self.call(kind, nonce=made, **fields), nonce)[
+            1
+        ]
+
+    def again_until(
+        self, ask: Callable[[str], _Asked], answer: Callable[[_Asked], _Answer], nonce: str = ""
+    ) -> tuple[_Asked, _Answer]:
+        """Asks with a nonce, and waits for the answer; both again while the controller is started anew. Raises UserError."""
         nonce, until = nonce or os.urandom(16).hex(), 0.0
         while True:
             try:
-                return self.call(kind, nonce=nonce, **fields)
+                asked = ask(nonce)
+                return asked, answer(asked)
             except UserError as error:
                 if error.code != GONE or self._paths is None:
                     raise

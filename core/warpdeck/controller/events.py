@@ -15,6 +15,7 @@ from .made import Made, Mark
 from .stepevents import (
     ForgetStep,
     HolderLeft,
+    HolderSeen,
     KillStep,
     LaunchStep,
     SpreadFence,
@@ -29,6 +30,7 @@ from .who import Who
 __all__ = [
     "ForgetStep",
     "HolderLeft",
+    "HolderSeen",
     "KillStep",
     "LaunchStep",
     "SpreadFence",

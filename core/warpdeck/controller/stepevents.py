@@ -54,6 +54,13 @@ class StepEndAsked(msgspec.Struct, frozen=True, kw_only=True):
     signal: int = 0
 
 
+class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """The client for which an allocation is held is there, or was not there when it was looked for."""
+
+    job_id: JobId
+    there: bool
+
+
 class HolderLeft(msgspec.Struct, frozen=True, kw_only=True):
     """Whoever an allocation is held for (srun, salloc) has ended, with this code, or is gone."""
 
@@ -106,5 +113,5 @@ class SpreadFence(msgspec.Struct, frozen=True, kw_only=True):
     said: wire.StepFenced
 
 
-StepEvent = StepAsked | StepEndAsked | StepReported | HolderLeft
+StepEvent = StepAsked | StepEndAsked | StepReported | HolderLeft | HolderSeen
 StepEffect = LaunchStep | KillStep | ForgetStep | SpreadFence
