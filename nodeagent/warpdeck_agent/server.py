@@ -127,7 +127,9 @@ class Agent:
                 waiting = self._waiting_for_tree.setdefault(tree.sha256, {})
                 waiting[launch.job_id, launch.restarts] = launch
                 if len(waiting) == 1:  # the tasks of an array ask for one tree, and get it once
-                    self._tell(wire.NeedTree(job_id=launch.job_id, restarts=launch.restarts, tree=tree.sha256))
+                    self._tell(
+                        wire.NeedTree(job_id=launch.job_id, restarts=launch.restarts, tree=tree.sha256)
+                    )
                 return
         self.jobs.beginnings.start(launch)
 

@@ -27,6 +27,7 @@ from warpdeck.notation.salloc import parse_salloc
 from . import protocol as ask
 from .awaiting import wait_for
 from .connection import ClientStream, Connection
+from .nonces import known_job, marked
 
 Submission = Callable[..., Awaitable[Submitted]]
 """Makes the event of a submission: Handlers.submission."""
@@ -86,16 +87,16 @@ async def make_allocation(
     for note in wish.notes:
         await connection.progress(message.id, note)
     try:
-        outcome = await controller.apply(await submission(wish.request, *wish.components))
+        outcome = await controller.apply(marked(await submission(wish.request, *wish.components), message))
     except UserError as error:
         from .launchwords import in_its_words  # seldom needed
 
         raise in_its_words(error, known, message.env) from None
-    assert outcome.job is not None
+    job = known_job(outcome)
     for note in outcome.notes:
         await connection.progress(message.id, note)
-    connection.server.steps.holds(outcome.job.id)
-    return outcome.job
+    connection.server.steps.holds(job.id)
+    return job
 
 
 async def begun(

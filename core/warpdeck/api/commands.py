@@ -134,6 +134,7 @@ def _request(connection: Connection, message: ask.Command) -> dict[str, Any]:
         "host": message.host,
         "columns": message.columns,
         "awaited": message.awaited,
+        "nonce": message.nonce,
         "welcome": connection.welcome(),
         "in_job": connection.caller is not None,
     }

@@ -67,6 +67,7 @@ from . import (
 )
 from . import protocol as ask
 from .again import asked_again, variables_of
+from .nonces import marked
 from .selection import Selection
 from .slices import TESTS_A_TURN, in_slices
 
@@ -101,9 +102,9 @@ class Handlers:
             case ask.Status():
                 return self._status()
             case ask.Submit():
-                return await self._submit(*self._carried_on(message))
+                return await self._submit(message, *self._carried_on(message))
             case ask.Rerun():
-                return await self._rerun(message.job)
+                return await self._rerun(message)
             case ask.DryRun():
                 asked = await self.submission(*self._carried_on(message))
                 return await self._controller.forecaster.of_request(self._controller.state, asked)
@@ -279,28 +280,29 @@ class Handlers:
             "unreadable": [row.words for row in state.unreadable[:MOST_UNREADABLE]],
         }
 
-    async def _submit(self, request: Request, *components: Request) -> dict[str, Any]:
+    async def _submit(
+        self, message: ask.Submit | ask.Rerun, request: Request, *components: Request
+    ) -> dict[str, Any]:
         own = [
             msgspec.structs.replace(each, snapshot=self._uploaded(each.snapshot))
             for each in (request, *components)
         ]
-        outcome = await self._controller.apply(await self.submission(*own))
-        assert outcome.job is not None
-        job = outcome.job
-        tasks = request.array.count() if request.array else 1
-        notes = [*outcome.notes, *self._controller.state.site.remarks(request)]
-        return {"job_id": job.id, "label": job.label(), "tasks": tasks, "notes": notes}
+        event = marked(await self.submission(*own), message)
+        made = (await self._controller.apply(event)).made
+        assert made is not None
+        return {"job_id": made.job_id, "label": made.label, "tasks": made.tasks, "notes": [*made.notes]}
 
     def _uploaded(self, snapshot: Snapshot | None) -> Snapshot | None:
         return self._server.trees.uploaded(self._connection.who.uid, snapshot) if snapshot else None
 
-    async def _rerun(self, reference: str) -> dict[str, Any]:
+    async def _rerun(self, message: ask.Rerun) -> dict[str, Any]:
         """Submits the job, or the task of an array, once more as it was; of a heterogeneous job all components."""
+        reference = message.job
         task = reference.partition("_")[2]
         number = int(task) if task.isdecimal() else None
         family = await self._components(await self.find_job(reference))
         who = self._connection.who
-        return await self._submit(*(asked_again(each, who=who, task=number) for each in family))
+        return await self._submit(message, *(asked_again(each, who=who, task=number) for each in family))
 
     def _carried_on(self, message: ask.Submit | ask.DryRun) -> Sequence[Request]:
         """The requests of all components; of a process of a job, as they are on the submit host."""

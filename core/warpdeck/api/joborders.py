@@ -10,7 +10,7 @@ from warpdeck.model import Snapshot
 from warpdeck.model.annotations import Annotating
 from warpdeck.model.change import JobChange
 
-from .messages import Message, Name, OnJobs, Reference
+from .messages import Creating, Message, Name, OnJobs, Reference
 
 MAX_ANNOTATED = 1000
 """Records of one transaction: others wait for it."""
@@ -47,7 +47,7 @@ class Requeue(OnJobs, frozen=True, kw_only=True, tag="requeue"):
     unfinished_only: bool = False
 
 
-class Rerun(Message, frozen=True, kw_only=True, tag="rerun"):
+class Rerun(Creating, frozen=True, kw_only=True, tag="rerun"):
     """Submits a job of the caller's again, as it was recorded; answered like Submit. `12_3` is a task of an array, `12` all of it."""
 
     job: Reference

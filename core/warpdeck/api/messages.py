@@ -37,6 +37,16 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", forbid_u
     id: Number = 0
 
 
+Nonce = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{32})?\Z")]
+
+
+class Creating(Message, frozen=True, kw_only=True):
+    """Base of all requests that create something. `nonce`: 32 hexadecimal digits that the client chose at random; the same one
+    sent again, over any connection, creates nothing more and gets the same answer. "" from a client that does not ask again."""
+
+    nonce: Nonce = ""
+
+
 class OnJobs(Message, frozen=True, kw_only=True):
     """Base of what is asked of jobs. -> {"jobs": [label], "errors": [str], "parts": {job: {tasks: code}}}
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from .messages import Message, Name, Number, Reference
+from .messages import Creating, Message, Name, Number, Reference
 
 Taken = dict[
     Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,7}\.[0-9]{1,2}\Z")],
@@ -15,7 +15,7 @@ Taken = dict[
 """Of each stream of a step, "RANK.CHANNEL", how many bytes were taken: in digits, as the agent is told."""
 
 
-class Run(Message, frozen=True, kw_only=True, tag="run"):
+class Run(Creating, frozen=True, kw_only=True, tag="run"):
     """A command: the words of `warpdeck run`, the client's variables and folder. -> {"job_id", "notes"}, then progress lines while
     the job waits, and what it writes on stream `id` and, from its standard error, on stream `errors`; each end carries its exit.
 
@@ -28,7 +28,7 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
     cwd: Reference = "/"
 
 
-class Srun(Message, frozen=True, kw_only=True, tag="srun"):
+class Srun(Creating, frozen=True, kw_only=True, tag="srun"):
     """A step: srun's own words, variables and folder. -> {"job_id", "step", "tasks", "label", "quiet", "quits", "append", "reads",
     "input_rank", "inputs", "outputs"}, after progress lines for as long as it waits. Then data both ways, each piece behind a
     header of wire.steps; {"t": "note", "stream", "line"}; the client's StepOrder; and the end, which carries the step's exit.
@@ -47,7 +47,7 @@ class Srun(Message, frozen=True, kw_only=True, tag="srun"):
     writes: Annotated[tuple[str, ...], msgspec.Meta(max_length=16)] | None = None
 
 
-class Session(Message, frozen=True, kw_only=True, tag="session"):
+class Session(Creating, frozen=True, kw_only=True, tag="session"):
     """A terminal outside of any allocation: srun's own words with --pty among its options, the client's variables and folder,
     and the size of its terminal. -> {"job_id", "notes"}: a job with a terminal, which Attach joins.
 
@@ -68,7 +68,7 @@ class SrunAttach(Message, frozen=True, kw_only=True, tag="srun_attach"):
     have: Taken = msgspec.field(default_factory=dict)
 
 
-class Salloc(Message, frozen=True, kw_only=True, tag="salloc"):
+class Salloc(Creating, frozen=True, kw_only=True, tag="salloc"):
     """An allocation that is held for the client: salloc's own words. -> {"job_id", "env", "command", "has_shell"} when it is there,
     after progress lines; then nothing until its end. StepOrder(what="end", code=...) gives it back; a client
     that leaves without a word does, too."""
@@ -84,7 +84,7 @@ class SallocAttach(Message, frozen=True, kw_only=True, tag="salloc_attach"):
     job: Number
 
 
-class Command(Message, frozen=True, kw_only=True, tag="command"):
+class Command(Creating, frozen=True, kw_only=True, tag="command"):
     """One of Slurm's commands, for a process of a job: its words, variables, folder and host. Data comes as pieces behind one
     byte, 1 for standard output and 2 for errors; the end carries the exit code. {"t": "read", "stream", "path", "size", "line"}
     asks for a file of the caller's ("-" is its standard input, of which `line` wants the next line); {"t": "record", "stream",

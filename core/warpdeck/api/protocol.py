@@ -46,6 +46,7 @@ from .joborders import (
 from .messages import (
     MAX_WORDS,
     Channel,
+    Creating,
     Message,
     Name,
     Names,
@@ -167,7 +168,7 @@ class Status(Message, frozen=True, kw_only=True, tag="status"):
     """-> {"pid", "home", "version", "uptime_s", "user", "jobs": {state: n}, "nodes": n, "log": path, "clients": n}"""
 
 
-class Submit(Message, frozen=True, kw_only=True, tag="submit"):
+class Submit(Creating, frozen=True, kw_only=True, tag="submit"):
     """-> {"job_id": int, "label": str, "tasks": int, "notes": [str]}. Answered after the commit."""
 
     request: Request

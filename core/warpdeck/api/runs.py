@@ -20,6 +20,7 @@ from . import protocol as ask
 from .allocations import Submission
 from .awaiting import wait_for
 from .connection import ClientStream, Connection
+from .nonces import known_job, marked
 from .streams import exit_of, has_begun, settle_link
 from .submission import draft_command, has_several_tasks
 from .sync import STEPS
@@ -94,10 +95,10 @@ async def run(connection: Connection, message: ask.Run, submission: Submission) 
         raise UserError(f"the stream {message.errors} is in use", "name another for standard error")
     request, notes = _request(connection, message)
     controller = connection.server.controller
-    outcome = await controller.apply(await submission(request))
-    assert outcome.job is not None
-    job = outcome.job
-    notes += [*outcome.notes, *controller.state.site.remarks(request)]
+    outcome = await controller.apply(marked(await submission(request), message))
+    assert outcome.made is not None
+    notes += outcome.made.notes
+    job = known_job(outcome)
     connection.send({"t": "ok", "id": message.id, "result": {"job_id": job.id, "notes": notes}})
     streams = [
         RunStream(connection, number, channel)

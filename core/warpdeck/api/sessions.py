@@ -20,6 +20,7 @@ from warpdeck.notation.stepoptions import Srun
 from . import protocol as ask
 from .allocations import Submission
 from .connection import Connection
+from .nonces import marked
 from .submission import Draft, has_several_tasks
 from .sync import STEPS
 
@@ -55,10 +56,9 @@ async def open_session(
         request = msgspec.convert(draft.request, Request, strict=False)
     except msgspec.ValidationError as error:
         raise UserError(f"the session cannot be so: {error}", "see `srun --help`") from error
-    outcome = await controller.apply(await submission(request))
-    assert outcome.job is not None
-    notes += [*outcome.notes, *controller.state.site.remarks(request)]
-    return {"job_id": outcome.job.id, "notes": notes}
+    made = (await controller.apply(marked(await submission(request), message))).made
+    assert made is not None
+    return {"job_id": made.job_id, "notes": [*notes, *made.notes]}
 
 
 def _is_session(connection: Connection, asked: Srun) -> bool:

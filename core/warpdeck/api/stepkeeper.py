@@ -11,9 +11,9 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from warpdeck.controller.events import HolderLeft, StepEndAsked, Who
+from warpdeck.controller.events import HolderLeft, HolderSeen, StepEndAsked, Who
 from warpdeck.errors import StoreError, UserError
-from warpdeck.model import JobId, Link
+from warpdeck.model import Job, JobId, Link
 from warpdeck.model.step import Step
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ log = logging.getLogger("warpdeck.steps")
 COME_BACK_S = 60.0
 """How long an srun may take to come back once it can: it tries every second."""
 LOOK_S = 5.0
+FIRST_LOOK_S = 1.0
+"""After a start: who is away is noted, for the next start too."""
 ROOT = Who(user="root", uid=0, admin=True)
 StepKey = tuple[JobId, int]
 
@@ -37,11 +39,13 @@ class StepKeeper:
         self._alone_since: dict[StepKey, float] = {}
         self._held: set[JobId] = set()
         """Allocations whose holder is there."""
-        self._unheld_since: dict[JobId, float] = {}
+        self._began_at = 0.0
+        self._looked = False
         self._task: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
+        self._began_at = asyncio.get_running_loop().time()
         self._task = asyncio.get_running_loop().create_task(self._look_for_ever())
 
     def stop(self) -> None:
@@ -89,25 +93,39 @@ class StepKeeper:
         except (UserError, StoreError) as error:
             log.debug("job %s: %s", job_id, error)
 
-    def _unheld(self, now: float) -> list[JobId]:
-        """Allocations whose holder did not come back after this controller had started."""
+    async def _unheld(self, now: float) -> list[JobId]:
+        """Allocations whose holder did not come back in time, counted over starts of the controller; each leaves some time."""
         state = self._controller.state
-        alone = [
+        holders = [
             job_id
             for job_id in (*state.pending, *state.active)
-            if state.jobs[job_id].request.holder in ("srun", "salloc") and job_id not in self._held
-            if not any(key[0] == job_id for key in self._attached)
+            if state.jobs[job_id].request.holder in ("srun", "salloc")
         ]
-        self._unheld_since = {job_id: self._unheld_since.get(job_id, now) for job_id in alone}
-        return [job_id for job_id, since in self._unheld_since.items() if now - since > COME_BACK_S]
+        there = self._held | {key[0] for key in self._attached}
+        alone = [job_id for job_id in holders if job_id not in there]
+        for job_id in holders:
+            if (job_id in there) == _is_noted(state.jobs.get(job_id)):
+                await self._note(job_id, there=job_id in there)
+        if now - self._began_at < LOOK_S:
+            return []
+        late = self._controller.clock() - COME_BACK_S
+        noted = {job_id: state.jobs[job_id].unheld_since_unix for job_id in alone if job_id in state.jobs}
+        return [job_id for job_id, since in noted.items() if since is not None and since < late]
+
+    async def _note(self, job_id: JobId, *, there: bool) -> None:
+        try:
+            await self._controller.apply(HolderSeen(job_id=job_id, there=there))
+        except (UserError, StoreError) as error:
+            log.debug("job %s: %s", job_id, error)
 
     async def _look_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(FIRST_LOOK_S if not self._looked else LOOK_S)
+            self._looked = True
             now = asyncio.get_running_loop().time()
             for key in self._left_alone(now):
                 await self._end(key)
-            for job_id in self._unheld(now):
+            for job_id in await self._unheld(now):
                 await self._give_back(job_id)
 
     def _left_alone(self, now: float) -> list[StepKey]:
@@ -133,3 +151,8 @@ class StepKeeper:
             log.info("step %s.%s: its srun is gone; it is ended", *key)
         except (UserError, StoreError) as error:
             log.debug("step %s.%s: %s", *key, error)
+
+
+def _is_noted(job: Job | None) -> bool:
+    """Whether it is known that the job's holder is away."""
+    return job is not None and job.unheld_since_unix is not None

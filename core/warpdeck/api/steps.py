@@ -15,7 +15,7 @@ import msgspec
 
 from warpdeck.controller.events import StepAsked
 from warpdeck.controller.firststeps import FirstStep
-from warpdeck.controller.steps import BUSY, STARTING, plan_step, whole_step
+from warpdeck.controller.steps import BUSY, STARTING, made_before, plan_step, whole_step
 from warpdeck.controller.who import may_touch
 from warpdeck.errors import SAID, UserError
 from warpdeck.model import Job, JobId, NodeName
@@ -60,8 +60,10 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
     if wish is not None:
         made = await make_allocation(connection, message, submission, wish=wish, known=SRUN_22_05)
         asked_for = _event(connection, message, made, wanted)
-        with connection.server.controller.first_steps.waiting(asked_for) as first:
-            job = await begun(connection, message, made, immediate_s=wish.immediate_s)
+        if made_before(connection.server.controller.state, asked_for) is None:
+            with connection.server.controller.first_steps.waiting(asked_for) as first:
+                made = await begun(connection, message, made, immediate_s=wish.immediate_s)
+        job = made
     else:
         job, wanted = parts[0].job, parts[0].wanted
     parts = [Part(job, wanted, asked.streams), *parts[1:]]
@@ -148,6 +150,7 @@ def _event(connection: Connection, message: ask.Srun, job: Job, wanted: StepAsk)
         mpi=wanted.mpi or connection.server.controller.config.steps.mpi,
         first=job.shares[0].node if job.shares else NodeName(""),
         own_master=has_own_master(message.env),
+        nonce=message.nonce,
     )
 
 
@@ -308,6 +311,9 @@ async def _place(connection: Connection, number: int, event: StepAsked) -> Step:
 
 async def _ask_once(connection: Connection, event: StepAsked) -> Step:
     controller = connection.server.controller
+    made = made_before(controller.state, event)
+    if made is not None:
+        return made
     layouts = [plan_step(controller.state, each) for each in (event, *event.others)]
     first = layouts[0].shares[0].node
     port = 0

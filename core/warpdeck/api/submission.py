@@ -215,14 +215,15 @@ def submit(
     paths: Paths | None = None,
     snapshot: str = "auto",
     code_of: str = "",
+    nonce: str = "",
 ) -> Submitted:
     """Submits it. `snapshot`: auto, none or require; none is taken without `paths`. `code_of`: a job whose code it is to run,
-    in place of the folder's as that is now. Raises UserError."""
+    in place of the folder's as that is now. `nonce`: of this request, where it may be sent again; "" makes one. Raises UserError."""
     if code_of:
         _take_over_snapshot(client, draft.request, code_of)
     elif snapshot != "none" and paths is not None:
         _add_snapshot(client, paths, draft.request, draft.notes, required=snapshot == "require")
-    answer = client.call("submit", request=draft.request, components=draft.components)
+    answer = client.create("submit", nonce, request=draft.request, components=draft.components)
     return Submitted(answer, [*draft.notes, *answer["notes"]])
 
 
@@ -232,7 +233,7 @@ def rerun(client: SyncClient, job: str) -> Submitted:
     if snapshot and not client.call("have_tree", tree=snapshot["tree"])["have"]:
         packed, facts = _packed(snapshot, job)
         upload_tree(client, snapshot | facts, packed)
-    answer = client.call("rerun", job=job)
+    answer = client.create("rerun", job=job)
     return Submitted(answer, answer["notes"])
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import select
+import sys
+import time
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 
@@ -27,8 +29,10 @@ from warpdeck_agent.wire.frames import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: a verb takes longer to import it than the controller to answer
     import _socket as socket
-    from typing import Any, Self
+    from typing import Any, Self, TypeVar
 
+    _Asked = TypeVar("_Asked")
+    _Answer = TypeVar("_Answer")
     Event = tuple[str, Any]
     """("progress", line), ("rows", part), ("ok", result), ("data", bytes), ("end", message), ("delta", message)"""
 
@@ -37,6 +41,11 @@ VERSION = 1
 ANSWER_S = 120.0
 """How long an answer may take before the controller is called stuck."""
 
+AGAIN_S = 120.0
+"""How long a request that creates something is sent again while the controller is away."""
+AGAIN_EVERY_S = 0.2
+TOLD_AFTER_S = 1.0
+"""So long nothing is said of waiting."""
 GONE = "gone"
 """The code of the UserError that tells of a lost connection."""
 LOST = "lost"
@@ -55,6 +64,7 @@ class SyncClient:
         self._aside: deque[tuple[int, str, Any]] = deque()
         self._ids = itertools.count(1)
         self._passed_on: set[int] = set()
+        self._paths: Paths | None = None
         self.welcome: dict[str, Any] = {}
 
     @classmethod
@@ -75,7 +85,9 @@ class SyncClient:
 
             ensure_running(paths)
             link = connect_path(paths.socket)
-        return cls.over(link)
+        client = cls.over(link)
+        client._paths = paths
+        return client
 
     @classmethod
     def over(cls, link: socket.socket) -> Self:
@@ -137,6 +149,49 @@ class SyncClient:
                 parts.append(value)
             elif word == "progress" and progress is not None:
                 progress(value)
+
+    def create(self, kind: str, nonce: str = "", **fields: Any) -> dict[str, Any]:
+        """A request that creates something. It is sent again, and creates nothing twice, while the controller is started anew."""
+        return self.again_until(lambda made: made, lambda made: self.call(kind, nonce=made, **fields), nonce)[
+            1
+        ]
+
+    def again_until(
+        self, ask: Callable[[str], _Asked], answer: Callable[[_Asked], _Answer], nonce: str = ""
+    ) -> tuple[_Asked, _Answer]:
+        """Asks with a nonce, and waits for the answer; both again while the controller is started anew. Raises UserError."""
+        nonce, until = nonce or os.urandom(16).hex(), 0.0
+        while True:
+            try:
+                asked = ask(nonce)
+                return asked, answer(asked)
+            except UserError as error:
+                if error.code != GONE or self._paths is None:
+                    raise
+                until = until or time.monotonic() + AGAIN_S
+                self._come_back(self._paths, until)
+
+    def _come_back(self, paths: Paths, until: float) -> None:
+        """A connection in place of the one that was lost. Raises UserError with the code GONE when none was made by then."""
+        self._link.close()
+        told_at = time.monotonic() + TOLD_AFTER_S
+        while True:
+            try:
+                fresh = SyncClient.over(connect_path(paths.socket))
+            except (OSError, UserError) as error:
+                if isinstance(error, UserError) and error.code != GONE:
+                    raise
+                if time.monotonic() > until:
+                    raise _gone() from error
+                if time.monotonic() > told_at:
+                    sys.stderr.write("waiting for the controller\n")
+                    told_at = until + 1
+                time.sleep(AGAIN_EVERY_S)
+            else:
+                self._link, self._decoder = fresh._link, fresh._decoder
+                self._frames, self._aside = fresh._frames, fresh._aside
+                self._passed_on.clear()
+                return
 
     def stream(self, kind: str, **fields: Any) -> Iterator[Event]:
         """Sends a request and yields what comes of it until the stream ends; acknowledges data itself."""

@@ -50,8 +50,10 @@ def main(_: str, words: list[str]) -> int:
     paths = default_paths()
     client = SyncClient.connect(paths)
     asked_at = time.monotonic()
-    number = client.begin("salloc", words=words, env=with_process(os.environ), cwd=current_folder())
-    granted = _wait(client, number)
+    asked = {"words": words, "env": with_process(os.environ), "cwd": current_folder()}
+    number, granted = client.again_until(
+        lambda nonce: client.begin("salloc", nonce=nonce, **asked), lambda number: _wait(client, number)
+    )
     job = int(granted["job_id"])
     say = _silent if granted["quiet"] else note
     say(f"salloc: Granted job allocation {job}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from warpdeck.errors import UserError
 from warpdeck.model import ExitStatus, Job, JobState
 
-from .events import Effect, HolderLeft, Outcome
+from .events import Effect, HolderLeft, HolderSeen, Outcome
 from .jobs import end_job
 from .state import amend
 from .transaction import Transaction
@@ -23,6 +23,14 @@ def leave(txn: Transaction, event: HolderLeft) -> Outcome:
     if not may_touch(event.who, job):
         raise UserError(f"job {job.label()} belongs to {whose(event.who, job)}, not to {event.who.user}")
     return Outcome(effects=tuple(release(txn, job, ExitStatus(code=event.code, signal=event.signal))))
+
+
+def see(txn: Transaction, event: HolderSeen) -> Outcome:
+    """Notes whether the holder is there; the first moment without it counts, over starts of the controller."""
+    job = txn.state.jobs.get(event.job_id)
+    if job is not None and not job.is_finished and event.there == (job.unheld_since_unix is not None):
+        txn.put_job(amend(job, unheld_since_unix=None if event.there else txn.now))
+    return Outcome(replan=False)
 
 
 def release(txn: Transaction, job: Job, status: ExitStatus) -> list[Effect]:

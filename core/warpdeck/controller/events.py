@@ -11,9 +11,11 @@ from warpdeck.model.step import Step
 from warpdeck.policy import End, Preempt, Resume, Start
 from warpdeck_agent.wire import messages as wire
 
+from .made import Made, Mark
 from .stepevents import (
     ForgetStep,
     HolderLeft,
+    HolderSeen,
     KillStep,
     LaunchStep,
     SpreadFence,
@@ -28,6 +30,7 @@ from .who import Who
 __all__ = [
     "ForgetStep",
     "HolderLeft",
+    "HolderSeen",
     "KillStep",
     "LaunchStep",
     "SpreadFence",
@@ -42,13 +45,17 @@ __all__ = [
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    """A submission. `ended` are finished jobs that its dependencies name and that are not in memory any more."""
+    """A submission. `ended` are finished jobs that its dependencies name and that are not in memory any more.
+
+    One whose `mark` its user has sent before makes nothing, and has the same outcome.
+    """
 
     who: Who
     request: Request
     components: tuple[Request, ...] = ()
     """Of a heterogeneous job: those after the first."""
     ended: tuple[Job, ...] = ()
+    mark: Mark | None = None
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -379,6 +386,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     effects: tuple[Effect, ...] = ()
     job: Job | None = None
     step: Step | None = None
+    made: Made | None = None
+    """What a submission's request was answered before, or is now. Its job may have left the memory."""
     notes: tuple[str, ...] = ()
     """What is to be said of what was done."""
     labels: tuple[str, ...] = ()

@@ -16,6 +16,8 @@ from warpdeck.model.step import Step
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
+from .made import Made
+
 WAITS_PERIOD_S = 28 * 86_400.0
 """Long against any usual wait; and after two of them a wait such as that for a repaired machine is forgotten."""
 LAST_RUNS = 8
@@ -99,6 +101,9 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """Starts of jobs that are in the queue again, as they ended."""
     conditions: tuple[Condition, ...] = ()
     """Of nodes, from a moment on; those of a node that is gone go with it."""
+    made: tuple[Made, ...] = ()
+    gone_made: tuple[Made, ...] = ()
+    """What need not be known any more."""
 
     def is_empty(self) -> bool:
         """Whether there is nothing to commit."""
@@ -136,6 +141,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """The last of each node."""
     unreadable: tuple[UnreadableRow, ...] = ()
     """Rows that were set aside, now or before."""
+    made: tuple[Made, ...] = ()
+    """What requests have made, the oldest first."""
 
 
 class PastPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,6 +33,7 @@ from .events import (
     Heard,
     Held,
     HolderLeft,
+    HolderSeen,
     LaunchRefused,
     NodeAdded,
     NodeDrained,
@@ -105,6 +106,8 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return Outcome(replan=False)
         case HolderLeft():
             return allocations.leave(txn, event)
+        case HolderSeen():
+            return allocations.see(txn, event)
         case StepAsked():
             return steps.ask(txn, event)
         case StepEndAsked():

@@ -34,6 +34,7 @@ from warpdeck.policy.predict import Predictor
 
 from .accounting import Accounting, key_of
 from .admission import Admission
+from .made import MadeTable, place_made
 from .moments import minds_the_clock, rests
 from .picture import Picture
 from .ports import Loaded, UnreadableRow, UsageRow, Waits
@@ -72,6 +73,8 @@ class State:
         self.picture = Picture()
         self.reserved: dict[str, Reservation] = {}
         """Reservations made at run time; see reservations.py for all."""
+        self.made: MadeTable = {}
+        """What requests have made, by user and nonce; see made.py."""
         self.waits = Waits()
         self.predictor = Predictor()
         """How long users' jobs run; learnt again from the store at a start."""
@@ -116,6 +119,8 @@ class State:
             state.links[node.name] = Link.CONNECTING
         state.conditions = {each.node: each for each in loaded.conditions}
         state.used = {row.key: row for row in loaded.usage}
+        for made in loaded.made:
+            place_made(state.made, made)
         state.waits = loaded.waits
         state.reserved = {each.name: each for each in loaded.reservations}
         for step in loaded.steps:

@@ -34,6 +34,8 @@ class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
     first: NodeName
     port: int = 0
     """MASTER_PORT; 0: the step's only node chooses it, or the user has."""
+    nonce: str = ""
+    """Of the request: the step that it has made before is its answer."""
     own_master: bool = False
     """The user's MASTER_ADDR and MASTER_PORT stay as they are."""
     others: tuple[StepAsked, ...] = ()
@@ -50,6 +52,13 @@ class StepEndAsked(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     cause: str = "cancelled"
     signal: int = 0
+
+
+class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """The client for which an allocation is held is there, or was not there when it was looked for."""
+
+    job_id: JobId
+    there: bool
 
 
 class HolderLeft(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,5 +113,5 @@ class SpreadFence(msgspec.Struct, frozen=True, kw_only=True):
     said: wire.StepFenced
 
 
-StepEvent = StepAsked | StepEndAsked | StepReported | HolderLeft
+StepEvent = StepAsked | StepEndAsked | StepReported | HolderLeft | HolderSeen
 StepEffect = LaunchStep | KillStep | ForgetStep | SpreadFence

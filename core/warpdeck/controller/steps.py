@@ -90,6 +90,9 @@ def ask(txn: Transaction, event: StepAsked) -> Outcome:
 
     The numbers of a heterogeneous job are counted over all its components.
     """
+    made = made_before(txn.state, event)
+    if made is not None:
+        return Outcome(step=made, replan=False)
     events = (event, *event.others)
     layouts = [plan_step(txn.state, each) for each in events]
     jobs = [txn.state.jobs[each.job_id] for each in events]
@@ -114,6 +117,15 @@ def ask(txn: Transaction, event: StepAsked) -> Outcome:
             for share in step.shares
         ]
     return Outcome(effects=tuple(effects), step=find_step(txn.state, event.job_id, number), replan=False)
+
+
+def made_before(state: State, event: StepAsked) -> Step | None:
+    """The step that this very request has made, running or ended lately."""
+    job = state.jobs.get(event.job_id)
+    if not event.nonce or job is None or not may_touch(event.who, job):
+        return None
+    steps = state.steps.get(event.job_id, {}).values()
+    return next((step for step in steps if step.nonce == event.nonce), None)
 
 
 def in_one_world(events: Sequence[StepAsked], layouts: Sequence[Layout]) -> list[StepAsked]:
@@ -157,6 +169,7 @@ def _make(
         whole=not asked.exact,
         kill_on_bad_exit=asked.kill_on_bad_exit,
         caller=event.caller,
+        nonce=event.nonce,
         beside=beside,
         shares=shares,
         parts=tuple(StepPart(node=share.node) for share in shares),

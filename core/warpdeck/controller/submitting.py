@@ -16,6 +16,7 @@ from .dependencies import not_waited_for, without_unknown
 from .events import Outcome, Submitted, Who
 from .folding import fold
 from .jobs import recall
+from .made import Made, Mark, find_made
 from .reservations import reservations
 from .state import amend
 from .transaction import Transaction
@@ -29,6 +30,10 @@ MOST_RECORDING_S = 120.0
 
 def submit(txn: Transaction, event: Submitted) -> Outcome:
     """Checks what is asked against what the cluster can ever give and makes the job, or all components. Raises UserError."""
+    before = find_made(txn.state.made, event.who.uid, event.mark)
+    if before is not None:
+        members = txn.state.named(JobId(before.job_id))
+        return Outcome(job=members[0] if members else None, made=before, replan=False)
     if len(txn.state.pending) + len(txn.state.active) >= MAX_OPEN_JOBS:
         raise UserError(f"{MAX_OPEN_JOBS:,} jobs are open already", "cancel some, or wait")
     recall(txn, event.ended)
@@ -43,7 +48,26 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
     ]
     if len(made) > 1:
         txn.state.admission.check_together(txn.state, made[0], now=txn.now)
-    return Outcome(job=made[0], notes=tuple(dict.fromkeys(notes)))
+    notes = list(dict.fromkeys(notes))
+    said = (*notes, *txn.state.site.remarks(event.request))
+    return Outcome(job=made[0], made=_put_made(txn, event, made[0], said), notes=tuple(notes))
+
+
+def _put_made(txn: Transaction, event: Submitted, job: Job, notes: tuple[str, ...]) -> Made:
+    """What the request is answered; kept where it may come again."""
+    array = event.request.array
+    made = Made(
+        uid=event.who.uid,
+        mark=event.mark or Mark("", ""),
+        at_unix=txn.now,
+        job_id=job.id,
+        label=job.label(),
+        tasks=count_tasks(array.ranges) if array else 1,
+        notes=notes,
+    )
+    if event.mark is not None:
+        txn.put_made(made)
+    return made
 
 
 def _checked(txn: Transaction, request: Request, who: Who) -> Request:

@@ -26,6 +26,7 @@ from warpdeck.model.step import Step
 
 from .accounting import charge
 from .conditions import next_condition
+from .made import Made, place_made
 from .ports import Changes, JournalEntry, UsageRow
 from .state import State, amend
 
@@ -54,6 +55,8 @@ class Transaction:
         self._reservations: dict[str, None] = {}
         self.heirs: dict[JobId, JobId] = {}
         """Of jobs that have ended those that took their places."""
+        self._made: list[Made] = []
+        self._gone_made: list[Made] = []
         self._ids_taken = False
         self._waits_changed = False
 
@@ -185,6 +188,14 @@ class Transaction:
         self._reservations[name] = None
         self._undo.append(lambda: self.state.place_reservation(name, before))
 
+    def put_made(self, made: Made) -> None:
+        """Keeps what a request has made. Entries that are too old or too many are gone, whatever becomes of this one."""
+        table = self.state.made
+        self._gone_made += place_made(table, made)
+        self._made.append(made)
+        self._undo.append(self._made.pop)
+        self._undo.append(lambda: table[made.uid].pop(made.mark.nonce, None))
+
     def put_curve(self, curve: JobCurve) -> None:
         """Keeps how a share's life went. The store alone has it: nobody here asks for it again."""
         self._curves.append(curve)
@@ -229,6 +240,8 @@ class Transaction:
             usage=tuple(self.state.used[key] for key in self._usage if key in self.state.used),
             steps=tuple(self._steps.values()),
             runs=tuple(self._runs),
+            made=tuple(self._made),
+            gone_made=tuple(self._gone_made),
             conditions=tuple(conditions[name] for name in self._conditions if name in conditions),
         )
 

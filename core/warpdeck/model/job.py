@@ -163,6 +163,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The limit it runs under, from its start on: as asked, a default, or shortened (--time-min)."""
     leaves_by_unix: float | None = None
     """It was told to leave for another job: when its grace time ends."""
+    unheld_since_unix: float | None = None
+    """Of an allocation that is held for a client: since when none was there. None: it is, or nobody looked yet."""
     suspended_at_unix: float | None = None
     suspended_by: str = ""
     """The admin who suspended it; "": the planner did, and lets it go on by itself."""

@@ -161,6 +161,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     kill_on_bad_exit: bool = False
     caller: NodeName | None = None
     """The node on which its srun runs; None: none of ours."""
+    nonce: str = ""
+    """Of the request that it was made for: one that comes again joins it."""
     beside: tuple[JobId, ...] = ()
     """Of tasks over several components of a heterogeneous job: the jobs that have a step of this number, by their ranks."""
     shares: tuple[StepShare, ...] = ()

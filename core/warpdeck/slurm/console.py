@@ -37,6 +37,7 @@ class Console:
         again: Callable[[], SyncClient] | None = None,
         awaits: Callable[[int], None] = lambda _: None,
         awaited: int = 0,
+        nonce: str = "",
     ) -> None:
         self.env = env
         self.folder = folder
@@ -63,6 +64,8 @@ class Console:
         """Connects once more to a controller that went away, and starts none. Raises UserError, CutOff."""
         self.awaits = awaits
         """Tells that from here on only the end of this job is waited for."""
+        self.nonce = nonce
+        """Of the request of a command that creates something; "": each makes its own."""
         self.awaited = awaited
         """The job that was submitted before its command was cut off: its end is all that is asked for. 0: nothing was."""
 

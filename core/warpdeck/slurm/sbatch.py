@@ -190,7 +190,7 @@ def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: C
     if "wait" in asked:
         console.linger()  # before the job is there: it is a reason for some callers to go another way
     try:
-        done = submit(client, draft, snapshot="none")
+        done = submit(client, draft, snapshot="none", nonce=console.nonce)
     except UserError as error:
         raise _failed(error, console) from error
     if "wait" in asked:

@@ -264,6 +264,7 @@ def _run(caller: Caller, access: socket.socket) -> int:
         again=_cut_off,
         awaits=caller.awaits,
         awaited=asked["awaited"],
+        nonce=asked["nonce"],
     )
     try:
         code = _command(asked["name"], asked["words"], console)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from warpdeck.controller.made import Made
 from warpdeck.controller.past import costs, ended_job, page
 from warpdeck.controller.ports import (
     LAST_RUNS,
@@ -34,6 +35,7 @@ class MemoryStore:
         self._entries: list[JournalEntry] = []
         self._curves: dict[tuple[JobId, int | None, NodeName], JobCurve] = {}
         self._waits = Waits()
+        self._made: dict[tuple[int, str], Made] = {}
         self._reservations: dict[str, Reservation] = {}
         self._usage: dict[tuple[str, str, str], UsageRow] = {}
         self._runs: dict[tuple[JobId, int], Job] = {}
@@ -52,12 +54,16 @@ class MemoryStore:
             jobs=tuple(jobs),
             nodes=nodes,
             waits=self._waits,
+            made=tuple(self._made.values()),
             reservations=tuple(each for _, each in sorted(self._reservations.items())),
             last_runs=tuple(self._last_runs()),
             usage=tuple(row for _, row in sorted(self._usage.items())),
-            steps=tuple(step for _, step in sorted(self._steps.items()) if not step.is_finished),
+            steps=tuple(step for _, step in sorted(self._steps.items()) if self._may_be_asked_for(step)),
             conditions=tuple(await self.conditions(math.inf)),
         )
+
+    def _may_be_asked_for(self, step: Step) -> bool:
+        return not step.is_finished or not self._jobs[step.job_id].is_finished
 
     def _last_runs(self) -> list[Job]:
         ended = sorted(
@@ -85,6 +91,10 @@ class MemoryStore:
             kept[each.at_unix] = each
             for at_unix in sorted(kept)[:-MOST_CONDITIONS]:
                 del kept[at_unix]
+        for made in changes.made:
+            self._made[made.uid, made.mark.nonce] = made
+        for made in changes.gone_made:
+            self._made.pop((made.uid, made.mark.nonce), None)
         for entry in changes.journal:
             self._journal.setdefault(entry.job_id, []).append(entry)
             self._entries.append(entry)

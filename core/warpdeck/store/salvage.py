@@ -28,6 +28,7 @@ KEYS = {
     "steps": ("job_id", "restarts", "number"),
     "curves": ("job_id", "step", "node"),
     "conditions": ("node", "at"),
+    "made": ("uid", "nonce"),
 }
 """The columns that name a row, for each table with encoded data."""
 STAND_IN_REASON = "Its record in the database could not be read. Remove the node and add it again."

@@ -132,5 +132,14 @@ MIGRATIONS: tuple[str, ...] = (
         row BLOB NOT NULL
     );
     """,
+    """
+    CREATE TABLE made (
+        uid INTEGER NOT NULL,
+        nonce TEXT NOT NULL,
+        at REAL NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (uid, nonce)
+    ) WITHOUT ROWID;
+    """,
 )
 """Each entry takes the schema one version on."""

@@ -37,7 +37,7 @@ from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Reservation
 from warpdeck.model.past import GroupCost, PastQuery
 from warpdeck.model.step import Step
 
-from . import conditions, past
+from . import conditions, made, past
 from .jobrows import JOB, NO_REQUEST, each_job
 from .salvage import Salvage, job_ids, rows_set_aside, set_aside
 from .schema import MIGRATIONS, WHOLE_JOB
@@ -80,6 +80,10 @@ WITH RECURSIVE names (name) AS (
     SELECT (SELECT MIN(user) FROM jobs WHERE finished = 1 AND user > name) FROM names WHERE name IS NOT NULL
 ) SELECT name FROM names WHERE name IS NOT NULL
 """
+_LATELY_ENDED_STEPS = """
+WHERE finished = 1 AND job_id IN (SELECT id FROM jobs WHERE finished = 0) ORDER BY job_id, number
+"""
+"""Of jobs that go on: an srun whose answer was lost may still ask for one."""
 _LAST_OF_USER = "WHERE finished = 1 AND user = ? ORDER BY end_at DESC LIMIT ?"
 
 
@@ -150,11 +154,13 @@ class SqliteStore:
         nodes = await self._all("nodes", _NODE, "ORDER BY name")
         reserved = await self._all("reservations", _RESERVATION, "ORDER BY name")
         usage = await self._all("usage", _USAGE)
+        ended = await self._all("steps", _STEP, _LATELY_ENDED_STEPS)
         running = await self._all("steps", _STEP, "WHERE finished = 0 ORDER BY job_id, number")
         last_runs = await self._read(_last_runs)
         last_conditions = await self._read(
             lambda db, salvage: conditions.read(db, sys.float_info.max, salvage)
         )
+        things_made = await self._read(made.read)
         unreadable = await self._read(lambda db, salvage: rows_set_aside(db))
         known = {job.id for job in jobs}
         return Loaded(
@@ -166,7 +172,8 @@ class SqliteStore:
             waits=_waits(await self._meta("waits") or "{}"),
             reservations=tuple(reserved),
             last_runs=tuple(last_runs),
-            steps=tuple(step for step in running if step.job_id in known),
+            steps=tuple(step for step in (*ended, *running) if step.job_id in known),
+            made=tuple(things_made),
             conditions=tuple(last_conditions),
             unreadable=tuple(unreadable),
         )
@@ -417,6 +424,8 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
         conditions.drop(db, changes.gone_nodes)
     if changes.conditions:
         conditions.write(db, changes.conditions)
+    if changes.made or changes.gone_made:
+        made.write(db, changes.made, changes.gone_made)
     if changes.journal:
         rows = [(entry.at_unix, entry.job_id, entry.text) for entry in changes.journal]
         many("INSERT INTO journal (at, job_id, text) VALUES (?, ?, ?)", rows)

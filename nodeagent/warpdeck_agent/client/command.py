@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, split_data
 
@@ -25,6 +26,9 @@ REQUEST = 1
 """The command, and its stream."""
 AFTERWARDS = 2
 """The other request of its connection: that a job need not wait for its record."""
+CREATING = ("sbatch",)
+"""Commands whose one request creates something, and carries their nonce."""
+AGAIN_S = 120.0
 RECEIVE_BYTES = 1 << 18
 UNWRITTEN = "what was asked for may have been done"
 RAW = "sattach"
@@ -43,6 +47,7 @@ def run(
 ) -> int:
     """Runs the command; its exit code. `record` has the code in a folder recorded for a job, and tells why it is not.
 
+    One that creates something is asked for again when its answer was lost: its nonce has it create nothing twice.
     A command that is cut off while it only waits for the end of a job goes on to wait, over a link that `again` (`connect`)
     makes. Raises Refused, Away.
     """
@@ -56,15 +61,18 @@ def run(
         "env": with_process(os.environ),
         "cwd": here,
         "host": os.uname().nodename,
+        "nonce": os.urandom(16).hex(),
         "columns": os.get_terminal_size().columns if os.isatty(1) else 0,
     }
     shown = {each: Visible() for each in (1, 2) if name != RAW and os.isatty(each)}
     link = connect()
+    until = 0.0
     while True:
         try:
             return _follow(link, asked, record, shown)
         except Away:
-            if not asked.get("awaited"):
+            until = until or time.monotonic() + AGAIN_S
+            if not asked.get("awaited") and (name not in CREATING or time.monotonic() > until):
                 raise
         link.socket.close()
         link = (again or connect)()

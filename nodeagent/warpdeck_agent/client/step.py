@@ -66,6 +66,7 @@ class StepClient:
         check_words((cwd, *words))
         self._catch_signals()
         asked = {"words": words, "env": env, "cwd": cwd, "has_input": not _reads_nothing()}
+        asked["nonce"] = os.urandom(16).hex()  # asked again after a lost connection, it is the same step
         texts = _limits()
         tried: List[str] = []
         while True:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from tests.unit.store.test_store_contract import make_job, submission
 
+from warpdeck.controller.made import Made, Mark
 from warpdeck.controller.ports import Changes, UnreadableRow, UsageRow
 from warpdeck.model import Condition, Curve, JobCurve, JobId, Node, NodeName, Reservation
 from warpdeck.model.step import Step
@@ -35,6 +36,7 @@ async def filled(path: str) -> None:
             reservations=(Reservation(name="night", start_unix=1.0, end_unix=2.0),),
             usage=(UsageRow(account="lab", user="ann", qos="", at_unix=1.0, tres={}),),
             steps=(Step(job_id=first, restarts=0, number=0, name="train"),),
+            made=(Made(uid=1000, mark=Mark("n", "d"), at_unix=1.0, job_id=1, label="1"),),
             curves=(JobCurve(job_id=first, node=NodeName("a"), curve=Curve(begin_unix=1.0, step_s=1.0)),),
         )
     )

@@ -1,0 +1,28 @@
+"""The rows of what requests have made; see controller.made. All of it runs in the database's thread."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+import msgspec
+
+from warpdeck.controller.made import Made
+
+from .salvage import Salvage
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Made)
+
+
+def write(db: sqlite3.Connection, made: Iterable[Made], gone: Iterable[Made]) -> None:
+    """Adds rows and takes others away."""
+    rows = [(each.uid, each.mark.nonce, each.at_unix, _ENCODER.encode(each)) for each in made]
+    db.executemany("INSERT OR REPLACE INTO made VALUES (?, ?, ?, ?)", rows)
+    keys = [(each.uid, each.mark.nonce) for each in gone]
+    db.executemany("DELETE FROM made WHERE uid = ? AND nonce = ?", keys)
+
+
+def read(db: sqlite3.Connection, salvage: Salvage) -> list[Made]:
+    """All, the oldest first."""
+    return list(salvage.read(db, "made", _DECODER, "ORDER BY at"))
