@@ -55,7 +55,7 @@ ROW = (
     "nodes",
     "partition",
 )
-SILENT = ("ack", "close", "end", "resize", "step_order", "file")
+SILENT = ("ack", "close", "end", "resize", "step_order", "file", "await_more")
 """What has no answer, and is about streams of one's own connection."""
 
 
@@ -235,6 +235,8 @@ def asks(old: Remade) -> dict[str, list[dict[str, Any]]]:
         "have_tree": [{"tree": "0" * 40}],
         "forecast": [{"job": old.held}],
         "settle": [{"job": int(old.ended)}],
+        "await_ends": [{"jobs": [int(job) for job in jobs], "begun": True}],
+        "await_more": [{**each, "jobs": [int(old.ended)]} for each in stream],
         "jobs": [{"ids": jobs, "finished": True}, {"users": ["carol"]}],
         "records": [{"ended": True, "scripts": True, "steps": True, "runs": True}],
         "curves": [{"job": old.running}, {"job": f"{old.running}.0"}],

@@ -12,6 +12,8 @@ CREATES_NOTHING_TWICE = {
     "Ack",
     "Amend",
     "Attach",
+    "AwaitEnds",
+    "AwaitMore",
     "Cancel",
     "Close",
     "CodeRecorded",
