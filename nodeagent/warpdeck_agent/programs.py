@@ -39,6 +39,7 @@ MODULES = (
     "client/standard.py",
     "client/step.py",
     "client/stepfiles.py",
+    "client/visible.py",
 )
 MAIN = """import sys
 sys.path.insert(0, sys.argv[1])

@@ -1,0 +1,31 @@
+"""The commands that jobs find on their PATH run from copies of a few modules, which need no other module of ours."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+
+import warpdeck_agent
+from warpdeck_agent.programs import MODULES
+
+PACKAGE = Path(warpdeck_agent.__file__).parent
+
+
+def imported(name: str) -> set[str]:
+    """The modules of ours that this one imports, as MODULES names them."""
+    found = set()
+    for node in ast.walk(ast.parse((PACKAGE / name).read_text())):
+        if not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        folder = Path(name).parents[node.level - 1]
+        base = folder / (node.module or "").replace(".", "/")
+        for each in (base, *(base / alias.name for alias in node.names)):
+            for path in (each.with_suffix(".py"), each / "__init__.py"):
+                if (PACKAGE / path).is_file():
+                    found.add(os.fspath(path))
+    return found
+
+
+def test_every_module_that_a_command_imports_is_copied() -> None:
+    assert {each for name in MODULES for each in imported(name)} <= set(MODULES)
