@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -13,10 +14,18 @@ from warpdeck import __version__
 from warpdeck.controller.events import Who
 from warpdeck.errors import RESTART, UNCERTAIN, RemoteError, StoreError, UserError
 from warpdeck.model import JobId, NodeName
-from warpdeck_agent.wire import JSON, WireError, data_frame, read_frame, split_data
-from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, MAX_REQUEST_BYTES, STREAM_WINDOW_BYTES, pack
+from warpdeck_agent.wire import JSON, WireError, data_frame, split_data
+from warpdeck_agent.wire.frames import (
+    DATA_CHUNK_BYTES,
+    HEADER_BYTES,
+    MAX_REQUEST_BYTES,
+    STREAM_WINDOW_BYTES,
+    pack,
+    parse_header,
+)
 
 from . import protocol
+from .quotas import check_streams
 
 if TYPE_CHECKING:
     from .server import ApiServer
@@ -28,8 +37,9 @@ MAX_REQUESTS_AT_ONCE = 64
 """Requests of one client that may be under way; more wait in its socket."""
 MAX_STREAMS = 64
 """Streams of one client: they may last for ever, so that one more is refused and does not wait."""
-OUTBOX_BYTES = 8 * 1024 * 1024
-"""Answers a client may leave unread; beyond this its requests wait, each before it is looked at."""
+OUTBOX_BYTES = 256 * 1024
+"""Answers a client may leave unread, and one page more; beyond this its requests wait, each before it is looked at. All clients of
+one user together keep some hundred MiB at most."""
 _STREAMS = (
     protocol.PutTree,
     protocol.Log,
@@ -91,6 +101,7 @@ class Connection:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._opening: set[int] = set()
         self._slots = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
+        self._page = asyncio.Lock()
         self.streams: dict[int, ClientStream] = {}
 
     async def run(self) -> None:
@@ -158,6 +169,24 @@ class Connection:
         if not self._writer.is_closing():
             self._writer.write(data_frame(stream, data))
 
+    @contextlib.asynccontextmanager
+    async def page(self) -> AsyncIterator[None]:
+        """Make a page of a long answer inside. The client gets one at a time, once it has read those before; users take turns."""
+        async with self._page:
+            await self.drain()
+            async with self.server.pages.turn(self.who.uid):
+                yield
+
+    @property
+    def open_streams(self) -> int:
+        """Streams that are open or being opened."""
+        return len(self._opening | self.streams.keys())
+
+    @property
+    def subscriptions(self) -> int:
+        """Subscriptions among the open streams."""
+        return sum(stream.is_subscription for stream in self.streams.values())
+
     @property
     def unread_bytes(self) -> int:
         """Answers that the client has not read yet."""
@@ -184,7 +213,9 @@ class Connection:
 
     async def _read(self) -> Any:
         """The next message; data goes to its stream (None is returned)."""
-        kind, payload = await read_frame(self._reader, MAX_REQUEST_BYTES)
+        size_bytes, kind = parse_header(await self._reader.readexactly(HEADER_BYTES), MAX_REQUEST_BYTES)
+        async with self.server.quotas.incoming(self.who.uid, size_bytes):
+            payload = await self._reader.readexactly(size_bytes)
         if kind != JSON:
             stream, data = split_data(payload)
             if stream in self.streams:
@@ -221,12 +252,28 @@ class Connection:
             case _ if isinstance(message, _STREAMS):
                 self._begin_stream(message)
             case _:
-                await self._slots.acquire()
-                self._start(message, lambda _: self._slots.release())
+                await self._begin_request(message)
+
+    async def _begin_request(self, message: Any) -> None:
+        of_user = self.server.quotas.requests(self.who.uid)
+        await self._slots.acquire()
+        await of_user.acquire()
+
+        def done(_: object) -> None:
+            self._slots.release()
+            of_user.release()
+
+        self._start(message, done)
 
     def _begin_stream(self, message: Any) -> None:
-        if len(self._opening | self.streams.keys()) >= MAX_STREAMS:
-            self.send_error(message.id, UserError(f"{MAX_STREAMS} streams are open already", "close some"))
+        try:
+            if self.open_streams >= MAX_STREAMS:
+                raise UserError(f"{MAX_STREAMS} streams are open already", "close some")
+            check_streams(
+                self.server.of_user(self.who.uid), subscribes=isinstance(message, protocol.Subscribe)
+            )
+        except UserError as error:
+            self.send_error(message.id, error)
             return
         self._opening.add(message.id)
         self._start(message, lambda _: self._opening.discard(message.id))
@@ -262,6 +309,8 @@ class Connection:
         except WireError as error:
             failed = UserError(f"the answer cannot be sent: {error}", "ask for less", code=UNCERTAIN)
             self.send_error(message.id, failed)
+        except ConnectionError:
+            log.info("a client of %s left before it had read its answers", self.who.user)
         except Exception:
             log.exception("a bug in %s", type(message).__name__)
             hint = f"it may have been done all the same: see {self.server.paths.log}"
@@ -278,6 +327,8 @@ def _other_version(version: int) -> UserError:
 
 class ClientStream:
     """A stream of bytes with one client, with its window. Subclasses in streams.py say what the bytes mean."""
+
+    is_subscription = False
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection

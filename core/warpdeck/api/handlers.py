@@ -93,7 +93,6 @@ class Handlers:
         self._connection = connection
         self._server = connection.server
         self._controller = connection.server.controller
-        self._pages = asyncio.Lock()
 
     async def handle(self, message: Any) -> Any:
         """The answer. Raises UserError."""
@@ -226,8 +225,7 @@ class Handlers:
         Of all that a client asks one page is made at a time, when it has read those before: else its answers would fill memory.
         """
         while True:
-            async with self._pages:
-                await self._connection.drain()
+            async with self._connection.page():
                 page = await in_slices(things[:page_rows], show)
                 things = things[page_rows:]
                 if not things:

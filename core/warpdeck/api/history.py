@@ -6,8 +6,9 @@ window, with some what was in one of them at any moment of it.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.controller.jobcolumns import shower
@@ -101,15 +102,18 @@ def _was_always_held(job: Job) -> bool:
 async def answer(connection: Connection, message: ask.Records) -> dict[str, Any]:
     """Sends all pages but the last, which is the answer, as they are read: a long history is never in memory as a whole."""
     last: list[Any] = []
-    async for page in _pages(connection, message):
-        if last:
-            connection.send({"t": "rows", "id": message.id, "part": {"jobs": last}})
-            await connection.drain()
-        last = page
-    return {"jobs": last}
+    async with contextlib.aclosing(_pages(connection, message)) as pages:
+        while True:
+            async with connection.page():
+                page = await anext(pages, None)
+            if page is None:
+                return {"jobs": last}
+            if last:
+                connection.send({"t": "rows", "id": message.id, "part": {"jobs": last}})
+            last = page
 
 
-async def _pages(connection: Connection, message: ask.Records) -> AsyncIterator[list[dict[str, Any]]]:
+async def _pages(connection: Connection, message: ask.Records) -> AsyncGenerator[list[dict[str, Any]], None]:
     controller = connection.server.controller
     show = shower(controller.state, message.fields or ALL_FIELDS, now=controller.clock())
     async for jobs in jobs_of(controller, message):

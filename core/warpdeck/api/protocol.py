@@ -154,7 +154,7 @@ API_VERSION = 1
 LOST = "lost"
 NODE_PAGE_ROWS = 100
 """Nodes in one frame, so that the largest rows (long names, many processes) stay below the frame's limit."""
-MAX_CLIENTS = 512
+MAX_CLIENTS = 4096
 MAX_CLIENTS_OF_USER = 256
 """Connections at once, of all and of one user; one more is told so and closed."""
 

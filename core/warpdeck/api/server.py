@@ -13,6 +13,7 @@ import os
 import pwd
 import socket
 import struct
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.controller.events import Who
@@ -25,6 +26,7 @@ from .connection import Caller, Connection
 from .forwards import ForwardTable
 from .handlers import Handlers
 from .protocol import MAX_CLIENTS, MAX_CLIENTS_OF_USER
+from .quotas import Quotas
 from .stepkeeper import StepKeeper
 from .turns import Turns
 
@@ -36,6 +38,8 @@ log = logging.getLogger("warpdeck.api")
 
 MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER = 4, 2
 """Each asks the store and all nodes; one more waits."""
+MAX_PAGES, MAX_PAGES_OF_USER = 4, 2
+"""Pages of long answers that are made at once. A page is made in slices, between which short requests are answered."""
 NOBODY = Who(user="", uid=-1)
 """Somebody to whom no more is said than why not."""
 
@@ -54,7 +58,10 @@ class ApiServer:
         self.started_at = controller.clock()
         self._server: asyncio.Server | None = None
         self._is_closed = False
-        self._connections: set[Connection] = set()
+        self._connections: dict[int, set[Connection]] = {}
+        """By the users' uids."""
+        self.quotas = Quotas()
+        self.pages = Turns(MAX_PAGES, MAX_PAGES_OF_USER)
         self.steps = StepKeeper(controller)
         self.commands = CommandHost()
         self.looks_back = Turns(MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER)
@@ -65,7 +72,11 @@ class ApiServer:
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        return tuple(self._connections)
+        return tuple(each for of_one in self._connections.values() for each in of_one)
+
+    def of_user(self, uid: int) -> Collection[Connection]:
+        """The user's connections."""
+        return self._connections.get(uid, ())
 
     async def start(self) -> None:
         """Binds the socket. For all users if the controller is root's, else for its own."""
@@ -88,17 +99,16 @@ class ApiServer:
         self.commands.close()
         if self._server is not None:
             self._server.close()
-        for connection in list(self._connections):
+        for connection in self.connections:
             connection.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.paths.socket)
 
     def _full(self, who: Who) -> str:
         """Why this user may not connect now, "" if they may."""
-        counted = [other.who.uid for other in self._connections if not other.beside]
-        if len(counted) >= MAX_CLIENTS:
+        if sum(len(of_one) for of_one in self._connections.values()) >= MAX_CLIENTS and not who.admin:
             return f"{MAX_CLIENTS} clients are connected already"
-        if counted.count(who.uid) >= MAX_CLIENTS_OF_USER:
+        if sum(not other.beside for other in self.of_user(who.uid)) >= MAX_CLIENTS_OF_USER:
             return f"{MAX_CLIENTS_OF_USER} clients of {who.user} are connected already"
         return ""
 
@@ -159,11 +169,14 @@ class ApiServer:
         if self._is_closed:  # accepted a moment before: the store behind us is about to close
             connection.close()
             return
-        self._connections.add(connection)
+        of_one = self._connections.setdefault(connection.who.uid, set())
+        of_one.add(connection)
         try:
             await connection.run()
         finally:
-            self._connections.discard(connection)
+            of_one.discard(connection)
+            if not of_one:
+                self._connections.pop(connection.who.uid, None)
 
 
 def identify(writer: asyncio.StreamWriter) -> Who:

@@ -261,6 +261,8 @@ async def attach(connection: Connection, message: ask.Attach, job: Job) -> None:
 class SubscriptionStream(ClientStream):
     """Exists so that Close finds it."""
 
+    is_subscription = True
+
     def __init__(self, connection: Connection, number: int) -> None:
         super().__init__(connection, number)
         self.task = asyncio.current_task()
@@ -296,9 +298,9 @@ async def _tell_changes(connection: Connection, message: ask.Subscribe, listener
             page, jobs = jobs[:DELTA_ROWS], jobs[DELTA_ROWS:]
             node_page, nodes = nodes[: ask.NODE_PAGE_ROWS], nodes[ask.NODE_PAGE_ROWS :]
             last = not jobs and not nodes
-            delta = await _delta(controller, message, page, node_page, ready=last and not ready)
+            async with connection.page():
+                delta = await _delta(controller, message, page, node_page, ready=last and not ready)
             connection.send({"t": "delta", **delta})
-            await connection.drain()
             await asyncio.sleep(0)
             ready = ready or last
         await listener.changed.wait()

@@ -1,10 +1,15 @@
-"""Turns: how many of something may be under way at once, in all and of one user. One more waits, in the order of coming; who
-has as many as they may lets others pass."""
+"""Turns: how many of something may be under way at once, in all and of one user. One more waits.
+
+Users come in rotation, and each user's own in the order of coming, so that a thousand that wait of one user delay another
+user's next one by one turn at most.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter, deque
+from collections.abc import AsyncIterator
 
 
 class Turns:
@@ -14,20 +19,28 @@ class Turns:
         self._most = most
         self._most_of_one = most_of_one
         self._under_way: Counter[int] = Counter()
-        self._waiting: deque[tuple[int, asyncio.Future[Turn]]] = deque()
+        self._waiting: dict[int, deque[asyncio.Future[Turn]]] = {}
+        """By user; the users in the order in which they come next."""
+
+    @contextlib.asynccontextmanager
+    async def turn(self, uid: int) -> AsyncIterator[None]:
+        """One of the user's turns, for as long as the body runs."""
+        taken = await self.take(uid)
+        try:
+            yield
+        finally:
+            taken.leave()
 
     async def take(self, uid: int) -> Turn:
         """The user's next turn, when it comes."""
         asked: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        self._waiting.append((uid, asked))
+        self._waiting.setdefault(uid, deque()).append(asked)
         self._give()
         try:
             return await asked
         except asyncio.CancelledError:
             if asked.done() and not asked.cancelled():
                 asked.result().leave()
-            elif (uid, asked) in self._waiting:  # else it was passed over since
-                self._waiting.remove((uid, asked))
             raise
 
     def leave(self, uid: int) -> None:
@@ -38,17 +51,20 @@ class Turns:
         self._give()
 
     def _give(self) -> None:
-        passed: list[tuple[int, asyncio.Future[Turn]]] = []
-        while self._waiting and self._under_way.total() < self._most:
-            uid, asked = self._waiting.popleft()
-            if asked.done():
-                continue
-            if self._under_way[uid] >= self._most_of_one:
-                passed.append((uid, asked))
-                continue
-            self._under_way[uid] += 1
-            asked.set_result(Turn(self, uid))
-        self._waiting.extendleft(reversed(passed))
+        for uid in list(self._waiting):
+            if self._under_way.total() >= self._most:
+                return
+            waiting = self._waiting[uid]
+            while waiting and waiting[0].done():  # It gave up.
+                waiting.popleft()
+            if waiting and self._under_way[uid] < self._most_of_one:
+                self._under_way[uid] += 1
+                waiting.popleft().set_result(Turn(self, uid))
+                del self._waiting[uid]  # The others come first.
+                if waiting:
+                    self._waiting[uid] = waiting
+            elif not waiting:
+                del self._waiting[uid]
 
 
 class Turn:

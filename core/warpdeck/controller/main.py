@@ -32,6 +32,7 @@ from .collector import Collector
 from .daemon import take_lock
 from .events import NodeAdded
 from .exporter import Exporter
+from .loglimit import RateLimit
 from .mailer import Mailer
 from .trees import TreeFiles
 
@@ -132,6 +133,7 @@ async def _add_this_machine(controller: Controller) -> None:
 def start_log(paths: Paths) -> None:
     """Everything is logged to a file that is bounded: what is older than the last MAX_LOG_BYTES or two is dropped."""
     handler = logging.handlers.RotatingFileHandler(paths.log, maxBytes=MAX_LOG_BYTES, backupCount=1)
+    handler.addFilter(RateLimit())
     line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=logging.INFO, format=line, handlers=[handler])
     logging.getLogger("asyncssh").setLevel(logging.WARNING)
