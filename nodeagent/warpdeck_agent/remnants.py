@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
+import shutil
+import subprocess
 import threading
 import time
 from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Set
 
 from . import processes
+from .accounts import rights_of
 from .mounts import mounted
 from .procfs import text
+from .program import OWN, SYSTEM_PATH
 from .statx import born_unix
 from .systemv import SystemV, objects, remove
-from .tempdirs import remove_tree
 
 SHM = "/dev/shm"
 MADE_BY_LIBRARIES = (
@@ -40,6 +42,7 @@ WHOLE_S = 1.0
 """Where no birth is kept, the last change counts; of queues the kernel notes whole seconds."""
 MAX_NAMED = 6
 """In one sentence."""
+REMOVE_S = 60.0
 MIB = 2**20
 
 
@@ -91,7 +94,7 @@ class Remnants:
         held = _held() if files else frozenset()
         idle = [each for each in files if not _is_held(each.path, held)]
         mine = [each for each in idle if each.by_library or not company]
-        gone = [_named(each) for each in mine if self._is_gone(uid) and _remove(each)]
+        gone = [_named(each) for each in mine if self._is_gone(uid) and _remove(each, uid)]
         for each in self._objects(uid):
             if not each.is_held(unknown=company == "terminal") and self._is_gone(uid) and remove(each):
                 gone.append(str(each))
@@ -185,14 +188,23 @@ def _is_held(path: str, held: FrozenSet[str]) -> bool:
     return not own.isdisjoint(held) or any(each.startswith(path + "/") for each in held)
 
 
-def _remove(found: File) -> bool:
-    try:
-        if stat.S_ISDIR(os.lstat(found.path).st_mode):
-            return remove_tree(found.path)
-        os.unlink(found.path)
-    except OSError:
-        return False
-    return True
+def _remove(found: File, uid: int) -> bool:
+    """As its user: whatever lies under that name by now, nothing of anybody else's is removed."""
+    rm = shutil.which("rm", path=SYSTEM_PATH) or "rm"
+    null = subprocess.DEVNULL
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            [rm, "-rf", "--", found.path],
+            stdin=null,
+            stdout=null,
+            stderr=null,
+            env={OWN: "1"},
+            cwd="/",
+            timeout=REMOVE_S,
+            check=False,
+            **rights_of(uid),
+        )
+    return not os.path.lexists(found.path)
 
 
 def _named(found: File) -> str:
