@@ -1,0 +1,96 @@
+"""A log whose node cannot be asked is read on the submit host: as the job's user, plain files only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.core import ANN, ask
+from tests.served import QuietFleet, Raw, Served, served
+from tests.waiting import WAIT_S
+
+from warpdeck.controller.events import Submitted
+from warpdeck.controller.ports import OutputFile
+from warpdeck.errors import RemoteError
+from warpdeck.fleet.userfiles import UserFiles
+from warpdeck.model import NodeName
+from warpdeck.sim.demo import NoOutputs
+from warpdeck_agent.wire.frames import JSON, parse_json, read_frame
+
+pytestmark = pytest.mark.root
+
+
+class AwayFleet(QuietFleet):
+    """Its nodes take jobs, and open no stream."""
+
+    async def open_stream(self, name: NodeName, message: Any, sink: Any) -> Any:
+        raise RemoteError(name, "it is away")
+
+
+class Here(NoOutputs):
+    """Files of this machine."""
+
+    def __init__(self) -> None:
+        self.files = UserFiles(answer_s=WAIT_S)
+
+    async def read(self, path: str, *, uid: int) -> OutputFile:
+        return await self.files.read(path, uid=uid)
+
+
+@pytest.fixture
+async def site(short_tmp: Path) -> AsyncIterator[Served]:
+    here, fleet = Here(), AwayFleet()
+    async with served(short_tmp / "h", fleet=fleet, outputs=here) as made:
+        yield made
+    await here.files.close()
+
+
+async def log_of(site: Served, path: Path) -> tuple[dict[str, Any], bytes]:
+    """The answer to a request for the log of a job of Ann's that writes there, and what was sent of it."""
+    agent = await site.add_node("a")
+    outcome = await site.controller.apply(Submitted(who=ANN, request=ask(output=str(path))))
+    assert outcome.job is not None
+    await site.until(lambda: bool(site.fleet.launches))
+    await site.told("a", agent.begin((outcome.job.id, 0)))
+    raw = await Raw.connect(site.paths)
+    answer = await raw.ask("log", job=str(outcome.job.id))
+    sent = b""
+    if answer["t"] == "ok":
+        while (frame := await read_frame(raw.reader))[0] != JSON or parse_json(frame[1])["t"] != "end":
+            sent += b"" if frame[0] == JSON else frame[1][4:]
+    await raw.close()
+    return answer, sent
+
+
+async def test_the_users_own_file_is_sent(site: Served, short_tmp: Path) -> None:
+    path = short_tmp / "own.out"
+    path.write_text("as written")
+    path.chmod(0o600)
+    os.chown(path, ANN.uid, -1)
+    answer, sent = await log_of(site, path)
+    assert answer["result"]["size_bytes"] == len("as written") and sent == b"as written", answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("secret", "Permission denied"),
+        ("link", "Permission denied"),
+        ("pipe", "no plain file"),
+        ("device", "no plain file"),
+    ],
+)
+async def test_nothing_else_is(site: Served, short_tmp: Path, kind: str, said: str) -> None:
+    secret, path = short_tmp / "of-another", short_tmp / "job.out"
+    secret.write_text("secret")
+    secret.chmod(0o600)
+    if kind == "pipe":
+        os.mkfifo(path)
+        os.chown(path, ANN.uid, -1)
+    else:
+        path.symlink_to("/dev/zero" if kind == "device" else secret)
+    answer, sent = await log_of(site, secret if kind == "secret" else path)
+    assert answer["t"] == "error" and said in answer["message"] and not sent
