@@ -104,7 +104,7 @@ class Jobs:
         self._memory = MemoryWatch(pool)
         self.steps = self._make_steps(pool)
         self._signals = Signals(pool)
-        self._notices = Notices(pool)
+        self._notices = Notices()
         self._orphans = self._watch_orphans()
         self._ending = Ending(
             pool,

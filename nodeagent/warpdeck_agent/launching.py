@@ -36,6 +36,7 @@ from .wire.messages import Launch
 from .wire.places import place_of
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+RUNTIME_DIRS = "/run/user"
 TOKEN_BYTES = 24
 MAX_ATTEMPTS = 3
 """How often a launch is ordered anew because the supervisor was killed under it."""
@@ -139,7 +140,7 @@ class Launcher:
 
     async def _work_dir(self, launch: Launch, uid: int, gid: int) -> str:
         if launch.tree is None:
-            if launch.cwd_visible and await self._folders.is_there(launch.cwd):
+            if launch.cwd_visible and await self._folders.is_there(launch.cwd, uid=uid):
                 return launch.cwd
             return self._trees.empty(f"{launch.workspace}-{launch.job_id}", uid=uid, gid=gid)
         tree = launch.tree
@@ -157,7 +158,7 @@ class Launcher:
         folder = os.path.normpath(os.path.join(target, tree.subdir))
         if folder != target and not folder.startswith(target + os.sep):
             raise TreeError("a submit folder outside its snapshot")
-        return folder if os.path.isdir(folder) else target
+        return folder if await self._folders.is_there(folder, uid=uid) else target
 
     async def _order_in_time(self, launch: Launch, job: Job, *, who: Account) -> Order:
         """Programs for terminals and containers are looked for, and login shells asked, which may block."""
@@ -260,7 +261,7 @@ class Launcher:
         env = self._ports.with_master(env, job.key, tasks=launch.role == "tasks")
         env.update(job_variables(job, self._spool))
         env.update(_times(launch))
-        if "XDG_RUNTIME_DIR" in env and not os.path.isdir(env["XDG_RUNTIME_DIR"]):  # the submit host's
+        if _is_submit_hosts(env.get("XDG_RUNTIME_DIR", "")):
             del env["XDG_RUNTIME_DIR"]
         return with_programs(env, self._spool)
 
@@ -278,6 +279,12 @@ def _is_seen(launch: Launch) -> bool:
     """Whether its output files are written here. What would lie in a folder that goes with the job is kept, and brought home."""
     files = [path for path in (launch.stdout, launch.stderr) if path]
     return launch.cwd_visible and not any(place_of(path, launch.private_dirs) for path in files)
+
+
+def _is_submit_hosts(runtime_dir: str) -> bool:
+    """Whether this folder of systemd's is none that this node has. Only the folder above is read, which is root's."""
+    above, name = os.path.split(runtime_dir)
+    return above == RUNTIME_DIRS and (not os.path.isdir(above) or name not in os.listdir(above))
 
 
 def job_variables(job: Job, spool: Spool) -> Dict[str, str]:

@@ -11,14 +11,13 @@ import asyncio
 import contextlib
 import os
 import pwd
-import subprocess
 import time
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 from .accounts import as_user
 from .job import Job
 from .lastwords import last_words
-from .program import OWN, SYSTEM_PATH
+from .leaving import run_for
 
 WRITE_S = 10.0
 """A disk that takes longer does not get the line."""
@@ -27,15 +26,15 @@ LAST_WORDS_S = 0.5
 """How long an end that is to be told waits for its line: a disk that hangs keeps no job's place."""
 MAX_WAITING = 256
 """Jobs that wait for their lines; others, of an array that is cancelled whole, end without: a line costs a process."""
-WRITE = 'printf "%s\\n" "$1" >>"$2"'
+WRITE = 'line=$1; [ -e "$2" ] || shift; printf "%s\\n" "$line" >>"$2"'
+"""Into the file that gets its standard error: where that is joined and only kept here, the other one."""
 WRITE_TERMINAL = 'printf "\\r\\n%s\\r\\n" "$1" >"$2"'
 
 
 class Notices:
     """Writes lines, in a thread."""
 
-    def __init__(self, pool: Executor) -> None:
-        self._pool = pool
+    def __init__(self) -> None:
         self._enders = ThreadPoolExecutor(2, thread_name_prefix="last-words")
         """Of their own: what writes to a disk that hangs must not stand before the signals that end jobs."""
         self._waiting = 0
@@ -61,31 +60,18 @@ class Notices:
         """Adds the line if the job runs. One that cannot be written is lost: the job's history has it too."""
         if job.phase == "running" and job.meta.role != "hold":
             line = "".join(letter if letter.isprintable() else "?" for letter in words)[:MAX_CHARS]
-            self._pool.submit(_write, job, f"warpdeck: {line}")
+            self._enders.submit(_write, job, f"warpdeck: {line}")
 
 
 def _write(job: Job, line: str) -> None:
-    script, path = (WRITE_TERMINAL, _terminal(job)) if job.meta.pty else (WRITE, _errors(job))
-    if not path:
+    terminal = _terminal(job) if job.meta.pty else ""
+    if job.meta.pty and not terminal:
         return
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run(
-            ["/bin/sh", "-c", script, "sh", line, path],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={"PATH": SYSTEM_PATH, OWN: "1"},
-            cwd="/",
-            timeout=WRITE_S,
-            check=False,
-            **as_user(job.meta.user, uid=job.meta.uid, gid=_group(job)),
-        )
-
-
-def _errors(job: Job) -> str:
-    """The file that gets its standard error: where that is joined and only kept here, the other one."""
-    path = job.output("err")
-    return path if os.path.exists(path) else job.output("out")
+    script = WRITE_TERMINAL if terminal else WRITE
+    paths = [terminal] if terminal else [job.output("err"), job.output("out")]
+    user = as_user(job.meta.user, uid=job.meta.uid, gid=_group(job))
+    with contextlib.suppress(OSError):
+        run_for(WRITE_S, ["/bin/sh", "-c", script, "sh", line, *paths], **user)
 
 
 def _group(job: Job) -> int:

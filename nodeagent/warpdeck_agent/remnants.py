@@ -15,16 +15,16 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 import threading
 import time
 from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Set
 
 from . import processes
 from .accounts import rights_of
+from .leaving import run_for
 from .mounts import mounted
 from .procfs import text
-from .program import OWN, SYSTEM_PATH
+from .program import SYSTEM_PATH
 from .statx import born_unix
 from .systemv import SystemV, objects, remove
 
@@ -191,19 +191,8 @@ def _is_held(path: str, held: FrozenSet[str]) -> bool:
 def _remove(found: File, uid: int) -> bool:
     """As its user: whatever lies under that name by now, nothing of anybody else's is removed."""
     rm = shutil.which("rm", path=SYSTEM_PATH) or "rm"
-    null = subprocess.DEVNULL
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run(
-            [rm, "-rf", "--", found.path],
-            stdin=null,
-            stdout=null,
-            stderr=null,
-            env={OWN: "1"},
-            cwd="/",
-            timeout=REMOVE_S,
-            check=False,
-            **rights_of(uid),
-        )
+    with contextlib.suppress(OSError):
+        run_for(REMOVE_S, [rm, "-rf", "--", found.path], **rights_of(uid))
     return not os.path.lexists(found.path)
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from typing import List
 
+from .leaving import run_for
 from .mounts import apart, detach_below
 from .program import SYSTEM_PATH
 from .walking import opened
@@ -59,11 +59,5 @@ def _remove(path: str) -> bool:
 
 def _in(folder: int, argv: List[str]) -> bool:
     """Whether the system's program succeeds, run in that folder."""
-    null = subprocess.DEVNULL
-    argv = [shutil.which(argv[0], path=SYSTEM_PATH) or argv[0], *argv[1:]]
-    child = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, cwd=f"/proc/self/fd/{folder}")
-    try:
-        return child.wait(REMOVE_S) == 0
-    except subprocess.TimeoutExpired:
-        child.kill()
-        return False
+    program = shutil.which(argv[0], path=SYSTEM_PATH) or argv[0]
+    return run_for(REMOVE_S, [program, *argv[1:]], cwd=f"/proc/self/fd/{folder}")

@@ -169,7 +169,7 @@ class Session:
 
     async def _probe(self, asked: wire.ProbePath) -> None:
         try:
-            found = await self._agent.folders.holds(asked.path, asked.name)
+            found = await self._agent.folders.holds(asked.path, asked.name, uid=asked.uid)
         except LaunchError:
             self.tell(wire.PathProbed(probe=asked.probe, found=False, hangs=True))
             return

@@ -428,7 +428,7 @@ class AgentFleet:
         does not say."""
         try:
             async with self.files.probe(folder, uid=uid, answer_s=PROBE_S) as name:
-                return link.channel is not None and await link.channel.probe(folder, name)
+                return link.channel is not None and await link.channel.probe(folder, name, uid=uid)
         except TimeoutError:
             raise
         except OSError as error:

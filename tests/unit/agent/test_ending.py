@@ -50,7 +50,7 @@ def launch(spool: Spool, number: int) -> Job:
 def ending_of(
     pool: ThreadPoolExecutor, clearing: CountedClearing, told: list[Any], **options: float
 ) -> Ending:
-    notices = Notices(pool)
+    notices = Notices()
     return Ending(
         pool,
         Signals(pool),
