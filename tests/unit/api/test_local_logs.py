@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core import ANN, ask
+from tests.core import ANN, BOB, Agent, ask
+from tests.processes import kill, running
 from tests.served import QuietFleet, Raw, Served, served
-from tests.waiting import WAIT_S
 
-from warpdeck.controller.events import Submitted
+from warpdeck.controller.events import Submitted, Who
 from warpdeck.controller.ports import OutputFile
 from warpdeck.errors import RemoteError
 from warpdeck.fleet.userfiles import UserFiles
@@ -34,7 +36,7 @@ class Here(NoOutputs):
     """Files of this machine."""
 
     def __init__(self) -> None:
-        self.files = UserFiles(answer_s=WAIT_S)
+        self.files = UserFiles(answer_s=4.0)
 
     async def read(self, path: str, *, uid: int) -> OutputFile:
         return await self.files.read(path, uid=uid)
@@ -48,15 +50,24 @@ async def site(short_tmp: Path) -> AsyncIterator[Served]:
     await here.files.close()
 
 
+async def job_of(site: Served, who: Who, path: Path) -> str:
+    """A job that runs and writes there."""
+    agent = Agent("a")
+    if not site.controller.state.nodes:
+        await site.add_node("a")
+    outcome = await site.controller.apply(Submitted(who=who, request=ask(output=str(path))))
+    assert outcome.job is not None
+    job_id = outcome.job.id
+    await site.until(lambda: any(each.job_id == job_id for each in site.fleet.launches))
+    await site.told("a", agent.begin((job_id, 0)))
+    return str(job_id)
+
+
 async def log_of(site: Served, path: Path) -> tuple[dict[str, Any], bytes]:
     """The answer to a request for the log of a job of Ann's that writes there, and what was sent of it."""
-    agent = await site.add_node("a")
-    outcome = await site.controller.apply(Submitted(who=ANN, request=ask(output=str(path))))
-    assert outcome.job is not None
-    await site.until(lambda: bool(site.fleet.launches))
-    await site.told("a", agent.begin((outcome.job.id, 0)))
+    job = await job_of(site, ANN, path)
     raw = await Raw.connect(site.paths)
-    answer = await raw.ask("log", job=str(outcome.job.id))
+    answer = await raw.ask("log", job=job)
     sent = b""
     if answer["t"] == "ok":
         while (frame := await read_frame(raw.reader))[0] != JSON or parse_json(frame[1])["t"] != "end":
@@ -94,3 +105,29 @@ async def test_nothing_else_is(site: Served, short_tmp: Path, kind: str, said: s
         path.symlink_to("/dev/zero" if kind == "device" else secret)
     answer, sent = await log_of(site, secret if kind == "secret" else path)
     assert answer["t"] == "error" and said in answer["message"] and not sent
+
+
+async def test_a_user_whose_files_do_not_answer_holds_up_nobody_else(site: Served, short_tmp: Path) -> None:
+    """Stopped, the process that reads a user's files is as one that hangs with its file system."""
+    jobs = {}
+    for who in (ANN, BOB):
+        path = short_tmp / f"{who.user}.out"
+        path.write_text(who.user)
+        os.chown(path, who.uid, -1)
+        jobs[who] = await job_of(site, who, path)
+    first, second, others = [await Raw.connect(site.paths) for _ in range(3)]
+    assert (await first.ask("log", job=jobs[ANN]))["t"] == "ok"
+    [child] = running("outputfile.py", f"\0{ANN.uid}\0")
+    os.kill(child, signal.SIGSTOP)
+    try:
+        hanging = asyncio.create_task(second.ask("log", job=jobs[ANN]))
+        assert (await others.ask("jobs"))["t"] == "ok"
+        assert (await others.ask("log", number=2, job=jobs[BOB]))["t"] == "ok"
+        assert not hanging.done()
+        assert "its file system does not answer" in (await hanging)["message"]
+        again = await second.ask("log", job=jobs[ANN])
+        assert "does not answer" in again["message"], "it is not asked again"
+    finally:
+        kill([child])
+    for raw in (first, second, others):
+        await raw.close()
