@@ -6,6 +6,7 @@ nor other launches. Each user can leave a few such questions without an answer, 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import time
@@ -19,8 +20,8 @@ from .refusal import LaunchError
 KNOWN_S = 1.0
 """An array's tasks share a folder: one that was seen is there for so long."""
 MAX_KNOWN = 256
-MOST_HANGING = 16
-"""Questions of one user that have no answer: each keeps a process and a thread."""
+MOST_WAITING = 16
+"""Questions of one user that have no answer: each keeps a process and a thread. More wait for one of these to come back."""
 _IS_FOLDER, _IS_ENTRY = '[ -d "$0" ]', '[ -e "$0" ] || [ -L "$0" ]'
 Question = Tuple[int, str, str]
 """(uid, test, path)"""
@@ -30,6 +31,7 @@ class Folders:
     """Remembers what it has just seen."""
 
     def __init__(self, *, answer_s: float = ANSWER_S) -> None:
+        self._answer_s = answer_s
         self._probes = Probes(_holds, answer_s=answer_s)
         self._seen: Dict[Tuple[int, str], float] = {}
 
@@ -52,8 +54,12 @@ class Folders:
         )
 
     async def _ask(self, asked: Question, path: str) -> bool:
-        if sum(each[0] == asked[0] for each in self._probes.open()) >= MOST_HANGING:
-            raise _hanging(path)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._answer_s
+        while len(others := self._probes.waiting(lambda each: bool(each[0] == asked[0]))) >= MOST_WAITING:
+            if loop.time() >= until:
+                raise _hanging(path)
+            await asyncio.wait(others, timeout=until - loop.time(), return_when=asyncio.FIRST_COMPLETED)
         said = (await self._probes.ask([asked]))[asked]
         if said is None:
             raise _hanging(path)

@@ -43,9 +43,9 @@ class Probes:
                 self._asked.pop(path, None)
         return found
 
-    def open(self) -> List[Any]:
-        """What has no answer yet."""
-        return [path for path, answer in self._asked.items() if not answer.done()]
+    def waiting(self, of: Callable[[Any], bool]) -> List[asyncio.Future[Any]]:
+        """The answers that have not come, to questions of this kind."""
+        return [answer for path, answer in self._asked.items() if not answer.done() and of(path)]
 
     def _look_at(self, path: Hashable, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any]) -> None:
         try:
