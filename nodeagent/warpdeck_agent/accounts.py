@@ -83,6 +83,15 @@ def as_user(user: str, *, uid: int, gid: int) -> Dict[str, Any]:
     return {"user": uid, "group": gid, "extra_groups": groups_of(user, gid=gid)}
 
 
+def rights_of(uid: int) -> Dict[str, Any]:
+    """`as_user` by the uid alone; one without an account here has no other group."""
+    try:
+        found = _by_uid(uid, _moment())
+    except KeyError:
+        return {} if os.geteuid() != 0 else {"user": uid, "group": uid, "extra_groups": []}
+    return as_user(found.pw_name, uid=uid, gid=found.pw_gid)
+
+
 def _moment() -> int:
     """Equal for as long as an answer holds."""
     return int(time.monotonic() / KNOWN_S)

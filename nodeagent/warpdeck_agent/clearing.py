@@ -23,7 +23,8 @@ from .job import Job, Key
 from .leftovers import Leftovers
 from .procfs import text
 from .remnants import Remnants
-from .tempdirs import TempDirs, remove_tree
+from .removing import remove_tree
+from .tempdirs import TempDirs
 
 LOOK_S = 0.05
 """Between two looks at processes that are dying."""

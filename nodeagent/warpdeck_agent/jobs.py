@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Container, Coroutine, Dict, List, Optional, Set
@@ -35,6 +34,7 @@ from .parts import Parts, Turns
 from .ports import Ports
 from .program import own_path
 from .remnants import Remnants
+from .removing import remove_tree
 from .room import Rooms
 from .signals import Signals
 from .spool import KEEP_FORGOTTEN_S, Folder, LaunchFolder, Spool
@@ -412,7 +412,7 @@ class Jobs:
 
     async def _remove_folder(self, folder: LaunchFolder) -> None:
         """The record goes last: without it nobody would look for the rest."""
-        await asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, folder.path, True)
+        await asyncio.get_running_loop().run_in_executor(None, remove_tree, folder.path)
         folder.release()
 
     def kept_output(self, job_id: int, restarts: int, channel: str) -> str:
@@ -427,7 +427,7 @@ class Jobs:
         launching = {self._spool.job(*key).path for key in self.beginnings.under_way}
         for folder in self._spool.folders():
             if folder.path not in known | launching and _is_old(folder):
-                shutil.rmtree(folder.path, ignore_errors=True)
+                remove_tree(folder.path)
         self._launcher.scripts.clean({job.meta.script for job in self._jobs.values()})
 
 

@@ -39,6 +39,7 @@ from .wire.messages import Launch
 from .wire.places import place_of
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+RUNTIME_DIRS = "/run/user"
 TOKEN_BYTES = 24
 LOOK_S = 0.02
 """How often processes that were killed are looked for."""
@@ -162,7 +163,7 @@ class Launcher:
     async def _work_dir(self, launch: Launch, who: Account, hold: Hold) -> str:
         if launch.tree is not None:
             return await self._checkouts.folder(launch, who, hold)
-        if launch.cwd_visible and await self._folders.is_there(launch.cwd):
+        if launch.cwd_visible and await self._folders.is_there(launch.cwd, uid=who.uid):
             return launch.cwd
         return self._checkouts.empty(launch, who)
 
@@ -292,7 +293,7 @@ class Launcher:
         env = self._ports.with_master(env, job.key, tasks=launch.role == "tasks")
         env.update(job_variables(job, self._spool))
         env.update(_times(launch))
-        if "XDG_RUNTIME_DIR" in env and not os.path.isdir(env["XDG_RUNTIME_DIR"]):  # the submit host's
+        if _is_submit_hosts(env.get("XDG_RUNTIME_DIR", "")):
             del env["XDG_RUNTIME_DIR"]
         return with_programs(with_gpu_names(env, job.meta.gpu_names), self._spool)
 
@@ -310,6 +311,12 @@ def _is_seen(launch: Launch) -> bool:
     """Whether its output files are written here. What would lie in a folder that goes with the job is kept, and brought home."""
     files = [path for path in (launch.stdout, launch.stderr) if path]
     return launch.cwd_visible and not any(place_of(path, launch.private_dirs) for path in files)
+
+
+def _is_submit_hosts(runtime_dir: str) -> bool:
+    """Whether this folder of systemd's is none that this node has. Only the folder above is read, which is root's."""
+    above, name = os.path.split(runtime_dir)
+    return above == RUNTIME_DIRS and (not os.path.isdir(above) or name not in os.listdir(above))
 
 
 def job_variables(job: Job, spool: Spool) -> Dict[str, str]:

@@ -16,7 +16,7 @@ IDLE_POLL_S = 0.25
 
 
 class OutputFile(Protocol):
-    """Where the output lies: an OwnFile, or a FarFile."""
+    """Where the output lies: an OwnFile, or a UserFile."""
 
     async def look(self, at: Optional[int]) -> Optional[Look]: ...
     def close(self) -> None: ...

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, Hashable, List, Sequence
 
 ANSWER_S = 10.0
 """A mount that takes longer hangs."""
 
-Probe = Callable[[str], Any]
+Probe = Callable[[Any], Any]
 
 
 class Probes:
-    """Asks one question, of any path. `probe` may block for ever, and raises OSError."""
+    """Asks one question, of any path, or of anything else that names it. `probe` may block for ever, and raises OSError."""
 
     def __init__(self, probe: Probe, *, answer_s: float = ANSWER_S) -> None:
         self._probe = probe
         self._answer_s = answer_s
-        self._asked: Dict[str, asyncio.Future[Any]] = {}
+        self._asked: Dict[Hashable, asyncio.Future[Any]] = {}
 
-    async def ask(self, paths: List[str]) -> Dict[str, Any]:
+    async def ask(self, paths: Sequence[Hashable]) -> Dict[Any, Any]:
         """Path -> what the probe said, its error, or None if it has not come back."""
         loop = asyncio.get_running_loop()
         for path in paths:
@@ -36,14 +36,18 @@ class Probes:
         asked = {path: self._asked[path] for path in paths}
         if asked:
             await asyncio.wait(asked.values(), timeout=self._answer_s)
-        found: Dict[str, Any] = {}
+        found: Dict[Any, Any] = {}
         for path, answer in asked.items():
             found[path] = answer.result() if answer.done() else None
             if answer.done():
                 self._asked.pop(path, None)
         return found
 
-    def _look_at(self, path: str, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any]) -> None:
+    def waiting(self, of: Callable[[Any], bool]) -> List[asyncio.Future[Any]]:
+        """The answers that have not come, to questions of this kind."""
+        return [answer for path, answer in self._asked.items() if not answer.done() and of(path)]
+
+    def _look_at(self, path: Hashable, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any]) -> None:
         try:
             said = self._probe(path)
         except OSError as error:

@@ -1,4 +1,5 @@
-"""Reading a job's output file: by the agent itself, or by a child of its own (`main`) where the file's server may hang.
+"""Reading a job's output file: the agent's own (`OwnFile`), or one that its user named, by a child (`main`) that is the user: only
+the user's rights count, and whoever's file server hangs holds up nobody else (userfiles).
 
 The child is asked for pieces over its standard input, and answers each with the file's size and what lies there.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import stat
 import struct
 import sys
@@ -24,18 +26,17 @@ class LogError(Exception):
     """An output file that may not or cannot be read, in one sentence."""
 
 
-def open_output(path: str, *, uid: int) -> Optional[int]:
-    """A descriptor for reading, None if there is no such file. A root agent reads only files of the job's user."""
+def open_output(path: str, *, flags: int = 0) -> Optional[int]:
+    """A descriptor for reading, None if there is no such file. Plain files only."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | flags)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise LogError(f"cannot read {path}: {os.strerror(error.errno or errno.EIO)}") from error
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or (os.geteuid() == 0 and uid > 0 and status.st_uid != uid):
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise LogError(f"{path} is not an output file of this job's user")
+        raise LogError(f"{path} is not a plain file")
     return descriptor
 
 
@@ -47,18 +48,19 @@ class Look(NamedTuple):
 
 
 class OwnFile:
-    """An output file on a disk of this node, opened once it is there."""
+    """An output file that lies in the agent's own folder, opened once it is there."""
 
-    def __init__(self, path: str, uid: int) -> None:
+    flags = os.O_NOFOLLOW
+
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._uid = uid
         self._descriptor: Optional[int] = None
 
     def read(self, at: Optional[int]) -> Optional[Look]:
         """A piece from there on (None: none of it), from the start of a file that is shorter. None: there is no file. Raises
         LogError and OSError."""
         if self._descriptor is None:
-            self._descriptor = open_output(self._path, uid=self._uid)
+            self._descriptor = open_output(self._path, flags=self.flags)
         if self._descriptor is None:
             return None
         size = os.fstat(self._descriptor).st_size
@@ -75,10 +77,33 @@ class OwnFile:
             os.close(self._descriptor)
 
 
+class UsersFile(OwnFile):
+    """The same for this process's user, who may have put a link there."""
+
+    flags = 0
+
+
+def become(uid: int) -> None:
+    """Drops to the user with all groups; a uid without an account gets none. Nothing where we are not root. Raises OSError."""
+    if os.geteuid() != 0 or uid == 0:
+        return
+    if uid < 0:
+        raise PermissionError(errno.EPERM, "whose file it is was not said")
+    try:
+        found = pwd.getpwuid(uid)
+        os.initgroups(found.pw_name, found.pw_gid)
+        os.setgid(found.pw_gid)
+    except KeyError:
+        os.setgroups([])
+        os.setgid(uid)
+    os.setuid(uid)
+
+
 def main(argv: List[str]) -> int:
     """`readfile PATH UID`: answers until its input ends."""
     path, uid = argv
-    file = OwnFile(path, int(uid))
+    become(int(uid))
+    file = UsersFile(path)
     asked = sys.stdin.buffer
     while len(words := asked.read(ASK.size)) == ASK.size:
         (at,) = ASK.unpack(words)

@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
+import shutil
 import threading
 import time
 from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Set
 
 from . import processes
+from .accounts import rights_of
+from .leaving import run_for
 from .mounts import mounted
 from .procfs import text
+from .program import SYSTEM_PATH
 from .statx import born_unix
 from .systemv import SystemV, objects, remove
-from .tempdirs import remove_tree
 
 SHM = "/dev/shm"
 MADE_BY_LIBRARIES = (
@@ -40,6 +42,7 @@ WHOLE_S = 1.0
 """Where no birth is kept, the last change counts; of queues the kernel notes whole seconds."""
 MAX_NAMED = 6
 """In one sentence."""
+REMOVE_S = 60.0
 MIB = 2**20
 
 
@@ -91,7 +94,7 @@ class Remnants:
         held = _held() if files else frozenset()
         idle = [each for each in files if not _is_held(each.path, held)]
         mine = [each for each in idle if each.by_library or not company]
-        gone = [_named(each) for each in mine if self._is_gone(uid) and _remove(each)]
+        gone = [_named(each) for each in mine if self._is_gone(uid) and _remove(each, uid)]
         for each in self._objects(uid):
             if not each.is_held(unknown=company == "terminal") and self._is_gone(uid) and remove(each):
                 gone.append(str(each))
@@ -130,7 +133,10 @@ def _of_user(folder: str, uid: int) -> Iterator[File]:
         entries = list(os.scandir(folder))
     except OSError:
         return
+    points = {each.path for each in mounted()} if entries else set()
     for entry in entries:
+        if entry.path in points:  # to look at it would ask whoever serves it
+            continue
         with contextlib.suppress(OSError):
             found = entry.stat(follow_symlinks=False)
             if found.st_uid == uid and not entry.name.startswith(KEPT):
@@ -185,14 +191,12 @@ def _is_held(path: str, held: FrozenSet[str]) -> bool:
     return not own.isdisjoint(held) or any(each.startswith(path + "/") for each in held)
 
 
-def _remove(found: File) -> bool:
-    try:
-        if stat.S_ISDIR(os.lstat(found.path).st_mode):
-            return remove_tree(found.path)
-        os.unlink(found.path)
-    except OSError:
-        return False
-    return True
+def _remove(found: File, uid: int) -> bool:
+    """As its user: whatever lies under that name by now, nothing of anybody else's is removed."""
+    rm = shutil.which("rm", path=SYSTEM_PATH) or "rm"
+    with contextlib.suppress(OSError):
+        run_for(REMOVE_S, [rm, "-rf", "--", found.path], **rights_of(uid))
+    return not os.path.lexists(found.path)
 
 
 def _named(found: File) -> str:

@@ -23,7 +23,8 @@ from .parts import Turns
 from .privatedirs import PrivateDirs, folders_of
 from .refusal import NO_ROOM, LaunchError, full_disk
 from .remnants import Remnants
-from .tempdirs import DEFAULT_PLACE, TempDirs, remove_tree
+from .removing import remove_tree
+from .tempdirs import DEFAULT_PLACE, TempDirs
 from .wire.messages import Launch
 
 

@@ -6,10 +6,10 @@ Whatever arrives that is no valid message closes this connection only.
 from __future__ import annotations
 
 import asyncio
+import os
 import traceback
 from typing import TYPE_CHECKING, Any, Dict, Set
 
-from .farfiles import FarFile, leads_far
 from .logs import follow
 from .readfile import LogError, OwnFile
 from .refusal import LaunchError
@@ -18,6 +18,7 @@ from .streams import OutStream
 from .terminal import Terminal, attach, pump
 from .trees import TreeError, Upload
 from .tunnel import MAX_TUNNELS, Tunnel, TunnelError
+from .userfiles import UserFile
 from .wire import JSON, WireError, json_frame, read_frame, split_data
 from .wire import messages as wire
 from .wire.fields import sayable
@@ -168,7 +169,7 @@ class Session:
 
     async def _probe(self, asked: wire.ProbePath) -> None:
         try:
-            found = await self._agent.folders.holds(asked.path, asked.name)
+            found = await self._agent.folders.holds(asked.path, asked.name, uid=asked.uid)
         except LaunchError:
             self.tell(wire.PathProbed(probe=asked.probe, found=False, hangs=True))
             return
@@ -227,14 +228,15 @@ class Session:
         job = self._agent.jobs.find(asked.job_id, asked.restarts)
         if job is not None:
             path, uid = job.output(asked.channel), job.meta.uid
+            is_own = os.path.dirname(path) == job.folder.path
         else:
             kept = self._agent.jobs.kept_output(asked.job_id, asked.restarts, asked.channel)
-            path, uid = (kept, -1) if kept else (asked.path, asked.uid)
+            path, uid, is_own = kept or asked.path, asked.uid, bool(kept)
         over = _long_ago() if job is None else job.done
         ended = over if asked.follow else _long_ago()
         if not path or path.startswith("spool:"):
             raise LogError("the output is not kept any more")
-        file = FarFile(path, uid) if leads_far(path) else OwnFile(path, uid)
+        file = OwnFile(path) if is_own else UserFile(path, uid)
         await follow(out, self.tell, file, path=path, offset=asked.offset, ended=ended, over=over)
 
     async def _send_terminal(self, asked: wire.OpenPty) -> None:

@@ -13,7 +13,9 @@ import threading
 import time
 from typing import Dict, List, Tuple
 
+from .mounts import mount_of
 from .spares import renamed
+from .walking import FOLDER, opened
 
 CLOSE_S = 0.02
 """Launches that follow each other more closely than this are short ones, such as an array's."""
@@ -81,9 +83,17 @@ class SpareDirs:
 
 
 def _is_untouched(path: str, changed_ns: int) -> bool:
+    """A file system that somebody has mounted over it is not asked."""
     try:
-        found = os.lstat(path)
-        same = found.st_mode == stat.S_IFDIR | MODE and found.st_ctime_ns == changed_ns
-        return same and not os.listdir(path)
+        with opened(os.path.dirname(path)) as above:
+            folder = os.open(os.path.basename(path), FOLDER, dir_fd=above)
+            try:
+                if mount_of(folder) != mount_of(above):
+                    return False
+                found = os.fstat(folder)
+                same = found.st_mode == stat.S_IFDIR | MODE and found.st_ctime_ns == changed_ns
+                return same and not os.listdir(f"/proc/self/fd/{folder}")
+            finally:
+                os.close(folder)
     except OSError:
         return False

@@ -21,13 +21,13 @@ import fcntl
 import os
 import re
 import secrets
-import shutil
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .hold import Hold, hold_from
 from .ownfolder import OwnFolder
 from .privatedirs import PrivateDirs, folders_of, private_from
+from .removing import remove_tree
 from .table import LaunchTable, Record
 from .wire.jsontext import dumps, loads
 from .wire.messages import Hooks
@@ -203,8 +203,8 @@ class JobFolder(Folder):
         return False
 
     def remove(self) -> None:
-        """With the folders of a step's tasks in it, if it is that. They hold plain files only; rmtree is there for all else, at five
-        times the cost."""
+        """With the folders of a step's tasks in it, if it is that. They hold plain files only; remove_tree is there for all else, at
+        five times the cost."""
         try:
             for entry in list(os.scandir(self.path)):
                 if entry.is_dir(follow_symlinks=False):
@@ -213,7 +213,7 @@ class JobFolder(Folder):
                     os.unlink(entry.path)
             os.rmdir(self.path)
         except OSError:
-            shutil.rmtree(self.path, ignore_errors=True)
+            remove_tree(self.path)
 
 
 def _remove_plain(path: str) -> None:
@@ -236,7 +236,7 @@ class LaunchFolder(Folder):
     def create(self, *, uid: int, gid: int, terminal: bool) -> None:
         """A record for a new launch. Raises OSError where the disk is full."""
         if os.path.exists(self.path):
-            shutil.rmtree(self.path, ignore_errors=True)
+            remove_tree(self.path)
         self.record = self._table.take()
         self._is_empty = True
         if terminal:
@@ -300,7 +300,7 @@ class LaunchFolder(Folder):
     def remove(self) -> None:
         """Leaves nothing. The record goes last: without it nobody would look for the rest."""
         if os.path.lexists(self.path):  # few launches have a folder
-            shutil.rmtree(self.path, ignore_errors=True)
+            remove_tree(self.path)
         self.release()
 
     def keeps_output(self) -> bool:

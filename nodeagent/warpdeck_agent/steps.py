@@ -23,6 +23,7 @@ from .accounts import group_of
 from .affinity import BOUND, allowed_cpus, bind, in_words, own_cpus
 from .childpeak import ChildPeak
 from .exchange import Exchange
+from .folders import Folders
 from .hold import hold_from
 from .job import Job
 from .lastwords import oom_words
@@ -75,6 +76,7 @@ class Steps:
         children: UserChildren,
     ) -> None:
         self._starter = TaskStarter(spool, ports=ports, pool=pool, children=children)
+        self._folders = Folders()
         self._find = find
         self._tell = tell
         self._pool = pool
@@ -154,6 +156,8 @@ class Steps:
         cpus = [own or list(step.cpus) for own in bound]
         if launch.bind_verbose:
             launch = _telling(launch, [own or allowed for own in cpus])
+        if launch.container is not None:
+            launch = dataclasses.replace(launch, cwd=await self._folder(step.job, launch.cwd))
         in_thread = partial(asyncio.get_running_loop().run_in_executor, self._pool)
         try:
             program = await self._starter.program(step, launch)
@@ -168,6 +172,12 @@ class Steps:
                 if task.process is not None:
                     self._owners[id(task)] = step
                     self._watch.add(task)
+
+    async def _folder(self, job: Job, asked: str) -> str:
+        """Where tasks in a container run. Raises LaunchError where its server does not answer."""
+        meta = job.meta
+        outside = asked if meta.private is None else meta.private.outside(asked)
+        return asked if await self._folders.is_there(outside, uid=meta.uid) else meta.work_dir
 
     def _start_all(
         self,

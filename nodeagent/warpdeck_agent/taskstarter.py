@@ -129,13 +129,11 @@ def line_name(step: Step, rank: Optional[int] = None) -> str:
 def _setting(step: Step, launch: StepLaunch, env: Dict[str, str], *, pty: bool) -> Setting:
     """Where a task's container is to run. The tasks of a node share one where the runtime's are not made in a moment."""
     meta = step.job.meta
-    outside = launch.cwd if meta.private is None else meta.private.outside(launch.cwd)
-    work_dir = launch.cwd if os.path.isdir(outside) else meta.work_dir
     return Setting(
         launch=f"{hold_name(*step.job.key)}-{step.number}",
-        work_dir=work_dir,
+        work_dir=launch.cwd,
         home=env.get("HOME", ""),
-        paths=list(dict.fromkeys([work_dir, meta.work_dir, meta.seen_tmp_dir])),
+        paths=list(dict.fromkeys([launch.cwd, meta.work_dir, meta.seen_tmp_dir])),
         env=list(env),
         gpus=bool(step.gpus),
         pty=pty,

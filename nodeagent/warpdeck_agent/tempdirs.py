@@ -5,23 +5,20 @@
 
 The name is short, because programs make sockets below it, whose paths may have 107 bytes: Ray's own part takes 68 of them.
 `<agent>` is how the agent's identity begins. The places that were ever used are noted in the agent's folder, so that an agent
-that starts finds what one that was killed has left. Removing is left to rm(1): a job may have nested folders deeper than any
-recursion of ours should go.
+that starts finds what one that was killed has left.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-import shutil
-import subprocess
 from typing import Container, List, Sequence, Tuple
 
-from .mounts import detach_below
 from .privatedirs import PrivateDirs
-from .program import SYSTEM_PATH
+from .removing import remove_empty, remove_tree
 from .sparedirs import MODE, SpareDirs
 from .spool import Spool
+from .walking import make_folder
 from .wire.places import place_of
 
 DEFAULT_PLACE = "/tmp"
@@ -53,9 +50,7 @@ class TempDirs:
         path = f"{place}/{self._prefix}{name}-{secrets.token_hex(RANDOM_BYTES)}"
         owner = (place, uid, gid)
         if not self._spares.take(path, owner):
-            os.mkdir(path, MODE)
-            if uid != os.geteuid():
-                os.chown(path, uid, gid)
+            make_folder(path, MODE, uid=uid, gid=gid)
         self._spares.made(path, owner)
         return path
 
@@ -117,46 +112,3 @@ def _make_mount_point(path: str, *, at: str) -> None:
     os.makedirs(at if is_folder else os.path.dirname(at), mode=0o755, exist_ok=True)
     if not is_folder:
         os.close(os.open(at, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-
-
-def remove_empty(path: str) -> bool:
-    """Whether it is gone: it held nothing, or was not there."""
-    if not path:
-        return True
-    try:
-        os.rmdir(path)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return True
-
-
-def remove_tree(path: str) -> bool:
-    """Removes a folder with everything in it, and nothing of what is mounted there; False if something stays. To run rm(1) costs
-    as much as a short job, and many folders are empty."""
-    if remove_empty(path):
-        return True
-    if not detach_below(path):
-        return False
-    argv = [shutil.which("rm", path=SYSTEM_PATH) or "rm", "-rf", "--", path]
-    if _quietly(argv) and not os.path.lexists(path):
-        return True
-    _open_up(path)
-    return _quietly(argv) and not os.path.lexists(path)
-
-
-def _open_up(path: str) -> None:
-    """A job may have taken the right to write from its own folders; root needs no right."""
-    if os.geteuid() != 0:
-        _quietly([shutil.which("chmod", path=SYSTEM_PATH) or "chmod", "-R", "u+rwX", "--", path])
-
-
-def _quietly(argv: List[str]) -> bool:
-    null = subprocess.DEVNULL
-    try:
-        return (
-            subprocess.run(argv, stdin=null, stdout=null, stderr=null, check=False, cwd="/").returncode == 0
-        )
-    except OSError:
-        return False

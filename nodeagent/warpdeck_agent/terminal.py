@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
+import stat
 import struct
-from typing import Tuple
+from typing import Iterator, Tuple
 
+from .mounts import mount_of
 from .streams import OutStream
+from .walking import FOLDER
 from .wire.frames import (
     BINARY,
     DATA_CHUNK_BYTES,
@@ -35,9 +39,9 @@ async def connect(folder: str, uid: int) -> Tuple[asyncio.StreamReader, asyncio.
     """
     deadline = asyncio.get_running_loop().time() + CONNECT_S
     while True:
-        descriptor = os.open(os.path.join(folder, "terminal"), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{descriptor}/pty.sock")
+            with _socket_in(folder) as descriptor:
+                reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{descriptor}")
             if _listener(writer) != uid:
                 writer.close()
                 raise PermissionError("the terminal's socket is not its user's")
@@ -45,9 +49,24 @@ async def connect(folder: str, uid: int) -> Tuple[asyncio.StreamReader, asyncio.
         except (FileNotFoundError, ConnectionRefusedError):
             if asyncio.get_running_loop().time() > deadline:
                 raise
-        finally:
-            os.close(descriptor)
         await asyncio.sleep(0.01)
+
+
+@contextlib.contextmanager
+def _socket_in(folder: str) -> Iterator[int]:
+    """A descriptor of the terminal's socket itself: no link is followed, and no file system is asked that was mounted on the way.
+    Raises OSError."""
+    with contextlib.ExitStack() as closing:
+        at = [os.open(folder, FOLDER)]
+        closing.callback(os.close, at[0])
+        for name, flags in (("terminal", FOLDER), ("pty.sock", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)):
+            at.append(os.open(name, flags, dir_fd=at[-1]))
+            closing.callback(os.close, at[-1])
+            if mount_of(at[-1]) != mount_of(at[0]):
+                raise PermissionError("something is mounted over the terminal's socket")
+        if not stat.S_ISSOCK(os.fstat(at[-1]).st_mode):
+            raise PermissionError("the terminal's socket is not its user's")
+        yield at[-1]
 
 
 def _listener(writer: asyncio.StreamWriter) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import stat
+import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,6 @@ DELTA_INTERVAL_S = 0.1
 """Least time between two deltas to one subscriber."""
 DELTA_ROWS = 500
 """Rows in one delta: a page of a large queue, well below the frame limit."""
-READ_BYTES = 256 * 1024
 
 
 class TreeStream(ClientStream):
@@ -211,21 +209,24 @@ async def _send_local(stream: NodeBytes, job: Job, message: ask.Log, cause: Remo
     row = present.job_detail(stream.connection.server.controller.state, job, [])
     path = row.stdout if message.channel == "out" else row.stderr or row.stdout
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = await stream.connection.server.controller.outputs.read(path, uid=job.uid)
     except OSError as error:
         stream.end()
-        raise UserError(f"the log of job {job.label()} cannot be read: {cause}", "is its node up?") from error
+        reason = f"{path}: {error.strerror}" if error.errno != errno.ENOENT else str(cause)
+        raise UserError(
+            f"the log of job {job.label()} cannot be read: {reason}", "is its node up?"
+        ) from error
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or (os.geteuid() == 0 and status.st_uid != job.uid):
-            raise UserError(f"{path} is not the output of job {job.label()}", "")
-        at = max(0, status.st_size + message.offset) if message.offset < 0 else message.offset
-        await stream.opened(at, status.st_size, path)
-        while stream.is_open and (chunk := os.pread(descriptor, READ_BYTES, at)):
+        at = max(0, file.length + message.offset) if message.offset < 0 else message.offset
+        await stream.opened(at, file.length, path)
+        while stream.is_open and (chunk := await file.piece(at)):
             at += len(chunk)
             await stream.send(chunk)
+    except OSError as error:
+        stream.say_end(f"{path} cannot be read any more: {error.strerror}", exit_of(stream.connection, job))
+        return
     finally:
-        os.close(descriptor)
+        await file.close()
     stream.say_end("", exit_of(stream.connection, job))
 
 

@@ -350,6 +350,19 @@ class TreeCache(Protocol):
     def find(self, uid: int, tree: str) -> PackedTree | None: ...
 
 
+class OutputFile(Protocol):
+    """A user's file on the submit host, opened as that user. `length`: in bytes, when it was opened. Raises OSError."""
+
+    @property
+    def length(self) -> int: ...
+
+    async def piece(self, at: int) -> bytes:
+        """What lies there, as much as one answer holds; nothing at the file's end."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 class OutputCollector(Protocol):
     """Brings output that was written on a node to the submit host's files."""
 
@@ -374,4 +387,8 @@ class OutputCollector(Protocol):
 
     async def finished(self, job_id: JobId, restarts: int, node: NodeName) -> None:
         """Returns when everything of this launch was brought here (at once, if nothing was begun)."""
+        ...
+
+    async def read(self, path: str, *, uid: int) -> OutputFile:
+        """Opens a plain file with that user's rights. Raises OSError, TimeoutError where its file system does not answer."""
         ...

@@ -156,12 +156,12 @@ class Channel:
         self._out.flush()
         self._writer.close()
 
-    async def probe(self, path: str, name: str) -> bool | None:
-        """Whether the folder on the node holds that entry; None: its server does not answer there. Raises TimeoutError."""
+    async def probe(self, path: str, name: str, *, uid: int) -> bool | None:
+        """Whether the user sees that entry in the folder on the node; None: its server does not answer there. Raises TimeoutError."""
         number = next(self._ids)
         answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
         self._probes[number] = answer
-        self.send(wire.ProbePath(probe=number, path=path, name=name))
+        self.send(wire.ProbePath(probe=number, path=path, name=name, uid=uid))
         try:
             async with asyncio.timeout(PROBE_S):
                 return await answer

@@ -8,7 +8,6 @@ import gc
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import asyncssh
@@ -36,8 +35,8 @@ from .channel import PROBE_S, Channel
 from .deploy import Progress, connect_ssh
 from .heap import Burst, Tidying
 from .local import connect_local
-from .probefile import there_for_a_moment
 from .transport import Transport, machine_name
+from .userfiles import UserFiles
 
 log = logging.getLogger("warpdeck.fleet")
 
@@ -48,8 +47,6 @@ QUIT_S = 10.0
 """How long an agent may take to go once it was told to."""
 MAX_FIRST_ATTEMPTS = 64
 """At once: a second or two of a core's time, far below the time that a login may take."""
-MAX_PROBES = 4
-"""Folders that are probed at once: the file systems of some may hang."""
 MAX_REPLACEMENTS = 3
 """How often an agent of another build is told to go within one attempt."""
 
@@ -124,7 +121,7 @@ class AgentFleet:
         self._heard: Callable[[], Awaitable[None]] = _at_once
         self._tasks: set[asyncio.Task[None]] = set()
         self._call_server: CallServer | None = None
-        self._probing = ThreadPoolExecutor(MAX_PROBES, thread_name_prefix="probe")
+        self.files = UserFiles()
         self._tidying = Tidying(on_ended)
         self._opening = Burst(self._tidying.later)
         self._turns = asyncio.Semaphore(MAX_FIRST_ATTEMPTS)
@@ -252,6 +249,7 @@ class AgentFleet:
         for link in list(self._links.values()):
             await self._end(link)
         self._links.clear()
+        await self.files.close()
 
     async def _end(self, link: Link) -> None:
         if link.task is not None:
@@ -427,8 +425,8 @@ class AgentFleet:
         """None where the folder does not answer on the node. Raises TimeoutError where the node, or this host's own file system,
         does not say."""
         try:
-            async with there_for_a_moment(self._probing, folder, uid=uid, answer_s=PROBE_S) as name:
-                return link.channel is not None and await link.channel.probe(folder, name)
+            async with self.files.probe(folder, uid=uid, answer_s=PROBE_S) as name:
+                return link.channel is not None and await link.channel.probe(folder, name, uid=uid)
         except TimeoutError:
             raise
         except OSError as error:

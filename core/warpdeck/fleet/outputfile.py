@@ -1,36 +1,37 @@
-"""Opening a job's output file on the submit host, as its user. Standard library only: as root it runs in a child.
+"""The program that opens and uses files of one user on the submit host, as that user. Standard library only.
 
-A root controller must not open a path that a user chose with root's rights. So a child drops to the user, opens the file
-and hands the descriptor back; what is written later needs no rights any more.
+A root controller must not touch a path that a user chose: root's rights would count, and a file system that hangs would hold it up. So
+this program drops to the user first. It reads requests from its standard input, a line of JSON and `size` bytes each, and answers
+each in the same form, in their order. It ends with its input, or at SIGTERM once the request in hand has come back.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 import os
 import pwd
-import socket
+import resource
+import signal
 import stat
-import subprocess
 import sys
+from typing import Any, NoReturn
 
 FILE_MODE, FOLDER_MODE = 0o666, 0o777
 """Less the job's umask; the controller's own is stricter."""
-CHILD_S = 30.0
 
 
 def open_here(path: str, *, truncate: bool, umask: int) -> int:
     """A descriptor for appending; missing folders are made. Raises OSError."""
     _make_folders(os.path.dirname(path), umask)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, FILE_MODE)
         os.fchmod(descriptor, FILE_MODE & ~umask)
     except FileExistsError:
         descriptor = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no plain file", path)
+    _check_plain(descriptor, path)
     if truncate:
         os.ftruncate(descriptor, 0)
     return descriptor
@@ -47,38 +48,16 @@ def _make_folders(path: str, umask: int) -> None:
         return
 
 
-def open_as(path: str, *, truncate: bool, uid: int, umask: int) -> int:
-    """open_here with the rights of that user. Blocks. Raises OSError."""
-    if os.geteuid() != 0 or uid == 0:
-        return open_here(path, truncate=truncate, umask=umask)
-    ours, theirs = socket.socketpair()
-    argv = [sys.executable, "-I", "-S", __file__, str(theirs.fileno()), str(uid), f"{umask:o}", path]
-    with ours, theirs:
-        done = subprocess.run(
-            [*argv, "truncate" if truncate else "append"],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=CHILD_S,
-            check=False,
-        )
-        theirs.close()
-        word, descriptors, _, _ = socket.recv_fds(ours, 4096, 1)
-    if descriptors:
-        os.set_inheritable(descriptors[0], False)
-        return descriptors[0]
-    number, _, text = word.decode("utf-8", "replace").partition(" ")
-    if number.isdigit():
-        raise OSError(int(number), text, path)
-    raise OSError(
-        errno.EPERM,
-        f"cannot become user {uid}: {done.stderr.decode('utf-8', 'replace').strip()[-200:]}",
-        path,
-    )
+def _check_plain(descriptor: int, path: str) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no plain file", path)
 
 
 def become(uid: int) -> None:
-    """Drops to the user with all groups; a uid without an account gets no group."""
+    """Drops to the user with all groups; a uid without an account gets no group. Nothing where we are not root."""
+    if os.geteuid() != 0 or uid == 0:
+        return
     try:
         account = pwd.getpwuid(uid)
         os.initgroups(account.pw_name, account.pw_gid)
@@ -89,16 +68,97 @@ def become(uid: int) -> None:
     os.setuid(uid)
 
 
+class Files:
+    """What is open for the controller, by descriptor. Each method answers one request. Raises OSError."""
+
+    def __init__(self) -> None:
+        self._probes: dict[int, str] = {}
+
+    def append(self, path: str, truncate: bool, umask: int) -> dict[str, Any]:
+        descriptor = open_here(path, truncate=truncate, umask=umask)
+        return {"file": descriptor, "length": os.fstat(descriptor).st_size}
+
+    def read(self, path: str) -> dict[str, Any]:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        _check_plain(descriptor, path)
+        return {"file": descriptor, "length": os.fstat(descriptor).st_size}
+
+    def probe(self, path: str, name: str) -> dict[str, Any]:
+        """A file that is there until it is closed, to be looked for from a node."""
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            os.close(os.open(name, flags, 0o600, dir_fd=folder))
+        except OSError:
+            os.close(folder)
+            raise
+        self._probes[folder] = name
+        return {"file": folder}
+
+    def length(self, file: int) -> dict[str, Any]:
+        return {"length": os.fstat(file).st_size}
+
+    def write(self, file: int, data: bytes) -> dict[str, Any]:
+        """How much was written, and why no more."""
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(file, left) :]
+        except OSError as error:
+            return {"written": len(data) - len(left), **_words(error)}
+        return {"written": len(data)}
+
+    def piece(self, file: int, at: int, most: int) -> dict[str, Any]:
+        return {"data": os.pread(file, most, at)}
+
+    def close(self, file: int) -> dict[str, Any]:
+        name = self._probes.pop(file, "")
+        try:
+            if name:
+                os.unlink(name, dir_fd=file)
+        finally:
+            os.close(file)
+        return {}
+
+    def close_probes(self) -> None:
+        for file in list(self._probes):
+            with contextlib.suppress(OSError):
+                self.close(file)
+
+
+def _words(error: OSError) -> dict[str, Any]:
+    return {"errno": error.errno or errno.EIO, "error": error.strerror or str(error)}
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    sys.exit(0)
+
+
 def main(argv: list[str]) -> int:
-    """The child: descriptor of the socket, uid, umask, path, truncate|append."""
-    link = socket.socket(fileno=int(argv[0]))
-    become(int(argv[1]))
+    """`outputfile.py UID`."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    become(int(argv[0]))
+    signal.signal(signal.SIGTERM, _end)
+    files, asked, out = Files(), sys.stdin.buffer, sys.stdout.buffer
     try:
-        descriptor = open_here(argv[3], truncate=argv[4] == "truncate", umask=int(argv[2], 8))
-    except OSError as error:
-        link.sendall(f"{error.errno or errno.EIO} {error.strerror}".encode())
-        return 1
-    socket.send_fds(link, [b"ok"], [descriptor])
+        while line := asked.readline():
+            words = json.loads(line)
+            if size := words.pop("size"):
+                words["data"] = asked.read(size)
+            try:
+                answer = getattr(files, words.pop("ask"))(**words)
+            except OSError as error:
+                answer = _words(error)
+            data = answer.pop("data", b"")
+            out.write(json.dumps({**answer, "size": len(data)}).encode() + b"\n" + data)
+            out.flush()
+    except BrokenPipeError:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), 1
+        )  # what the interpreter flushes at its end has a place to go
+    finally:
+        files.close_probes()
     return 0
 
 

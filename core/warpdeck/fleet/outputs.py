@@ -23,7 +23,7 @@ from warpdeck_agent.wire import messages as wire
 
 from .fleet import AgentFleet
 from .ledger import Ledger
-from .outputfile import open_as
+from .userfiles import UserFile
 
 log = logging.getLogger("warpdeck.outputs")
 RETRY_S = 2.0
@@ -62,6 +62,7 @@ class Outputs:
 
     def __init__(self, fleet: AgentFleet, folder: str) -> None:
         self._fleet = fleet
+        self.files = fleet.files
         self._folder = folder
         self._tasks: dict[_Key, asyncio.Task[None]] = {}
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
@@ -109,6 +110,10 @@ class Outputs:
             await asyncio.wait([task])
             self._tasks.pop((job_id, restarts, node), None)
 
+    async def read(self, path: str, *, uid: int) -> UserFile:
+        """A file that is read with that user's rights. Raises OSError."""
+        return await self.files.read(path, uid=uid)
+
     async def _collect(self, sources: list[Source]) -> None:
         async with asyncio.TaskGroup() as group:
             for source in sources:
@@ -147,8 +152,7 @@ class Outputs:
             try:
                 error = await self._stream(source, FileSink(file, ledger, lock))
             finally:
-                async with lock:
-                    os.close(file)
+                await file.close()
             if error and "not kept" not in error:
                 log.info("output of job %s: %s", source.job_id, error)
                 return False
@@ -157,18 +161,15 @@ class Outputs:
         finally:
             ledger.close()
 
-    async def _open(self, source: Source, ledger: Ledger) -> int:
+    async def _open(self, source: Source, ledger: Ledger) -> UserFile:
         """The first of a launch's nodes to come empties the file, as Slurm does."""
         prefix = f"{source.job_id}.{source.restarts}.{source.channel}."
         first = ledger.is_new and sum(name.startswith(prefix) for name in os.listdir(self._folder)) == 1
-        truncate = first and not source.append
-        loop = asyncio.get_running_loop()
-        file = await loop.run_in_executor(
-            None, lambda: open_as(source.path, truncate=truncate, uid=source.uid, umask=source.umask)
+        file = await self.files.append(
+            source.path, uid=source.uid, truncate=first and not source.append, umask=source.umask
         )
-        length = os.fstat(file).st_size
-        ledger.settle(length)
-        ledger.announce(0, length=length)
+        ledger.settle(file.length)
+        ledger.announce(0, length=file.length)
         return file
 
     async def _stream(self, source: Source, sink: FileSink) -> str:
@@ -200,8 +201,8 @@ class Outputs:
 class FileSink:
     """A StreamSink that appends to a file, announcing each piece."""
 
-    def __init__(self, descriptor: int, ledger: Ledger, lock: asyncio.Lock) -> None:
-        self._descriptor = descriptor
+    def __init__(self, file: UserFile, ledger: Ledger, lock: asyncio.Lock) -> None:
+        self._file = file
         self.ledger = ledger
         self._lock = lock
         self.end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -211,30 +212,30 @@ class FileSink:
             self.end.set_result(f"asked from {self.ledger.offset}, got it from {offset}")
 
     async def data(self, chunk: bytes) -> None:
-        """What cannot be written ends the stream: it is asked for again later."""
+        """What cannot be written ends the stream: it is asked for again later, and the ledger settles how much of it is there."""
         async with self._lock:
             if self.end.done():
                 return
-            writing = asyncio.get_running_loop().run_in_executor(None, self._append, chunk)
             try:
-                await asyncio.shield(writing)
-            except asyncio.CancelledError:
-                await asyncio.wait([writing])  # the descriptor must not be closed under the thread
-                raise
+                await self._append(chunk)
             except OSError as error:
-                self.end.set_exception(error)
+                if not self.end.done():
+                    self.end.set_exception(error)
 
-    def _append(self, chunk: bytes) -> None:
-        length = os.fstat(self._descriptor).st_size
-        self.ledger.announce(len(chunk), length=length)
-        view = memoryview(chunk)
-        try:
-            while view:
-                view = view[os.write(self._descriptor, view) :]
-        finally:
-            self.ledger.settle(length + len(chunk) - len(view))
-            if view:
-                self.ledger.announce(0, length=length + len(chunk) - len(view))
+    async def _append(self, chunk: bytes) -> None:
+        while chunk:
+            length = await self._file.length_now()
+            self.ledger.announce(len(chunk), length=length)
+            try:
+                written = await self._file.write(chunk)
+            except TimeoutError:
+                raise  # it may still be written, which the length tells when the file is opened next
+            except OSError:
+                self.ledger.settle(length)
+                self.ledger.announce(0, length=length)
+                raise
+            self.ledger.settle(length + written)
+            chunk = chunk[written:]
 
     async def ended(self, error: str) -> None:
         if not self.end.done():

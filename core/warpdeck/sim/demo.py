@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
 import os
 import random
 import shutil
@@ -25,7 +26,7 @@ from warpdeck.config import Config, load
 from warpdeck.controller.app import Controller
 from warpdeck.controller.daemon import take_lock
 from warpdeck.controller.events import NodeAdded, NodeDrained, Submitted, Who
-from warpdeck.controller.ports import Store
+from warpdeck.controller.ports import OutputFile, Store
 from warpdeck.controller.trees import TreeFiles
 from warpdeck.errors import UserError
 from warpdeck.model import JobId, JobState, Node, NodeName, Request
@@ -71,6 +72,9 @@ class NoOutputs:
 
     async def finished(self, job_id: JobId, restarts: int, node: NodeName) -> None:
         return None
+
+    async def read(self, path: str, *, uid: int) -> OutputFile:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 def make_nodes() -> list[SimNode]:

@@ -276,11 +276,12 @@ class Forget:
 
 @dataclass(frozen=True)
 class ProbePath:
-    """Does the folder `path` hold an entry called `name`? Tells whether a submit folder is shared with the node."""
+    """Does the folder `path` hold an entry called `name` for that user? Tells whether a submit folder is shared with the node."""
 
     probe: int
     path: str
     name: str
+    uid: int
     t: Literal["probe_path"] = "probe_path"
 
 

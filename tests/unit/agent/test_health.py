@@ -295,7 +295,7 @@ from warpdeck_agent.folders import Folders
 from warpdeck_agent.refusal import LaunchError
 print([check.message for check in asyncio.run(Disks(("/",), answer_s=@ANSWER_S@).look(1))])
 try:
-    asyncio.run(Folders(answer_s=@ANSWER_S@).is_there(sys.argv[1] + "/below"))
+    asyncio.run(Folders(answer_s=@ANSWER_S@).is_there(sys.argv[1] + "/below", uid=0))
 except LaunchError as error:
     print(error, flush=True)
 signal.pause()
@@ -343,21 +343,21 @@ def test_a_submit_folder_that_hangs_holds_up_nobody_and_is_told(
         agent.program = [*mount.inside, *agent.program]
         agent.start()
         for number in (1, 2):
-            agent.link.send(wire.ProbePath(probe=number, path=str(mount.path), name=f"probe{number}"))
+            agent.link.send(wire.ProbePath(probe=number, path=str(mount.path), name=f"probe{number}", uid=0))
         assert agent.run(1, "echo well").exit_code == 0
         said = [agent.link.expect(wire.PathProbed) for _ in (1, 2)]
         assert [(each.probe, each.found, each.hangs) for each in said] == [(1, False, True), (2, False, True)]
     (short_tmp / "entry").symlink_to("nowhere")
     for name, found in (("entry", True), ("other", False)):
-        agent.link.send(wire.ProbePath(probe=3, path=str(short_tmp), name=name))
+        agent.link.send(wire.ProbePath(probe=3, path=str(short_tmp), name=name, uid=0))
         assert agent.link.expect(wire.PathProbed) == wire.PathProbed(probe=3, found=found)
 
 
 async def test_a_folder_that_was_not_there_is_looked_for_again(short_tmp: Path) -> None:
     folders, path = Folders(), short_tmp / "late"
-    assert not await folders.is_there(str(path))
+    assert not await folders.is_there(str(path), uid=os.getuid())
     path.mkdir()
-    assert await folders.is_there(str(path))
+    assert await folders.is_there(str(path), uid=os.getuid())
 
 
 @pytest.mark.lab

@@ -153,7 +153,7 @@ def test_a_script_that_a_job_changes_is_no_other_jobs_script(agent: AgentProcess
 def test_a_log_is_read_only_where_it_is_the_users(agent: AgentProcess, short_tmp: Path) -> None:
     asked = wire.OpenLog(stream=4, job_id=99, restarts=0, path="/etc/shadow", uid=ADA)
     agent.link.send(asked)
-    assert "not an output file of this job's user" in agent.link.expect(wire.StreamEnd).error
+    assert "cannot read /etc/shadow: Permission denied" in agent.link.expect(wire.StreamEnd).error
 
 
 def test_a_terminal_is_its_users(agent: AgentProcess) -> None:

@@ -1,17 +1,14 @@
-"""Opening output files on the submit host: folders, modes, what is no plain file, and whose rights count."""
+"""Opening output files on the submit host: folders, modes, and what is no plain file."""
 
 from __future__ import annotations
 
 import os
-import pwd
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from warpdeck.fleet.outputfile import open_as, open_here
-
-NOBODY = pwd.getpwnam("nobody")
+from warpdeck.fleet.outputfile import open_here
 
 
 @pytest.fixture
@@ -45,29 +42,3 @@ def test_a_pipe_or_folder_is_refused_and_nobody_waits(tmp_path: Path) -> None:
     for name in ("pipe", "."):
         with pytest.raises(OSError):
             open_here(str(tmp_path / name), truncate=False, umask=0o022)
-
-
-@pytest.mark.root
-class TestAsAnotherUser:
-    def test_the_file_is_the_users(self, short_tmp: Path) -> None:
-        folder = short_tmp / "theirs"
-        folder.mkdir()
-        os.chown(folder, NOBODY.pw_uid, NOBODY.pw_gid)
-        short_tmp.chmod(0o711)
-        descriptor = open_as(str(folder / "deep" / "x.out"), truncate=True, uid=NOBODY.pw_uid, umask=0o077)
-        os.write(descriptor, b"text")
-        assert not os.get_inheritable(descriptor)
-        os.close(descriptor)
-        found = (folder / "deep" / "x.out").stat()
-        assert (found.st_uid, found.st_gid, found.st_size) == (NOBODY.pw_uid, NOBODY.pw_gid, 4)
-        assert found.st_mode & 0o777 == 0o600
-
-    def test_the_users_rights_count_not_ours(self, short_tmp: Path) -> None:
-        short_tmp.chmod(0o711)
-        secret = short_tmp / "root-only"
-        secret.write_text("kept")
-        with pytest.raises(PermissionError, match="Permission denied"):
-            open_as(str(secret), truncate=True, uid=NOBODY.pw_uid, umask=0o022)
-        with pytest.raises(PermissionError):
-            open_as(str(short_tmp / "new.out"), truncate=True, uid=NOBODY.pw_uid, umask=0o022)
-        assert secret.read_text() == "kept"

@@ -1,44 +1,51 @@
-"""Reading files of network mounts, whose server may hang: a child asks, which can be left behind (see probes for why no thread).
-A file whose child (see readfile) has not come back is not asked for again.
+"""Reading files that users named: a child (readfile) that is the user asks, which can be left behind where a server hangs (see probes
+for why no thread). A file whose child has not come back is not asked for again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import ClassVar, Dict, Optional
+from typing import ClassVar, Dict, Optional, Set, Tuple
 
-from .disks import NETWORK, NETWORK_FUSE
-from .mounts import mounted
 from .probes import ANSWER_S
 from .program import OWN, own_command
 from .readfile import ANSWER, ASK, NO_FILE, REFUSED, LogError, Look
 
-_AUTOFS = "autofs"
-"""What a look there would mount."""
-MAX_LINKS = 40
-"""As in the kernel; more lead nowhere."""
+MOST_OF_USER = 64
+"""Files of one user that are read at once, those that hang among them: each costs a process."""
 
 
-class FarFile:
-    """A file behind a mount that may hang. `look` raises LogError where nobody answers in time."""
+class UserFile:
+    """A file of a user's. `look` raises LogError where nobody answers in time."""
 
-    _left: ClassVar[Dict[str, asyncio.subprocess.Process]] = {}
-    """Children that have not come back, by their file."""
+    _left: ClassVar[Dict[Tuple[int, str], asyncio.subprocess.Process]] = {}
+    """Children that have not come back, by their user and file."""
+    _reading: ClassVar[Dict[int, Set[asyncio.subprocess.Process]]] = {}
+    """Children that have not ended, by their user."""
 
     def __init__(self, path: str, uid: int, *, answer_s: float = ANSWER_S) -> None:
         self._path = path
         self._uid = uid
+        self._key = (uid, path)
         self._answer_s = answer_s
         self._child: Optional[asyncio.subprocess.Process] = None
 
     async def look(self, at: Optional[int]) -> Optional[Look]:
         """As OwnFile's."""
-        left = self._left.get(self._path)
+        if os.geteuid() == 0 and self._uid < 0:
+            raise LogError(f"it was not said whose file {self._path} is")
+        left = self._left.get(self._key)
         if left is not None and left.returncode is None:
             raise self._hangs()
-        self._left.pop(self._path, None)
+        self._left.pop(self._key, None)
         if self._child is None:
+            others = self._reading.setdefault(self._uid, set())
+            others -= {each for each in others if each.returncode is not None}
+            if len(others) >= MOST_OF_USER:
+                raise LogError(
+                    f"{MOST_OF_USER} output files of this user are being read on this node: close some"
+                )
             self._child = await asyncio.create_subprocess_exec(
                 *own_command(),
                 "readfile",
@@ -49,10 +56,11 @@ class FarFile:
                 env={OWN: "1"},
                 cwd="/",
             )
+            others.add(self._child)
         try:
             return await asyncio.wait_for(self._ask(self._child, at), self._answer_s)
         except asyncio.TimeoutError:
-            self._left[self._path] = self._child
+            self._left[self._key] = self._child
             raise self._hangs() from None
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             raise LogError(f"cannot read {self._path}: who reads it was killed") from error
@@ -80,33 +88,3 @@ class FarFile:
         """The child ends with its input, once it comes back."""
         if self._child is not None and self._child.stdin is not None:
             self._child.stdin.close()
-
-
-def leads_far(path: str) -> bool:
-    """Whether to open it would ask a network mount; found link by link, without a question to any."""
-    kinds = {each.path: each.kind for each in mounted()}
-    left, at, links = list(reversed(path.split("/"))), "", 0
-    while left:
-        part = left.pop()
-        if part in ("", "."):
-            continue
-        if part == "..":
-            at = os.path.dirname(at).rstrip("/")
-            continue
-        at += "/" + part
-        if _is_far(kinds.get(at, "")):
-            return True
-        try:
-            target = os.readlink(at)
-        except OSError:
-            continue
-        links += 1
-        if links > MAX_LINKS:
-            return False
-        at = "" if target.startswith("/") else os.path.dirname(at).rstrip("/")
-        left += reversed(target.split("/"))
-    return False
-
-
-def _is_far(kind: str) -> bool:
-    return kind in NETWORK or kind == _AUTOFS or kind.startswith(NETWORK_FUSE)

@@ -1,0 +1,254 @@
+"""Files of users on the submit host: where output is brought to and read, and where it is probed whether nodes see a folder.
+
+One child for each user, who it has become (outputfile), opens and uses them. So nobody's rights count but the user's, and a file
+system that hangs holds up its user's files alone: neither the event loop, nor a thread that others need, nor the controller's end. A
+child that does not answer in time is left behind with the path that it was asked for, and a new one takes its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import secrets
+import sys
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any
+
+from . import outputfile
+
+ANSWER_S = 30.0
+IDLE_S = 10.0
+"""A child that has nothing open is kept for so long."""
+MOST_HUNG = 4
+"""Children of one user that do not come back; while there are so many, the user's files are refused at once."""
+PIECE_BYTES = 256 * 1024
+
+_Answer = dict[str, Any]
+
+
+class _Child:
+    """One process, and what it was asked. Answers come in the order of the requests."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self.process = process
+        self._in, self._out = process.stdin, process.stdout
+        self._asked: deque[asyncio.Future[_Answer]] = deque()
+        self.open = 0
+        self.is_over = False
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._asked and self.open <= 0
+
+    def send(self, words: dict[str, Any], data: bytes = b"") -> asyncio.Future[_Answer]:
+        answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        self._asked.append(answer)
+        self._in.write(json.dumps({**words, "size": len(data)}).encode() + b"\n" + data)
+        return answer
+
+    def leave(self) -> None:
+        """Asks it for nothing more. What hangs ends once it comes back."""
+        self.is_over = True
+        self._in.close()
+        with contextlib.suppress(ProcessLookupError):
+            self.process.terminate()
+
+    async def _read(self) -> None:
+        try:
+            while line := await self._out.readline():
+                words: _Answer = json.loads(line)
+                words["data"] = await self._out.readexactly(words.pop("size"))
+                self._take(self._asked.popleft(), words)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self.is_over = True
+            self._in.close()
+            for answer in self._asked:
+                if not answer.done():
+                    answer.set_exception(OSError(errno.EIO, "the process that used it has ended"))
+                    answer.exception()  # nobody may be left to hear it
+        await self.process.wait()
+
+    def _take(self, answer: asyncio.Future[_Answer], words: _Answer) -> None:
+        self.open += "file" in words
+        if not answer.done():
+            answer.set_result(words)
+        else:
+            self.drop(words)
+
+    def drop(self, answer: _Answer) -> None:
+        """Closes what was opened for somebody who does not wait any more."""
+        if "file" in answer and not self.is_over:
+            self.open -= 1
+            self.send({"ask": "close", "file": answer["file"]})
+
+    async def gone(self) -> None:
+        await asyncio.wait([self._reading])
+
+
+class UserFile:
+    """An open file. `length` is its length in bytes when it was opened. All methods raise OSError, TimeoutError among them."""
+
+    def __init__(self, files: UserFiles, child: _Child, *, uid: int, path: str, answer: _Answer) -> None:
+        self._files, self._child = files, child
+        self._uid, self.path = uid, path
+        self._number = answer["file"]
+        self.length = int(answer.get("length", 0))
+
+    async def length_now(self) -> int:
+        return int((await self._ask("length"))["length"])
+
+    async def write(self, data: bytes) -> int:
+        """How much was appended: less than all where no more could be, and then the next call raises the reason."""
+        answer = await self._ask("write", data=data)
+        if "errno" in answer and not answer["written"]:
+            raise OSError(answer["errno"], answer["error"], self.path)
+        return int(answer["written"])
+
+    async def piece(self, at: int) -> bytes:
+        """What lies there, PIECE_BYTES at most; nothing at the file's end."""
+        data: bytes = (await self._ask("piece", at=at, most=PIECE_BYTES))["data"]
+        return data
+
+    async def close(self) -> None:
+        """Also where it hangs."""
+        self._child.open -= 1
+        with contextlib.suppress(OSError):
+            await self._ask("close")
+
+    async def _ask(self, what: str, *, data: bytes = b"", **words: Any) -> _Answer:
+        asked = {"ask": what, "file": self._number, **words}
+        return await self._files.ask(self._child, self._uid, self.path, asked, data=data)
+
+
+class UserFiles:
+    """The children. Requests raise OSError: the user's, EIO where the child has ended, TimeoutError where it does not answer."""
+
+    def __init__(self, *, answer_s: float = ANSWER_S) -> None:
+        self._answer_s = answer_s
+        self._children: dict[int, _Child] = {}
+        self._starting: dict[int, asyncio.Lock] = {}
+        self._hung: dict[int, dict[_Child, set[str]]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    async def append(self, path: str, *, uid: int, truncate: bool, umask: int) -> UserFile:
+        """For appending; missing folders are made."""
+        return await self._open(
+            uid, path, {"ask": "append", "path": path, "truncate": truncate, "umask": umask}
+        )
+
+    async def read(self, path: str, *, uid: int) -> UserFile:
+        """A plain file, for reading."""
+        return await self._open(uid, path, {"ask": "read", "path": path})
+
+    @contextlib.asynccontextmanager
+    async def probe(self, folder: str, *, uid: int, answer_s: float) -> AsyncIterator[str]:
+        """The name of a file that is in the folder meanwhile, made by the user."""
+        name = f".warpdeck-probe-{secrets.token_hex(8)}"
+        made = await self._open(uid, folder, {"ask": "probe", "path": folder, "name": name}, answer_s)
+        try:
+            yield name
+        finally:
+            await asyncio.shield(self._spawn(made.close()))
+
+    async def close(self) -> None:
+        """Ends the children; those that hang are left behind."""
+        children = [*self._children.values()]
+        self._children.clear()
+        for child in children:
+            child.leave()
+        if children:
+            await asyncio.wait([self._spawn(child.gone()) for child in children], timeout=1.0)
+
+    async def _open(
+        self, uid: int, path: str, words: dict[str, Any], answer_s: float | None = None
+    ) -> UserFile:
+        child = await self._child(uid, path)
+        answer = await self.ask(child, uid, path, words, answer_s=answer_s)
+        return UserFile(self, child, uid=uid, path=path, answer=answer)
+
+    async def ask(
+        self,
+        child: _Child,
+        uid: int,
+        path: str,
+        words: dict[str, Any],
+        *,
+        data: bytes = b"",
+        answer_s: float | None = None,
+    ) -> _Answer:
+        """The child's answer."""
+        if child.is_over:
+            raise OSError(errno.EIO, "the process that used it has ended", path)
+        answer = child.send(words, data)
+        try:
+            await asyncio.wait([answer], timeout=self._answer_s if answer_s is None else answer_s)
+        except asyncio.CancelledError:
+            if not answer.cancel() and answer.exception() is None:
+                child.drop(answer.result())
+            raise
+        if not answer.done():
+            answer.cancel()
+            self._leave_behind(child, uid, path)
+            raise _hangs(path)
+        found = answer.result()
+        if child.is_idle:
+            asyncio.get_running_loop().call_later(IDLE_S, self._end_idle, uid, child)
+        if "errno" in found and "written" not in found:
+            raise OSError(found["errno"], found["error"], path)
+        return found
+
+    async def _child(self, uid: int, path: str) -> _Child:
+        """The user's, started by need."""
+        hung = self._hung.get(uid, {})
+        if len(hung) >= MOST_HUNG or any(path in paths for paths in hung.values()):
+            raise _hangs(path)
+        async with self._starting.setdefault(uid, asyncio.Lock()):
+            child = self._children.get(uid)
+            if child is None or child.is_over:
+                child = self._children[uid] = _Child(await _start(uid))
+            return child
+
+    def _leave_behind(self, child: _Child, uid: int, path: str) -> None:
+        if self._children.get(uid) is child:
+            del self._children[uid]
+        self._hung.setdefault(uid, {}).setdefault(child, set()).add(path)
+        child.leave()
+        self._spawn(self._forget(child, uid))
+
+    async def _forget(self, child: _Child, uid: int) -> None:
+        await child.gone()
+        self._hung.get(uid, {}).pop(child, None)
+
+    def _end_idle(self, uid: int, child: _Child) -> None:
+        if child.is_idle and self._children.get(uid) is child:
+            del self._children[uid]
+            child.leave()
+
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+        return task
+
+
+def _hangs(path: str) -> TimeoutError:
+    return TimeoutError(errno.ETIMEDOUT, "its file system does not answer", path)
+
+
+async def _start(uid: int) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", outputfile.__file__, str(uid)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,  # one that hangs keeps nothing of ours open
+        cwd="/",
+        env={"PATH": os.defpath, "LANG": "C.UTF-8"},
+    )
