@@ -39,6 +39,9 @@ _STATE_OF_CAUSE = {
     "node_fail": JobState.NODE_FAIL,
 }
 
+_ENCODER = msgspec.msgpack.Encoder()
+_ASKED = msgspec.msgpack.Decoder(StepAsked)
+
 
 def plan_step(state: State, event: StepAsked) -> Layout:
     """Where the step would go now. Raises UserError; with the code BUSY or STARTING where waiting helps."""
@@ -170,6 +173,7 @@ def _make(
         kill_on_bad_exit=asked.kill_on_bad_exit,
         caller=event.caller,
         nonce=event.nonce,
+        asked=_ENCODER.encode(event),
         beside=beside,
         shares=shares,
         parts=tuple(StepPart(node=share.node) for share in shares),
@@ -261,6 +265,8 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> lis
     if moved == part:
         return []
     step = amend(step, parts=tuple(moved if each.node == name else each for each in step.parts))
+    if step.asked and all(each.phase != "launching" for each in step.parts):
+        step = amend(step, asked=b"")
     txn.put_step(step)
     if said.curve is not None:
         txn.put_curve(JobCurve(job_id=step.job_id, node=name, curve=to_curve(said.curve), step=step.number))
@@ -355,24 +361,33 @@ def _closed(part: StepPart, share: StepShare) -> StepPart:
 
 
 def settle_node(txn: Transaction, name: NodeName, told: list[wire.StepReport]) -> list[Effect]:
-    """What a Welcome says of steps, and what it does not: a step that the node has no record of has ended there."""
+    """What a Welcome says of steps, and what it does not: a step that the node has no record of has not begun, or has ended."""
     effects: list[Effect] = []
     for said in told:
         effects += apply_report(txn, name, said)
     known = {(said.job_id, said.restarts, said.step) for said in told}
     for job in txn.state.jobs_on(name):
         for step in list(txn.state.steps.get(job.id, {}).values()):
-            on_node = any(part.node == name and part.phase != "exited" for part in step.parts)
-            if on_node and not step.is_finished and (job.id, job.restarts, step.number) not in known:
-                gone = wire.StepReport(
-                    job_id=job.id,
-                    restarts=job.restarts,
-                    step=step.number,
-                    phase="exited",
-                    message=f"node {name} has no record of the step",
-                )
-                effects += apply_report(txn, name, gone)
+            if not step.is_finished and (job.id, job.restarts, step.number) not in known:
+                effects += _settle_untold(txn, step, name)
     return effects
+
+
+def _settle_untold(txn: Transaction, step: Step, name: NodeName) -> list[Effect]:
+    part = next((each for each in step.parts if each.node == name), None)
+    if part is None or part.phase == "exited":
+        return []
+    if part.phase == "launching" and step.asked and not step.ending_cause:
+        asked = _ASKED.decode(step.asked)
+        return [LaunchStep(node=name, job_id=step.job_id, number=step.number, asked=asked)]
+    gone = wire.StepReport(
+        job_id=step.job_id,
+        restarts=step.restarts,
+        step=step.number,
+        phase="exited",
+        message=f"node {name} has no record of the step",
+    )
+    return apply_report(txn, name, gone)
 
 
 def find_step(state: State, job_id: JobId, number: int) -> Step | None:

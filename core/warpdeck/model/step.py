@@ -165,6 +165,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Of the request that it was made for: one that comes again joins it."""
     beside: tuple[JobId, ...] = ()
     """Of tasks over several components of a heterogeneous job: the jobs that have a step of this number, by their ranks."""
+    asked: bytes = b""
+    """What its nodes are to be told, encoded, until all of them have begun: a controller that was killed before it told them does so
+    when it is back."""
     shares: tuple[StepShare, ...] = ()
     parts: tuple[StepPart, ...] = ()
     start_at_unix: float = 0.0
