@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("warpdeck.api")
 
 HELLO_S = 10.0
+LEAVE_S = 10.0
+"""A client that has ended its side and does not read the rest of its answers counts as connected for so long, and is cut then."""
 MAX_REQUESTS_AT_ONCE = 64
 """Requests of one client that may be under way; more wait in its socket."""
 MAX_STREAMS = 64
@@ -102,6 +104,8 @@ class Connection:
         self._opening: set[int] = set()
         self._slots = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
         self._page = asyncio.Lock()
+        self._counted: set[asyncio.Task[None] | None] = set()
+        """Requests that count as under way for the user."""
         self.streams: dict[int, ClientStream] = {}
 
     async def run(self) -> None:
@@ -171,9 +175,21 @@ class Connection:
 
     @contextlib.asynccontextmanager
     async def page(self) -> AsyncIterator[None]:
-        """Make a page of a long answer inside. The client gets one at a time, once it has read those before; users take turns."""
+        """Make a page of a long answer inside. The client gets one at a time, once it has read those before; users take turns.
+
+        A request that waits for its client's reader does not count as one of the user's: else clients that stop reading would keep
+        the user's other clients waiting.
+        """
+        task, of_user = asyncio.current_task(), self.server.quotas.requests(self.who.uid)
+        counts = task in self._counted
+        if counts:
+            self._counted.discard(task)
+            of_user.release()
         async with self._page:
             await self.drain()
+            if counts:
+                await of_user.acquire()
+                self._counted.add(task)
             async with self.server.pages.turn(self.who.uid):
                 yield
 
@@ -252,18 +268,8 @@ class Connection:
             case _ if isinstance(message, _STREAMS):
                 self._begin_stream(message)
             case _:
-                await self._begin_request(message)
-
-    async def _begin_request(self, message: Any) -> None:
-        of_user = self.server.quotas.requests(self.who.uid)
-        await self._slots.acquire()
-        await of_user.acquire()
-
-        def done(_: object) -> None:
-            self._slots.release()
-            of_user.release()
-
-        self._start(message, done)
+                await self._slots.acquire()
+                self._start(message, lambda _: self._slots.release())
 
     def _begin_stream(self, message: Any) -> None:
         try:
@@ -293,10 +299,10 @@ class Connection:
 
     async def _answer(self, message: Any) -> None:
         try:
-            while self.unread_bytes >= OUTBOX_BYTES:
+            while self.unread_bytes > OUTBOX_BYTES:  # At exactly so many, drain() would return at once.
                 await self.drain()
             begun = asyncio.get_running_loop().time()
-            result = await self._answers.handle(message)
+            result = await self._handle(message)
             if result is not None:  # no stream, whose time is the client's own
                 self.send({"t": "ok", "id": message.id, "result": result})
                 took_s = asyncio.get_running_loop().time() - begun
@@ -316,6 +322,27 @@ class Connection:
             hint = f"it may have been done all the same: see {self.server.paths.log}"
             failed = UserError("an error inside the controller", hint, code=UNCERTAIN)
             self.send_error(message.id, failed)
+
+    async def _handle(self, message: Any) -> Any:
+        """The answer. A request counts as one of the user's meanwhile; a stream lasts, and is counted as such."""
+        if isinstance(message, _STREAMS):
+            return await self._answers.handle(message)
+        task, of_user = asyncio.current_task(), self.server.quotas.requests(self.who.uid)
+        await of_user.acquire()
+        self._counted.add(task)
+        try:
+            return await self._answers.handle(message)
+        finally:
+            if task in self._counted:
+                self._counted.discard(task)
+                of_user.release()
+
+    async def closed(self) -> None:
+        """Returns when the client has what was sent, or has not read it for LEAVE_S: then the rest is dropped."""
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(LEAVE_S):
+                await self._writer.wait_closed()
+        self._writer.transport.abort()
 
 
 def _other_version(version: int) -> UserError:

@@ -173,6 +173,7 @@ class ApiServer:
         of_one.add(connection)
         try:
             await connection.run()
+            await connection.closed()
         finally:
             of_one.discard(connection)
             if not of_one:

@@ -21,7 +21,7 @@ class RateLimit(logging.Filter):
         self._counts: dict[tuple[str, str], list[int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        kind, second = (record.name, str(record.msg)), int(self._clock())
+        kind, second = (record.name, _text(record)), int(self._clock())
         if len(self._counts) > MAX_KINDS:
             self._counts.clear()
         counted = self._counts.setdefault(kind, [second, 0])
@@ -33,3 +33,8 @@ class RateLimit(logging.Filter):
                 record.args = None
         counted[1] += 1
         return counted[1] <= LINES_A_SECOND
+
+
+def _text(record: logging.LogRecord) -> str:
+    """The text before values are put in. Libraries put them in themselves, so all of one library is one kind."""
+    return str(record.msg) if record.name.startswith("warpdeck") else ""
