@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.home import Home
-from tests.lab.lostanswers import LostAnswer
-from tests.terminal import AtTerminal
+from tests.home import Home, passing_home
+from tests.lab.lostanswers import LostAnswers
 from tests.waiting import eventually
 
 from warpdeck.paths import Paths
-from warpdeck.submitter.place import folder_of, listens
+from warpdeck.submitter.place import listens
 
-RUN = "echo ran >> {folder}/runs"
+CODE = 3
+RUN = f"echo ran >> {{folder}}/runs; exit {CODE}"
 LIBRARY = "import sys, warpdeck\nwith warpdeck.Client() as deck:\n    deck.submit(command=sys.argv[1], snapshot='none')\n"
 IN_JOB = """echo "$WARPDECK_ACCESS" > {folder}/real.new; mv {folder}/real.new {folder}/real
 until [ -S {folder}/access ]; do sleep 0.05; done
-WARPDECK_ACCESS={folder}/access {srun} srun {words} sh -c 'echo ran >> {folder}/runs; exit 3'
+WARPDECK_ACCESS={folder}/access srun -n{tasks} sh -c 'echo ran >> {folder}/runs; exit 3'
 echo $? > {folder}/code"""
 """A job that has its srun ask over a socket of the test's, once that is there."""
 
@@ -43,7 +42,7 @@ def srun(home: Home, script: str) -> Done:
 
 def submit(home: Home, script: str) -> Done:
     (home.path.parent / "job.sh").write_text(f"#!/bin/sh\n{script}\n")
-    return home.run("submit", "--no-snapshot", "job.sh")
+    return home.run("submit", "--no-snapshot", str(home.path.parent / "job.sh"))
 
 
 def salloc(home: Home, script: str) -> Done:
@@ -64,12 +63,9 @@ def run_session(home: Home, script: str) -> Done:
 
 def at_terminal(home: Home, verb: str, script: str) -> Done:
     """The verb with --pty."""
-    terminal = AtTerminal(home, verb, "--pty", "sh", "-c", script)
-    try:
-        code = terminal.ended()
-    finally:
-        terminal.close()
-    return subprocess.CompletedProcess([verb], code, terminal.shown.decode(), "")
+    spawn = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+    warpdeck = (sys.executable, "-m", "warpdeck.cli.main")
+    return program(home, [sys.executable, "-c", spawn, *warpdeck, verb, "--pty", "sh", "-c", script])
 
 
 def library(home: Home, script: str) -> Done:
@@ -89,81 +85,108 @@ def program(home: Home, argv: list[str]) -> Done:
     )
 
 
-def ended(home: Home, before: set[int]) -> list[dict[str, Any]]:
-    """The jobs that came since, once there are some and all have ended."""
-
-    def found() -> list[dict[str, Any]]:
-        rows = [row for row in home.asked("jobs", finished=True)["jobs"] if row["id"] not in before]
-        return rows if rows and all(row["state"] == "COMPLETED" for row in rows) else []
-
-    return eventually(found, what="what was asked for has ended")
+def numbers(home: Home) -> set[int]:
+    """The jobs there are."""
+    return {row["id"] for row in home.asked("jobs", finished=True)["jobs"]}
 
 
-@pytest.mark.parametrize(
-    "ask", [sbatch, sbatch_array, srun, submit, salloc, run, session, run_session, library]
-)
-def test_what_was_asked_for_is_made_once(
-    home: Home, short_tmp: Path, ask: Callable[[Home, str], Done]
-) -> None:
-    home.ok("up")
-    home.until_its_node_is_idle()
-    before = {row["id"] for row in home.asked("jobs", finished=True)["jobs"]}
-    proxy = LostAnswer(home)
-    done = ask(home, RUN.format(folder=short_tmp))
-    assert proxy.lost.is_set() and done.returncode == 0, done.stdout + done.stderr + home.log()
-    assert len(ended(home, before)) == 1
-    assert (short_tmp / "runs").read_text() == "ran\n"
+def ended(home: Home, before: set[int]) -> set[int]:
+    """The jobs that came since and have ended."""
+    rows = home.asked("jobs", finished=True)["jobs"]
+    return {row["id"] for row in rows if row["state"] in ("COMPLETED", "FAILED")} - before
 
 
-def test_an_array_is_made_once_with_all_its_tasks(home: Home, short_tmp: Path) -> None:
-    home.ok("up")
-    home.until_its_node_is_idle()
-    proxy = LostAnswer(home)
-    script = f"echo $SLURM_ARRAY_TASK_ID >> {short_tmp}/runs"
-    done = home.slurm("sbatch", "--array=1-4", "--wait", "--wrap", script)
-    assert proxy.lost.is_set() and done.returncode == 0, done.stdout + done.stderr + home.log()
-    assert len({row["array_job_id"] for row in ended(home, set())}) == 1
+@pytest.fixture(scope="module")
+def site() -> Iterator[Home]:
+    """One controller and one node for all tests here."""
+    with passing_home() as home:
+        home.ok("up")
+        home.until_its_node_is_idle()
+        yield home
+
+
+TELLS = (srun, salloc, run, session, run_session)
+"""Whose exit code is the command's."""
+MADE = (*TELLS, sbatch, sbatch_array, submit, library)
+
+
+@pytest.mark.parametrize("has_ended", [False, True], ids=["at once", "when all has ended"])
+def test_what_was_asked_for_is_made_once(site: Home, short_tmp: Path, has_ended: bool) -> None:
+    before = numbers(site)
+    proxy = LostAnswers(site)
+    asks = [ask for ask in MADE if not (has_ended and ask in (session, run_session))]  # to join there is none
+    folders = {ask: short_tmp / ask.__name__ for ask in asks}
+    with ThreadPoolExecutor(len(asks)) as pool:
+        asked = {}
+        for ask, folder in folders.items():
+            folder.mkdir()
+            asked[ask] = pool.submit(ask, site, RUN.format(folder=folder))
+        proxy.hold(len(asks))
+        if has_ended:
+            eventually(lambda: len(ended(site, before)) == len(asks) - 1, what="all but salloc's have ended")
+        proxy.lose()
+        done = {ask: each.result() for ask, each in asked.items()}
+    wrong = [said for ask, said in done.items() if said.returncode != (CODE if ask in TELLS else 0)]
+    assert not wrong, f"{wrong}\n{site.log()}"
+    eventually(lambda: len(ended(site, before)) == len(asks), what="each was made once, and has ended")
+    assert {(folder / "runs").read_text() for folder in folders.values()} == {"ran\n"}
+    assert len(numbers(site) - before) == len(asks)
+
+
+def test_an_array_is_made_once_with_all_its_tasks(site: Home, short_tmp: Path) -> None:
+    before = numbers(site)
+    proxy = LostAnswers(site)
+    with ThreadPoolExecutor() as pool:
+        script = f"echo $SLURM_ARRAY_TASK_ID >> {short_tmp}/runs"
+        asked = pool.submit(site.slurm, "sbatch", "--array=1-4", "--wait", "--wrap", script)
+        proxy.hold()
+        proxy.lose()
+        done = asked.result()
+    assert done.returncode == 0, done.stdout + done.stderr + site.log()
+    assert len(numbers(site) - before) == 4
     assert sorted((short_tmp / "runs").read_text().split()) == ["1", "2", "3", "4"]
 
 
-def test_a_submitter_asks_again(home: Home, short_tmp: Path) -> None:
-    home.ok("up")
-    home.until_its_node_is_idle()
-    paths = Paths(str(home.path))
-    proxy = LostAnswer(home)
+def test_a_submitter_asks_again(site: Home, short_tmp: Path) -> None:
+    paths = Paths(str(site.path))
+    proxy = LostAnswers(site)
     proxy.armed.clear()
-    shim = Path(home.ok("shims", "--folder").strip()) / "sbatch"
+    shim = Path(site.ok("shims", "--folder").strip()) / "sbatch"
 
     def can_be_asked() -> bool:
-        program(home, [str(shim), "-H", "--wrap", "true"])
+        program(site, [str(shim), "-H", "--wrap", "true"])
         return listens(paths)
 
     eventually(can_be_asked, what="a submitter can be asked")
-    before = {row["id"] for row in home.asked("jobs", finished=True)["jobs"]}
-    alone = home.path.parent / "sbatch"  # where nothing else submits what the submitter does not
+    before = numbers(site)
+    alone = short_tmp / "sbatch"  # where nothing else submits what the submitter does not
     text = shim.read_text()
-    assert f"exec {sys.executable}" in text and folder_of(paths) in text
+    assert f"exec {sys.executable}" in text
     alone.write_text(text.replace(f"exec {sys.executable}", "exec /bin/false"))
     alone.chmod(0o700)
     proxy.armed.set()
-    done = program(home, [str(alone), "--wrap", RUN.format(folder=short_tmp)])
-    assert proxy.lost.is_set() and done.returncode == 0, done.stdout + done.stderr + home.log()
-    assert len(ended(home, before)) == 1
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(program, site, [str(alone), "--wrap", f"echo ran >> {short_tmp}/runs"])
+        proxy.hold()
+        proxy.lose()
+        done = asked.result()
+    assert done.returncode == 0, done.stdout + done.stderr + site.log()
+    eventually(lambda: len(ended(site, before)) == 1, what="the job has ended")
     assert (short_tmp / "runs").read_text() == "ran\n"
+    assert len(numbers(site) - before) == 1
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
-def test_a_step_of_a_job_runs_once(home: Home, short_tmp: Path, tasks: int) -> None:
-    home.ok("up")
-    home.until_its_node_is_idle()
-    script = IN_JOB.format(folder=short_tmp, words=f"-n{tasks}", srun="")
-    assert home.slurm("sbatch", f"-n{tasks}", "-O", "--wrap", script).returncode == 0
+def test_a_step_of_a_job_runs_once(site: Home, short_tmp: Path, tasks: int) -> None:
+    script = IN_JOB.format(folder=short_tmp, tasks=tasks)
+    assert site.slurm("sbatch", f"-n{tasks}", "-O", "--wrap", script).returncode == 0
     real = eventually(lambda: _text(short_tmp / "real"), what="the job has begun")
-    proxy = LostAnswer(home, path=str(short_tmp / "access"), real=real.strip())
-    assert eventually(lambda: _text(short_tmp / "code"), what="srun has ended") == "3\n", home.log()
-    assert proxy.lost.is_set()
+    proxy = LostAnswers(site, path=str(short_tmp / "access"), real=real.strip())
+    proxy.hold()
+    proxy.lose()
+    assert eventually(lambda: _text(short_tmp / "code"), what="srun has ended") == "3\n", site.log()
     assert (short_tmp / "runs").read_text() == tasks * "ran\n"
 
 
 def _text(path: Path) -> str:
-    return path.read_text() if os.path.exists(path) else ""
+    return path.read_text() if path.exists() else ""
