@@ -3,52 +3,193 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.home import Home
-from tests.lab.lostanswers import LostAnswer
+from tests.home import Home, passing_home
+from tests.lab.lostanswers import LostAnswers
 from tests.waiting import eventually
 
-RUN = "echo ran >> {folder}/runs"
+from warpdeck.paths import Paths
+from warpdeck.submitter.place import listens
+
+CODE = 3
+RUN = f"echo ran >> {{folder}}/runs; exit {CODE}"
+LIBRARY = "import sys, warpdeck\nwith warpdeck.Client() as deck:\n    deck.submit(command=sys.argv[1], snapshot='none')\n"
+IN_JOB = """echo "$WARPDECK_ACCESS" > {folder}/real.new; mv {folder}/real.new {folder}/real
+until [ -S {folder}/access ]; do sleep 0.05; done
+WARPDECK_ACCESS={folder}/access srun -n{tasks} sh -c 'echo ran >> {folder}/runs; exit 3'
+echo $? > {folder}/code"""
+"""A job that has its srun ask over a socket of the test's, once that is there."""
+
+Done = subprocess.CompletedProcess[str]
 
 
-def sbatch(home: Home, script: str) -> subprocess.CompletedProcess[str]:
+def sbatch(home: Home, script: str) -> Done:
     return home.slurm("sbatch", "--wrap", script)
 
 
-def sbatch_array(home: Home, script: str) -> subprocess.CompletedProcess[str]:
+def sbatch_array(home: Home, script: str) -> Done:
     return home.slurm("sbatch", "--array=3", "--begin=now", "--wrap", script)
 
 
-def srun(home: Home, script: str) -> subprocess.CompletedProcess[str]:
+def srun(home: Home, script: str) -> Done:
     return home.slurm("srun", "sh", "-c", script)
 
 
-def submit(home: Home, script: str) -> subprocess.CompletedProcess[str]:
+def submit(home: Home, script: str) -> Done:
     (home.path.parent / "job.sh").write_text(f"#!/bin/sh\n{script}\n")
-    return home.run("submit", "--no-snapshot", "job.sh")
+    return home.run("submit", "--no-snapshot", str(home.path.parent / "job.sh"))
 
 
-def salloc(home: Home, script: str) -> subprocess.CompletedProcess[str]:
+def salloc(home: Home, script: str) -> Done:
     return home.slurm("salloc", "sh", "-c", script)
 
 
-@pytest.mark.parametrize("ask", [sbatch, sbatch_array, srun, submit, salloc])
-def test_what_was_asked_for_is_made_once(
-    home: Home, short_tmp: Path, ask: Callable[[Home, str], subprocess.CompletedProcess[str]]
-) -> None:
-    home.ok("up")
-    home.until_its_node_is_idle()
-    before = {row["id"] for row in home.asked("jobs", finished=True)["jobs"]}
-    proxy = LostAnswer(home)
-    done = ask(home, RUN.format(folder=short_tmp))
-    assert proxy.lost.is_set() and done.returncode == 0, done.stdout + done.stderr + home.log()
+def run(home: Home, script: str) -> Done:
+    return home.run("run", "sh", "-c", script)
 
-    def made() -> list[dict[str, object]]:
-        rows = [row for row in home.asked("jobs", finished=True)["jobs"] if row["id"] not in before]
-        return rows if rows and all(row["state"] == "COMPLETED" for row in rows) else []
 
-    assert len(eventually(made, what="what was asked for has ended")) == 1
+def session(home: Home, script: str) -> Done:
+    return at_terminal(home, "srun", script)
+
+
+def run_session(home: Home, script: str) -> Done:
+    return at_terminal(home, "run", script)
+
+
+def at_terminal(home: Home, verb: str, script: str) -> Done:
+    """The verb with --pty."""
+    spawn = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+    warpdeck = (sys.executable, "-m", "warpdeck.cli.main")
+    return program(home, [sys.executable, "-c", spawn, *warpdeck, verb, "--pty", "sh", "-c", script])
+
+
+def library(home: Home, script: str) -> Done:
+    return program(home, [sys.executable, "-c", LIBRARY, script])
+
+
+def program(home: Home, argv: list[str]) -> Done:
+    return subprocess.run(
+        argv,
+        cwd=home.path.parent,
+        env=home.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def numbers(home: Home) -> set[int]:
+    """The jobs there are."""
+    return {row["id"] for row in home.asked("jobs", finished=True)["jobs"]}
+
+
+def ended(home: Home, before: set[int]) -> set[int]:
+    """The jobs that came since and have ended."""
+    rows = home.asked("jobs", finished=True)["jobs"]
+    return {row["id"] for row in rows if row["state"] in ("COMPLETED", "FAILED")} - before
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Home]:
+    """One controller and one node for all tests here."""
+    with passing_home() as home:
+        home.ok("up")
+        home.until_its_node_is_idle()
+        yield home
+
+
+TELLS = (srun, salloc, run)
+"""Whose exit code is the command's."""
+SESSIONS = (session, run_session)
+"""These can be joined only as long as the command runs; where it has ended, they say that."""
+MADE = (*TELLS, *SESSIONS, sbatch, sbatch_array, submit, library)
+
+
+@pytest.mark.parametrize("has_ended", [False, True], ids=["at once", "when all has ended"])
+def test_what_was_asked_for_is_made_once(site: Home, short_tmp: Path, has_ended: bool) -> None:
+    before = numbers(site)
+    proxy = LostAnswers(site)
+    asks = [ask for ask in MADE if not (has_ended and ask in SESSIONS)]
+    folders = {ask: short_tmp / ask.__name__ for ask in asks}
+    with ThreadPoolExecutor(len(asks)) as pool:
+        asked = {}
+        for ask, folder in folders.items():
+            folder.mkdir()
+            asked[ask] = pool.submit(ask, site, RUN.format(folder=folder))
+        proxy.hold(len(asks))
+        if has_ended:
+            eventually(lambda: len(ended(site, before)) == len(asks) - 1, what="all but salloc's have ended")
+        proxy.lose()
+        done = {ask: each.result() for ask, each in asked.items()}
+    codes = {ask: CODE if ask in TELLS else 0 for ask in asks if ask not in SESSIONS}
+    wrong = [done[ask] for ask, code in codes.items() if done[ask].returncode != code]
+    assert not wrong, f"{wrong}\n{site.log()}"
+    eventually(lambda: len(ended(site, before)) == len(asks), what="each was made once, and has ended")
+    assert {(folder / "runs").read_text() for folder in folders.values()} == {"ran\n"}
+    assert len(numbers(site) - before) == len(asks)
+
+
+def test_an_array_is_made_once_with_all_its_tasks(site: Home, short_tmp: Path) -> None:
+    before = numbers(site)
+    proxy = LostAnswers(site)
+    with ThreadPoolExecutor() as pool:
+        script = f"echo $SLURM_ARRAY_TASK_ID >> {short_tmp}/runs"
+        asked = pool.submit(site.slurm, "sbatch", "--array=1-4", "--wait", "--wrap", script)
+        proxy.hold()
+        proxy.lose()
+        done = asked.result()
+    assert done.returncode == 0, done.stdout + done.stderr + site.log()
+    assert len(numbers(site) - before) == 4
+    assert sorted((short_tmp / "runs").read_text().split()) == ["1", "2", "3", "4"]
+
+
+def test_a_submitter_asks_again(site: Home, short_tmp: Path) -> None:
+    paths = Paths(str(site.path))
+    proxy = LostAnswers(site)
+    proxy.armed.clear()
+    shim = Path(site.ok("shims", "--folder").strip()) / "sbatch"
+
+    def can_be_asked() -> bool:
+        program(site, [str(shim), "-H", "--wrap", "true"])
+        return listens(paths)
+
+    eventually(can_be_asked, what="a submitter can be asked")
+    before = numbers(site)
+    alone = short_tmp / "sbatch"  # where nothing else submits what the submitter does not
+    text = shim.read_text()
+    assert f"exec {sys.executable}" in text
+    alone.write_text(text.replace(f"exec {sys.executable}", "exec /bin/false"))
+    alone.chmod(0o700)
+    proxy.armed.set()
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(program, site, [str(alone), "--wrap", f"echo ran >> {short_tmp}/runs"])
+        proxy.hold()
+        proxy.lose()
+        done = asked.result()
+    assert done.returncode == 0, done.stdout + done.stderr + site.log()
+    eventually(lambda: len(ended(site, before)) == 1, what="the job has ended")
     assert (short_tmp / "runs").read_text() == "ran\n"
+    assert len(numbers(site) - before) == 1
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_step_of_a_job_runs_once(site: Home, short_tmp: Path, tasks: int) -> None:
+    script = IN_JOB.format(folder=short_tmp, tasks=tasks)
+    assert site.slurm("sbatch", f"-n{tasks}", "-O", "--wrap", script).returncode == 0
+    real = eventually(lambda: _text(short_tmp / "real"), what="the job has begun")
+    proxy = LostAnswers(site, path=str(short_tmp / "access"), real=real.strip())
+    proxy.hold()
+    proxy.lose()
+    assert eventually(lambda: _text(short_tmp / "code"), what="srun has ended") == "3\n", site.log()
+    assert (short_tmp / "runs").read_text() == tasks * "ran\n"
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""

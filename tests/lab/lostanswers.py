@@ -1,7 +1,8 @@
-"""A proxy before the controller's socket that kills the controller between what it has made and its answer.
+"""A proxy before a socket of the controller's that loses the answers that tell what was made.
 
-Everything is passed on until the controller says which job it has made: that answer reaches nobody, and the controller is killed.
-The next one binds its own socket in place of the proxy's.
+Everything is passed on until the controller says what it has made: that reaches nobody. When so many answers are held back the test
+has the controller killed and started anew: that one binds its own socket in place of the proxy's; at another path a link to the
+socket behind the proxy takes its place.
 """
 
 from __future__ import annotations
@@ -13,26 +14,47 @@ import socket
 import threading
 
 from tests.home import Home
+from tests.waiting import eventually
 from warpdeck.paths import Paths
 from warpdeck_agent.client.access import connect_path
 
-ANSWERS = (b'"job_id"', b"Submitted batch job")
+ANSWERS = (b'"job_id"', b"Submitted batch job", b"Reservation created")
 
 
-class LostAnswer:
-    """Takes the place of the socket until it has lost one answer, and then starts the controller anew."""
+class LostAnswers:
+    """Takes the place of the socket until its answers are lost."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, *, path: str = "", real: str = "") -> None:
+        """`path`: where clients come in place of the controller's socket; `real`: where they are passed on to."""
         self._home = home
-        self._path = Paths(str(home.path)).socket
-        self._real = self._path + ".real"
-        os.rename(self._path, self._real)
+        own = Paths(str(home.path)).socket
+        self._path, self._real = path or own, real or own + ".real"
+        self._is_controllers = not path
+        if self._is_controllers:
+            os.rename(self._path, self._real)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self._path)
         self._listener.listen(16)
-        self._lock = threading.Lock()
-        self.lost = threading.Event()
+        self._lost = threading.Event()
+        self._held: list[bytes] = []
+        self.armed = threading.Event()
+        """Answers are held back from here on."""
+        self.armed.set()
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def hold(self, answers: int = 1) -> None:
+        """Until so many answers are held back."""
+        eventually(lambda: len(self._held) >= answers, what=f"{answers} answers are held back")
+
+    def lose(self) -> None:
+        """Kills the controller, and starts it anew."""
+        self._home.kill_controller()
+        self._listener.close()
+        if not self._is_controllers:
+            os.unlink(self._path)
+            os.symlink(self._real, self._path)
+        self._lost.set()
+        self._home.ok("up")
 
     def _accept(self) -> None:
         while True:
@@ -45,21 +67,14 @@ class LostAnswer:
     def _pass_on(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError), client, contextlib.closing(connect_path(self._real)) as server:
             other = {client: server, server: client}
-            while not self.lost.is_set():
+            while not self._lost.is_set():
                 for source in select.select([client, server], [], [], 1.0)[0]:
                     data = source.recv(1 << 18)
-                    if source is server and any(each in data for each in ANSWERS):
-                        self._lose()
+                    is_answer = source is server and any(each in data for each in ANSWERS)
+                    if is_answer and self.armed.is_set():
+                        self._held.append(data)
+                        self._lost.wait()
                         return
                     if not data:
                         return
                     other[source].sendall(data)
-
-    def _lose(self) -> None:
-        with self._lock:
-            if self.lost.is_set():
-                return
-            self._home.kill_controller()
-            self._listener.close()
-            self.lost.set()
-        threading.Thread(target=lambda: self._home.run("up"), daemon=True).start()

@@ -81,8 +81,8 @@ async def make_allocation(
     wish: Wish,
     known: Table,
 ) -> Job:
-    """A new allocation, for which the client is there. Raises UserError, in the words of the command whose options are
-    `known`."""
+    """A new allocation, for which the client is there; that of an srun that asks again may have ended. Raises UserError, in the
+    words of the command whose options are `known`."""
     controller = connection.server.controller
     for note in wish.notes:
         await connection.progress(message.id, note)
@@ -92,6 +92,10 @@ async def make_allocation(
         from .launchwords import in_its_words  # seldom needed
 
         raise in_its_words(error, known, message.env) from None
+    if outcome.job is None and outcome.made is not None and isinstance(message, ask.Srun):
+        ended = await controller.store.job(JobId(outcome.made.job_id))
+        if ended is not None:
+            return ended
     job = known_job(outcome)
     for note in outcome.notes:
         await connection.progress(message.id, note)

@@ -8,6 +8,8 @@ One connection carries everything: requests overlap, each stream (a log, the sub
 reader task sorts frames into the inboxes. A log's inbox is bounded by the window of the protocol, the subscription's by
 merging what was not taken yet, so a reader that is slow in one place holds up nothing else.
 
+What creates something is asked over sync.SyncClient.create, which asks again where the answer was lost; nothing here does.
+
 Every call raises UserError: with what the controller said, or with the code GONE when the connection is lost.
 """
 
@@ -56,14 +58,6 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     uid: int = -1
     admin: bool = False
-
-
-class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    """A committed submission."""
-
-    job_id: int
-    label: str
-    tasks: int = 1
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,10 +244,6 @@ class Client:
 
     async def update(self, jobs: Sequence[str], change: JobChange) -> Changed:
         return await self.request(ask.JobUpdate(jobs=tuple(jobs), change=change), Changed)
-
-    async def submit(self, request: Request) -> Submitted:
-        """A request whose snapshot, if any, was uploaded before; warpdeck.api.submission does both."""
-        return await self.request(ask.Submit(request=request), Submitted)
 
     async def nodes(self, *, name: str = "") -> list[NodeRow]:
         return (await self.request(ask.Nodes(name=name), _Nodes)).nodes

@@ -16,10 +16,10 @@ from .protocol import Submit
 
 
 def mark_of(message: Creating) -> Mark | None:
-    """None from a client that sent no nonce. The request's number, and what it was asked to add later, tell nothing."""
+    """None from a client that sent no nonce. The numbers of its streams, and what it was asked to add later, tell nothing."""
     if not message.nonce:
         return None
-    added: dict[str, object] = {"files": {}, "writes": None}
+    added: dict[str, object] = {"files": {}, "writes": None, "errors": 0}
     same = {name: value for name, value in added.items() if hasattr(message, name)}
     alike = msgspec.structs.replace(message, id=0, nonce="", **same)
     if isinstance(alike, Submit):

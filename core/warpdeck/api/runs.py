@@ -12,7 +12,7 @@ import msgspec
 
 from warpdeck.controller.ports import NodeStream
 from warpdeck.errors import RemoteError, UserError
-from warpdeck.model import Job, JobState, Request, ShareStatus
+from warpdeck.model import Job, JobId, JobState, Request, ShareStatus
 from warpdeck.notation.getopt import split_command
 from warpdeck_agent.wire import messages as wire
 
@@ -98,7 +98,7 @@ async def run(connection: Connection, message: ask.Run, submission: Submission) 
     outcome = await controller.apply(marked(await submission(request), message))
     assert outcome.made is not None
     notes += outcome.made.notes
-    job = known_job(outcome)
+    job = outcome.job or await controller.store.job(JobId(outcome.made.job_id)) or known_job(outcome)
     connection.send({"t": "ok", "id": message.id, "result": {"job_id": job.id, "notes": notes}})
     streams = [
         RunStream(connection, number, channel)

@@ -29,7 +29,7 @@ from warpdeck_agent.wire.steps import EVERY_TASK
 
 from . import protocol as ask
 from .allocations import FILE, Submission, Wish, begun, judged, make_allocation, wish_of
-from .connection import Connection
+from .connection import ClientStream, Connection
 from .stepplan import Part, stream_plan, task_number, written_paths
 from .stepstream import StepStream
 
@@ -61,6 +61,9 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
         made = await make_allocation(connection, message, submission, wish=wish, known=SRUN_22_05)
         asked_for = _event(connection, message, made, wanted)
         if made_before(connection.server.controller.state, asked_for) is None:
+            if made.steps_made and made.exit is not None:
+                _tell_end(connection, message, made)
+                return
             with connection.server.controller.first_steps.waiting(asked_for) as first:
                 made = await begun(connection, message, made, immediate_s=wish.immediate_s)
         job = made
@@ -89,6 +92,16 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
     plan = stream_plan(parts, steps, cwd=message.cwd)
     connection.send({"t": "ok", "id": message.id, "result": plan})
     await stream.join({})
+
+
+def _tell_end(connection: Connection, message: ask.Srun, job: Job) -> None:
+    """To an srun that asks again after the job that was made for it, whose exit is its step's, has run and ended."""
+    assert job.exit is not None
+    line = f"error: job {job.id} ended while the connection was lost: what its tasks wrote is not here"
+    connection.send({"t": "note", "stream": message.id, "line": line})
+    stream = ClientStream(connection, message.id)
+    stream.say_end(job.exit.message, {"code": job.exit.code, "signal": job.exit.signal})
+    connection.server.steps.released(job.id)
 
 
 def _components(

@@ -102,10 +102,11 @@ class SyncClient:
         return client
 
     @classmethod
-    def greeted(cls, link: socket.socket, welcome: dict[str, Any]) -> Self:
-        """A client on a connection that was greeted already."""
+    def greeted(cls, link: socket.socket, welcome: dict[str, Any], paths: Paths | None = None) -> Self:
+        """A client on a connection that was greeted already. `paths`: of the home to whose controller it may come back."""
         link.settimeout(ANSWER_S)
         client = cls(link)
+        client._paths = paths
         client.welcome = welcome
         return client
 
@@ -184,7 +185,7 @@ class SyncClient:
                 if time.monotonic() > until:
                     raise _gone() from error
                 if time.monotonic() > told_at:
-                    sys.stderr.write("waiting for the controller\n")
+                    self._say("waiting for the controller")
                     told_at = until + 1
                 time.sleep(AGAIN_EVERY_S)
             else:
@@ -192,6 +193,10 @@ class SyncClient:
                 self._frames, self._aside = fresh._frames, fresh._aside
                 self._passed_on.clear()
                 return
+
+    def _say(self, line: str) -> None:
+        """For whoever waits."""
+        sys.stderr.write(f"{line}\n")
 
     def stream(self, kind: str, **fields: Any) -> Iterator[Event]:
         """Sends a request and yields what comes of it until the stream ends; acknowledges data itself."""

@@ -19,6 +19,10 @@ from .folder import current_folder
 from .output import note
 from .runhelp import HELP
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own, as in api/sync
+    from typing import Any
+
 PATIENCE_S = 1.0
 """A wait longer than this is explained."""
 NO_COMMAND = ("no command is given", "write: warpdeck run [OPTIONS] COMMAND...")
@@ -80,10 +84,10 @@ class _Command:
             return 130
 
     def _follow(self, words: list[str]) -> int:
-        errors = self._client.number()
-        out = self._client.begin(
-            "run", words=words, env=with_process(os.environ), cwd=current_folder(), errors=errors
-        )
+        (out, errors), made = self._client.again_until(lambda nonce: self._ask(words, nonce), self._answer)
+        self._job_id = made["job_id"]
+        for line in made["notes"]:
+            note(f"warpdeck: {line}")
         streams = {out: sys.stdout, errors: sys.stderr}
         ended: dict[str, int] = {}
         while streams:
@@ -95,12 +99,31 @@ class _Command:
                 ended = value.get("exit") or ended
                 if value["error"]:
                     note(f"warpdeck: {value['error']}")
-            elif word == "ok":
-                self._job_id = value["job_id"]
-                for line in value["notes"]:
-                    note(f"warpdeck: {line}")
-            elif word == "progress" and time.monotonic() - self._begun > PATIENCE_S:
-                note(value)
+            elif word == "progress":
+                self._tell(value)
         if int(ended.get("signal", 0)):
             return 128 + int(ended["signal"])
         return int(ended.get("code", 1))
+
+    def _ask(self, words: list[str], nonce: str) -> tuple[int, int]:
+        """The numbers of the streams of both outputs."""
+        errors = self._client.number()
+        env = with_process(os.environ)
+        out = self._client.begin(
+            "run", words=words, env=env, cwd=current_folder(), errors=errors, nonce=nonce
+        )
+        return out, errors
+
+    def _answer(self, streams: tuple[int, int]) -> dict[str, Any]:
+        """The job that was made and what is to be said of it. Nothing comes on the streams before."""
+        while True:
+            _, word, value = self._client.any_event(streams)
+            if word == "ok":
+                made: dict[str, Any] = value
+                return made
+            if word == "progress":
+                self._tell(value)
+
+    def _tell(self, line: str) -> None:
+        if time.monotonic() - self._begun > PATIENCE_S:
+            note(line)

@@ -43,7 +43,7 @@ def step_on_terminal(words: list[str]) -> int | None:
     rows, cols = window_size(sys.stdout.fileno())
     with SyncClient.connect(default_paths()) as client:
         try:
-            done = client.call(
+            done = client.create(
                 "session",
                 words=words,
                 env=with_process(os.environ),

@@ -7,7 +7,7 @@
         (await job.wait()).check()
 
 Everything is asked over api.client, as the app asks it. A lost connection comes back at the next call: what only reads is
-asked again by itself, a submission is not, because the first may have been taken. Calls raise UserError.
+asked again by itself, and so is a submission (api.sync), which makes nothing twice. Calls raise UserError.
 """
 
 from __future__ import annotations
@@ -100,13 +100,14 @@ class AsyncClient:
             options=options,
             now=time.time(),
         )
-        await self._link()  # starts a controller, if one is to be started
 
-        def send() -> Submitted:
-            with SyncClient.connect(self.paths, start=False) as client:
+        def send(client: SyncClient) -> Submitted:
+            with client:
                 return submit(client, drafted, paths=self.paths, snapshot=snapshot)
 
-        done = await asyncio.to_thread(send)
+        # The link starts a controller, if one is to be started.
+        client = await self.ask(lambda _: asyncio.to_thread(SyncClient.connect, self.paths, start=False))
+        done = await asyncio.to_thread(send, client)
         return AsyncJob(self, str(done.job_id), notes=tuple(done.notes))
 
     def job(self, job: str | int) -> AsyncJob:

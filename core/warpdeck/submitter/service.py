@@ -18,7 +18,7 @@ import time
 from collections import deque
 
 import warpdeck
-from warpdeck.api.sync import SyncClient
+from warpdeck.api.sync import AGAIN_S, ANSWER_S, SyncClient
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths
 from warpdeck.slurm.recording import order_or_tell
@@ -26,7 +26,7 @@ from warpdeck.slurm.recording import order_or_tell
 from .caller import Caller, OtherRoad
 from .place import folder_of
 from .slots import LEAST_READY, READY, Question, Slots, hold
-from .submission import Unanswered, submit
+from .submission import Progress, Unanswered, submit
 
 LINGER_S = 300.0
 """Without work: who submits now and then finds it, and who has stopped keeps no 40 MB on a login node."""
@@ -113,6 +113,7 @@ class Submitter:
         self._waiting = Waiting()
         self._orders: queue.Queue[tuple[int, str] | None] = queue.Queue(MAX_ORDERS)
         self._over = threading.Event()
+        self._under_way: set[Progress] = set()
 
     def run(self) -> None:
         """Until it is over. What was submitted by then the recorder has been told."""
@@ -123,6 +124,11 @@ class Submitter:
         self._take_questions()
         self._slots.close()
         self._waiting.close()
+        for thread in workers:
+            thread.join(LEAVE_S)
+        until = time.monotonic() + AGAIN_S + ANSWER_S
+        while any(each.is_open for each in list(self._under_way)) and time.monotonic() < until:
+            time.sleep(TICK_S)
         for thread in workers:
             thread.join(LEAVE_S)
         self._orders.put(None)
@@ -162,7 +168,19 @@ class Submitter:
         """Raises Unanswered."""
         # An answer that has no room is lost, and the shell says so.
         with contextlib.suppress(OtherRoad, BlockingIOError), Caller(question, self._paths) as caller:
-            submit(caller, question.slot, link, record=lambda job, folder: self._orders.put((job, folder)))
+            progress = Progress()
+            self._under_way.add(progress)
+            try:
+                submit(
+                    caller,
+                    question.slot,
+                    link,
+                    paths=self._paths,
+                    record=lambda job, folder: self._orders.put((job, folder)),
+                    progress=progress,
+                )
+            finally:
+                self._under_way.discard(progress)
 
     def _tell_recorder(self) -> None:
         """All jobs of a folder that were submitted meanwhile in one order."""

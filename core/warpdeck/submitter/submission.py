@@ -14,6 +14,7 @@ from typing import Any
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UNCERTAIN, UserError
+from warpdeck.paths import Paths
 from warpdeck.slurm.console import Console
 from warpdeck.slurm.main import run
 
@@ -28,7 +29,7 @@ class Unanswered(Exception):
     """A request left and no answer came: the connection is of no use any more."""
 
 
-class _Progress:
+class Progress:
     """How far a submission has come."""
 
     def __init__(self) -> None:
@@ -36,12 +37,18 @@ class _Progress:
         self.is_answered = True
         self.is_uncertain = False
 
+    @property
+    def is_open(self) -> bool:
+        """Its job may have been made, and nobody knows yet."""
+        return self.is_sent and not self.is_answered
+
 
 class _Asking(SyncClient):
-    """A connection of one submission: it says the mark before the request leaves, and notes whether an answer came."""
+    """A connection of one submission: it says the mark before the request leaves, and notes whether an answer came. A lost one
+    is asked for again over another connection."""
 
     slot: Slot
-    progress: _Progress
+    progress: Progress
     _kind = ""
 
     def begin(self, kind: str, **fields: Any) -> int:
@@ -49,11 +56,14 @@ class _Asking(SyncClient):
         return super().begin(kind, **fields)
 
     def _send(self, frame: bytes) -> None:
-        if self._kind == "submit":
+        if self._kind == "submit" and not self.progress.is_sent:
             self.slot.say(f"{SENT}\n")
             self.progress.is_sent = True
         self.progress.is_answered = False
         super()._send(frame)
+
+    def _say(self, line: str) -> None:
+        self.slot.say(f"{ERR}{line}\n")
 
     def _deliver(self, event: tuple[int, str, Any]) -> tuple[int, str, Any]:
         self.progress.is_answered = True
@@ -79,12 +89,13 @@ class _Said(io.StringIO):
         return len(text)
 
 
-def submit(caller: Caller, slot: Slot, link: SyncClient, *, record: Record) -> None:
+def submit(
+    caller: Caller, slot: Slot, link: SyncClient, *, paths: Paths, record: Record, progress: Progress
+) -> None:
     """Says the shell its answer. Raises OtherRoad, Unanswered; whoever closes the slot then has said it all."""
-    progress = _Progress()
 
     def connect() -> SyncClient:
-        asking = _Asking.greeted(link.duplicate(), link.welcome)
+        asking = _Asking.greeted(link.duplicate(), link.welcome, paths)
         asking.slot, asking.progress = slot, progress
         return asking
 

@@ -77,7 +77,14 @@ CREATES_NOTHING_TWICE = {
     "Tell",
     "Tunnel",
 }
-"""Questions, orders that change nothing more when they come again, and what is made by its name."""
+"""Questions, orders that change nothing more when they come again, and what is made by its name. No client sends any of these again
+by itself where it could do something twice:
+
+Amend and JobAnnotate say what a value is to be, so a second one finds it so. Forward is made for its connection, and ends with it.
+NodeAdd is refused where a node of its name is there. ReservationMake carries a name that its client has chosen, and is refused where
+one of that name is there; a new run of `scontrol create reservation` without a name chooses another. Requeue is an order of a person,
+and a second one is refused while the job waits ("waiting already").
+"""
 
 
 def test_every_request_is_known_to_create_something_or_not() -> None:

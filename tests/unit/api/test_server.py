@@ -259,8 +259,9 @@ async def test_jobs_are_found_by_user_state_and_id(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
         async with await site.client() as client:
-            await client.submit(ask("one", hold=True))
-            await client.submit(msgspec.structs.replace(ask("two", hold=True), array=None))
+            await client.request(protocol.Submit(request=ask("one", hold=True)), dict)
+            two = msgspec.structs.replace(ask("two", hold=True), array=None)
+            await client.request(protocol.Submit(request=two), dict)
             await client.cancel(["2"])
             assert [row.id for row in await client.jobs()] == [1]
             assert [row.id for row in await client.jobs(finished=True)] == [1, 2]
@@ -428,5 +429,5 @@ async def test_a_submission_is_answered_with_its_id(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         assert isinstance(site, Served)
         async with await site.client() as client:
-            done = await client.submit(ask())
-            assert (done.job_id, done.label, done.tasks) == (1, "1", 1)
+            done = await client.request(protocol.Submit(request=ask()), dict)
+            assert (done["job_id"], done["label"], done["tasks"]) == (1, "1", 1)

@@ -8,6 +8,7 @@ import pytest
 from tests.core import ANN, BOB, NEW_ANN, ROOT, Core, ask
 from tests.served import served
 
+from warpdeck.api import protocol
 from warpdeck.config import Config
 from warpdeck.config.tables import Account, Interactive, User
 from warpdeck.controller.launching import build_launch
@@ -50,7 +51,8 @@ def test_a_launch_carries_the_sites_limit() -> None:
 async def test_an_idle_session_is_shown_until_it_is_used_again(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site, await site.client() as client:
         agent = await site.add_node("a")
-        job = (await client.submit(ask(pty=PtySize(rows=24, cols=80)))).job_id
+        session = protocol.Submit(request=ask(pty=PtySize(rows=24, cols=80)))
+        job = (await client.request(session, dict))["job_id"]
         await site.until(lambda: bool(site.fleet.launches))
         await site.told("a", agent.begin((job, 0)))
         for idle in ([wire.IdleSession(job_id=job, since_unix=77.0)], []):

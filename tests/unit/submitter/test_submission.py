@@ -12,10 +12,11 @@ import pytest
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UNCERTAIN
+from warpdeck.paths import Paths
 from warpdeck.submitter.caller import Caller
 from warpdeck.submitter.shell import DONE, REFUSED, SENT
 from warpdeck.submitter.slots import Slot
-from warpdeck.submitter.submission import submit
+from warpdeck.submitter.submission import Progress, submit
 from warpdeck_agent.wire.frames import FrameDecoder, json_frame, parse_json
 
 SCRIPT = b"#!/bin/sh\ntrue\n"
@@ -58,7 +59,14 @@ def test_only_a_refusal_leads_to_the_other_road(short_tmp: Path, answer: dict[st
     controller = threading.Thread(target=answers, args=(theirs, answer))
     controller.start()
     with theirs, SyncClient.greeted(ours, {"user": "me"}) as link:
-        submit(cast(Caller, Shell(str(short_tmp))), slot, link, record=lambda job, folder: None)
+        submit(
+            cast(Caller, Shell(str(short_tmp))),
+            slot,
+            link,
+            paths=Paths(str(short_tmp)),
+            record=lambda job, folder: None,
+            progress=Progress(),
+        )
         controller.join()
     said = os.read(reading, 1 << 16).decode().splitlines()
     os.close(reading)
