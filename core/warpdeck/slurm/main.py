@@ -7,10 +7,12 @@ import os
 import pwd
 import socket
 import sys
+from typing import TextIO, cast
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import ANSWERED, SAID, UserError
 from warpdeck.paths import default_paths
+from warpdeck_agent.client.visible import VisibleStream
 
 from .console import CommandError, Console
 from .recording import order_or_tell
@@ -90,8 +92,8 @@ def own_console() -> Console:
         user=_user(),
         host=socket.gethostname(),
         stdin=sys.stdin,
-        out=sys.stdout,
-        err=sys.stderr,
+        out=cast("TextIO", VisibleStream(sys.stdout)),
+        err=cast("TextIO", VisibleStream(sys.stderr)),
         connect=lambda: SyncClient.connect(default_paths()),
         again=lambda: SyncClient.connect(default_paths(), start=False),
         read_file=_read,
