@@ -85,7 +85,7 @@ def run(name: str, words: list[str], console: Console) -> int:
 
 def own_console() -> Console:
     """This process's own streams, environment and folder."""
-    columns = os.get_terminal_size().columns if sys.stdout.isatty() else 0
+    columns = os.get_terminal_size().columns or 80 if sys.stdout.isatty() else 0
     return Console(
         env=os.environ,
         folder=_folder(),
