@@ -60,7 +60,8 @@ def _print_environment(variables: dict[str, str], *, as_json: bool) -> int:
     if as_json:
         print_json(variables)
     for name in [] if as_json else sorted(variables):
-        print(f"{name}={variables[name]}")
+        line = f"{name}={variables[name]}"
+        print(clean(line) if sys.stdout.isatty() else line)
     return 0
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from warpdeck import __version__
 from warpdeck.errors import ANSWERED, SAID, UserError, WarpdeckError
 from warpdeck_agent.client.standard import hold_standard_streams
+from warpdeck_agent.client.visible import VisibleStream
 
 VERBS: dict[str, tuple[str, str]] = {
     "submit": ("submit", "submit a batch script (#SBATCH lines are read)"),
@@ -82,11 +83,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except UserError as error:
         if error.code == ANSWERED:
-            print(error.message)
+            VisibleStream(sys.stdout).write(f"{error.message}\n")
             return error.exit_code
-        print(error.message if error.code == SAID else f"warpdeck: {error.message}", file=sys.stderr)
+        errors = VisibleStream(sys.stderr)
+        errors.write((error.message if error.code == SAID else f"warpdeck: {error.message}") + "\n")
         if error.hint:
-            print(f"  {error.hint}", file=sys.stderr)
+            errors.write(f"  {error.hint}\n")
         return error.exit_code
     except WarpdeckError as error:
         print(f"warpdeck: {error}", file=sys.stderr)

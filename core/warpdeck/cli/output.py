@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+from warpdeck_agent.client.visible import visible_text, visible_word
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -51,7 +53,7 @@ def _cleaned(column: Sequence[str]) -> Sequence[str]:
 
 def clean(text: str) -> str:
     """The text with control characters shown as "?"."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+    return visible_word(text)
 
 
 def format_time(at_unix: float | None) -> str:
@@ -68,4 +70,4 @@ def format_count(count: float | None) -> str:
 
 def note(text: str) -> None:
     """A remark beside the result."""
-    print(text, file=sys.stderr)
+    print(visible_text(text) if sys.stderr.isatty() else text, file=sys.stderr)

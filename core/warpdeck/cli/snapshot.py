@@ -11,6 +11,7 @@ from warpdeck.api.code import store_of, tree_now
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.paths import default_paths
+from warpdeck_agent.client.visible import visible_text
 
 from .arguments import Arguments
 from .output import clean, print_json
@@ -73,10 +74,5 @@ def _diff(found: list[dict[str, Any]], args: argparse.Namespace) -> int:
     if args.json:
         print_json({"old": first["tree"], "new": other, "diff": text, "at": time.time()})
     else:
-        sys.stdout.write(_visible(text) if sys.stdout.isatty() else text)
+        sys.stdout.write(visible_text(text) if sys.stdout.isatty() else text)
     return 0
-
-
-def _visible(text: str) -> str:
-    """Lines and tabs stay; other control characters would act on the terminal."""
-    return "\n".join("\t".join(clean(part) for part in line.split("\t")) for line in text.split("\n"))

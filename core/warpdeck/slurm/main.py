@@ -7,10 +7,12 @@ import os
 import pwd
 import socket
 import sys
+from typing import TextIO, cast
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import ANSWERED, SAID, UserError
 from warpdeck.paths import default_paths
+from warpdeck_agent.client.visible import VisibleStream
 
 from .console import CommandError, Console
 from .recording import order_or_tell
@@ -83,15 +85,15 @@ def run(name: str, words: list[str], console: Console) -> int:
 
 def own_console() -> Console:
     """This process's own streams, environment and folder."""
-    columns = os.get_terminal_size().columns if sys.stdout.isatty() else 0
+    columns = os.get_terminal_size().columns or 80 if sys.stdout.isatty() else 0
     return Console(
         env=os.environ,
         folder=_folder(),
         user=_user(),
         host=socket.gethostname(),
         stdin=sys.stdin,
-        out=sys.stdout,
-        err=sys.stderr,
+        out=cast("TextIO", VisibleStream(sys.stdout)),
+        err=cast("TextIO", VisibleStream(sys.stderr)),
         connect=lambda: SyncClient.connect(default_paths()),
         again=lambda: SyncClient.connect(default_paths(), start=False),
         read_file=_read,

@@ -62,7 +62,7 @@ def run(
         "cwd": here,
         "host": os.uname().nodename,
         "nonce": os.urandom(16).hex(),
-        "columns": os.get_terminal_size().columns if os.isatty(1) else 0,
+        "columns": os.get_terminal_size().columns or 80 if os.isatty(1) else 0,
     }
     shown = {each: Visible() for each in (1, 2) if name != RAW and os.isatty(each)}
     link = connect()

@@ -8,6 +8,7 @@ import sys
 from .access import Away, Refused, connect, patiently
 from .process import folder, with_process
 from .standard import hold_standard_streams
+from .visible import visible_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: it is 3 ms
@@ -37,7 +38,8 @@ def ended(name: str, command: Callable[[], int]) -> int:
         return command()
     except Refused as refused:
         before = "" if refused.said else f"{name}: error: "
-        sys.stderr.write(f"{before}{refused.message}\n" + (f"  {refused.hint}\n" if refused.hint else ""))
+        text = f"{before}{refused.message}\n" + (f"  {refused.hint}\n" if refused.hint else "")
+        sys.stderr.write(visible_text(text) if sys.stderr.isatty() else text)
         return refused.exit_code
     except Away as away:
         sys.stderr.write(f"{name}: error: {away}; what was asked for may have been done\n")

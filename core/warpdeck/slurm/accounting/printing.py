@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TextIO
 
+from warpdeck_agent.client.visible import visible_word
+
 MAX_WIDTH = 10_000
 _WIDTH = re.compile(r"\s*([+-]?\d{1,9})")
 
@@ -18,11 +20,13 @@ class Column(NamedTuple):
 
 
 class Style(NamedTuple):
-    """`parsable` "": padded columns; else the delimiter, and whether it stands at the end of lines too."""
+    """`parsable` "": padded columns; else the delimiter, and whether it stands at the end of lines too. On a terminal no value
+    may make a line of its own."""
 
     delimiter: str = ""
     ends: bool = False
     header: bool = True
+    is_terminal: bool = False
 
 
 def last_of_formats(found: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -118,6 +122,7 @@ def print_row(
     cells = []
     for value, column in zip(values, columns, strict=True):
         width = abs(column.width)
+        value = visible_word(value) if style.is_terminal else value
         if column.name in moments:
             value = value[:width]
         elif not style.delimiter:

@@ -286,7 +286,7 @@ def _run(asked: Asked) -> int:
 
         out.write(json.dumps(answer(jobs, asked.window()), indent=2) + "\n")
         return 0
-    style = asked.style()
+    style = asked.style()._replace(is_terminal=bool(asked.console.columns))
     print_header(out, columns, style)
     for values in _lines(jobs, asked):
         cells = [values.get(column.name, "") for column in columns]

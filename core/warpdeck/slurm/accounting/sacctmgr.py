@@ -216,7 +216,12 @@ def _print(
     rows: list[Row], columns: list[Column], given: set[str], console: Console, *, is_tree: bool
 ) -> None:
     parsable = bool(given & {"parsable", "parsable2"})
-    style = Style("|" if parsable else "", ends="parsable2" not in given, header="noheader" not in given)
+    style = Style(
+        "|" if parsable else "",
+        ends="parsable2" not in given,
+        header="noheader" not in given,
+        is_terminal=bool(console.columns),
+    )
     print_header(console.out, columns, style)
     for row in rows:
         if is_tree:

@@ -389,7 +389,12 @@ def _print(
 ) -> list[str]:
     """What is told of fields that there are not."""
     out, parsable = console.out, given.keys() & {"parsable", "parsable2"}
-    style = Style("|" if parsable else "", ends="parsable2" not in given, header="noheader" not in given)
+    style = Style(
+        "|" if parsable else "",
+        ends="parsable2" not in given,
+        header="noheader" not in given,
+        is_terminal=bool(console.columns),
+    )
     widths = {**report.widths, "Account": -20} if "tree" in asked else report.widths
     columns = [Column(name, widths[name]) for name in report.shown]
     wrong: list[str] = []

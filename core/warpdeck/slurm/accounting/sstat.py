@@ -85,7 +85,10 @@ def _print(found: Words, jobs: list[Named], console: Console) -> int:
         raise CommandError("You didn't give me any jobs to stat.")
     parsable = [name for name, _ in found if name in ("parsable", "parsable2")]
     style = Style(
-        "|" if parsable else "", ends=parsable[-1:] != ["parsable2"], header="noheader" not in given
+        "|" if parsable else "",
+        ends=parsable[-1:] != ["parsable2"],
+        header="noheader" not in given,
+        is_terminal=bool(console.columns),
     )
     print_header(console.out, columns, style)
     for job in jobs:
