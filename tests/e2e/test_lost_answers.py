@@ -112,28 +112,24 @@ SESSIONS = (session, run_session)
 MADE = (*TELLS, *SESSIONS, sbatch, sbatch_array, submit, library)
 
 
-@pytest.mark.parametrize("has_ended", [False, True], ids=["at once", "when all has ended"])
-def test_what_was_asked_for_is_made_once(site: Home, short_tmp: Path, has_ended: bool) -> None:
+def test_what_was_asked_for_is_made_once(site: Home, short_tmp: Path) -> None:
     before = numbers(site)
     proxy = LostAnswers(site)
-    asks = [ask for ask in MADE if not (has_ended and ask in SESSIONS)]
-    folders = {ask: short_tmp / ask.__name__ for ask in asks}
-    with ThreadPoolExecutor(len(asks)) as pool:
+    folders = {ask: short_tmp / ask.__name__ for ask in MADE}
+    with ThreadPoolExecutor(len(MADE)) as pool:
         asked = {}
         for ask, folder in folders.items():
             folder.mkdir()
             asked[ask] = pool.submit(ask, site, RUN.format(folder=folder))
-        proxy.hold(len(asks))
-        if has_ended:
-            eventually(lambda: len(ended(site, before)) == len(asks) - 1, what="all but salloc's have ended")
+        proxy.hold(len(MADE))
         proxy.lose()
         done = {ask: each.result() for ask, each in asked.items()}
-    codes = {ask: CODE if ask in TELLS else 0 for ask in asks if ask not in SESSIONS}
+    codes = {ask: CODE if ask in TELLS else 0 for ask in MADE if ask not in SESSIONS}
     wrong = [done[ask] for ask, code in codes.items() if done[ask].returncode != code]
     assert not wrong, f"{wrong}\n{site.log()}"
-    eventually(lambda: len(ended(site, before)) == len(asks), what="each was made once, and has ended")
+    eventually(lambda: len(ended(site, before)) == len(MADE), what="each was made once, and has ended")
     assert {(folder / "runs").read_text() for folder in folders.values()} == {"ran\n"}
-    assert len(numbers(site) - before) == len(asks)
+    assert len(numbers(site) - before) == len(MADE)
 
 
 def test_an_array_is_made_once_with_all_its_tasks(site: Home, short_tmp: Path) -> None:
