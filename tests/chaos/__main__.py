@@ -1,0 +1,257 @@
+"""Kill the controller of a real site at random under submissions, arrays, cancels, sruns and waits, and count what went wrong.
+
+Each command that runs appends a line of its own to a ledger. Afterwards the ledger, the accounting and what the clients were told
+are compared: lost (answered, and not there or never run), twice (a command ran more than once), hung (a client that did not end).
+Exit code 1 if any of these is not zero.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.home import Home
+from tests.waiting import eventually
+
+CLIENT_S = 240.0
+"""A client that takes longer hangs: clients retry for two minutes, and no job here takes half as long."""
+DRAIN_S = 600.0
+KILL_EVERY_S = (1.0, 10.0)
+TASKS = 10
+
+
+class Chaos:
+    """One site and its clients."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.home = Home(folder / "home")
+        self.ledger = folder / "ledger"
+        self.ledger.touch()
+        self._seed = seed
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._count = 0
+        self.answered: dict[str, int] = {}
+        """Names of submissions that were answered -> how many commands of each must run."""
+        self.cancelled: set[str] = set()
+        self.uncertain: set[str] = set()
+        """Submissions that were not answered well."""
+        self.numbers: dict[str, str] = {}
+        self.hung: list[str] = []
+        self.errors: Counter[str] = Counter()
+        self.kills = 0
+
+    def run(self, seconds: float) -> None:
+        """Let all of it loose, and wait until the queue is empty."""
+        self.home.ok("up")
+        self.home.until_its_node_is_idle()
+        work: list[Callable[[random.Random], None]] = [
+            *(
+                self._submit,
+                self._submit,
+                self._submit_array,
+                self._wait,
+                self._srun,
+                self._srun,
+                self._cancel,
+            ),
+            self._kill,
+        ]
+        threads = [
+            threading.Thread(target=self._repeat, args=(each, self._seed * 100 + number))
+            for number, each in enumerate(work)
+        ]
+        for thread in threads:
+            thread.start()
+        self._over.wait(seconds)
+        self._over.set()
+        for thread in threads:
+            thread.join()
+        self.home.ok("up")
+        eventually(lambda: not self.home.json("queue"), timeout_s=DRAIN_S, what="the queue is empty")
+
+    def _repeat(self, work: Callable[[random.Random], None], seed: int) -> None:
+        chance = random.Random(seed)
+        while not self._over.wait(chance.uniform(0.1, 0.8)):
+            work(chance)
+
+    def _name(self) -> str:
+        with self._lock:
+            self._count += 1
+            return f"c{self._seed}x{self._count}"
+
+    def _line(self, name: str, task: str = "-") -> str:
+        return f"echo {name} {task} >> {self.ledger}"
+
+    def _client(self, what: str, *argv: str) -> subprocess.CompletedProcess[str] | None:
+        """Run a client. None if it hung, which is noted."""
+        command = [sys.executable, "-m", *argv]
+        try:
+            return subprocess.run(
+                command,
+                cwd=self.home.path.parent,
+                env=self.home.environ,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=CLIENT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            self.hung.append(what)
+            return None
+
+    def _note(
+        self, what: str, name: str, commands: int, done: subprocess.CompletedProcess[str] | None
+    ) -> bool:
+        """Note how a submission was answered; whether it was answered well."""
+        if done is not None and done.returncode == 0:
+            self.answered[name] = commands
+            return True
+        self.uncertain.add(name)
+        if done is not None:
+            self.errors[f"{what}: {done.stderr.strip()[-120:]}"] += 1
+        return False
+
+    def _submit(self, chance: random.Random) -> None:
+        name = self._name()
+        wrap = f"{self._line(name)}; sleep {chance.choice(('0', '0.3', '2'))}"
+        if chance.random() < 0.5:
+            words = (
+                "warpdeck.slurm.entry",
+                "sbatch",
+                "--parsable",
+                "-o",
+                "/dev/null",
+                "-J",
+                name,
+                "--wrap",
+                wrap,
+            )
+        else:
+            words = (
+                "warpdeck.cli.main",
+                "submit",
+                "--no-snapshot",
+                "-o",
+                "/dev/null",
+                "-J",
+                name,
+                "--wrap",
+                wrap,
+            )
+        done = self._client("submit", *words)
+        if self._note("submit", name, 1, done) and done is not None:
+            self.numbers[name] = done.stdout.split()[-1]
+
+    def _submit_array(self, chance: random.Random) -> None:
+        name, wrap = self._name(), self._line("$SLURM_JOB_NAME", "$SLURM_ARRAY_TASK_ID")
+        array = f"--array=0-{TASKS - 1}"
+        words = (
+            "warpdeck.slurm.entry",
+            "sbatch",
+            "--parsable",
+            "-o",
+            "/dev/null",
+            "-J",
+            name,
+            array,
+            "--wrap",
+            wrap,
+        )
+        self._note("array", name, TASKS, self._client("array", *words))
+
+    def _wait(self, chance: random.Random) -> None:
+        name, wrap = self._name(), self._line("$SLURM_JOB_NAME", "$SLURM_ARRAY_TASK_ID")
+        array = f"--array=0-{TASKS - 1}"
+        if chance.random() < 0.5:
+            words = (
+                "warpdeck.slurm.entry",
+                "sbatch",
+                "--wait",
+                "-o",
+                "/dev/null",
+                "-J",
+                name,
+                array,
+                "--wrap",
+                wrap,
+            )
+        else:
+            begin = ("warpdeck.cli.main", "submit", "--wait", "--no-snapshot", "-o", "/dev/null")
+            words = (*begin, "-J", name, array, "--wrap", wrap)
+        self._note("wait", name, TASKS, self._client("wait", *words))
+
+    def _srun(self, chance: random.Random) -> None:
+        name = self._name()
+        command = f"{self._line(name)}; sleep {chance.choice(('0', '0.5', '2'))}"
+        words = ("warpdeck.slurm.entry", "srun", "-n1", "-J", name, "sh", "-c", command)
+        self._note("srun", name, 1, self._client("srun", *words))
+
+    def _cancel(self, chance: random.Random) -> None:
+        names = [name for name in list(self.numbers)[-12:] if name not in self.cancelled]
+        if names:
+            name = chance.choice(names)
+            self.cancelled.add(name)
+            self._client("cancel", "warpdeck.slurm.entry", "scancel", self.numbers[name])
+
+    def _kill(self, chance: random.Random) -> None:
+        self._over.wait(chance.uniform(*KILL_EVERY_S))
+        self.home.kill_controller()
+        self.kills += 1
+        if chance.random() < 0.7:
+            self.home.run("up")
+
+    def verdict(self) -> tuple[list[str], list[str]]:
+        """What was lost, and what ran twice."""
+        ran = Counter(self.ledger.read_text().splitlines())
+        of_name = Counter(line.split()[0] for line in ran)
+        twice = [line for line, count in ran.items() if count > 1]
+        lost = [
+            name
+            for name, commands in self.answered.items()
+            if name not in self.cancelled and of_name[name] != commands
+        ]
+        return lost, twice
+
+
+def main() -> int:
+    """Run it and print the figures."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder:
+        chaos = Chaos(Path(folder), args.seed)
+        begun = time.monotonic()
+        try:
+            chaos.run(args.seconds)
+            lost, twice = chaos.verdict()
+        finally:
+            chaos.home.close()
+    for words, count in chaos.errors.most_common(10):
+        print(f"{count:4}  {words}")
+    print(
+        f"{time.monotonic() - begun:.0f} s, {chaos.kills} kills, {len(chaos.answered)} submissions answered"
+    )
+    print(
+        f"{len(chaos.uncertain)} clients failed, {len(lost)} lost, {len(twice)} twice, {len(chaos.hung)} hung"
+    )
+    for what, found in (("lost", lost), ("twice", twice), ("hung", chaos.hung)):
+        for each in found[:10]:
+            print(f"{what}: {each}")
+    return int(bool(lost or twice or chaos.hung))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
