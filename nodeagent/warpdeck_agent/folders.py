@@ -1,7 +1,7 @@
 """Whether a job's working folder is there, and the one that it was submitted from.
 
 A child that is the job's user asks: nobody learns what they may not see themselves, and a server that hangs holds up neither the agent
-nor other launches. Each user can leave a few such questions without an answer, and is told of a hang at once after that.
+nor other launches. Each user can leave a few such questions without an answer.
 """
 
 from __future__ import annotations

@@ -60,13 +60,14 @@ def detach_below(parent: int, name: str) -> bool:
             return True
         tried: List[str] = []
         gone = False
-        for path in sorted(
-            set(below.values()), key=len
-        ):  # what is mounted in a mount goes with it, and is not walked into
+        # The outer ones first: what is mounted in a mount goes with it, and is not walked into.
+        for path in sorted(set(below.values()), key=len):
             if not any(path.startswith(each + "/") for each in tried):
                 tried.append(path)
                 gone |= _let_go(parent, path, below)
-        if not gone and _below(parent, name) == below:  # else somebody has renamed a folder on the way
+        if (
+            not gone and _below(parent, name) == below
+        ):  # else it has gone, or somebody has renamed a folder on the way
             return False
     return False
 
@@ -83,7 +84,7 @@ def _let_go(parent: int, path: str, below: Dict[int, str]) -> bool:
     """The mount that is seen there, if it is one of these."""
     if os.geteuid() != 0:
         _fusermount(f"{os.readlink(f'/proc/self/fd/{parent}')}/{path}")
-        return True
+        return False  # the kernel's list tells
     *folders, last = path.split("/")
     try:
         folder = enter(parent, folders)
