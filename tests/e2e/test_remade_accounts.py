@@ -21,6 +21,7 @@ from tests.lab.hosts import Lab
 from tests.waiting import eventually
 
 from warpdeck.api.protocol import API_VERSION, ClientMessage
+from warpdeck_agent.accounts import KNOWN_S
 from warpdeck_agent.wire.frames import JSON, FrameDecoder, json_frame, parse_json
 
 pytestmark = pytest.mark.lab
@@ -163,6 +164,10 @@ def remade(site: Home, accounts: Path) -> Iterator[Remade]:
     with contextlib.closing(Client(site, OLD)) as old:
         jobs = old_jobs(site, folder, old)
         write_accounts(accounts, NEW)
+        known_until = time.monotonic() + KNOWN_S
+        eventually(
+            lambda: time.monotonic() > known_until, what="what agents have just learnt of users holds no more"
+        )
         yield jobs
 
 
