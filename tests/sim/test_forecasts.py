@@ -14,6 +14,7 @@ from tests.core import ask
 from tests.waiting import comes
 
 from warpdeck.api.client import Client
+from warpdeck.api.protocol import Submit
 from warpdeck.controller.app import Controller
 from warpdeck.model import Job, JobId, JobState, NodeName, Request
 from warpdeck.notation.times import parse_limit
@@ -37,7 +38,7 @@ class Cluster:
         self.clock = clock
 
     async def submit(self, request: Request) -> JobId:
-        return JobId((await self.client.submit(request)).job_id)
+        return JobId((await self.client.request(Submit(request=request), dict))["job_id"])
 
     def job(self, job_id: JobId) -> Job:
         return self.controller.state.jobs[job_id]
