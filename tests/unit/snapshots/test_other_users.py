@@ -31,7 +31,7 @@ class Stranger:
         self.ran.touch()
         self.ran.chmod(0o666)
         self.trap = folder / "trap"
-        self.trap.write_text(f"#!/bin/sh\nid -u >> {self.ran}\ncat\n")
+        self.trap.write_text(f"#!/bin/sh\nid -u >> {self.ran}\nexit 1\n")
         self.trap.chmod(0o755)
         self.code = folder / "code"
         self.code.mkdir()
