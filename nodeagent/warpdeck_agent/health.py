@@ -90,6 +90,7 @@ class Health:
         self._looking = asyncio.Lock()
         self._asking = asyncio.Lock()
         self._node: List[Check] = []
+        self._doubts = 0
         self._cards: List[Check] = []
         self._program = HealthProgram()
         self._heat = Heat()
@@ -117,6 +118,11 @@ class Health:
             await asyncio.gather(self._look_at_node(), self.look_at_gpus())
         return self._told(rules)
 
+    def doubt(self) -> None:
+        """A launch has just failed by the node: what was seen of the node before, or is being seen, is told to nobody."""
+        self._doubts += 1
+        self._node = []
+
     async def look_at_gpus(self) -> None:
         """Takes the driver's word; while it does not answer, what is known stays."""
         async with self._asking:
@@ -143,7 +149,7 @@ class Health:
 
     async def _look_at_node(self) -> None:
         async with self._looking:
-            rules = self._rules
+            rules, doubts = self._rules, self._doubts
             checks = await self._disks.look(rules.min_free_bytes)
             if not any(check.name == "mount" and check.state == "fail" for check in checks):
                 loop = asyncio.get_running_loop()
@@ -155,6 +161,8 @@ class Health:
                         None, lambda: self._program.run(rules.program, timeout_s=rules.program_timeout_s)
                     )
                 )
+            if doubts != self._doubts:
+                return
             news = _gist(checks) != _gist(self._node)
             self._node = checks
         if news:

@@ -148,6 +148,8 @@ class Agent:
         return None if self._session is None else self._session.steps
 
     def _tell(self, message: Any) -> None:
+        if isinstance(message, wire.LaunchFailed) and message.check:
+            self.monitor.health.doubt()
         if self._session is not None:
             self._session.tell(message)
 

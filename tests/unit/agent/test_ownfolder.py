@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.agent import AgentProcess
 from tests.unit.agent.conftest import MakeAgent
+from tests.waiting import WAIT_S, eventually
 
 from warpdeck_agent.ownfolder import OwnFolder
 from warpdeck_agent.wire import messages as wire
@@ -35,6 +36,31 @@ def test_a_launch_without_the_agents_folder_is_the_nodes_fault(make_agent: MakeA
     assert "is gone" in said.message and f"{agent.folder}" in said.message
     found = checked(agent, 2)
     assert (found.state, found.message) == ("fail", said.message)
+
+
+def test_what_was_seen_before_a_launch_failed_is_told_to_nobody_after_it(
+    make_agent: MakeAgent, short_tmp: Path
+) -> None:
+    """Else a look that began while all was well would give the node jobs again."""
+    gate, looks = short_tmp / "gate", short_tmp / "looks"
+    program = short_tmp / "check"
+    program.write_text(f"#!/bin/sh\necho >> {looks}\nwhile [ ! -e {gate} ]; do sleep 0.05; done\n")
+    program.chmod(0o755)
+    agent = make_agent()
+    agent.start()
+    assert checked(agent, 1).state == "ok"
+    agent.link.send(wire.AskHealth(at_unix=1.0, ask=2, program=str(program), program_timeout_s=WAIT_S))
+    eventually(looks.exists, what="a look is under way, and has seen the folder")
+    shutil.rmtree(agent.folder)
+    agent.launch(2, "exit 0")
+    assert agent.link.expect(wire.LaunchFailed).check == "agent"
+    agent.link.send(wire.AskHealth(at_unix=2.0, program=str(program), program_timeout_s=WAIT_S))
+    told = agent.link.expect(wire.Health, lambda said: said.asked_at_unix == 2.0)
+    assert [check for check in told.checks if check.name == "agent"] == []
+    gate.touch()
+    told = agent.link.expect(wire.Health, lambda said: said.ask == 2)
+    assert [check.state for check in told.checks if check.name == "agent"] in ([], ["fail"])
+    assert checked(agent, 3).state == "fail"
 
 
 def test_a_launch_that_is_the_jobs_own_fault_blames_nobody_else(make_agent: MakeAgent) -> None:
