@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.home import Home, passing_home
-from tests.lab.lostanswers import LostAnswers
+from tests.lab.lostanswers import GREETINGS, LostAnswers
 from tests.waiting import eventually
 
 from warpdeck.paths import Paths
@@ -130,6 +130,34 @@ def test_what_was_asked_for_is_made_once(site: Home, short_tmp: Path) -> None:
     eventually(lambda: len(ended(site, before)) == len(MADE), what="each was made once, and has ended")
     assert {(folder / "runs").read_text() for folder in folders.values()} == {"ran\n"}
     assert len(numbers(site) - before) == len(MADE)
+
+
+def test_a_client_that_was_not_greeted_asks_again(site: Home, short_tmp: Path) -> None:
+    before = numbers(site)
+    proxy = LostAnswers(site, answers=GREETINGS)
+    asks = (submit, run, library)
+    with ThreadPoolExecutor(len(asks)) as pool:
+        asked = [pool.submit(ask, site, f"echo ran >> {short_tmp}/runs") for ask in asks]
+        proxy.hold(len(asks))
+        proxy.lose()
+        done = [each.result() for each in asked]
+    assert [each.returncode for each in done] == [0] * len(asks), f"{done}\n{site.log()}"
+    eventually(lambda: len(ended(site, before)) == len(asks), what="each was made once, and has ended")
+    assert (short_tmp / "runs").read_text() == "ran\n" * len(asks)
+
+
+def test_a_code_folder_that_was_not_taken_is_sent_again(site: Home, short_tmp: Path) -> None:
+    (short_tmp / "job.sh").write_text(f"#!/bin/sh\ncat words > {short_tmp}/out\n")
+    (short_tmp / "words").write_text("as they were\n")
+    for words in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", "-C", str(short_tmp), *words], check=True)
+    proxy = LostAnswers(site, answers=(b'"have"',))
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(site.ok, "submit", "--require-snapshot", "--wait", "job.sh", cwd=short_tmp)
+        proxy.hold()
+        proxy.lose()
+        asked.result()
+    assert (short_tmp / "out").read_text() == "as they were\n"
 
 
 def test_an_array_is_made_once_with_all_its_tasks(site: Home, short_tmp: Path) -> None:

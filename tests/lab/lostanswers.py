@@ -1,6 +1,6 @@
-"""A proxy before a socket of the controller's that loses the answers that tell what was made.
+"""A proxy before a socket of the controller's that loses answers, by default those that tell what was made.
 
-Everything is passed on until the controller says what it has made: that reaches nobody. When so many answers are held back the test
+Everything is passed on until the controller gives such an answer: that reaches nobody. When so many answers are held back the test
 has the controller killed and started anew: that one binds its own socket in place of the proxy's; at another path a link to the
 socket behind the proxy takes its place.
 """
@@ -18,15 +18,20 @@ from tests.waiting import eventually
 from warpdeck.paths import Paths
 from warpdeck_agent.client.access import connect_path
 
-ANSWERS = (b'"job_id"', b"Submitted batch job", b"Reservation created")
+MADE = (b'"job_id"', b"Submitted batch job", b"Reservation created")
+GREETINGS = (b'"welcome"',)
 
 
 class LostAnswers:
     """Takes the place of the socket until its answers are lost."""
 
-    def __init__(self, home: Home, *, path: str = "", real: str = "") -> None:
-        """`path`: where clients come in place of the controller's socket; `real`: where they are passed on to."""
+    def __init__(
+        self, home: Home, *, path: str = "", real: str = "", answers: tuple[bytes, ...] = MADE
+    ) -> None:
+        """`path`: where clients come in place of the controller's socket; `real`: where they are passed on to. `answers`: words of
+        those that are lost."""
         self._home = home
+        self._answers = answers
         own = Paths(str(home.path)).socket
         self._path, self._real = path or own, real or own + ".real"
         self._is_controllers = not path
@@ -70,7 +75,7 @@ class LostAnswers:
             while not self._lost.is_set():
                 for source in select.select([client, server], [], [], 1.0)[0]:
                     data = source.recv(1 << 18)
-                    is_answer = source is server and any(each in data for each in ANSWERS)
+                    is_answer = source is server and any(each in data for each in self._answers)
                     if is_answer and self.armed.is_set():
                         self._held.append(data)
                         self._lost.wait()

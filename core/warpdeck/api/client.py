@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 import contextvars
 import itertools
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -38,9 +39,9 @@ from .messages import Message
 from .noderows import NodeRow, PastNodeRow
 from .rows import Curves, ForwardRow, JobDetail, JobRow, PastJobs
 from .siterows import ForecastRow
+from .sync import AGAIN_EVERY_S, AGAIN_S, join_rows, user_error
 from .sync import GONE as GONE
 from .sync import LOST as LOST
-from .sync import join_rows, user_error
 
 ANSWER_S = 120.0
 """How long an answer may take before the controller is called stuck; adding a node over SSH is the slowest."""
@@ -137,7 +138,24 @@ class Client:
     @classmethod
     async def connect(cls, paths: Paths, *, start: bool = True, name: str = "client") -> Client:
         """Connects to the home's controller; starts one if none runs and `start`. Raises UserError."""
-        from warpdeck.controller.daemon import connect_socket, ensure_running
+        from warpdeck.controller.daemon import ensure_running
+
+        until = time.monotonic() + AGAIN_S
+        while True:
+            try:
+                return await cls._connected(paths, name)
+            except UserError as error:
+                if error.code != GONE or not start or time.monotonic() > until:
+                    raise
+            if not await asyncio.to_thread(ensure_running, paths):
+                await asyncio.sleep(
+                    AGAIN_EVERY_S
+                )  # it was killed while it greeted us, and has been started since
+
+    @classmethod
+    async def _connected(cls, paths: Paths, name: str) -> Client:
+        """Raises UserError, with the code GONE where no controller answers."""
+        from warpdeck.controller.daemon import connect_socket
 
         try:
             link = connect_socket(paths)
@@ -145,10 +163,7 @@ class Client:
             hint = "set WARPDECK_HOME to your own"
             raise UserError(f"the controller in {paths.home} is not yours", hint) from error
         except OSError as error:
-            if not start:
-                raise UserError("no controller runs", "start it: warpdeck up", code=GONE) from error
-            await asyncio.to_thread(ensure_running, paths)
-            link = connect_socket(paths)
+            raise UserError("no controller runs", "start it: warpdeck up", code=GONE) from error
         client = cls(*await asyncio.open_unix_connection(sock=link))
         try:
             async with asyncio.timeout(ANSWER_S):

@@ -229,8 +229,8 @@ def submit(
 
 def rerun(client: SyncClient, job: str) -> Submitted:
     """Submits a job of the user's again, as it was recorded. Raises UserError."""
-    snapshot = client.call("job", job=job).get("snapshot")
-    if snapshot and not client.call("have_tree", tree=snapshot["tree"])["have"]:
+    snapshot = client.repeat(lambda: client.call("job", job=job)).get("snapshot")
+    if snapshot and not client.repeat(lambda: client.call("have_tree", tree=snapshot["tree"]))["have"]:
         packed, facts = _packed(snapshot, job)
         upload_tree(client, snapshot | facts, packed)
     answer = client.create("rerun", job=job)
@@ -266,7 +266,7 @@ def _add_snapshot(
 
 def _take_over_snapshot(client: SyncClient, request: dict[str, Any], job: str) -> None:
     """The code of that job, which lies in the user's own store, becomes the request's. Raises UserError."""
-    snapshot = client.call("job", job=job).get("snapshot")
+    snapshot = client.repeat(lambda: client.call("job", job=job)).get("snapshot")
     if not snapshot:
         raise UserError(f"job {job} has no snapshot", "name a job that was submitted from a code folder")
     folder = os.path.realpath(request.get("chdir") or request["submit_dir"])
@@ -297,5 +297,11 @@ def _packed(snapshot: Mapping[str, Any], job: str) -> tuple[str, dict[str, Any]]
 
 def upload_tree(client: SyncClient, snapshot: Mapping[str, Any], packed: str) -> None:
     """Gives the controller the packed tree, unless it has it. Raises UserError."""
-    if not client.call("have_tree", tree=snapshot["tree"])["have"]:
-        client.upload("put_tree", packed, **{key: snapshot[key] for key in ("tree", "sha256", "size_bytes")})
+
+    def upload() -> None:
+        if not client.call("have_tree", tree=snapshot["tree"])["have"]:
+            client.upload(
+                "put_tree", packed, **{key: snapshot[key] for key in ("tree", "sha256", "size_bytes")}
+            )
+
+    client.repeat(upload)

@@ -70,22 +70,33 @@ class SyncClient:
     @classmethod
     def connect(cls, paths: Paths, *, start: bool = True) -> Self:
         """Connects to the home's controller, starting one if none runs. Raises UserError."""
+        until = time.monotonic() + AGAIN_S
+        while True:
+            try:
+                return cls._connected(paths)
+            except UserError as error:
+                if error.code != GONE or not start or time.monotonic() > until:
+                    raise
+            from warpdeck.controller.daemon import (
+                ensure_running,
+            )  # milliseconds that most verbs need not spend
+
+            if not ensure_running(paths):
+                time.sleep(
+                    AGAIN_EVERY_S
+                )  # it was killed while it greeted us, and somebody else has started it since
+
+    @classmethod
+    def _connected(cls, paths: Paths) -> Self:
+        """Raises UserError, with the code GONE where no controller answers."""
         try:
-            link = connect_path(paths.socket)
+            client = cls.over(connect_path(paths.socket))
         except PermissionError as error:
             raise UserError(
                 f"the controller in {paths.home} is not yours", "set WARPDECK_HOME to your own"
             ) from error
         except OSError as error:
-            if not start:
-                raise UserError("no controller runs", "start it: warpdeck up", code=GONE) from error
-            from warpdeck.controller.daemon import (
-                ensure_running,
-            )  # milliseconds that most verbs need not spend
-
-            ensure_running(paths)
-            link = connect_path(paths.socket)
-        client = cls.over(link)
+            raise UserError("no controller runs", "start it: warpdeck up", code=GONE) from error
         client._paths = paths
         return client
 
@@ -156,6 +167,10 @@ class SyncClient:
         return self.again_until(lambda made: made, lambda made: self.call(kind, nonce=made, **fields), nonce)[
             1
         ]
+
+    def repeat(self, ask: Callable[[], _Asked]) -> _Asked:
+        """Does what may be done twice, and again while the controller is started anew. Raises UserError."""
+        return self.again_until(lambda _: ask(), lambda asked: asked)[0]
 
     def again_until(
         self, ask: Callable[[str], _Asked], answer: Callable[[_Asked], _Answer], nonce: str = ""
