@@ -148,6 +148,7 @@ async def served(
     config: Config | None = None,
     groups_of: GroupsOf = unix_groups,
     groups_every_s: float = GROUPS_S,
+    clock: Callable[[], float] = time.time,
     **settings: Any,
 ) -> AsyncIterator[Served]:
     """Serves until the block ends, under this configuration or the defaults with these settings."""
@@ -162,7 +163,7 @@ async def served(
         fleet,
         trees=trees,
         outputs=outputs or NoOutputs(),
-        clock=time.time,
+        clock=clock,
         config=config or Config(**settings),
         submit_host="test",
         groups_of=groups_of,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.controller.events import HolderLeft, HolderSeen, StepEndAsked, Who
 from warpdeck.errors import StoreError, UserError
-from warpdeck.model import Job, JobId, Link
+from warpdeck.model import JobId, Link
 from warpdeck.model.step import Step
 
 if TYPE_CHECKING:
@@ -36,11 +36,9 @@ class StepKeeper:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._attached: dict[StepKey, int] = {}
-        self._alone_since: dict[StepKey, float] = {}
         self._held: set[JobId] = set()
         """Allocations whose holder is there."""
         self._began_at = 0.0
-        self._looked = False
         self._task: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -57,7 +55,6 @@ class StepKeeper:
     def joined(self, key: StepKey) -> None:
         """A client is there."""
         self._attached[key] = self._attached.get(key, 0) + 1
-        self._alone_since.pop(key, None)
 
     def left(self, key: StepKey, *, cut_off: bool) -> None:
         """A client is there no more."""
@@ -93,57 +90,64 @@ class StepKeeper:
         except (UserError, StoreError) as error:
             log.debug("job %s: %s", job_id, error)
 
-    async def _unheld(self, now: float) -> list[JobId]:
-        """Allocations whose holder did not come back in time, counted over starts of the controller; each leaves some time."""
+    async def _look_for_ever(self) -> None:
+        await asyncio.sleep(FIRST_LOOK_S)
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        """Notes who is away, and ends what was held for a client that did not come back in time."""
+        for job_id, number in self._known():
+            there = self._is_there(job_id, number)
+            if there is not None and there == (self._away_since(job_id, number) is not None):
+                await self._note(job_id, number, there=there)
+        if self._has_just_begun():
+            return
+        late = self._controller.clock() - COME_BACK_S
+        for job_id, number in self._known():
+            since = self._away_since(job_id, number)
+            if since is not None and since < late:
+                await (self._give_back(job_id) if number is None else self._end((job_id, number)))
+
+    def _known(self) -> list[tuple[JobId, int | None]]:
+        """Allocations that are held, and steps that run."""
         state = self._controller.state
-        holders = [
-            job_id
+        held: list[tuple[JobId, int | None]] = [
+            (job_id, None)
             for job_id in (*state.pending, *state.active)
             if state.jobs[job_id].request.holder in ("srun", "salloc")
         ]
-        there = self._held | {key[0] for key in self._attached}
-        alone = [job_id for job_id in holders if job_id not in there]
-        for job_id in holders:
-            if (job_id in there) == _is_noted(state.jobs.get(job_id)):
-                await self._note(job_id, there=job_id in there)
-        if now - self._began_at < LOOK_S:
-            return []
-        late = self._controller.clock() - COME_BACK_S
-        noted = {job_id: state.jobs[job_id].unheld_since_unix for job_id in alone if job_id in state.jobs}
-        return [job_id for job_id, since in noted.items() if since is not None and since < late]
+        steps = (step for of_job in state.steps.values() for step in of_job.values() if not step.is_finished)
+        return held + [(step.job_id, step.number) for step in steps]
 
-    async def _note(self, job_id: JobId, *, there: bool) -> None:
+    def _is_there(self, job_id: JobId, number: int | None) -> bool | None:
+        """Whether the client is there; None where that cannot be known yet. One that cannot come counts as there."""
+        if number is None:
+            return job_id in self._held or any(key[0] == job_id for key in self._attached)
+        step = self._step(job_id, number)
+        if step is None or step.is_finished or (job_id, number) in self._attached:
+            return True
+        if step.caller is None or self._controller.state.links.get(step.caller) is Link.UP:
+            return False
+        return None if self._has_just_begun() else True
+
+    def _away_since(self, job_id: JobId, number: int | None) -> float | None:
+        known = self._controller.state.jobs.get(job_id) if number is None else self._step(job_id, number)
+        return None if known is None or known.is_finished else known.unheld_since_unix
+
+    def _step(self, job_id: JobId, number: int) -> Step | None:
+        return self._controller.state.steps.get(job_id, {}).get(number)
+
+    def _has_just_begun(self) -> bool:
+        """Since then clients and nodes may not have come back yet."""
+        return asyncio.get_running_loop().time() - self._began_at < LOOK_S
+
+    async def _note(self, job_id: JobId, number: int | None, *, there: bool) -> None:
         try:
-            await self._controller.apply(HolderSeen(job_id=job_id, there=there))
+            await self._controller.apply(HolderSeen(job_id=job_id, step=number, there=there))
         except (UserError, StoreError) as error:
             log.debug("job %s: %s", job_id, error)
-
-    async def _look_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(FIRST_LOOK_S if not self._looked else LOOK_S)
-            self._looked = True
-            now = asyncio.get_running_loop().time()
-            for key in self._left_alone(now):
-                await self._end(key)
-            for job_id in await self._unheld(now):
-                await self._give_back(job_id)
-
-    def _left_alone(self, now: float) -> list[StepKey]:
-        state = self._controller.state
-        alone = [
-            (step.job_id, step.number)
-            for steps in state.steps.values()
-            for step in steps.values()
-            if self._can_be_alone(step)
-        ]
-        self._alone_since = {key: self._alone_since.get(key, now) for key in alone}
-        return [key for key, since in self._alone_since.items() if now - since > COME_BACK_S]
-
-    def _can_be_alone(self, step: Step) -> bool:
-        """Whether nobody is there although they could be."""
-        if step.is_finished or (step.job_id, step.number) in self._attached:
-            return False
-        return step.caller is None or self._controller.state.links.get(step.caller) is Link.UP
 
     async def _end(self, key: StepKey) -> None:
         try:
@@ -151,8 +155,3 @@ class StepKeeper:
             log.info("step %s.%s: its srun is gone; it is ended", *key)
         except (UserError, StoreError) as error:
             log.debug("step %s.%s: %s", *key, error)
-
-
-def _is_noted(job: Job | None) -> bool:
-    """Whether it is known that the job's holder is away."""
-    return job is not None and job.unheld_since_unix is not None

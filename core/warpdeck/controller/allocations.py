@@ -27,9 +27,15 @@ def leave(txn: Transaction, event: HolderLeft) -> Outcome:
 
 def see(txn: Transaction, event: HolderSeen) -> Outcome:
     """Notes whether the holder is there; the first moment without it counts, over starts of the controller."""
+    since = None if event.there else txn.now
+    if event.step is not None:
+        step = txn.state.steps.get(event.job_id, {}).get(event.step)
+        if step is not None and not step.is_finished and event.there == (step.unheld_since_unix is not None):
+            txn.put_step(amend(step, unheld_since_unix=since))
+        return Outcome(replan=False)
     job = txn.state.jobs.get(event.job_id)
     if job is not None and not job.is_finished and event.there == (job.unheld_since_unix is not None):
-        txn.put_job(amend(job, unheld_since_unix=None if event.there else txn.now))
+        txn.put_job(amend(job, unheld_since_unix=since))
     return Outcome(replan=False)
 
 

@@ -55,9 +55,10 @@ class StepEndAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """The client for which an allocation is held is there, or was not there when it was looked for."""
+    """The client for which an allocation is held, or the srun of a step, is there, or was not there when it was looked for."""
 
     job_id: JobId
+    step: int | None = None
     there: bool
 
 

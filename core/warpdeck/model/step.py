@@ -161,6 +161,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     kill_on_bad_exit: bool = False
     caller: NodeName | None = None
     """The node on which its srun runs; None: none of ours."""
+    unheld_since_unix: float | None = None
+    """Since when its srun is away although it could be there."""
     nonce: str = ""
     """Of the request that it was made for: one that comes again joins it."""
     beside: tuple[JobId, ...] = ()
