@@ -19,6 +19,14 @@ from warpdeck.submitter.place import listens
 CODE = 3
 RUN = f"echo ran >> {{folder}}/runs; exit {CODE}"
 LIBRARY = "import sys, warpdeck\nwith warpdeck.Client() as deck:\n    deck.submit(command=sys.argv[1], snapshot='none')\n"
+SIGNALS = """import sys, warpdeck
+with warpdeck.Client() as deck:
+    try:
+        deck.cancel(sys.argv[1], signal="USR1")
+    except warpdeck.UserError as error:
+        print(error)
+        sys.exit(3)
+"""
 IN_JOB = """echo "$WARPDECK_ACCESS" > {folder}/real.new; mv {folder}/real.new {folder}/real
 until [ -S {folder}/access ]; do sleep 0.05; done
 WARPDECK_ACCESS={folder}/access srun -n{tasks} sh -c 'echo ran >> {folder}/runs; exit 3'
@@ -158,6 +166,23 @@ def test_a_code_folder_that_was_not_taken_is_sent_again(site: Home, short_tmp: P
         proxy.lose()
         asked.result()
     assert (short_tmp / "out").read_text() == "as they were\n"
+
+
+def test_a_signal_of_the_librarys_is_sent_once(site: Home, short_tmp: Path) -> None:
+    script = f"trap 'echo told >> {short_tmp}/told' USR1; touch {short_tmp}/here; until [ -e {short_tmp}/go ]; do sleep 0.05; done"
+    job = site.json("submit", "--no-snapshot", "--wrap", script)["job_id"]
+    eventually((short_tmp / "here").exists, what="the job runs")
+    proxy = LostAnswers(site, answers=(b'"errors"',))
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(program, site, [sys.executable, "-c", SIGNALS, str(job)])
+        proxy.hold()
+        proxy.lose()
+        done = asked.result()
+    assert done.returncode == 3 and "went away" in done.stdout, done.stdout + done.stderr
+    eventually(lambda: _text(short_tmp / "told"), what="the job was told")
+    (short_tmp / "go").touch()
+    eventually(lambda: site.job(job)["end"], what="the job has ended")
+    assert (short_tmp / "told").read_text() == "told\n"
 
 
 def test_an_array_is_made_once_with_all_its_tasks(site: Home, short_tmp: Path) -> None:

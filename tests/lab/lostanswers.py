@@ -54,6 +54,7 @@ class LostAnswers:
     def lose(self) -> None:
         """Kills the controller, and starts it anew."""
         self._home.kill_controller()
+        self._listener.shutdown(socket.SHUT_RDWR)  # or accept goes on, and a client comes to nobody
         self._listener.close()
         if not self._is_controllers:
             os.unlink(self._path)

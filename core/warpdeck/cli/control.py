@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from warpdeck.api.sync import SyncClient
+from warpdeck.api.sync import GONE, SyncClient
 from warpdeck.controller.daemon import ensure_running, is_running, stop, wait_for_start
 from warpdeck.controller.site import open_to_all
 from warpdeck.errors import UserError
@@ -43,6 +43,8 @@ EXAMPLES = {
     "status": ("warpdeck status", "warpdeck status --json", "warpdeck status --machine"),
     "demo": ("warpdeck demo", "warpdeck demo --theme deck-light --ascii"),
 }
+STARTS = 3
+"""How often a controller that is killed while it starts is started."""
 LOCAL_NODE_S = 5.0
 """How long `up` waits for this machine's agent."""
 POLL_S = 0.05
@@ -137,13 +139,26 @@ def _up(*, local_node: bool, shared: bool, share_machine: bool) -> int:
                 "stop it first, its jobs go on: warpdeck down",
             )
         os.environ[SHARE_MACHINE] = "1"
-    started = ensure_running(paths, local_node=local_node)
-    with _told("waiting for this machine's agent ..."):
-        trouble = _await_local_node(paths)
+    started, trouble = _start(paths, local_node=local_node)
     print(f"the controller {'has started' if started else 'runs already'} in {paths.home}")
     if trouble:
         print(f"this machine runs no jobs: {trouble}", file=sys.stderr)
     return 0
+
+
+def _start(paths: Paths, *, local_node: bool) -> tuple[bool, str]:
+    """Starts the controller unless it runs; (whether it was started, why this machine runs no jobs). Raises UserError."""
+    started = False
+    for attempt in range(STARTS):
+        started |= ensure_running(paths, local_node=local_node)
+        try:
+            with _told("waiting for this machine's agent ..."):
+                return started, _await_local_node(paths)
+        except UserError as error:  # it was killed since
+            if error.code != GONE or attempt + 1 == STARTS:
+                raise
+            time.sleep(POLL_S)
+    raise AssertionError("the last start returns or raises")
 
 
 def _await_local_node(paths: Paths) -> str:

@@ -136,8 +136,11 @@ class AsyncClient:
 
     async def cancel(self, *jobs: AsyncJob | str | int, signal: str = "") -> Changed:
         """Ends jobs, or sends them a signal by its name ("USR1"). What is wrong with one job is raised, a UserError; with some
-        of several, it is in the answer's `errors`."""
+        of several, it is in the answer's `errors`. A signal whose answer is lost is not sent again: that raises UserError, too."""
         words = [str(getattr(job, "id", job)) for job in jobs]
+        if signal:
+            await self.ask(lambda link: link.status())  # over a connection that is there
+            return await (await self._link()).cancel(words, signal=signal)
         return await self.ask(lambda link: link.cancel(words, signal=signal))
 
     async def detail(self, job: str | int) -> JobDetail:
