@@ -116,7 +116,7 @@ def site() -> Iterator[Home]:
 TELLS = (srun, salloc, run)
 """Whose exit code is the command's."""
 SESSIONS = (session, run_session)
-"""These can be joined only as long as the command runs; where it has ended, they say that."""
+"""These can be joined only as long as the command runs; one that has ended before is not joined, and they say that."""
 MADE = (*TELLS, *SESSIONS, sbatch, sbatch_array, submit, library)
 
 
@@ -183,6 +183,23 @@ def test_a_signal_of_the_librarys_is_sent_once(site: Home, short_tmp: Path) -> N
     (short_tmp / "go").touch()
     eventually(lambda: site.job(job)["end"], what="the job has ended")
     assert (short_tmp / "told").read_text() == "told\n"
+
+
+@pytest.mark.parametrize("verb", ["run", "srun"])
+def test_a_session_whose_command_ended_while_the_controller_was_away_tells_its_end(
+    site: Home, short_tmp: Path, verb: str
+) -> None:
+    script = f"echo $$ > {short_tmp}/pid; until [ -e {short_tmp}/go ]; do sleep 0.05; done; echo last words; exit 7"
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(at_terminal, site, verb, script)
+        pid = int(eventually(lambda: _text(short_tmp / "pid"), what="the command runs"))
+        site.kill_controller()
+        (short_tmp / "go").touch()
+        eventually(lambda: not Path(f"/proc/{pid}").exists(), what="the command has ended")
+        site.ok("up")
+        done = asked.result()
+    assert done.returncode == 7, done.stdout + done.stderr
+    assert done.stdout.endswith("last words\r\n")
 
 
 def test_an_array_is_made_once_with_all_its_tasks(site: Home, short_tmp: Path) -> None:

@@ -152,6 +152,8 @@ __all__ = [
 
 API_VERSION = 1
 LOST = "lost"
+ENDED = "ended"
+"""The code of the refusal to join a terminal whose job has ended."""
 NODE_PAGE_ROWS = 100
 """Nodes in one frame, so that the largest rows (long names, many processes) stay below the frame's limit."""
 MAX_CLIENTS = 4096

@@ -237,7 +237,9 @@ async def attach(connection: Connection, message: ask.Attach, job: Job) -> None:
     job = await wait_for(connection, job, has_begun, tell=message.id)
     if job.is_finished:
         raise UserError(
-            f"job {job.label()} has ended ({job.state})", f"see what it left: warpdeck logs {job.label()}"
+            f"job {job.label()} has ended ({job.state})",
+            f"see what it left: warpdeck logs {job.label()}",
+            code=ask.ENDED,
         )
     share = job.shares[0]
     await settle_link(connection, share.node)

@@ -50,6 +50,8 @@ GONE = "gone"
 """The code of the UserError that tells of a lost connection."""
 LOST = "lost"
 """protocol.LOST"""
+ENDED = "ended"
+"""protocol.ENDED"""
 _SHORTEN = "shorten the script, or pass less of the environment: --export=NONE"
 _VALUE_OF = {"ok": "result", "progress": "line", "rows": "part"}
 

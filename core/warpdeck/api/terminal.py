@@ -18,7 +18,7 @@ from typing import Any
 from warpdeck.errors import UserError
 from warpdeck_agent.client.modes import Modes
 
-from .sync import GONE, LOST, SyncClient
+from .sync import ENDED, GONE, LOST, SyncClient
 
 READ_BYTES = 64 * 1024
 HELP = b"\r\n~d  or ~.  detach, the job goes on\r\n~~  a tilde\r\n~?  this help\r\n"
@@ -273,12 +273,32 @@ class _Session:
                 self._client = self._first
                 continue
             try:
-                return self.attach(timeout_s=ATTACH_S)
+                return self._rest() if self._has_ended() else None
             except TimeoutError:
                 continue
             except UserError as error:
                 if error.code not in (GONE, LOST):
                     raise
+
+    def _has_ended(self) -> bool:
+        """Joins the terminal once more; whether it has ended instead. Raises UserError, TimeoutError."""
+        try:
+            return self.attach(timeout_s=ATTACH_S) is not None
+        except UserError as error:
+            if error.code != ENDED:
+                raise
+            return True
+
+    def _rest(self) -> RelayEnd:
+        """The end of a job whose terminal ended meanwhile, and what that showed until then. Raises UserError."""
+        for word, value in self._client.stream("log", job=self._job, offset=self._shown, follow=True):
+            if word == "data":
+                self._shown += len(value)
+                self._modes.feed(value)
+                write_all(self._stdout, value)
+            elif word == "end":
+                return _ended(value)
+        raise AssertionError("a stream ends with its end")
 
     def _say(self, words: str) -> None:
         write_all(self._stdout, f"\r\n[warpdeck: {words}]\r\n".encode())
