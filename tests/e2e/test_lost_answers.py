@@ -199,7 +199,7 @@ def test_a_session_whose_command_ended_while_the_controller_was_away_tells_its_e
         site.ok("up")
         done = asked.result()
     assert done.returncode == 7, done.stdout + done.stderr
-    assert done.stdout.endswith("last words\r\n")
+    assert done.stdout.endswith("last words\n")
 
 
 def test_an_array_is_made_once_with_all_its_tasks(site: Home, short_tmp: Path) -> None:
