@@ -104,7 +104,7 @@ def relay(
     is closed, the relay detaches and the job goes on.
     """
     session = _Session(client, job, stdin_fd, stdout_fd, watch=watch)
-    ended = session.attach(progress)
+    ended = session.begin(progress, again)
     if ended is not None:
         return ended
     saved = termios.tcgetattr(stdin_fd) if os.isatty(stdin_fd) else None
@@ -168,6 +168,17 @@ class _Session:
                 progress(found["progress"])
             if "end" in found:
                 return _ended(found["end"])
+
+    def begin(
+        self, progress: Callable[[str], None] | None, again: Callable[[], SyncClient] | None
+    ) -> RelayEnd | None:
+        """Attaches for the first time, also where the controller is started anew meanwhile. The end, if it has come first."""
+        try:
+            return self.attach(progress)
+        except UserError as error:
+            if again is None or error.code not in (GONE, LOST):
+                raise
+            return self._come_back(again)
 
     def run(self, wake: int, again: Callable[[], SyncClient] | None) -> RelayEnd:
         """Relays until it ends; comes back as often as it is lost, if there is a way."""

@@ -79,7 +79,8 @@ def join(client: SyncClient, job: str, *, watch: bool = False) -> int:
     except KeyboardInterrupt:
         if watch:
             return 130
-        client.call("cancel", jobs=[job])
+        with SyncClient.connect(default_paths()) as fresh:  # the first connection may be lost
+            fresh.call("cancel", jobs=[job])
         return 130
     return _say(ended, job, watch=watch)
 
