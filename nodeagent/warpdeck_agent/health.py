@@ -119,7 +119,7 @@ class Health:
         return self._told(rules)
 
     def doubt(self) -> None:
-        """A launch has just failed by the node: what was seen of the node before, or is being seen, is told to nobody."""
+        """A launch or a step has just failed by the node: what was seen of the node before, or is being seen, is told to nobody."""
         self._doubts += 1
         self._node = []
 

@@ -26,7 +26,7 @@ from .job import Job, Key
 from .loginshell import kill_left, login_shell, variables_of
 from .ports import Ports
 from .programs import PROGRAMS
-from .refusal import NO_ROOM, LaunchError, full_disk
+from .refusal import LaunchError
 from .room import Room, Rooms
 from .scripts import Scripts
 from .setting import Setting
@@ -101,8 +101,6 @@ class Launcher:
         """Says whose fault it was: the node's, and then the job may go elsewhere, or the job's."""
         if isinstance(error, LaunchError) and (error.again or error.check):
             return error
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
-            return full_disk(self._spool.path)
         loop = asyncio.get_running_loop()
         ours = await loop.run_in_executor(self._pool, self._spool.own.refusal, error)
         if ours is not None:

@@ -11,7 +11,7 @@ import errno
 import os
 from typing import Optional, Sequence, Tuple
 
-from .refusal import NO_ROOM, LaunchError
+from .refusal import NO_ROOM, LaunchError, full_disk
 from .wire.messages import Check
 
 NAME = "agent"
@@ -50,7 +50,9 @@ class OwnFolder:
         return Check(NAME, "fail", fault) if fault else Check(NAME, "ok", f"{self._path} can be written")
 
     def refusal(self, error: BaseException) -> Optional[LaunchError]:
-        """The refusal of a launch that failed with this error; None where nothing is wrong with the agent."""
+        """The refusal of a launch or step that failed with this error; None where nothing is wrong with the agent or its disk."""
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            return full_disk(self._path)
         if isinstance(error, OSError) and error.errno in _NODES_OWN:
             words = f"the agent cannot start a launch: {os.strerror(error.errno)}"
             return LaunchError(words, check=NAME)

@@ -28,6 +28,7 @@ from .spool import Spool
 from .stepsession import StepSession
 from .trees import TreeStore, Upload
 from .wire import messages as wire
+from .wire.steps import StepReport
 
 CLEAN_S = 600.0
 """How often folders of jobs that were let go are looked through."""
@@ -148,7 +149,7 @@ class Agent:
         return None if self._session is None else self._session.steps
 
     def _tell(self, message: Any) -> None:
-        if isinstance(message, wire.LaunchFailed) and message.check:
+        if isinstance(message, (wire.LaunchFailed, StepReport)) and message.check:
             self.monitor.health.doubt()
         if self._session is not None:
             self._session.tell(message)

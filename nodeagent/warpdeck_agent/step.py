@@ -48,6 +48,8 @@ class Step:
         self.folder = folder
         self.tasks: Dict[int, Task] = {}
         self.message = ""
+        self.check = ""
+        """That of the node's health that fails, where the node is to blame for the message."""
         self.failed = False
         self.started = asyncio.Event()
         self.done = asyncio.Event()
@@ -125,6 +127,7 @@ class Step:
             gpu=self.meter.usage() if over else None,
             curve=self.meter.curve() if over and curve else None,
             message=self.message,
+            check=self.check,
             abort=self.abort,
         )
 

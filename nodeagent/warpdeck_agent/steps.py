@@ -77,6 +77,7 @@ class Steps:
     ) -> None:
         self._starter = TaskStarter(spool, ports=ports, pool=pool, children=children)
         self._folders = Folders()
+        self._own = spool.own
         self._find = find
         self._tell = tell
         self._pool = pool
@@ -198,7 +199,10 @@ class Steps:
         meta = step.job.meta
         if launch.mem_bytes:
             step.hold_in(held_to(meta.hold, step.number, launch.mem_bytes))
-        os.makedirs(step.folder.path, mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
+        mode = 0o711 if os.geteuid() == 0 else 0o700
+        for path in (os.path.dirname(step.folder.path), step.folder.path):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, mode)  # not the job's folder, which was there unless somebody has removed it
         for path in (os.path.dirname(step.folder.path), step.folder.path):
             os.chmod(path, 0o711 if os.geteuid() == 0 else 0o700)
         meant = {
@@ -216,8 +220,11 @@ class Steps:
 
     async def _give_up(self, step: Step, error: BaseException) -> None:
         """It could not be started whole: what runs of it ends."""
+        loop = asyncio.get_running_loop()
+        ours = await loop.run_in_executor(self._pool, self._own.refusal, error)
         text = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
-        step.message = f"the step's tasks cannot be started on this node: {text}"
+        step.message = f"the step's tasks cannot be started on this node: {ours or text}"
+        step.check = "" if ours is None else ours.check
         step.started.set()
         await end_step(step, grace_s=0.0, pool=self._pool)
         for task in step.tasks.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ def home(shared_home: Home, lab: Lab) -> Iterator[Home]:
             words = ["--name", f"gpu{host}", "--accept-host-key", lab.fingerprint(host)]
             shared_home.ok("node", "add", f"root@{lab.address(host)}", *words)
         yield shared_home
-        shared_home.ok("node", "rm", "--force", "gpu3")
+        for host in (1, 3):
+            shared_home.ok("node", "rm", "--force", f"gpu{host}")
 
 
 def ended(home: Home, job: int) -> dict[str, Any]:
@@ -33,6 +35,24 @@ def ended(home: Home, job: int) -> dict[str, Any]:
     eventually(lambda: home.job(job)["end"], what=f"job {job} has ended")
     row: dict[str, Any] = home.job(job)
     return row
+
+
+def test_a_step_on_a_node_whose_agents_folder_is_gone_names_it(home: Home, lab: Lab, short_tmp: Path) -> None:
+    here, go = short_tmp / "here", short_tmp / "go"
+    script = f"touch {here}; until [ -e {go} ]; do sleep 0.1; done; srun true"
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(home.slurm, "salloc", "-w", "gpu3", "sh", "-c", script)
+        eventually(here.exists, what="the allocation is there")
+        lab.on(3, "sh", "-c", f"rm -rf {AGENTS}/*")
+        go.touch()
+        done = asked.result()
+    assert done.returncode == 1, done.stderr
+    assert (
+        "srun: error: gpu3: the step's tasks cannot be started on this node: the agent's folder "
+        in done.stderr
+    )
+    eventually(lambda: home.node("gpu3")["state"] == "drained", what="gpu3 takes no more jobs")
+    assert "is gone. End the agent (process " in home.node("gpu3")["reason"]
 
 
 def test_a_node_whose_agents_folder_is_gone_is_drained_and_its_jobs_run_elsewhere(

@@ -18,6 +18,7 @@ from warpdeck_agent.wire import steps as wire
 
 from .aliases import our_names
 from .allocations import release
+from .blame import blame_check
 from .events import Effect, ForgetStep, KillStep, LaunchStep, Outcome, StepAsked, StepEndAsked, StepReported
 from .measurements import to_curve, to_spreads, to_usage
 from .state import State, amend
@@ -259,7 +260,7 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> lis
         peak_mem_bytes=said.peak_mem_bytes,
         spreads=to_spreads(said.spreads),
         gpu=to_usage(said.gpu),
-        message=said.message or part.message,
+        message=(f"{name}: {said.message}" if said.check else said.message) or part.message,
         abort=part.abort or _abort(said),
     )
     if moved == part:
@@ -267,10 +268,15 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> lis
     step = amend(step, parts=tuple(moved if each.node == name else each for each in step.parts))
     if step.asked and all(each.phase != "launching" for each in step.parts):
         step = amend(step, asked=b"")
+    failed = "launch_failed" if over and said.message else ""
+    if over and blame_check(txn, name, said.check, reason=said.message):
+        failed = "node_fail"
+        if all(part.phase == "exited" for part in step.parts):
+            step = amend(step, ending_cause=step.ending_cause or failed)
     txn.put_step(step)
     if said.curve is not None:
         txn.put_curve(JobCurve(job_id=step.job_id, node=name, curve=to_curve(said.curve), step=step.number))
-    return _follow_up(txn, step, fresh, failed=over and bool(said.message))
+    return _follow_up(txn, step, fresh, failed=failed)
 
 
 def _settle_stray(step: Step | None, name: NodeName, said: wire.StepReport) -> list[Effect]:
@@ -283,8 +289,8 @@ def _settle_stray(step: Step | None, name: NodeName, said: wire.StepReport) -> l
     return [ForgetStep(node=name, job_id=job_id, restarts=start, number=said.step)]
 
 
-def _follow_up(txn: Transaction, step: Step, fresh: list[TaskEnd], *, failed: bool) -> list[Effect]:
-    """What follows from these ends: the step's own, or the end of the other tasks."""
+def _follow_up(txn: Transaction, step: Step, fresh: list[TaskEnd], *, failed: str) -> list[Effect]:
+    """What follows from these ends: the step's own, or the end of the other tasks, for the cause `failed` where that is given."""
     if all(part.phase == "exited" for part in step.parts):
         ended = _finish(txn, step, ended_at=txn.now)
         job = txn.state.jobs[step.job_id]
@@ -298,7 +304,7 @@ def _follow_up(txn: Transaction, step: Step, fresh: list[TaskEnd], *, failed: bo
     if any(part.abort is not None for part in step.parts):
         return _end_step(txn, step, "aborted")
     if failed:
-        return _end_step(txn, step, "launch_failed")
+        return _end_step(txn, step, failed)
     if step.kill_on_bad_exit and any(each.shell_code() for each in fresh):
         return _end_step(txn, step, "bad_exit")
     return []

@@ -120,6 +120,8 @@ class StepReport:
     """How its life went, once it has ended; None where it was too short."""
     message: str = ""
     """Why it could not be started, or what became of it, where its tasks do not tell."""
+    check: str = ""
+    """The check of the node's health that fails, where the message tells of the node's own fault."""
     abort: Optional[TaskEnded] = None
     """The rank for which the whole step is to end, with this code."""
     t: Literal["step_report"] = "step_report"

@@ -38,6 +38,24 @@ def test_a_launch_without_the_agents_folder_is_the_nodes_fault(make_agent: MakeA
     assert (found.state, found.message) == ("fail", said.message)
 
 
+def test_a_step_without_the_agents_folder_is_the_nodes_fault(make_agent: MakeAgent, short_tmp: Path) -> None:
+    agent = make_agent()
+    agent.start()
+    agent.launch(1, f"until [ -e {short_tmp}/go ]; do sleep 0.05; done")
+    agent.link.report(1, "running")
+    agent.begin_step(1, 0, "exit 3")
+    assert (agent.step_end(1, 0).ends[0].code, agent.link.has(wire.LaunchFailed)) == (3, False)
+    away = agent.folder.with_name("away")
+    agent.folder.rename(away)
+    try:
+        agent.begin_step(1, 1, "exit 0")
+        said = agent.step_end(1, 1)
+    finally:
+        away.rename(agent.folder)
+    assert said.check == "agent" and f"the agent's folder {agent.folder} is gone" in said.message
+    (short_tmp / "go").touch()
+
+
 def test_what_was_seen_before_a_launch_failed_is_told_to_nobody_after_it(
     make_agent: MakeAgent, short_tmp: Path
 ) -> None:
