@@ -200,11 +200,12 @@ class Steps:
         if launch.mem_bytes:
             step.hold_in(held_to(meta.hold, step.number, launch.mem_bytes))
         mode = 0o711 if os.geteuid() == 0 else 0o700
-        for path in (os.path.dirname(step.folder.path), step.folder.path):
+        steps = os.path.dirname(step.folder.path)
+        for path in (step.job.folder.path, steps, step.folder.path):
             with contextlib.suppress(FileExistsError):
-                os.mkdir(path, mode)  # not the job's folder, which was there unless somebody has removed it
-        for path in (os.path.dirname(step.folder.path), step.folder.path):
-            os.chmod(path, 0o711 if os.geteuid() == 0 else 0o700)
+                os.mkdir(path, mode)  # not the agent's folders above, which are there unless somebody has removed them
+        for path in (steps, step.folder.path):
+            os.chmod(path, mode)
         meant = {
             "ranks": [task.rank for task in launch.tasks],
             "gpus": step.gpus,
