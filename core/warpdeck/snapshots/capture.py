@@ -144,7 +144,9 @@ def _git_facts(root: str) -> dict[str, Any]:
         except UserError:
             return ""
 
-    dirty = bool(ask("-c", "core.fsmonitor=false", "status", "--porcelain", "--untracked-files=normal"))
+    # Git looks into a nested repository without asking whose it is, and runs what its configuration names.
+    status = ("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty")
+    dirty = bool(ask("-c", "core.fsmonitor=false", *status))
     return {
         "head": ask("rev-parse", "--verify", "--quiet", "HEAD"),
         "branch": ask("symbolic-ref", "--short", "--quiet", "HEAD"),

@@ -7,9 +7,10 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import select
 import signal
 import subprocess
-import threading
+import time
 from collections.abc import Sequence
 
 from warpdeck.errors import UserError
@@ -20,6 +21,7 @@ OTHERS_S = 60.0
 """Seconds that reading another user's store may take: that user chose what happens there."""
 MAX_OTHERS_BYTES = 64 * 1024 * 1024
 """Output that is taken of a process of another user."""
+_READ_BYTES = 1 << 18
 _UNTRUSTED = ("GIT_", "SUDO_")
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -27,9 +29,13 @@ _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def git_environment() -> dict[str, str]:
     """The environment for git: nothing of the caller's repository, no prompts, no paging.
 
-    Without SUDO_UID git refuses root the repository of the user who called sudo, whose configuration names programs.
+    Without SUDO_UID git refuses root the repository of the user who called sudo, whose configuration names programs. The same
+    configuration lies in that user's home, which sudo and su may leave in HOME.
     """
     clean = {name: value for name, value in os.environ.items() if not name.startswith(_UNTRUSTED)}
+    if not _are_own(clean.get("HOME", ""), clean.get("XDG_CONFIG_HOME", "")):
+        clean.pop("XDG_CONFIG_HOME", None)
+        clean["GIT_CONFIG_GLOBAL"] = os.devnull
     who = {"NAME": "warpdeck", "EMAIL": "warpdeck@localhost", "DATE": "@0 +0000"}
     return {
         **clean,
@@ -38,6 +44,15 @@ def git_environment() -> dict[str, str]:
         "GIT_OPTIONAL_LOCKS": "0",
         "LC_ALL": "C",
     }
+
+
+def _are_own(*folders: str) -> bool:
+    """Whether none of them belongs to another user than this process and root."""
+    for folder in filter(None, folders):
+        with contextlib.suppress(OSError):
+            if os.stat(folder).st_uid not in (0, os.geteuid()):
+                return False
+    return True
 
 
 def run_git(argv: Sequence[str], *, cwd: str, data: bytes = b"", env: dict[str, str] | None = None) -> bytes:
@@ -100,22 +115,42 @@ def run_git_as(uid: int, argv: Sequence[str], *, store: str) -> bytes:
     except OSError as error:
         raise UserError(f"cannot run git as {account.pw_name}: {error}", "install git") from error
     assert process.stdout is not None
-    timer = threading.Timer(OTHERS_S, _end_session, [process])
-    timer.start()
     try:
-        found = process.stdout.read(MAX_OTHERS_BYTES + 1)
+        until = time.monotonic() + OTHERS_S
+        found = _read_all(process.stdout.fileno(), until)
         if len(found) > MAX_OTHERS_BYTES:
             raise UserError(f"that is over {MAX_OTHERS_BYTES >> 20} MiB", f"look as {account.pw_name}")
-        if process.wait():
+        if process.wait(max(0.0, until - time.monotonic())):
             raise UserError(
                 f"git, run as {account.pw_name}, could not read {store}", f"look as {account.pw_name}"
             )
         return found
+    except (TimeoutError, subprocess.TimeoutExpired) as error:
+        raise UserError(
+            f"git, run as {account.pw_name}, took over {OTHERS_S:g} s to read {store}",
+            f"look as {account.pw_name}",
+        ) from error
     finally:
-        timer.cancel()
         _end_session(process)
         process.stdout.close()
         process.wait()
+
+
+def _read_all(descriptor: int, until: float) -> bytes:
+    """What is written until the end, somewhat more than MAX_OTHERS_BYTES at most. Raises TimeoutError at that monotonic time: a
+    process that left the session may keep the other end open for ever."""
+    found = bytearray()
+    ready = select.poll()
+    ready.register(descriptor, select.POLLIN)
+    while len(found) <= MAX_OTHERS_BYTES:
+        left_s = until - time.monotonic()
+        if left_s <= 0 or not ready.poll(left_s * 1000):
+            raise TimeoutError
+        data = os.read(descriptor, _READ_BYTES)
+        if not data:
+            break
+        found += data
+    return bytes(found)
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:

@@ -17,7 +17,7 @@ import pytest
 from warpdeck.api import code
 from warpdeck.api.submission import _packed
 from warpdeck.errors import UserError
-from warpdeck.snapshots import SnapshotStore, git, take
+from warpdeck.snapshots import SnapshotStore, capture, git, take
 
 OTHER = pwd.getpwnam("nobody").pw_uid
 SECRET = b"print('of nobody')\n"
@@ -202,4 +202,53 @@ def test_git_trusts_no_sudo(stranger: Stranger, monkeypatch: pytest.MonkeyPatch)
     stranger.give_away()
     with pytest.raises(UserError, match="safe"):
         git.run_git(["status"], cwd=str(stranger.code))
+    assert stranger.uids() == set()
+
+
+def test_a_process_that_leaves_the_session_holds_nobody_up(
+    stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps the pipe open that git's output is read from."""
+    monkeypatch.setattr(git, "OTHERS_S", 1.0)
+    stranger.trap.write_text(f"#!/bin/sh\nid -u >> {stranger.ran}\nsetsid sleep 20 &\n")
+    stranger.config(f"alias.hang=!{stranger.trap}")
+    stranger.give_away()
+    with pytest.raises(UserError, match="took over 1 s"):
+        git.run_git_as(OTHER, ["hang"], store=str(stranger.store))
+    assert stranger.uids() == {OTHER}
+
+
+@pytest.mark.parametrize("variable", ["HOME", "XDG_CONFIG_HOME"])
+def test_git_reads_no_settings_in_the_home_of_who_called_sudo(
+    stranger: Stranger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    place = {"HOME": ".gitconfig", "XDG_CONFIG_HOME": "git/config"}[variable]
+    home = stranger.code / "home"
+    (home / place).parent.mkdir(parents=True)
+    (home / place).write_text(f"[alias]\n\ttrap = !{stranger.trap}\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(variable, str(home))
+    stranger.give_away()
+    with pytest.raises(UserError, match="trap"):
+        git.run_git(["trap"], cwd="/")
+    assert stranger.uids() == set()
+
+
+def test_git_looks_into_no_repository_of_another_inside_ones_own(stranger: Stranger, tmp_path: Path) -> None:
+    """`git status` does by itself, with the filters of that repository's settings, where the index has a commit there."""
+    own = tmp_path / "own"
+    nested = own / "nested"
+    who = ["-c", "user.name=x", "-c", "user.email=x@localhost"]
+    subprocess.run(["git", "init", "--quiet", str(own)], check=True)
+    shutil.copytree(stranger.code, nested)
+    for argv in (["add", "train.py"], [*who, "commit", "--quiet", "-m", "first"]):
+        subprocess.run(["git", "-C", str(nested), *argv], check=True)
+    subprocess.run(["git", "-C", str(own), "add", "nested"], check=True, capture_output=True)
+    subprocess.run(["git", "-C", str(nested), "config", "filter.x.clean", str(stranger.trap)], check=True)
+    (nested / ".gitattributes").write_text("* filter=x\n")
+    os.utime(nested / "train.py", (1, 1))
+    subprocess.run(["chown", "-R", str(OTHER), str(nested)], check=True)
+    with pytest.raises(UserError, match="safe"):
+        take(str(own), str(tmp_path / "store"))
+    capture._git_facts(str(own))  # as where .git comes between the list of the files and this
     assert stranger.uids() == set()
