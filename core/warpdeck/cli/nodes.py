@@ -90,9 +90,8 @@ def _add(client: SyncClient, args: argparse.Namespace) -> int:
     if args.json:
         print_json(row)
     else:
-        print(
-            f"added {row['name']}: {row['cpus']} CPUs, {format_memory(row['mem_bytes'])}, {_gpus(row) or 'no GPU'}"
-        )
+        gpus = _gpus(row) or "no GPU"
+        print(clean(f"added {row['name']}: {row['cpus']} CPUs, {format_memory(row['mem_bytes'])}, {gpus}"))
     return 0
 
 
@@ -188,7 +187,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         if value:
             print(f"{name:>12}  {clean(value)}")
     for gpu in row["gpus"]:
-        print(f"{'GPU ' + str(gpu['index']):>12}  {_gpu_line(gpu)}")
+        print(f"{'GPU ' + str(gpu['index']):>12}  {clean(_gpu_line(gpu))}")
         for line in _link_lines(gpu["links"]):
             print(f"{'':>16}{line}")
         for process in gpu["processes"]:
@@ -196,11 +195,11 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
             mem = format_memory(process["mem_bytes"])
             who = (
                 str(process["pid"] or ""),
-                clean(process["command"]),
+                process["command"],
                 process["user"] or "an unknown user",
                 mem,
             )
-            print(f"{'':>16}{' '.join(filter(None, who))}  {whose}")
+            print(f"{'':>16}{clean(' '.join(filter(None, who)))}  {whose}")
     return 0
 
 

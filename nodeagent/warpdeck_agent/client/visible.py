@@ -47,15 +47,19 @@ class Visible:
 
 
 class VisibleStream:
-    """A stream of this process; on a terminal, what is written is made visible first."""
+    """A stream that leads to a terminal: text is made visible before it is written."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._is_terminal = stream.isatty()
+
+    @classmethod
+    def of(cls, stream: Any) -> Any:
+        """The stream itself where it leads to no terminal, or is one of these."""
+        return cls(stream) if stream.isatty() and not isinstance(stream, cls) else stream
 
     def write(self, text: str) -> int:
         """As a text stream has it."""
-        self._stream.write(visible_text(text) if self._is_terminal else text)
+        self._stream.write(visible_text(text))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
