@@ -8,7 +8,7 @@ import codecs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: it is 3 ms
-    from typing import Any
+    from typing import Any, Iterable
 
 _RANGES = (
     (0x00, 0x1F),
@@ -61,6 +61,10 @@ class VisibleStream:
         """As a text stream has it."""
         self._stream.write(visible_text(text))
         return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """As a text stream has it."""
+        self.write("".join(lines))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
