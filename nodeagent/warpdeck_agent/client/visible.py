@@ -19,9 +19,10 @@ _RANGES = (
     (0x2066, 0x2069),
     (0xD800, 0xDFFF),
 )
-"""Controls, what turns the direction of text, separators of lines, and halves of characters. A regular expression would take longer
-to import than a command to be answered."""
-_IN_WORD = {code: "?" for first, last in _RANGES for code in range(first, last + 1)}
+OBEYED = frozenset(code for first, last in _RANGES for code in range(first, last + 1))
+"""The codes of controls, marks that turn the direction of text, separators of lines, and halves of characters. A regular expression
+would take longer to import than a command to be answered."""
+_IN_WORD = dict.fromkeys(OBEYED, "?")
 _IN_TEXT = {code: sign for code, sign in _IN_WORD.items() if code not in (0x09, 0x0A)}
 
 
