@@ -94,6 +94,15 @@ def test_values_reach_pipes_as_they_are(home: Home) -> None:
         assert WORDS.encode() in piped.stdout, (words, piped)
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_no_name_of_a_job_is_a_candidate_of_completion(home: Home, shell: str) -> None:
+    offered = home.ok("completion", "--words", shell, "--", "warpdeck", "cancel", "")
+    assert not ACTING.search(offered)
+    lines = offered.splitlines()
+    assert len(lines) == 3 and not any(line.startswith("FORGED") for line in lines)
+    assert shell == "bash" or all("FORGED" in line for line in lines)
+
+
 def test_values_act_on_no_terminal(home: Home) -> None:
     for words in (*VALUES, *OWN_LINES):
         argv = [sys.executable, "-m", *words]
