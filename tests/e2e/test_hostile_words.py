@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -111,3 +112,11 @@ def test_values_act_on_no_terminal(home: Home) -> None:
         assert not ACTING.search(shown), (words, shown)
         if words in VALUES:
             assert "\nFORGED" not in shown, (words, shown)
+
+
+@pytest.mark.parametrize("command", ["srun", "salloc"])
+def test_the_reason_of_a_node_acts_on_no_terminal_of_whoever_waits(home: Home, command: str) -> None:
+    waiting = Terminal([sys.executable, "-m", SLURMS, command, "true"], environ=home.environ, cwd=home.path)
+    assert "\r\nFORGED" not in waiting.until("?FORGED=1?FORGED)")
+    waiting.process.send_signal(signal.SIGINT)
+    waiting.rest()

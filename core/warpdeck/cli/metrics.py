@@ -14,7 +14,7 @@ from warpdeck.notation.times import format_duration
 from warpdeck.paths import default_paths
 
 from .arguments import USAGE_EXIT, Arguments
-from .output import clean, format_time, note, print_json, print_table
+from .output import format_time, note, print_json, print_table
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 60
@@ -70,7 +70,7 @@ def main(_: str, words: list[str]) -> int:
 
 def _print(found: dict[str, Any], args: argparse.Namespace) -> None:
     for error in found["errors"]:
-        note(clean(error))
+        note(error)
     rows = [line for curve in found["curves"] for line in _lines(curve)]
     if rows:
         print_table(["WHERE", "WHAT", "LEAST", "MEAN", "MOST", "CURVE"], rows, right=frozenset({2, 3, 4}))

@@ -102,9 +102,8 @@ def _ask(error: UserError, target: str) -> str:
         raise UserError(
             error.message, f"warpdeck node add {target} --accept-host-key {fingerprint}", code="host_key"
         )
-    note(
-        f"The host key of {error.details['host']} is not known:\n  {error.details['key_type']}  {fingerprint}"
-    )
+    note(f"The host key of {error.details['host']} is not known:")
+    note(f"  {error.details['key_type']}  {fingerprint}")
     try:
         answer = input("Accept it? Type yes: ")
     except EOFError:

@@ -14,7 +14,7 @@ from warpdeck.notation.lists import words_of
 from warpdeck.paths import default_paths
 
 from .arguments import USAGE_EXIT, Arguments
-from .output import clean, note, print_json
+from .output import note, print_json
 from .queue import add_selection, has_selection, select
 
 TYPE_CHECKING = False
@@ -77,7 +77,7 @@ def main(verb: str, words: list[str]) -> int:
     elif not jobs:
         note("no such jobs")
     for error in answer["errors"]:
-        note(f"warpdeck: {clean(error)}")
+        note(f"warpdeck: {error}")
     return 1 if answer["errors"] else 0
 
 

@@ -69,5 +69,5 @@ def format_count(count: float | None) -> str:
 
 
 def note(text: str) -> None:
-    """A remark beside the result."""
-    print(text, file=sys.stderr)
+    """A remark beside the result: one line, also where it holds a value of a user and goes to a terminal."""
+    print(clean(text) if sys.stderr.isatty() else text, file=sys.stderr)
