@@ -89,7 +89,7 @@ async def take(name: str, *, svg: Path | None = None) -> Taken:
             sections = []
             for theme in THEMES:
                 await _wear(pilot, app, theme)
-                strips = await _still(pilot, app)
+                strips = await still(pilot, app)
                 if not sections:
                     sections.append("\n".join(strip.text.rstrip() for strip in strips))
                 sections.append(f"--- {theme}\n" + "\n".join(colours(strips)))
@@ -110,7 +110,7 @@ async def _wear(pilot: Pilot[None], app: DeckApp, theme: str) -> None:
     await pilot.pause()
 
 
-async def _still(pilot: Pilot[None], app: DeckApp) -> list[Strip]:
+async def still(pilot: Pilot[None], app: DeckApp) -> list[Strip]:
     """The lines of the screen but the keys', once they have stayed the same for some turns."""
     before: list[Strip] = []
     same = 0
