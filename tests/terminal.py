@@ -40,6 +40,19 @@ class Terminal:
         before, _, self.shown = self.shown.partition(wanted)
         return (before + wanted).decode("utf-8", "replace")
 
+    def rest(self, *, timeout_s: float = WAIT_S) -> str:
+        """Everything that it shows until it ends, after which it is closed."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            assert time.monotonic() < deadline, f"no end of {self.shown!r}"
+            if select.select([self.master], [], [], 1.0)[0]:
+                try:
+                    self.shown += os.read(self.master, 65536)
+                except OSError:  # EIO: it has ended
+                    break
+        self.close()
+        return self.shown.decode()
+
     def type(self, keys: str) -> None:
         os.write(self.master, keys.encode())
 

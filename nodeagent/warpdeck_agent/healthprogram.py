@@ -15,6 +15,7 @@ import subprocess
 import time
 from typing import Optional, Tuple
 
+from .client.visible import visible_word
 from .program import OWN, SYSTEM_PATH
 from .siteprogram import end_tree, own_mark
 from .wire.messages import Check
@@ -62,7 +63,7 @@ class HealthProgram:
 
 def _judge(path: str, code: int, said: str) -> Check:
     line = next((line.strip() for line in said.splitlines() if line.strip()), "")[:LINE_CHARS]
-    line = "".join(letter if letter.isprintable() else "?" for letter in line)
+    line = visible_word(line)
     if code == 0:
         return Check(NAME, "ok", line or f"{path} found nothing")
     how = f"exit {code}" if code > 0 else f"signal {-code}"

@@ -17,6 +17,7 @@ from typing import Counter as CounterOf
 from typing import Set
 
 from .accounts import as_user, group_of
+from .client.visible import visible_word
 from .job import Job
 from .lastwords import last_words
 from .program import OWN, SYSTEM_PATH
@@ -62,8 +63,7 @@ class Notices:
     def write(self, job: Job, words: str) -> None:
         """Adds the line if the job runs. One that cannot be written is lost: the job's history has it too."""
         if job.phase == "running" and job.meta.role != "hold" and not self._has_many(job):
-            line = "".join(letter if letter.isprintable() else "?" for letter in words)[:MAX_CHARS]
-            self._begin(job, f"warpdeck: {line}")
+            self._begin(job, f"warpdeck: {visible_word(words[:MAX_CHARS])}")
 
     def _has_many(self, job: Job) -> bool:
         return self._waiting[job.meta.uid] >= MAX_WAITING

@@ -17,6 +17,7 @@ import stat
 import zlib
 from typing import Any, Dict, List, Optional
 
+from .client.visible import visible_word
 from .tarstream import Member, TarError, TarStream
 from .wire.jsontext import dumps, loads
 
@@ -206,4 +207,4 @@ def _link_ignored(root: str, names: List[str], top: int) -> None:
 def _shown(name: Any) -> str:
     """A name for a message: bounded, printable."""
     text = os.fsdecode(name) if isinstance(name, bytes) else str(name)
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:_NAME_CHARS])
+    return visible_word(text[:_NAME_CHARS])

@@ -16,6 +16,7 @@ JOBS = (
     ("-H", "-J", "plain"),
     ("-H", "-J", "sizes", "-n4", "--mem=2G", "-t", "25:00", "-p", "debug", "--comment", "a comment"),
     ("-H", "-J", "gpus", "--gres=gpu:h100:2", "--mem-per-cpu=300", "-t", "3-0", "--nice=7", "--no-requeue"),
+    ("-H", "-J", "a\x1b]52;c;AA\x07b\x1b[2J\nFORGED\tc", "--comment=d\x1b[1m\nFORGED"),
     ("-H", "-J", "array", "--array=1-9:2%2", "-w", "n3", "-x", "n4"),
     ("-H", "-J", "sparse", "--array=1,2,4,7,11,16,22,29,37,46,56,67,79,92"),
 )

@@ -19,6 +19,7 @@ from tests.waiting import eventually
 from warpdeck.config import load
 
 pytestmark = pytest.mark.slurm
+NAMED = ("a\x1b]52;c;AA\x07b\x1b[2J\nFORGED\tc", "d\x1b[1m\n   FORGED=e")
 JOBS = (
     ("-H", "-J", "plain"),
     (
@@ -40,6 +41,7 @@ JOBS = (
     ("-H", "-J", "array", "--array=1-9:2%2", "-w", "n3", "-x", "n4"),
     ("-H", "-J", "total", "--gres=gpu:3", "--exclusive", "--time-min=5", "-t", "20"),
     ("-H", "-J", "sparse", "--array=1,2,4,7,11,16,22,29,37,46,56,67,79,92"),
+    ("-H", "-J", NAMED[0], "--comment", NAMED[1]),
 )
 
 
@@ -62,6 +64,10 @@ def pair() -> Iterator[Pair]:
 def test_a_job_is_shown_alike(pair: Pair, job: int) -> None:
     pair.same("scontrol", "show", "job", str(job))
     pair.same("scontrol", "-o", "show", "job", str(job))
+
+
+def test_words_that_would_act_on_a_terminal_are_printed_as_slurm_prints_them(pair: Pair) -> None:
+    assert all(word in pair.same("scontrol", "show", "job", "7") for word in NAMED)
 
 
 def test_partitions_are_shown_alike(pair: Pair) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.test_users import ALICE, User, accounts, alice, bob, folder, site
 from tests.home import Home
-from tests.terminal import Terminal
 
 pytestmark = pytest.mark.lab
 __all__ = ["accounts", "alice", "bob", "folder", "site"]
@@ -80,46 +78,3 @@ def test_programs_that_a_users_store_names_never_run_as_root(site: Home, alice: 
     store.symlink_to(alice.folder / "roots.git")  # A store of root's in place of alice's.
     assert site.run("snapshot", "show", str(first)).returncode == 1
     assert set(marker.read_text().split()) == {str(ALICE)}
-
-
-def test_names_make_no_lines_of_their_own_on_a_terminal(site: Home, alice: User) -> None:
-    """Accents and non-breaking spaces stay; an unknown verb's name comes back on the terminal as an error."""
-    job = alice.submit("true", "--hold", "--job-name", "é\u00a0x\nFORGED\x1b]0;t\x07")
-    try:
-        for words, expected in (
-            (
-                ["warpdeck.slurm.entry", "sacct", "-j", str(job), "-P", "-o", "JobName,State"],
-                "é\u00a0x?FORGED?]0;t?",
-            ),
-            (["warpdeck.cli.main", "queue"], "é\u00a0x?FORGED?]0;t?"),
-            (["warpdeck.cli.main", "show", str(job)], "é\u00a0x?FORGED?]0;t?"),
-        ):
-            argv = [sys.executable, "-m", *words]
-            terminal = Terminal(argv, environ=site.environ, cwd=alice.folder)
-            shown = terminal.until(expected)
-            assert terminal.process.wait(60) == 0, words
-            os.close(terminal.master)
-            assert "\x1b" not in shown
-    finally:
-        site.ok("cancel", str(job))
-
-
-def test_control_characters_in_names_reach_pipes_and_no_terminal(site: Home, alice: User) -> None:
-    name = "a\x1b]52;c;AAAA\x07b\u202ec"
-    job = alice.submit("true", "--hold", "--job-name", name)
-    for words in (
-        ["squeue", "--noheader", "-o", "%j|END"],
-        ["scontrol", "show", "job", str(job)],
-        ["sacct", "-j", str(job), "-P", "-o", "JobName,State"],
-    ):
-        argv = [sys.executable, "-m", "warpdeck.slurm.entry", *words]
-        piped = subprocess.run(
-            argv, cwd=alice.folder, env=site.environ, capture_output=True, check=True, timeout=60
-        )
-        assert name.encode() in piped.stdout, words
-        terminal = Terminal(argv, environ=site.environ, cwd=alice.folder)
-        shown = terminal.until("a?]52;c;AAAA?b?c")
-        assert terminal.process.wait(60) == 0, words
-        os.close(terminal.master)
-        assert "\x1b" not in shown
-    site.ok("cancel", str(job))

@@ -79,17 +79,17 @@ async def take(name: str, *, svg: Path | None = None) -> Taken:
     scene, found = SCENES[name], Taken()
     app = frozen_app()
     async with app.run_test(size=SIZES[0]) as pilot:
-        await _stands(pilot, app, SCENES["queue"].stands[:1])
+        await stands(pilot, app, SCENES["queue"].stands[:1])
         await pilot.press(*scene.keys)
-        await _stands(pilot, app, scene.stands)
+        await stands(pilot, app, scene.stands)
         for width, height in SIZES:
             await pilot.resize_terminal(width, height)
             await pilot.pause()
-            await _stands(pilot, app, scene.stands)
+            await stands(pilot, app, scene.stands)
             sections = []
             for theme in THEMES:
                 await _wear(pilot, app, theme)
-                strips = await _still(pilot, app)
+                strips = await still(pilot, app)
                 if not sections:
                     sections.append("\n".join(strip.text.rstrip() for strip in strips))
                 sections.append(f"--- {theme}\n" + "\n".join(colours(strips)))
@@ -110,7 +110,7 @@ async def _wear(pilot: Pilot[None], app: DeckApp, theme: str) -> None:
     await pilot.pause()
 
 
-async def _still(pilot: Pilot[None], app: DeckApp) -> list[Strip]:
+async def still(pilot: Pilot[None], app: DeckApp) -> list[Strip]:
     """The lines of the screen but the keys', once they have stayed the same for some turns."""
     before: list[Strip] = []
     same = 0
@@ -122,7 +122,7 @@ async def _still(pilot: Pilot[None], app: DeckApp) -> list[Strip]:
     return before
 
 
-async def _stands(pilot: Pilot[None], app: DeckApp, words: Iterable[str]) -> None:
+async def stands(pilot: Pilot[None], app: DeckApp, words: Iterable[str]) -> None:
     def text() -> str:
         return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 

@@ -40,6 +40,7 @@ from .screens.base import Arrives, DeckScreen
 from .screens.queue import QueueScreen
 from .settings import Settings, read_settings
 from .warming import load_later
+from .widgets.cells import printable
 from .window import Window, forget_drawn
 
 if TYPE_CHECKING:
@@ -299,7 +300,9 @@ class DeckApp(Window):
 
     def tell_error(self, error: UserError) -> None:
         """One sentence and the next step."""
-        self.notify(f"{error.message}\n{error.hint}".strip(), severity="error", markup=False)
+        self.notify(
+            f"{printable(error.message)}\n{printable(error.hint)}".strip(), severity="error", markup=False
+        )
 
     def tell_reloaded(self, reloaded: Reloaded) -> None:
         """What another config.toml has changed."""

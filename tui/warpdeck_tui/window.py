@@ -26,6 +26,8 @@ from textual.widget import Widget
 from textual.widgets import Input
 from textual.widgets._toast import ToastRack
 
+from warpdeck_agent.client.visible import OBEYED
+
 from .driver import LinuxDriver, TerminalDriver
 from .frame import Frame, Written
 from .keyboard import Keyboard, Settled, Typed
@@ -63,6 +65,24 @@ class Ascii(LineFilter):
         return [Segment(ascii_text(text), style, control) for text, style, control in segments]
 
 
+class Harmless(LineFilter):
+    """Every line that is drawn passes through it: a character that a terminal obeys, which takes no column, is left out.
+
+    Screens show such a character as a sign (`widgets.cells.printable`). No widget has to be trusted with that: Textual's own
+    fields of text show what other users wrote, too.
+    """
+
+    _DROPPED = dict.fromkeys(OBEYED)
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        if all(segment.text.isprintable() for segment in segments):
+            return segments
+        return [
+            segment if segment.control else Segment(segment.text.translate(self._DROPPED), segment.style)
+            for segment in segments
+        ]
+
+
 def is_written_in(widget: object) -> TypeGuard[Input | TextArea]:
     """Known by what these two have: a TextArea is much to import, and nowhere on the first frame."""
     return hasattr(type(widget), "cursor_blink")
@@ -83,6 +103,7 @@ class Window(App[None]):
         self, *, ansi_color: bool | None = None, low_bandwidth: bool = False, plain_signs: bool = False
     ) -> None:
         super().__init__(ansi_color=ansi_color)
+        self._filters.append(Harmless())
         if plain_signs:
             self._filters.append(Ascii())
         self.animation_level = "none"

@@ -28,6 +28,7 @@ from .candidates import (
     value_named,
 )
 from .livenames import live_names
+from .output import clean
 
 BASH = """\
 _warpdeck_complete() {
@@ -129,7 +130,7 @@ def rejoined(pieces: list[str]) -> list[str]:
 
 
 def _shown(candidate: Candidate, shell: str, current: str) -> str:
-    word, about = candidate
+    word, about = clean(candidate.word), clean(candidate.about)  # no name of a job makes a candidate
     if shell == "bash":  # replaces what it takes for the last word
         return word[max(current.rfind("="), current.rfind(":")) + 1 :]
     if shell == "zsh":

@@ -124,7 +124,7 @@ def _told(line: str) -> Iterator[None]:
         yield
     finally:
         if shown:
-            print(end="\r\x1b[K", file=sys.stderr, flush=True)
+            os.write(sys.stderr.fileno(), b"\r\x1b[K")  # sys.stderr shows control characters
 
 
 def _up(*, local_node: bool, shared: bool, share_machine: bool) -> int:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from warpdeck.errors import UserError
 
-from .output import print_json, print_table
+from .output import clean, print_json, print_table
 
 CONTROLLER, AGENT = "controller", "agent"
 STOP_S = 30.0
@@ -117,7 +117,7 @@ def _end(which: Sequence[Found]) -> None:
                     f"the {each.kind} in {each.home} (pid {each.pid}) does not end within {STOP_S:.0f} s",
                     f"look at its log, or kill it: kill -9 {each.pid}",
                 )
-            print(f"stopped the {each.kind} in {each.home} (pid {each.pid}, {_user(each.uid)})")
+            print(f"stopped the {each.kind} in {clean(each.home)} (pid {each.pid}, {_user(each.uid)})")
 
 
 def _kill_jobs(folders: set[str]) -> None:

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from warpdeck import __version__
 from warpdeck.errors import ANSWERED, SAID, UserError, WarpdeckError
-from warpdeck_agent.client.standard import hold_standard_streams
-from warpdeck_agent.client.visible import VisibleStream
+from warpdeck_agent.client.standard import prepare_standard_streams
 
 VERBS: dict[str, tuple[str, str]] = {
     "submit": ("submit", "submit a batch script (#SBATCH lines are read)"),
@@ -75,7 +74,7 @@ def usage() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; the return value is the exit code."""
-    hold_standard_streams()
+    prepare_standard_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _dispatch(words)
@@ -83,12 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except UserError as error:
         if error.code == ANSWERED:
-            VisibleStream(sys.stdout).write(f"{error.message}\n")
+            print(error.message)
             return error.exit_code
-        errors = VisibleStream(sys.stderr)
-        errors.write((error.message if error.code == SAID else f"warpdeck: {error.message}") + "\n")
+        print(error.message if error.code == SAID else f"warpdeck: {error.message}", file=sys.stderr)
         if error.hint:
-            errors.write(f"  {error.hint}\n")
+            print(f"  {error.hint}", file=sys.stderr)
         return error.exit_code
     except WarpdeckError as error:
         print(f"warpdeck: {error}", file=sys.stderr)

@@ -90,9 +90,8 @@ def _add(client: SyncClient, args: argparse.Namespace) -> int:
     if args.json:
         print_json(row)
     else:
-        print(
-            f"added {row['name']}: {row['cpus']} CPUs, {format_memory(row['mem_bytes'])}, {_gpus(row) or 'no GPU'}"
-        )
+        gpus = _gpus(row) or "no GPU"
+        print(clean(f"added {row['name']}: {row['cpus']} CPUs, {format_memory(row['mem_bytes'])}, {gpus}"))
     return 0
 
 
@@ -103,9 +102,8 @@ def _ask(error: UserError, target: str) -> str:
         raise UserError(
             error.message, f"warpdeck node add {target} --accept-host-key {fingerprint}", code="host_key"
         )
-    note(
-        f"The host key of {error.details['host']} is not known:\n  {error.details['key_type']}  {fingerprint}"
-    )
+    note(f"The host key of {error.details['host']} is not known:")
+    note(f"  {error.details['key_type']}  {fingerprint}")
     try:
         answer = input("Accept it? Type yes: ")
     except EOFError:
@@ -188,7 +186,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         if value:
             print(f"{name:>12}  {clean(value)}")
     for gpu in row["gpus"]:
-        print(f"{'GPU ' + str(gpu['index']):>12}  {_gpu_line(gpu)}")
+        print(f"{'GPU ' + str(gpu['index']):>12}  {clean(_gpu_line(gpu))}")
         for line in _link_lines(gpu["links"]):
             print(f"{'':>16}{line}")
         for process in gpu["processes"]:
@@ -196,11 +194,11 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
             mem = format_memory(process["mem_bytes"])
             who = (
                 str(process["pid"] or ""),
-                clean(process["command"]),
+                process["command"],
                 process["user"] or "an unknown user",
                 mem,
             )
-            print(f"{'':>16}{' '.join(filter(None, who))}  {whose}")
+            print(f"{'':>16}{clean(' '.join(filter(None, who)))}  {whose}")
     return 0
 
 

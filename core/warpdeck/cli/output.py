@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from warpdeck_agent.client.visible import visible_text, visible_word
+from warpdeck_agent.client.visible import visible_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,5 +69,5 @@ def format_count(count: float | None) -> str:
 
 
 def note(text: str) -> None:
-    """A remark beside the result."""
-    print(visible_text(text) if sys.stderr.isatty() else text, file=sys.stderr)
+    """A remark beside the result: one line, also where it holds a value of a user and goes to a terminal."""
+    print(clean(text) if sys.stderr.isatty() else text, file=sys.stderr)

@@ -80,7 +80,8 @@ class _Command:
         except KeyboardInterrupt:
             if self._job_id:
                 self._client.call("cancel", jobs=[str(self._job_id)])
-                note(f"\nwarpdeck: job {self._job_id} cancelled")
+                note("")
+                note(f"warpdeck: job {self._job_id} cancelled")
             return 130
 
     def _follow(self, words: list[str]) -> int:

@@ -90,8 +90,7 @@ def _silent(line: str) -> None:
 def _ring(bell: str, waited_s: float) -> None:
     """The terminal's bell: who has waited long has gone to do something else."""
     if bell != "never" and (bell == "always" or waited_s > BELL_S) and sys.stdout.isatty():
-        sys.stdout.write("\a")
-        sys.stdout.flush()
+        os.write(sys.stdout.fileno(), b"\a")  # sys.stdout shows control characters
 
 
 def _signal(child: subprocess.Popen[bytes], number: int) -> None:

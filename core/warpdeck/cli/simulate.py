@@ -232,8 +232,8 @@ def _progress_line() -> Progress | None:
             return
         shown = now
         line = f"{ended:,} of {total:,} jobs, {now - begun:.0f} s"
-        sys.stderr.write("\r" + line[: width - 1].ljust(width - 1) + "\r")
-        sys.stderr.flush()
+        drawn = "\r" + line[: width - 1].ljust(width - 1) + "\r"
+        os.write(sys.stderr.fileno(), drawn.encode())  # sys.stderr shows control characters
 
     return show
 

@@ -11,7 +11,6 @@ from warpdeck.api.code import store_of, tree_now
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.paths import default_paths
-from warpdeck_agent.client.visible import visible_text
 
 from .arguments import Arguments
 from .output import clean, print_json
@@ -74,5 +73,5 @@ def _diff(found: list[dict[str, Any]], args: argparse.Namespace) -> int:
     if args.json:
         print_json({"old": first["tree"], "new": other, "diff": text, "at": time.time()})
     else:
-        sys.stdout.write(visible_text(text) if sys.stdout.isatty() else text)
+        sys.stdout.write(text)
     return 0

@@ -90,7 +90,8 @@ def _say(ended: RelayEnd, job: str, *, watch: bool) -> int:
         note("")
         return 0
     if ended.detached:
-        note(f"\ndetached; job {job} goes on, come back with: warpdeck attach {job}")
+        note("")
+        note(f"detached; job {job} goes on, come back with: warpdeck attach {job}")
         return 0
     if ended.error:
         raise UserError(ended.error, f"see `warpdeck show {job}`")

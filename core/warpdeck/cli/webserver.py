@@ -282,7 +282,7 @@ def _say_remote_ssh(client: SyncClient, paths: Paths, job: str, asked: Asked) ->
         print(
             f"The node has neither openvscode-server nor code-server. Job {job} is ready for VS Code on your machine:\n"
             "  warpdeck proxy --install            once (--config --via HOST prints it for another machine)\n"
-            f"  code --remote ssh-remote+{host} {folder}"
+            f"  code --remote ssh-remote+{host} {clean(folder)}"
         )
     sys.stdout.flush()
     if asked.detach or asked.job:

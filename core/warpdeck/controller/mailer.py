@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from warpdeck.model import JobId, JobState
+from warpdeck_agent.client.visible import visible_word
 
 from .mail import ONCE, Mail, Seen, mails, seen, told
 
@@ -171,12 +172,11 @@ def addresses(text: str) -> list[str]:
 
 
 def message(mail: Mail, recipients: list[str]) -> bytes:
-    """The mail as sendmail takes it. Names are the user's: what is not printable would make headers of its own."""
+    """The mail as sendmail takes it. Names are the user's: a line end in one would make headers of its own."""
     made = EmailMessage()
     made["To"] = ", ".join(recipients)
-    made["Subject"] = "".join(letter if letter.isprintable() else "?" for letter in mail.subject)[
-        :MAX_SUBJECT_CHARS
-    ]
+    subject = visible_word(mail.subject)
+    made["Subject"] = subject[:MAX_SUBJECT_CHARS]
     made["Auto-Submitted"] = "auto-generated"
-    made.set_content(f"{mail.subject}\n\nnodes: {' '.join(mail.nodes) or 'none'}\n")
+    made.set_content(f"{subject}\n\nnodes: {' '.join(mail.nodes) or 'none'}\n")
     return made.as_bytes(policy=UNFOLDED)

@@ -214,7 +214,7 @@ def _node_names(text: str, console: Console) -> str:
 def _agreed(row: Row, step: int | None, console: Console) -> bool:
     what = f"job_id={row.told}" if step is None else f"step_id={row.told}.{step}"
     while True:
-        console.out.write(f"Cancel {what} name={row.name} partition={row.partition} [y/n]? ")
+        console.print_lines([f"Cancel {what} name={row.name} partition={row.partition} [y/n]? "], end="")
         console.out.flush()
         answer = console.stdin.readline(MAX_LINE)
         if not answer or answer[0] in "yYnN":  # Slurm's asks for ever once nobody can answer

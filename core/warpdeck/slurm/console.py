@@ -4,7 +4,7 @@ differ in nothing else; so no command looks at os.environ, the current folder, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TextIO
 
 from warpdeck.api.sync import SyncClient
@@ -68,6 +68,14 @@ class Console:
         """Of the request of a command that creates something; "": each makes its own."""
         self.awaited = awaited
         """The job that was submitted before its command was cut off: its end is all that is asked for. 0: nothing was."""
+
+    def print_lines(self, lines: Iterable[str], *, between: str = "\n", end: str = "\n") -> None:
+        """Print lines that hold values of users. On a terminal a line feed inside one is shown as "?", so that no value looks
+        like a line of the answer; what writes to the terminal does so with the other control characters.
+        """
+        if self.columns:
+            lines = [line.replace("\n", "?") for line in lines]
+        self.out.write(between.join(lines) + end)
 
 
 class CutOff(Exception):

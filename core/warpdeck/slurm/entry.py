@@ -15,7 +15,7 @@ from warpdeck.errors import SAID, UserError
 from warpdeck.paths import be_slurms_command, default_paths
 from warpdeck_agent.client.access import Away, Link, Refused, connect_path, greeted, greeting, patiently
 from warpdeck_agent.client.main import ended
-from warpdeck_agent.client.standard import hold_standard_streams
+from warpdeck_agent.client.standard import prepare_standard_streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def main(
     """Runs the command; its exit code, unless the process ends here already. `home`: that for which the script was written which
     runs us. `afterwards` follows what a controller did for us."""
     be_slurms_command(home)
-    hold_standard_streams()
+    prepare_standard_streams()
     if name == "srun":
         os._exit(ended(name, lambda: _srun(words)))
     if name == "scontrol" and words[:1] == ["show"] and len(words) > 1:

@@ -7,12 +7,11 @@ import os
 import pwd
 import socket
 import sys
-from typing import TextIO, cast
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import ANSWERED, SAID, UserError
 from warpdeck.paths import default_paths
-from warpdeck_agent.client.visible import VisibleStream
+from warpdeck_agent.client.standard import prepare_standard_streams
 
 from .console import CommandError, Console
 from .recording import order_or_tell
@@ -44,6 +43,7 @@ APP = "sview"
 
 def main(name: str, words: list[str]) -> int:
     """Runs one command for the user of this process; the value is its exit code."""
+    prepare_standard_streams()
     try:
         if name == APP:
             # By name: the core does not depend on the app, which depends on the core.
@@ -92,8 +92,8 @@ def own_console() -> Console:
         user=_user(),
         host=socket.gethostname(),
         stdin=sys.stdin,
-        out=cast("TextIO", VisibleStream(sys.stdout)),
-        err=cast("TextIO", VisibleStream(sys.stderr)),
+        out=sys.stdout,
+        err=sys.stderr,
         connect=lambda: SyncClient.connect(default_paths()),
         again=lambda: SyncClient.connect(default_paths(), start=False),
         read_file=_read,

@@ -51,7 +51,7 @@ def main(words: list[str], console: Console) -> int:
 
         dump(console, {"statistics": _object(figures)}, yaml="yaml" in asked)
     else:
-        print("\n".join(_lines(figures, asked)), file=console.out)
+        console.print_lines(_lines(figures, asked))
     return 0
 
 

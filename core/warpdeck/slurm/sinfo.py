@@ -142,7 +142,7 @@ def _print(asked: Asked, console: Console, site: Site, named: dict[str, Print]) 
         lines.insert(0, CLUSTER_LINE)
     lines += [layout.line(row) for row in rows]
     if lines:
-        print("\n".join(lines), file=console.out)
+        console.print_lines(lines)
 
 
 # What is printed
@@ -313,7 +313,7 @@ def _print_reservations(console: Console, client: SyncClient, stamps: Stamps, *,
         ends = row["start"] is not None and row["end"] is not None
         lasts = clock(row["end"] - row["start"] if ends else None)
         times = stamps.text(row["start"]), stamps.text(row["end"])
-        print(form % (row["name"], state, *times, lasts, row["node_list"]), file=console.out)
+        console.print_lines([form % (row["name"], state, *times, lasts, row["node_list"])])
 
 
 def _dump(asked: Asked, console: Console, site: Site) -> None:

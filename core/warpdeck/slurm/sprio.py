@@ -77,7 +77,8 @@ def _list(asked: dict[str, str], console: Console) -> int:
         return 0
     _sort(rows, asked.get("sort", "i"), fields)
     layout = Layout(columns, fields)
-    console.out.write("".join(f"{layout.line(row)}\n" for row in rows))
+    if rows:
+        console.print_lines(map(layout.line, rows))
     return 0
 
 

@@ -157,8 +157,6 @@ def _by_partition(row: Row) -> list[Row]:
 
 def _print(layout: Layout, rows: list[Row], asked: Asked, console: Console, *, now: float) -> None:
     lines = [layout.line(row) for row in rows]
-    if console.columns:  # a name with a line feed must not look like another job's line on a terminal
-        lines = [line.replace("\n", "?") for line in lines]
     if not asked.has("noheader"):
         lines.insert(0, layout.titles())
         if asked.has("clusters"):
@@ -166,7 +164,7 @@ def _print(layout: Layout, rows: list[Row], asked: Asked, console: Console, *, n
         if asked.has("long", "iterate"):
             lines.insert(0, ctime(now))
     if lines:
-        print("\n".join(lines), file=console.out)
+        console.print_lines(lines)
 
 
 def _jobs_view(asked: Asked, console: Console, now: float, stamps: Stamps) -> View:

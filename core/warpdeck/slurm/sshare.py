@@ -79,7 +79,7 @@ def _list(asked: Mapping[str, str], console: Console) -> None:
         if not mark:
             print(" ".join("-" * abs(column.width) for column in columns) + " ", file=console.out)
     for row in rows:
-        print(_line([column.text(row) for column in columns], columns, mark, end), file=console.out)
+        console.print_lines([_line([column.text(row) for column in columns], columns, mark, end)])
 
 
 def _line(texts: list[str], columns: list[Chosen], mark: str, end: str) -> str:

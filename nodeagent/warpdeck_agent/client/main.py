@@ -7,7 +7,7 @@ import sys
 
 from .access import Away, Refused, connect, patiently
 from .process import folder, with_process
-from .standard import hold_standard_streams
+from .standard import prepare_standard_streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: it is 3 ms
@@ -19,7 +19,7 @@ LOST_EXIT = 1
 
 def main(name: str, words: List[str]) -> int:
     """Runs the program of that name; its exit code."""
-    hold_standard_streams()
+    prepare_standard_streams()
     if name == "scontrol" and words[:1] == ["show"] and len(words) > 1:
         import warpdeck_agent.wire.hostnames as hostnames
 
@@ -38,7 +38,7 @@ def ended(name: str, command: Callable[[], int]) -> int:
     except Refused as refused:
         before = "" if refused.said else f"{name}: error: "
         text = f"{before}{refused.message}\n" + (f"  {refused.hint}\n" if refused.hint else "")
-        sys.stderr.write(_visible(text) if sys.stderr.isatty() else text)
+        sys.stderr.write(text)
         return refused.exit_code
     except Away as away:
         sys.stderr.write(f"{name}: error: {away}; what was asked for may have been done\n")
@@ -48,12 +48,6 @@ def ended(name: str, command: Callable[[], int]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-
-
-def _visible(text: str) -> str:
-    from .visible import visible_text  # Few commands are refused at a terminal.
-
-    return visible_text(text)
 
 
 def _step(name: str, words: List[str], environ: Mapping[str, str]) -> int:

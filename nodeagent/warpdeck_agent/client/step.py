@@ -287,6 +287,10 @@ class StepClient:
         errors = self._name == "srun" and line.startswith("error: ")  # sbcast tells its own
         if self._step.get("quiet") and not errors:
             return
+        if os.isatty(ERR):
+            from .visible import visible_word  # Most steps tell a pipe or a file.
+
+            line = visible_word(line)
         before, self._writing = self._writing, True
         try:
             write_all(ERR, f"{self._name}: {line}\n".encode("utf-8", "replace"))

@@ -8,7 +8,7 @@ import codecs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: it is 3 ms
-    from typing import Any
+    from typing import Any, Iterable
 
 _RANGES = (
     (0x00, 0x1F),
@@ -19,9 +19,10 @@ _RANGES = (
     (0x2066, 0x2069),
     (0xD800, 0xDFFF),
 )
-"""Controls, what turns the direction of text, separators of lines, and halves of characters. A regular expression would take longer
-to import than a command to be answered."""
-_IN_WORD = {code: "?" for first, last in _RANGES for code in range(first, last + 1)}
+OBEYED = frozenset(code for first, last in _RANGES for code in range(first, last + 1))
+"""The codes of controls, marks that turn the direction of text, separators of lines, and halves of characters. A regular expression
+would take longer to import than a command to be answered."""
+_IN_WORD = dict.fromkeys(OBEYED, "?")
 _IN_TEXT = {code: sign for code, sign in _IN_WORD.items() if code not in (0x09, 0x0A)}
 
 
@@ -47,16 +48,24 @@ class Visible:
 
 
 class VisibleStream:
-    """A stream of this process; on a terminal, what is written is made visible first."""
+    """A stream that leads to a terminal: text is made visible before it is written."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._is_terminal = stream.isatty()
+
+    @classmethod
+    def of(cls, stream: Any) -> Any:
+        """The stream itself where it leads to no terminal, or is one of these."""
+        return cls(stream) if stream.isatty() and not isinstance(stream, cls) else stream
 
     def write(self, text: str) -> int:
         """As a text stream has it."""
-        self._stream.write(visible_text(text) if self._is_terminal else text)
+        self._stream.write(visible_text(text))
         return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """As a text stream has it."""
+        self.write("".join(lines))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

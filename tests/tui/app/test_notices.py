@@ -47,7 +47,7 @@ def test_many_are_counted() -> None:
 
 
 def test_a_name_cannot_give_the_terminal_orders() -> None:
-    assert desktop_sequence("a\x1b]0;b\x07c", in_tmux=False) == "\x1b]9;a]0;bc\x07\x07"
+    assert desktop_sequence("a\x1b]0;b\x07c", in_tmux=False) == "\x1b]9;a\ufffd]0;b\ufffdc\x07\x07"
 
 
 def test_tmux_hands_it_on() -> None:

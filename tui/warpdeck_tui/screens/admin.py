@@ -29,6 +29,7 @@ from warpdeck_tui.viewmodels.queue import Question
 from warpdeck_tui.viewmodels.rules import KINDS
 from warpdeck_tui.viewmodels.whatif import COLUMNS, EXAMPLE, MEANING, NOTHING_YET, what_if_rows, what_if_words
 from warpdeck_tui.whatif import WhatIf, what_if
+from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.columns import Column
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
@@ -205,7 +206,7 @@ class AdminScreen(NodeVerbs):
             case "qos":
                 return next((tables.qos_words(row) for row in self._qos if row.name == key), "")
             case "drains":
-                return self.node.reason if self.node is not None else ""
+                return printable(self.node.reason) if self.node is not None else ""
             case "what-if" if self._what_if is not None:
                 return f"{what_if_words(self._what_if)}\n{MEANING}"
             case _:

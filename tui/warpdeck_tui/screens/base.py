@@ -20,9 +20,10 @@ from warpdeck.api.rows import JobRow
 from warpdeck_tui.actions import CHANGING, Action
 from warpdeck_tui.bindings import TARGETS, KeyHint, actions_at, bindings, key_line, looks_only
 from warpdeck_tui.palette import PLAIN, Palette
-from warpdeck_tui.viewmodels import Line
+from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.cells import folded
 from warpdeck_tui.viewmodels.verbs import JOB_VERBS, NO_JOB, fits
+from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.line_view import LineView
 
 from .keyline import KeyLine
@@ -169,7 +170,7 @@ class DeckScreen(Arrives[None]):
         away = self.deck.away
         head = self.query_one("#head", Static)
         head.set_class(bool(away), "away")
-        words = self.deck.paint_words() + words
+        words = self.deck.paint_words() + printable(words)
         head.update(f" warpdeck  ⚠ {away}   {words}" if away else f" warpdeck  {words}")
 
     def action_new_job(self) -> None:
@@ -262,15 +263,16 @@ class Folded:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in self._lines:
-            yield paint(folded(line, options.max_width), self._styles)
+            cells = tuple(Cell(printable(cell.text), cell.style) for cell in line)
+            yield paint(folded(cells, options.max_width), self._styles)
 
 
 def paint(lines: Iterable[Line], styles: Palette) -> Text:
-    """Lines of cells as one text in the theme's styles."""
+    """Lines of cells as one text in the theme's styles. No cell makes a line, or has the terminal do anything."""
     text = Text()
     for number, line in enumerate(lines):
         if number:
             text.append("\n")
         for cell in line:
-            text.append(cell.text, styles.get(cell.style, PLAIN))
+            text.append(printable(cell.text), styles.get(cell.style, PLAIN))
     return text

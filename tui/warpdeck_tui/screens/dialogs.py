@@ -19,6 +19,7 @@ from warpdeck_tui.chronicle import Chronicle
 from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.jobcolumns import choice_row
 from warpdeck_tui.viewmodels.queue import Question
+from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.log_view import LogView
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
@@ -96,11 +97,11 @@ class Ask(Arrives[str], ModalScreen[str]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Static(self._title, classes="title", markup=False)
+            yield Static(printable(self._title), classes="title", markup=False)
             yield Input(self._value, id="answer", compact=True, select_on_focus=False)
             yield Static("", id="error", classes="error", markup=False)
             if self._command:
-                yield Static(f"$ {self._command}", classes="command", markup=False)
+                yield Static(f"$ {printable(self._command)}", classes="command", markup=False)
             yield DialogKeys("ask")
 
     def arrive(self) -> None:
@@ -298,7 +299,7 @@ class TextPage(Arrives[None], ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog tall"):
-            yield Static(self._title, classes="title", markup=False)
+            yield Static(printable(self._title), classes="title", markup=False)
             yield LogView(id="text")
             yield DialogKeys(self.place)
 

@@ -29,6 +29,7 @@ from warpdeck_tui.viewmodels.sessions import (
     summary,
     url,
 )
+from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
 from .base import DeckScreen, paint
@@ -188,7 +189,7 @@ class SessionsScreen(DeckScreen):
         if row is not None and row.why is not None:
             words = row.why.sentence
         options = shell_options(board.jobs.values(), user=self.deck.user, has_gpus=board.has_gpus())
-        self.query_one("#told", Static).update(f"{words}\ni asks for {in_words(options)}")
+        self.query_one("#told", Static).update(f"{printable(words)}\ni asks for {in_words(options)}")
         self.show_keys()
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:

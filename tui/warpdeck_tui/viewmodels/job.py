@@ -363,8 +363,8 @@ def diff_text(diff: str) -> str:
         begin = "" if line.startswith(("+++", "---")) else colours.get(line[:1], "")
         if line.startswith(("d", "+++", "---")):
             begin = BOLD
-        clean = "".join(char if char.isprintable() or char == "\t" else "·" for char in line)
-        lines.append(f"{begin}{clean}{PLAIN}" if begin else clean)
+        words = "\t".join(map(printable, line.split("\t")))
+        lines.append(f"{begin}{words}{PLAIN}" if begin else words)
     if len(diff) > MAX_DIFF_CHARS:
         lines.append("... cut here; `warpdeck snapshot diff` prints all of it")
     return "\n".join(lines) + "\n"

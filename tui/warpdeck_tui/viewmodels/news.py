@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from warpdeck.api.rows import JobRow
+from warpdeck_tui.widgets.cells import printable
 
 from .cells import plural
 from .queue import how_ended
@@ -26,7 +27,7 @@ def event(before: JobRow | None, row: JobRow) -> str:
 
 def sentence(kind: str, row: JobRow) -> str:
     """One line about one job."""
-    name = f"job {row.label} {row.name}".rstrip()
+    name = f"job {row.label} {printable(row.name)}".rstrip()
     if kind == "started":
         return f"{name} has started on {row.node_list}"
     return f"{name} has ended: {how_ended(row)}"
@@ -42,8 +43,7 @@ def bundle(news: Sequence[tuple[str, JobRow]]) -> list[str]:
 
 def desktop_sequence(words: str, *, in_tmux: bool) -> str:
     """OSC 9 with these words, and a bell for terminals without. tmux hands it on as it is (allow-passthrough), and minds the bell."""
-    text = "".join(char for char in words if char.isprintable())[:MAX_CHARACTERS]
-    told = f"\x1b]9;{text}\x07"
+    told = f"\x1b]9;{printable(words[:MAX_CHARACTERS])}\x07"
     if in_tmux:
         told = "\x1bPtmux;" + told.replace("\x1b", "\x1b\x1b") + "\x1b\\"
     return told + "\x07"

@@ -14,6 +14,7 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
+from warpdeck_agent.client.visible import OBEYED
 from warpdeck_tui.palette import PLAIN, Palette
 
 TAB_COLUMNS = 8
@@ -30,19 +31,7 @@ _SEQUENCE = (
 _ESCAPES = re.compile(_SEQUENCE)
 _SGR = re.compile(rb"\x1b\[([0-9;:]{0,%d})m" % MAX_SGR_BYTES)
 _SPLIT = re.compile(rb"(" + _SEQUENCE + rb")")
-_DROPPED = dict.fromkeys(
-    (
-        *range(9),
-        *range(10, 32),
-        *range(127, 160),
-        0x61C,
-        0x200E,
-        0x200F,
-        *range(0x2028, 0x202F),
-        *range(0x2066, 0x206A),
-    )
-)
-"""C0 but the tab, DEL, C1, line separators, and what turns the direction of text so that it reads as what it is not."""
+_DROPPED = dict.fromkeys(OBEYED - {ord("\t")})
 _ATTRIBUTES = {
     1: Style(bold=True),
     2: Style(dim=True),

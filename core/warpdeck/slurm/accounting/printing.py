@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
-from warpdeck_agent.client.visible import visible_word
+from warpdeck.slurm.console import Console
 
 MAX_WIDTH = 10_000
 _WIDTH = re.compile(r"\s*([+-]?\d{1,9})")
@@ -20,13 +20,11 @@ class Column(NamedTuple):
 
 
 class Style(NamedTuple):
-    """`parsable` "": padded columns; else the delimiter, and whether it stands at the end of lines too. On a terminal no value
-    may make a line of its own."""
+    """`parsable` "": padded columns; else the delimiter, and whether it stands at the end of lines too."""
 
     delimiter: str = ""
     ends: bool = False
     header: bool = True
-    is_terminal: bool = False
 
 
 def last_of_formats(found: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -90,7 +88,7 @@ def _beginning(word: str, widths: Mapping[str, int]) -> str:
 
 
 def print_header(
-    out: TextIO, columns: Iterable[Column], style: Style, *, titles: Mapping[str, str] | None = None
+    console: Console, columns: Iterable[Column], style: Style, *, titles: Mapping[str, str] | None = None
 ) -> None:
     """The titles, and without a delimiter a line of dashes below."""
     if not style.header:
@@ -98,19 +96,16 @@ def print_header(
     columns = list(columns)
     names = [(titles or {}).get(column.name, column.name) for column in columns]
     if style.delimiter:
-        out.write(_joined(names, style))
+        console.print_lines([_joined(names, style)])
         return
-    out.write(
-        "".join(
-            _padded(name[: abs(column.width)], column) for name, column in zip(names, columns, strict=True)
-        )
-        + "\n"
+    titles_cut = (
+        _padded(name[: abs(column.width)], column) for name, column in zip(names, columns, strict=True)
     )
-    out.write("".join("-" * abs(column.width) + " " for column in columns) + "\n")
+    console.print_lines(["".join(titles_cut), "".join("-" * abs(column.width) + " " for column in columns)])
 
 
 def print_row(
-    out: TextIO,
+    console: Console,
     columns: Iterable[Column],
     values: Iterable[str],
     style: Style,
@@ -122,7 +117,6 @@ def print_row(
     cells = []
     for value, column in zip(values, columns, strict=True):
         width = abs(column.width)
-        value = visible_word(value) if style.is_terminal else value
         if column.name in moments:
             value = value[:width]
         elif not style.delimiter:
@@ -130,11 +124,11 @@ def print_row(
                 _cut(value, width) if column.name not in whole else value or " "
             )  # a number is never nothing
         cells.append(value if style.delimiter else _padded(value, column))
-    out.write(_joined(cells, style) if style.delimiter else "".join(cells) + "\n")
+    console.print_lines([_joined(cells, style) if style.delimiter else "".join(cells)])
 
 
 def _joined(values: list[str], style: Style) -> str:
-    return style.delimiter.join(values) + (style.delimiter if style.ends else "") + "\n"
+    return style.delimiter.join(values) + (style.delimiter if style.ends else "")
 
 
 def _cut(value: str, width: int) -> str:
@@ -145,9 +139,9 @@ def _padded(text: str, column: Column) -> str:
     return (text.ljust(-column.width) if column.width < 0 else text.rjust(column.width)) + " "
 
 
-def print_names(out: TextIO, names: Iterable[str], *, width: int = 19, across: int = 4) -> None:
+def print_names(console: Console, names: Iterable[str], *, width: int = 19, across: int = 4) -> None:
     """--helpformat: the names, so many a line."""
     names = list(names)
     for at in range(0, len(names), across):
         row = names[at : at + across]
-        out.write(" ".join(f"{name:<{width}}" for name in row) + "\n")
+        console.print_lines([" ".join(f"{name:<{width}}" for name in row)])

@@ -266,12 +266,11 @@ def _inform(given: dict[str, str], console: Console) -> None:
             console.out.write(text)
             raise Done
     if "helpformat" in given:
-        print_names(console.out, WIDTHS)
+        print_names(console, WIDTHS)
         raise Done
 
 
 def _run(asked: Asked) -> int:
-    out = asked.console.out
     try:
         columns = with_one_width(columns_of(asked.form(), WIDTHS), asked.form())
     except UnknownField as error:
@@ -284,13 +283,13 @@ def _run(asked: Asked) -> int:
     if asked.has("json"):
         from .sacctjson import answer
 
-        out.write(json.dumps(answer(jobs, asked.window()), indent=2) + "\n")
+        asked.console.out.write(json.dumps(answer(jobs, asked.window()), indent=2) + "\n")
         return 0
-    style = asked.style()._replace(is_terminal=bool(asked.console.columns))
-    print_header(out, columns, style)
+    style = asked.style()
+    print_header(asked.console, columns, style)
     for values in _lines(jobs, asked):
         cells = [values.get(column.name, "") for column in columns]
-        print_row(out, columns, cells, style, whole=NUMBERS, moments=MOMENTS)
+        print_row(asked.console, columns, cells, style, whole=NUMBERS, moments=MOMENTS)
     return 0
 
 

@@ -220,10 +220,9 @@ def _print(
         "|" if parsable else "",
         ends="parsable2" not in given,
         header="noheader" not in given,
-        is_terminal=bool(console.columns),
     )
-    print_header(console.out, columns, style)
+    print_header(console, columns, style)
     for row in rows:
         if is_tree:
             row["Account"] = row.get("above", "") + row.get("Account", "")
-        print_row(console.out, columns, [row.get(column.name, "") for column in columns], style)
+        print_row(console, columns, [row.get(column.name, "") for column in columns], style)

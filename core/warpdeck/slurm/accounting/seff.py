@@ -52,7 +52,7 @@ def main(words: list[str], console: Console) -> int:
         console.err.write("Job not found.\n")
         return NO_JOB_EXIT
     job = next((each for each in jobs if str(each["id"]) == rest[0]), jobs[0])
-    console.out.write("\n".join([*_who(job), *_how(job)]) + "\n")
+    console.print_lines([*_who(job), *_how(job)])
     return 0
 
 

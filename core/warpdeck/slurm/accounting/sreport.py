@@ -388,12 +388,11 @@ def _print(
     report: Report, kind: str, asked: dict[str, str], given: dict[str, str], console: Console
 ) -> list[str]:
     """What is told of fields that there are not."""
-    out, parsable = console.out, given.keys() & {"parsable", "parsable2"}
+    parsable = given.keys() & {"parsable", "parsable2"}
     style = Style(
         "|" if parsable else "",
         ends="parsable2" not in given,
         header="noheader" not in given,
-        is_terminal=bool(console.columns),
     )
     widths = {**report.widths, "Account": -20} if "tree" in asked else report.widths
     columns = [Column(name, widths[name]) for name in report.shown]
@@ -402,13 +401,13 @@ def _print(
         columns, wrong = _columns(asked["format"], widths, kind)
         columns += [Column(name, widths[name]) for name in report.shown if name[:1] in "0123456789>%"]
     if style.header:
-        out.write("\n".join([RULE, *report.heading, RULE]) + "\n")
+        console.print_lines([RULE, *report.heading, RULE])
     if columns:
-        print_header(out, columns, style, titles=report.titles)
+        print_header(console, columns, style, titles=report.titles)
         for row in report.rows:
             if "tree" in asked:
                 row["Account"] = row.get("depth", "") + row.get("Account", "")
-            print_row(out, columns, [row.get(column.name, "") for column in columns], style)
+            print_row(console, columns, [row.get(column.name, "") for column in columns], style)
     return wrong
 
 

@@ -63,7 +63,7 @@ def main(words: list[str], console: Console) -> int:
         console.out.write(VERSION if "version" in given else HELP)
         return 0
     if "helpformat" in given:
-        print_names(console.out, WIDTHS)
+        print_names(console, WIDTHS)
         return 0
     jobs = [each for text in (*_said(found, "jobs"), *rest) for each in named_steps("sstat", text)]
     return _print(found, jobs, console)
@@ -88,12 +88,11 @@ def _print(found: Words, jobs: list[Named], console: Console) -> int:
         "|" if parsable else "",
         ends=parsable[-1:] != ["parsable2"],
         header="noheader" not in given,
-        is_terminal=bool(console.columns),
     )
-    print_header(console.out, columns, style)
+    print_header(console, columns, style)
     for job in jobs:
         for values in _steps(job, console, everything="allsteps" in given, raw="noconvert" in given):
-            print_row(console.out, columns, [values.get(column.name, "") for column in columns], style)
+            print_row(console, columns, [values.get(column.name, "") for column in columns], style)
     return 0
 
 

@@ -79,13 +79,15 @@ def show_associations(session: Session, words: Sequence[str]) -> None:
     for kind in TITLES:
         if kind not in asked.kinds:
             continue
-        lines = [(" " if session.oneliner else "\n    ").join(record) for record in records[kind]]
+        blocks = list(records[kind])
         head = (
             f"{TITLES[kind]} Records\n{gap}"
-            if lines
+            if blocks
             else f"No {KINDS[kind]} currently cached in Slurm.\n{gap}"
         )
-        out.write(f"{gap}{head}" + "".join(f"{line}\n" for line in lines))
+        out.write(f"{gap}{head}")
+        for block in blocks:
+            session.console.print_lines(block, between=" " if session.oneliner else "\n    ")
 
 
 def _users(shares: Sequence[Row], names: Sequence[str]) -> Iterator[list[str]]:

@@ -317,8 +317,8 @@ def completing(session: Session, words: list[str]) -> None:
         for job in client.call("records", states=["COMPLETING"], fields=["id", "state", "node_list", "end"])[
             "jobs"
         ]:
-            session.console.out.write(
-                f"JobId={job['id']} EndTime={job['end'] or 'Unknown'} Nodes={job['node_list']}\n"
+            session.console.print_lines(
+                [f"JobId={job['id']} EndTime={job['end'] or 'Unknown'} Nodes={job['node_list']}"]
             )
 
 

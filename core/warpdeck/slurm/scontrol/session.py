@@ -64,7 +64,7 @@ class Session:
         """Says on standard output that something is not there, and goes on; the exit code will be 1."""
         self.code = 1
         if not self.quiet:
-            self.console.out.write(words + "\n")
+            self.console.print_lines([words])
 
     def print_json(self, value: dict[str, Any]) -> None:
         """In the frame of Slurm's data_parser."""

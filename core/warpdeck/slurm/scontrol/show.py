@@ -70,9 +70,9 @@ def print_lines(session: Session, blocks: Iterable[list[str]]) -> None:
     """Blocks of lines, one line each with --oneliner."""
     for lines in blocks:
         if session.oneliner:
-            session.console.out.write(" ".join(lines) + "\n")
+            session.console.print_lines(lines, between=" ")
         else:
-            session.console.out.write("\n   ".join(lines) + "\n\n")
+            session.console.print_lines(lines, between="\n   ", end="\n\n")
 
 
 def records(client: SyncClient, word: str = "", *, steps: bool = False) -> list[Row]:
@@ -215,7 +215,7 @@ def _licenses(session: Session, word: str) -> None:
     for row in rows:
         if not word or row["name"] == word:
             lines = sitetext.license_lines(row)
-            session.console.out.write((" " if session.oneliner else "\n").join(lines) + "\n")
+            session.console.print_lines(lines, between=" " if session.oneliner else "\n")
 
 
 def _config(session: Session, word: str) -> None:
@@ -228,8 +228,9 @@ def _config(session: Session, word: str) -> None:
         return
     out = session.console.out
     out.write(f"Configuration data as of {moment(time.time())}\n")
-    for name in sorted(values, key=str.lower):
-        out.write(f"{name:<23} = {values[name] or '(null)'}\n")
+    session.console.print_lines(
+        f"{name:<23} = {values[name] or '(null)'}" for name in sorted(values, key=str.lower)
+    )
     out.write(f"\n{alive(status)}\n")
 
 
@@ -259,7 +260,7 @@ def _aliases(session: Session, word: str) -> None:
         names = [node["name"] for node in client.call("nodes")["nodes"]]
     found = [name for name in names if not word or name in hostnames.expand(word)]
     if found:
-        session.console.out.write(" ".join(found) + "\n")
+        session.console.print_lines([" ".join(found)])
 
 
 def _cache(session: Session, word: str) -> None:

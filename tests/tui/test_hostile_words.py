@@ -1,0 +1,159 @@
+"""Words of users that would act on a terminal, on all screens: names, comments, paths, reasons, logs, terminals, answers."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.tui.frozen import FrozenCore
+from tests.tui.frozensite import FrozenSite
+from tests.tui.pictures import freeze, stands, still
+from warpdeck.api.client import Delta
+from warpdeck.api.glance import Glance
+from warpdeck.paths import Paths
+from warpdeck_tui.app import DeckApp
+from warpdeck_tui.screens.admin import TABS
+
+WORDS = "e\u0301\x1b]52;c;AAAA\x07\x1b[2J\u202eb\u2066c\x9bd\u200f\x7f\rFORGED\nFORGED\x0bFORGED\u200b\u2028e"
+"""A combining accent; OSC 52, CSI, marks of direction, C1, and four ways to begin a line, one of no width."""
+ACTING = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+OURS = frozenset(
+    [
+        "state",
+        "state_short",
+        "label",
+        "exit_code",
+        "exit_cause",
+        "uuid",
+        "job",
+        "verdict",
+        "repeat",
+        "isolation",
+        "kind",
+        "node_list",
+        "gpu_type",
+        "type",
+    ]
+)
+"""Fields that the controller writes: numbers, kinds, names of nodes."""
+EMPTY = frozenset(["comment", "message", "notice", "submit_line"])
+"""What no job of the frozen cluster has, and may have."""
+
+
+def hostile(value: Any) -> Any:
+    """The same with the words in each text that a user, or a program of theirs, may have chosen."""
+    match value:
+        case str():
+            return value and value + WORDS
+        case list():
+            return [hostile(each) for each in value]
+        case Glance():
+            return Glance(value.data and WORDS.encode() + value.data, value.offset)
+        case tuple():
+            return tuple(hostile(each) for each in value)
+        case dict():
+            return {key: hostile(each) for key, each in value.items()}
+        case msgspec.Struct():
+            fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in OURS}
+            changed = {name: WORDS if name in EMPTY else hostile(each) for name, each in fields.items()}
+            return msgspec.structs.replace(value, **changed)
+    return value
+
+
+class Hostile:
+    """What answers, with the words in all answers."""
+
+    def __init__(self, answering: Any) -> None:
+        self._answering = answering
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._answering, name)
+
+        async def answer(*words: Any, **options: Any) -> Any:
+            return hostile(await call(*words, **options))
+
+        return answer
+
+
+class HostileCore(Hostile):
+    paths = FrozenCore.paths
+    site = Hostile(FrozenSite())
+
+    def __init__(self) -> None:
+        super().__init__(FrozenCore())
+
+    async def watch(self, listener: Any) -> None:
+        class Poisoned:
+            def linked(self, user: str) -> None:
+                listener.linked(hostile(user))
+
+            def told(self, delta: Delta) -> None:
+                listener.told(
+                    msgspec.structs.replace(delta, jobs=hostile(delta.jobs), nodes=hostile(delta.nodes))
+                )
+
+        await self._answering.watch(Poisoned())
+
+    async def follow_log(self, job: str, **options: Any) -> AsyncGenerator[tuple[int, bytes], None]:
+        async for at, data in self._answering.follow_log(job, **options):
+            yield at, data + WORDS.encode()
+
+
+@pytest.fixture(autouse=True)
+def stands_still(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(short_tmp))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.chdir(short_tmp)
+    freeze(monkeypatch.setattr, monkeypatch.setenv)
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+TITLES = [tab.title for tab in TABS.values()]
+WALKS: dict[str, Sequence[tuple[tuple[str, ...], str]]] = {
+    "queue": (((), "llama-70b"), (("L",), "Time limit")),
+    "many": ((("V", "c"), "Cancel"),),
+    "palette": ((("colon", *"llama"), "Palette"),),
+    "nodes": ((("2",), "gpu08"), (("m",) * 4, "free:"), (("p",), "node gpu01")),
+    "past": ((("2", "less_than_sign"), "means of"),),
+    "idle": ((("2", "I"), "wasted"),),
+    "drain": ((("2", "d"), "Drain"),),
+    "job": (
+        (("enter",), "[Log]"),
+        (("m",), "[Metrics]"),
+        (("d",), "[Details]"),
+        (("p",), "[GPUs]"),
+        (("s",), "[Code]"),
+        (("e",), "[Events]"),
+    ),
+    "history": ((("4",), "exit 1"), (("b",), "BY USER")),
+    "sessions": ((("5",), "device_count"),),
+    "site": ((("6",), "[Partitions]"), *((("tab",), f"[{title}]") for title in TITLES[1:])),
+    "reservation": ((("6", "tab", "e"), "class"),),
+    "form": ((("ctrl+n",), "New job"),),
+}
+"""Ways through the screens from the queue: keys, and what is there then."""
+NO_WORDS = ("[Metrics]", "[Code]", f"[{TITLES[-1]}]")
+"""Places that show no word of a user's."""
+
+
+@pytest.mark.parametrize("walk", WALKS)
+async def test_no_screen_has_what_a_terminal_obeys(walk: str) -> None:
+    app = DeckApp(Paths("/nowhere"), everybody=True)
+    app.core = HostileCore()  # type: ignore[assignment]
+    async with app.run_test(size=(200, 60)) as pilot:
+        await stands(pilot, app, ("llama-70b",))
+        for keys, there in WALKS[walk]:
+            await pilot.press(*keys)
+            await stands(pilot, app, (there,) if there in NO_WORDS else (there, WORDS[:2]))
+            lines = [strip.text for strip in await still(pilot, app)]
+            assert not ACTING.search("".join(lines)), lines
+        app.workers.cancel_all()
