@@ -203,7 +203,9 @@ class Steps:
         steps = os.path.dirname(step.folder.path)
         for path in (step.job.folder.path, steps, step.folder.path):
             with contextlib.suppress(FileExistsError):
-                os.mkdir(path, mode)  # not the agent's folders above, which are there unless somebody has removed them
+                os.mkdir(
+                    path, mode
+                )  # not the agent's folders above, which are there unless somebody has removed them
         for path in (steps, step.folder.path):
             os.chmod(path, mode)
         meant = {
