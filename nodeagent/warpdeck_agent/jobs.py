@@ -44,6 +44,7 @@ from .supervision import Supervision, SupervisorLost
 from .tempdirs import TempDirs
 from .trees import TreeStore
 from .userchild import UserChildren
+from .userfiles import UserFile
 from .watching import Watch
 from .wire.messages import (
     RESUMED,
@@ -245,6 +246,7 @@ class Jobs:
             marks=self.marks,
             supervisor=lambda: self._supervision.pid,
             begins=lambda: self.beginnings.any_is_under_way,
+            helpers=UserFile.readers,
         )
 
     def _sweep(self, job: Job, known: Dict[processes.Mark, List[int]]) -> int:

@@ -48,7 +48,8 @@ class Child(NamedTuple):
 
 class Orphans:
     """`busy` tells the uids of which a launch runs, `marks` those of all launches, `begins` whether any is just beginning, which is
-    not among them yet; all are asked from threads. `supervisor` is the supervisor's pid."""
+    not among them yet, `helpers` the pids of ours that run as a user for long; all are asked from threads. `supervisor` is the
+    supervisor's pid."""
 
     def __init__(
         self,
@@ -58,11 +59,13 @@ class Orphans:
         marks: Callable[[], Container[processes.Mark]],
         supervisor: Callable[[], int],
         begins: Callable[[], bool],
+        helpers: Callable[[], Container[int]] = frozenset,
     ) -> None:
         self._busy = busy
         self._marks = marks
         self._supervisor = supervisor
         self._begins = begins
+        self._helpers = helpers
         self._ended: Dict[int, float] = {}
         self._says_own = bool(processes.variable(os.getpid(), OWN))
         os.environ[OWN] = os.environ[SUBREAPER] = identity
@@ -106,11 +109,19 @@ class Orphans:
     def _is_stray(self, child: Child, environ: bytes) -> bool:
         """Neither a launch's nor ours. One without any environment may be just becoming another program: a launch's first process
         does, while that begins. What begins is asked last, so that nobody is taken for a stray who has begun meanwhile."""
-        if processes.value(environ, OWN) or self._is_launchs(child, environ):
+        if self._is_launchs(child, environ):
+            return False
+        if processes.value(environ, OWN) and not self._only_says_own(child):
             return False
         if child.parent == os.getpid() and child.age_s < YOUNG_S and not self._is_no_helper(child, environ):
             return False
         return bool(environ or not self._begins()) and child.uid not in self._busy()
+
+    def _only_says_own(self, child: Child) -> bool:
+        """Whether it is a user's that has our variable and is none of ours: those that run as a user are young, or known."""
+        if os.geteuid() != 0 or child.uid == 0 or child.age_s < YOUNG_S:
+            return False
+        return child.pid not in self._helpers()
 
     def _is_launchs(self, child: Child, environ: bytes) -> bool:
         """Whether it carries the mark of a launch, or what may be one while any begins."""

@@ -31,6 +31,11 @@ class UserFile:
         self._answer_s = answer_s
         self._child: Optional[asyncio.subprocess.Process] = None
 
+    @classmethod
+    def readers(cls) -> Set[int]:
+        """The pids of all children that have not ended."""
+        return {each.pid for of_user in list(cls._reading.values()) for each in list(of_user)}
+
     async def look(self, at: Optional[int]) -> Optional[Look]:
         """As OwnFile's."""
         if os.geteuid() == 0 and self._uid < 0:

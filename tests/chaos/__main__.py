@@ -1,4 +1,5 @@
 """Kill the controller of a real site at random under submissions, arrays, cancels, sruns and waits, and count what went wrong.
+With --nodes its agent is killed and its node is drained meanwhile as well.
 
 Each command that runs appends a line of its own to a ledger. Afterwards the ledger, the accounting and what the clients were told
 are compared: lost (answered, and not there or never run), twice (a command ran more than once), hung (a client that did not end).
@@ -8,8 +9,11 @@ Exit code 1 if any of these is not zero.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.agent import holds
 from tests.home import Home
 from tests.waiting import eventually
 
@@ -27,16 +32,19 @@ CLIENT_S = 240.0
 DRAIN_S = 600.0
 KILL_EVERY_S = (1.0, 10.0)
 TASKS = 10
+SBATCH = ("warpdeck.slurm.entry", "sbatch", "--parsable", "-o", "/dev/null")
+SUBMIT = ("warpdeck.cli.main", "submit", "--no-snapshot", "-o", "/dev/null")
 
 
 class Chaos:
     """One site and its clients."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, *, nodes: bool = False) -> None:
         self.home = Home(folder / "home")
         self.ledger = folder / "ledger"
         self.ledger.touch()
         self._seed = seed
+        self._nodes = nodes
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._count = 0
@@ -49,6 +57,7 @@ class Chaos:
         self.hung: list[str] = []
         self.errors: Counter[str] = Counter()
         self.kills = 0
+        self.agent_kills = 0
 
     def run(self, seconds: float) -> None:
         """Let all of it loose, and wait until the queue is empty."""
@@ -66,6 +75,8 @@ class Chaos:
             ),
             self._kill,
         ]
+        if self._nodes:
+            work += [self._kill_agent, self._drain]
         threads = [
             threading.Thread(target=self._repeat, args=(each, self._seed * 100 + number))
             for number, each in enumerate(work)
@@ -77,6 +88,8 @@ class Chaos:
         for thread in threads:
             thread.join()
         self.home.ok("up")
+        if self._nodes:
+            self.home.slurm("scontrol", "update", "nodename=ALL", "state=resume")
         eventually(lambda: not self.home.json("queue"), timeout_s=DRAIN_S, what="the queue is empty")
 
     def _repeat(self, work: Callable[[random.Random], None], seed: int) -> None:
@@ -125,71 +138,20 @@ class Chaos:
     def _submit(self, chance: random.Random) -> None:
         name = self._name()
         wrap = f"{self._line(name)}; sleep {chance.choice(('0', '0.3', '2'))}"
-        if chance.random() < 0.5:
-            words = (
-                "warpdeck.slurm.entry",
-                "sbatch",
-                "--parsable",
-                "-o",
-                "/dev/null",
-                "-J",
-                name,
-                "--wrap",
-                wrap,
-            )
-        else:
-            words = (
-                "warpdeck.cli.main",
-                "submit",
-                "--no-snapshot",
-                "-o",
-                "/dev/null",
-                "-J",
-                name,
-                "--wrap",
-                wrap,
-            )
-        done = self._client("submit", *words)
+        done = self._client("submit", *chance.choice((SBATCH, SUBMIT)), "-J", name, "--wrap", wrap)
         if self._note("submit", name, 1, done) and done is not None:
             self.numbers[name] = done.stdout.split()[-1]
 
     def _submit_array(self, chance: random.Random) -> None:
-        name, wrap = self._name(), self._line("$SLURM_JOB_NAME", "$SLURM_ARRAY_TASK_ID")
-        array = f"--array=0-{TASKS - 1}"
-        words = (
-            "warpdeck.slurm.entry",
-            "sbatch",
-            "--parsable",
-            "-o",
-            "/dev/null",
-            "-J",
-            name,
-            array,
-            "--wrap",
-            wrap,
-        )
-        self._note("array", name, TASKS, self._client("array", *words))
+        self._array("array", SBATCH)
 
     def _wait(self, chance: random.Random) -> None:
+        self._array("wait", (*chance.choice((SBATCH, SUBMIT)), "--wait"))
+
+    def _array(self, what: str, words: tuple[str, ...]) -> None:
         name, wrap = self._name(), self._line("$SLURM_JOB_NAME", "$SLURM_ARRAY_TASK_ID")
         array = f"--array=0-{TASKS - 1}"
-        if chance.random() < 0.5:
-            words = (
-                "warpdeck.slurm.entry",
-                "sbatch",
-                "--wait",
-                "-o",
-                "/dev/null",
-                "-J",
-                name,
-                array,
-                "--wrap",
-                wrap,
-            )
-        else:
-            begin = ("warpdeck.cli.main", "submit", "--wait", "--no-snapshot", "-o", "/dev/null")
-            words = (*begin, "-J", name, array, "--wrap", wrap)
-        self._note("wait", name, TASKS, self._client("wait", *words))
+        self._note(what, name, TASKS, self._client(what, *words, "-J", name, array, "--wrap", wrap))
 
     def _srun(self, chance: random.Random) -> None:
         name = self._name()
@@ -211,6 +173,21 @@ class Chaos:
         if chance.random() < 0.7:
             self.home.run("up")
 
+    def _kill_agent(self, chance: random.Random) -> None:
+        self._over.wait(chance.uniform(*KILL_EVERY_S))
+        pid = holds(self.home.path / "agent" / "agent.lock")
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            self.agent_kills += 1
+
+    def _drain(self, chance: random.Random) -> None:
+        self._over.wait(chance.uniform(*KILL_EVERY_S))
+        name = socket.gethostname().partition(".")[0]
+        for words in (("state=drain", "reason=chaos"), ("state=resume",)):
+            self._client("drain", "warpdeck.slurm.entry", "scontrol", "update", f"nodename={name}", *words)
+            time.sleep(chance.uniform(0.0, 2.0))
+
     def verdict(self) -> tuple[list[str], list[str]]:
         """What was lost, and what ran twice."""
         ran = Counter(self.ledger.read_text().splitlines())
@@ -230,9 +207,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--nodes", action="store_true", help="kill the agent and drain its node, too")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder:
-        chaos = Chaos(Path(folder), args.seed)
+        chaos = Chaos(Path(folder), args.seed, nodes=args.nodes)
         begun = time.monotonic()
         try:
             chaos.run(args.seconds)
@@ -241,9 +219,8 @@ def main() -> int:
             chaos.home.close()
     for words, count in chaos.errors.most_common(10):
         print(f"{count:4}  {words}")
-    print(
-        f"{time.monotonic() - begun:.0f} s, {chaos.kills} kills, {len(chaos.answered)} submissions answered"
-    )
+    kills = f"{chaos.kills} kills, {chaos.agent_kills} of the agent"
+    print(f"{time.monotonic() - begun:.0f} s, {kills}, {len(chaos.answered)} submissions answered")
     print(
         f"{len(chaos.uncertain)} clients failed, {len(lost)} lost, {len(twice)} twice, {len(chaos.hung)} hung"
     )

@@ -114,9 +114,12 @@ def test_an_agent_that_begins_anew_knows_its_jobs_processes(agent: AgentProcess)
     assert mark not in marked()
 
 
-def test_a_stray_with_a_forged_mark_ends_with_the_last_job_of_its_user(agent: AgentProcess) -> None:
+@pytest.mark.parametrize("forged", ["WARPDECK_JOB=9999.0@nobody", "WARPDECK_AGENT=1", "WARPDECK_SUBREAPER=1"])
+def test_a_stray_that_forges_a_variable_ends_with_the_last_job_of_its_user(
+    agent: AgentProcess, forged: str
+) -> None:
     job = agent.new_id()
-    forged = "env -i WARPDECK_JOB=9999.0@nobody setsid sleep 1003 >/dev/null &\necho $!\n"
+    forged = f"env -i {forged} setsid sleep 1003 >/dev/null &\necho $!\n"
     said = agent.run(job, forged, user="bob", uid=BOB)
     assert said.exit_code == 0
     pid = int(agent.text(job))
