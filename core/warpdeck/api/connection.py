@@ -37,6 +37,8 @@ LEAVE_S = 10.0
 """A client that has ended its side and does not read the rest of its answers counts as connected for so long, and is cut then."""
 MAX_REQUESTS_AT_ONCE = 64
 """Requests of one client that may be under way; more wait in its socket."""
+MAX_LONG_ANSWERS = 4
+"""Of those, requests that are answered in pages: each keeps a list of what it will show until its client has read all before."""
 MAX_STREAMS = 64
 """Streams of one client: they may last for ever, so that one more is refused and does not wait."""
 OUTBOX_BYTES = 256 * 1024
@@ -56,6 +58,14 @@ _STREAMS = (
     protocol.Salloc,
     protocol.SallocAttach,
     protocol.Command,
+)
+_PAGED = (
+    protocol.Jobs,
+    protocol.Records,
+    protocol.Nodes,
+    protocol.NodesAt,
+    protocol.Steps,
+    protocol.Priorities,
 )
 
 _DECODER = msgspec.json.Decoder(protocol.ClientMessage)
@@ -104,6 +114,7 @@ class Connection:
         self._opening: set[int] = set()
         self._slots = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
         self._page = asyncio.Lock()
+        self._long_answers = asyncio.Semaphore(MAX_LONG_ANSWERS)
         self._counted: set[asyncio.Task[None] | None] = set()
         """Requests that count as under way for the user."""
         self.streams: dict[int, ClientStream] = {}
@@ -327,6 +338,12 @@ class Connection:
         """The answer. A request counts as one of the user's meanwhile; a stream lasts, and is counted as such."""
         if isinstance(message, _STREAMS):
             return await self._answers.handle(message)
+        if isinstance(message, _PAGED):
+            async with self._long_answers:
+                return await self._handle_counted(message)
+        return await self._handle_counted(message)
+
+    async def _handle_counted(self, message: Any) -> Any:
         task, of_user = asyncio.current_task(), self.server.quotas.requests(self.who.uid)
         await of_user.acquire()
         self._counted.add(task)

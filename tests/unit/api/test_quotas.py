@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.bench.rig import rss_mb
 from tests.core import ask
 from tests.served import Raw, served
+from tests.unit.api.test_history import ended
 from tests.unit.api.test_server import ANN, BOB, submitted
 
-from warpdeck.api import quotas
+from warpdeck.api import history, quotas
 from warpdeck.api.connection import OUTBOX_BYTES
 from warpdeck.api.quotas import Budget
 from warpdeck.controller.loglimit import LINES_A_SECOND, RateLimit
+from warpdeck.controller.ports import Changes
+from warpdeck.store import SqliteStore
 
 pytestmark = pytest.mark.root
 
@@ -80,6 +85,28 @@ async def test_clients_that_never_read_keep_little_and_hold_up_nobody(
                 assert (await ann.ask("status", number=100))["t"] == "ok"
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
         await ann.close()
+
+
+async def test_answers_that_nobody_reads_are_not_kept_half_made(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of Bob's 320 requests under way has two pages. None of them is in memory before its turn to be sent."""
+    monkeypatch.setattr(history, "PAGE_JOBS", 200)
+    store = await SqliteStore.open(str(short_tmp / "state.db"))
+    jobs = tuple(ended(number) for number in range(1, 401))
+    requests = tuple((job.id, job.request) for job in jobs)
+    await store.commit(Changes(requests=requests, jobs=jobs, next_job_id=401))
+    async with served(short_tmp / "h", store=store) as site:
+        before_mb = rss_mb(os.getpid())
+        deaf = [await Raw.connect(site.paths, uid=BOB) for _ in range(5)]
+        for raw in deaf:
+            for number in range(1, 401):
+                raw.say("records", id=number, ended=True)
+        await site.until(lambda: all(each.unread_bytes > OUTBOX_BYTES for each in site.server.of_user(BOB)))
+        assert rss_mb(os.getpid()) - before_mb < 60
+        for raw in deaf:
+            await raw.close()
+    await store.close()
 
 
 async def test_requests_of_a_user_that_are_too_many_wait_and_are_answered(
