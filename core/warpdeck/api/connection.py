@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("warpdeck.api")
 
 HELLO_S = 10.0
+STALL_S = 30.0
+"""How long the next piece of a message that has begun may take to come; a client that takes longer is cut."""
+PIECE_BYTES = 16 * 1024
+"""A slow link brings that much in STALL_S."""
 LEAVE_S = 10.0
 """A client that has ended its side and does not read the rest of its answers counts as connected for so long, and is cut then."""
 MAX_REQUESTS_AT_ONCE = 64
@@ -242,7 +246,7 @@ class Connection:
         """The next message; data goes to its stream (None is returned)."""
         size_bytes, kind = parse_header(await self._reader.readexactly(HEADER_BYTES), MAX_REQUEST_BYTES)
         async with self.server.quotas.incoming(self.who.uid, size_bytes):
-            payload = await self._reader.readexactly(size_bytes)
+            payload = await self._payload(size_bytes)
         if kind != JSON:
             stream, data = split_data(payload)
             if stream in self.streams:
@@ -252,6 +256,18 @@ class Connection:
             return _DECODER.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise WireError(f"a request that is not understood: {error}") from error
+
+    async def _payload(self, size_bytes: int) -> bytes:
+        """The rest of a message. Raises WireError if its bytes do not keep coming."""
+        pieces = []
+        for at in range(0, size_bytes, PIECE_BYTES):
+            try:
+                async with asyncio.timeout(STALL_S):
+                    pieces.append(await self._reader.readexactly(min(PIECE_BYTES, size_bytes - at)))
+            except TimeoutError as error:
+                said = f"the rest of a message of {size_bytes:,} bytes did not come within {STALL_S:.0f} s"
+                raise WireError(said) from error
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def _begin(self, message: Any) -> None:
         match message:
