@@ -12,10 +12,9 @@ import contextlib
 import hmac
 import os
 import socket
-from collections import Counter
-from typing import Any, Awaitable, Callable, Optional, Protocol, Tuple
+from typing import Any, Awaitable, Callable, Counter, Dict, Iterator, Optional, Protocol, Tuple, TypeVar
 
-from .job import Job
+from .job import Job, Key
 from .spool import Spool
 from .streams import OutStream
 from .terminal import UCRED
@@ -23,14 +22,23 @@ from .wire.frames import DATA_CHUNK_BYTES, WireError, json_frame, parse_json, re
 from .wire.messages import StreamAck
 from .wire.steps import FIRST_CALL, MAX_ACCESS_BYTES, CallOpened
 
+_Key = TypeVar("_Key")
 PROVE_S = 10.0
 """How long a process may take to say whose it is."""
 LINGER_S = 0.5
 """How long who had its answer is still a caller: scontrol that had its own job requeued ends with 0, not of the signal."""
+LEAVE_S = 2.0
+"""How long who has ended its side, and does not read what is left for it, keeps its connection."""
 MAX_CALLS = 512
-"""Connections of all jobs of this node at once."""
-MAX_CALLS_OF_USER = 384
-"""Those of one user among them, whether or not they have proved anything: others still get through."""
+"""Connections of all jobs of this node at once: half of the usual limit of open files."""
+MAX_CALLS_OF_USER = 256
+"""Those of one user among them: as many as the controller serves."""
+MAX_CALLS_OF_JOB = 160
+"""Those of one launch: other jobs of its user still get through."""
+MAX_UNPROVEN_OF_USER = 128
+"""Those that have not said yet whose they are. If there are more, the oldest goes: an honest one says it at once."""
+BACKLOG = 32
+"""Connections that are accepted before those that came earlier are looked at: a quarter of the unproven ones."""
 MAX_DIGITS = 18
 """Of a job's number."""
 
@@ -42,7 +50,7 @@ class Call:
         self.out = out
         self._writer = writer
         self._tell = tell
-        self._waiting: asyncio.Queue[bytes] = asyncio.Queue()  # bounded by the stream's window
+        self._waiting: asyncio.Queue[bytes] = asyncio.Queue()  # bounded by CALL_WINDOW_BYTES
 
     def take(self, data: bytes) -> None:
         """Bytes from the controller."""
@@ -82,8 +90,12 @@ class Access:
         self._find = find
         self._link = link
         self._next = FIRST_CALL
-        self._open: Counter[int] = Counter()
-        """Connections of each user."""
+        self._of_users: Counter[int] = Counter()
+        """Connections of each user that have proved whose they are."""
+        self._of_jobs: Counter[Key] = Counter()
+        """The same of each launch."""
+        self._unproven: Dict[asyncio.StreamWriter, int] = {}
+        """The other connections, oldest first, each with its process's uid."""
         self._server: Optional[asyncio.AbstractServer] = None
 
     async def start(self) -> None:
@@ -92,7 +104,7 @@ class Access:
         address = f"/proc/self/fd/{folder}/access.sock"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(address)
-        self._server = await asyncio.start_unix_server(self._serve, address)
+        self._server = await asyncio.start_unix_server(self._serve, address, backlog=BACKLOG)
         os.chmod(address, 0o666 if os.geteuid() == 0 else 0o600)
         os.close(folder)
 
@@ -102,29 +114,61 @@ class Access:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pid, uid = _peer(writer)
-        if self._open[uid] >= MAX_CALLS_OF_USER or sum(self._open.values()) >= MAX_CALLS:
-            _refuse(writer, "too many programs of this node's jobs talk to the controller", "busy")
-            writer.close()
-            return
-        self._open[uid] += 1
         try:
-            job = await self._identify(reader, uid)
-            link = self._link()
-            if job is None:
-                _refuse(writer, "this is no process of a job that runs on this node", "no_job")
-            elif link is None:
-                _refuse(writer, "the controller has no link to this node now", "away")
-            else:
-                job.call_begins(pid)
-                try:
-                    await self._join(job, link, reader, writer)
-                finally:
-                    asyncio.get_running_loop().call_later(LINGER_S, job.call_ends, pid)
+            job = await self._proven(reader, writer, uid)
+            if job is not None and self._may_call(job, writer):
+                await self._call(job, pid, reader, writer)
         except (asyncio.IncompleteReadError, asyncio.TimeoutError, ConnectionError, WireError):
             return
         finally:
-            self._open[uid] -= 1
             writer.close()
+
+    async def _proven(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, uid: int
+    ) -> Optional[Job]:
+        """The launch of the process at the other end. None if that was refused."""
+        if sum(self._of_users.values()) + len(self._unproven) >= MAX_CALLS:
+            _refuse(writer, "too many programs of this node's jobs talk to the controller", "busy")
+            return None
+        others = [other for other, of_uid in self._unproven.items() if of_uid == uid]
+        if len(others) >= MAX_UNPROVEN_OF_USER:
+            del self._unproven[others[0]]
+            others[0].transport.abort()
+        self._unproven[writer] = uid
+        try:
+            job = await self._identify(reader, uid)
+        finally:
+            self._unproven.pop(writer, None)
+        if job is None:
+            _refuse(writer, "this is no process of a job that runs on this node", "no_job")
+        return job
+
+    def _may_call(self, job: Job, writer: asyncio.StreamWriter) -> bool:
+        """Whether one more of the launch may; else it is told why not."""
+        if self._of_jobs[job.key] >= MAX_CALLS_OF_JOB:
+            _refuse(writer, f"{MAX_CALLS_OF_JOB} programs of this job talk to the controller already", "busy")
+        elif self._of_users[job.meta.uid] >= MAX_CALLS_OF_USER:
+            said = f"{MAX_CALLS_OF_USER} programs of this user's jobs talk to the controller already"
+            _refuse(writer, said, "busy")
+        else:
+            return True
+        return False
+
+    async def _call(
+        self, job: Job, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Until it is over, and the process has taken what is left for it or has had the time to."""
+        link = self._link()
+        if link is None:
+            _refuse(writer, "the controller has no link to this node now", "away")
+            return
+        job.call_begins(pid)
+        with _counted(self._of_users, job.meta.uid), _counted(self._of_jobs, job.key):
+            try:
+                await self._join(job, link, reader, writer)
+            finally:
+                asyncio.get_running_loop().call_later(LINGER_S, job.call_ends, pid)
+                await _closed(writer)
 
     async def _identify(self, reader: asyncio.StreamReader, uid: int) -> Optional[Job]:
         """The launch that a process of this user belongs to, if it proves it."""
@@ -172,6 +216,25 @@ async def _pass_on(reader: asyncio.StreamReader, out: OutStream) -> None:
         if not data:
             return
         await out.send(data)
+
+
+@contextlib.contextmanager
+def _counted(counter: Counter[_Key], key: _Key) -> Iterator[None]:
+    counter[key] += 1
+    try:
+        yield
+    finally:
+        counter[key] -= 1
+        if not counter[key]:
+            del counter[key]
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    """Closes it. What the process does not read is dropped: it would keep the descriptor."""
+    writer.close()
+    with contextlib.suppress(OSError, asyncio.TimeoutError):
+        await asyncio.wait_for(writer.wait_closed(), LEAVE_S)
+    writer.transport.abort()
 
 
 def _is_number(words: str) -> bool:

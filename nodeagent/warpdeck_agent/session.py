@@ -22,7 +22,7 @@ from .userfiles import UserFile
 from .wire import JSON, WireError, json_frame, read_frame, split_data
 from .wire import messages as wire
 from .wire.fields import sayable
-from .wire.frames import parse_json
+from .wire.frames import STREAM_WINDOW_BYTES, parse_json
 from .wire.messages import PROTOCOL_VERSION, decode, encode
 from .wire.outbox import Outbox
 from .wire.steps import OpenStep
@@ -189,8 +189,10 @@ class Session:
         job = self._agent.jobs.find(asked.job_id, asked.restarts)
         self._open_stream(asked.stream, tunnel.serve(asked, job))
 
-    def _out_stream(self, stream: int) -> OutStream:
-        out = self._out[stream] = OutStream(stream, self._write, self.tell, drain=self._drain)
+    def _out_stream(self, stream: int, window_bytes: int = STREAM_WINDOW_BYTES) -> OutStream:
+        out = self._out[stream] = OutStream(
+            stream, self._write, self.tell, drain=self._drain, window_bytes=window_bytes
+        )
         return out
 
     def _drop_out(self, stream: int) -> None:

@@ -12,6 +12,7 @@ from .step import Step
 from .stepstreams import StepInput, StepOutput
 from .streams import OutStream
 from .wire.steps import (
+    CALL_WINDOW_BYTES,
     ForgetStep,
     OpenStep,
     PortReserved,
@@ -23,14 +24,14 @@ from .wire.steps import (
 
 
 class StepSession:
-    """An access.CallLink. `make_out` makes an OutStream of the session's own for a stream id."""
+    """An access.CallLink. `make_out` makes an OutStream of the session's own for a stream id and a window in bytes."""
 
     def __init__(
         self,
         jobs: Jobs,
         tell: Callable[[Any], None],
         *,
-        make_out: Callable[[int], OutStream],
+        make_out: Callable[[int, int], OutStream],
         drop_out: Callable[[int], None],
     ) -> None:
         self._jobs = jobs
@@ -82,7 +83,7 @@ class StepSession:
 
     def open_call(self, stream: int, writer: asyncio.StreamWriter) -> Call:
         """A new call on this link."""
-        call = self.calls[stream] = Call(self._make_out(stream), writer, self.tell)
+        call = self.calls[stream] = Call(self._make_out(stream, CALL_WINDOW_BYTES), writer, self.tell)
         return call
 
     def join_step(self, asked: OpenStep, out: OutStream) -> Coroutine[Any, Any, None]:

@@ -19,12 +19,13 @@ class OutStream:
         tell: Callable[[Any], None],
         *,
         drain: Callable[[], Awaitable[None]],
+        window_bytes: int = STREAM_WINDOW_BYTES,
     ) -> None:
         self.stream = stream
         self._write = write
         self._tell = tell
         self._drain = drain
-        self._window = STREAM_WINDOW_BYTES
+        self._window = self._window_bytes = window_bytes
         self._room = asyncio.Event()
         self._room.set()
         self._ended = False
@@ -58,7 +59,7 @@ class OutStream:
     @property
     def unacknowledged(self) -> int:
         """Bytes that were sent and not taken yet."""
-        return STREAM_WINDOW_BYTES - self._window
+        return self._window_bytes - self._window
 
     def acknowledge(self, size: int) -> None:
         """The receiver took so many bytes."""

@@ -1,10 +1,24 @@
-"""python -m tests.bench [PART ...]: prints the table. Without names every part is measured, in about five minutes."""
+"""python -m tests.bench [PART ...]: prints the table. Without names every part is measured, in about six minutes."""
 
 from __future__ import annotations
 
 import sys
 
-from . import calls, commands, cycle, fleet, footprint, history, jobs, peers, planning, remote, screen, trees
+from . import (
+    calls,
+    commands,
+    cycle,
+    fleet,
+    footprint,
+    history,
+    hostile,
+    jobs,
+    peers,
+    planning,
+    remote,
+    screen,
+    trees,
+)
 from .rig import open_rig
 from .table import Table
 
@@ -20,6 +34,7 @@ PARTS = (
     "restart",
     "history",
     "fleet",
+    "hostile",
 )
 
 
@@ -42,6 +57,8 @@ def main(words: list[str]) -> int:
         cycle.measure(table)
     if "fleet" in wanted:
         fleet.measure(table)
+    if "hostile" in wanted:
+        hostile.measure(table)
     table.foot()
     return 0
 

@@ -111,6 +111,7 @@ class Rig:
 def open_rig(*argv: str, **environ: str) -> Iterator[Rig]:
     """A rig that is up, with a folder of its own, and gone afterwards."""
     with TemporaryDirectory(prefix="wdb", dir="/tmp") as folder:
+        Path(folder).chmod(0o711)  # other users may come to a shared controller
         rig = Rig(Path(folder), **environ)
         try:
             rig.up(*argv)

@@ -33,10 +33,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("warpdeck.api")
 
 HELLO_S = 10.0
+STALL_S = 30.0
+"""How long the next piece of a message that has begun may take to come; a client that takes longer is cut."""
+PIECE_BYTES = 16 * 1024
+"""A slow link brings that much in STALL_S."""
 LEAVE_S = 10.0
 """A client that has ended its side and does not read the rest of its answers counts as connected for so long, and is cut then."""
 MAX_REQUESTS_AT_ONCE = 64
 """Requests of one client that may be under way; more wait in its socket."""
+MAX_LONG_ANSWERS = 4
+"""Of those, requests that are answered in pages: each keeps a list of what it will show until its client has read all before."""
 MAX_STREAMS = 64
 """Streams of one client: they may last for ever, so that one more is refused and does not wait."""
 OUTBOX_BYTES = 256 * 1024
@@ -56,6 +62,14 @@ _STREAMS = (
     protocol.Salloc,
     protocol.SallocAttach,
     protocol.Command,
+)
+_PAGED = (
+    protocol.Jobs,
+    protocol.Records,
+    protocol.Nodes,
+    protocol.NodesAt,
+    protocol.Steps,
+    protocol.Priorities,
 )
 
 _DECODER = msgspec.json.Decoder(protocol.ClientMessage)
@@ -104,6 +118,7 @@ class Connection:
         self._opening: set[int] = set()
         self._slots = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
         self._page = asyncio.Lock()
+        self._long_answers = asyncio.Semaphore(MAX_LONG_ANSWERS)
         self._counted: set[asyncio.Task[None] | None] = set()
         """Requests that count as under way for the user."""
         self.streams: dict[int, ClientStream] = {}
@@ -231,7 +246,7 @@ class Connection:
         """The next message; data goes to its stream (None is returned)."""
         size_bytes, kind = parse_header(await self._reader.readexactly(HEADER_BYTES), MAX_REQUEST_BYTES)
         async with self.server.quotas.incoming(self.who.uid, size_bytes):
-            payload = await self._reader.readexactly(size_bytes)
+            payload = await self._payload(size_bytes)
         if kind != JSON:
             stream, data = split_data(payload)
             if stream in self.streams:
@@ -241,6 +256,18 @@ class Connection:
             return _DECODER.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise WireError(f"a request that is not understood: {error}") from error
+
+    async def _payload(self, size_bytes: int) -> bytes:
+        """The rest of a message. Raises WireError if its bytes do not keep coming."""
+        pieces = []
+        for at in range(0, size_bytes, PIECE_BYTES):
+            try:
+                async with asyncio.timeout(STALL_S):
+                    pieces.append(await self._reader.readexactly(min(PIECE_BYTES, size_bytes - at)))
+            except TimeoutError as error:
+                said = f"the rest of a message of {size_bytes:,} bytes did not come within {STALL_S:.0f} s"
+                raise WireError(said) from error
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def _begin(self, message: Any) -> None:
         match message:
@@ -327,6 +354,12 @@ class Connection:
         """The answer. A request counts as one of the user's meanwhile; a stream lasts, and is counted as such."""
         if isinstance(message, _STREAMS):
             return await self._answers.handle(message)
+        if isinstance(message, _PAGED):
+            async with self._long_answers:
+                return await self._handle_counted(message)
+        return await self._handle_counted(message)
+
+    async def _handle_counted(self, message: Any) -> Any:
         task, of_user = asyncio.current_task(), self.server.quotas.requests(self.who.uid)
         await of_user.acquire()
         self._counted.add(task)

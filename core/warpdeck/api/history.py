@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from array import array
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -100,34 +101,34 @@ def _was_always_held(job: Job) -> bool:
 
 
 async def answer(connection: Connection, message: ask.Records) -> dict[str, Any]:
-    """Sends all pages but the last, which is the answer, as they are read: a long history is never in memory as a whole."""
-    last: list[Any] = []
+    """Sends each page as soon as it is made; the last is the answer. Neither a long history nor a page of it is kept meanwhile."""
     async with contextlib.aclosing(_pages(connection, message)) as pages:
         while True:
             async with connection.page():
-                page = await anext(pages, None)
-            if page is None:
-                return {"jobs": last}
-            if last:
-                connection.send({"t": "rows", "id": message.id, "part": {"jobs": last}})
-            last = page
+                rows, is_last = await anext(pages, None) or ([], True)
+                if is_last:
+                    return {"jobs": rows}
+                connection.send({"t": "rows", "id": message.id, "part": {"jobs": rows}})
 
 
-async def _pages(connection: Connection, message: ask.Records) -> AsyncGenerator[list[dict[str, Any]], None]:
+async def _pages(
+    connection: Connection, message: ask.Records
+) -> AsyncGenerator[tuple[list[dict[str, Any]], bool], None]:
+    """The rows of each page, and whether it is certainly the last."""
     controller = connection.server.controller
     show = shower(controller.state, message.fields or ALL_FIELDS, now=controller.clock())
-    async for jobs in jobs_of(controller, message):
+    async for jobs, is_last in jobs_of(controller, message):
         rows: list[dict[str, Any]] = show(jobs)
         if message.steps:
             await _add_steps(controller, jobs, rows)
         if message.scripts:
             for job, row in zip(jobs, rows, strict=True):
                 row["script"] = job.request.script if may_touch(connection.who, job) else ""
-        yield rows
+        yield rows, is_last
 
 
-async def jobs_of(controller: Controller, message: ask.Records) -> AsyncIterator[list[Job]]:
-    """The jobs that are meant, in pages, none of them empty. Raises UserError."""
+async def jobs_of(controller: Controller, message: ask.Records) -> AsyncIterator[tuple[list[Job], bool]]:
+    """The jobs that are meant, in pages, none of them empty, each with whether it is certainly the last. Raises UserError."""
     state, store, window = controller.state, controller.store, Window(message)
     numbers = set(
         await in_slices(
@@ -140,15 +141,18 @@ async def jobs_of(controller: Controller, message: ask.Records) -> AsyncIterator
         numbers.update(await _stored(controller, message, window))
     if message.runs:
         numbers.update(await _with_runs(controller, message, window))
-    ordered = sorted(numbers)
+    ordered = array(
+        "q", sorted(numbers)
+    )  # kept until the client has read nearly all: a tenth of a set's memory
+    del numbers
     for at in range(0, len(ordered), PAGE_JOBS):
-        some = ordered[at : at + PAGE_JOBS]
+        some = [JobId(number) for number in ordered[at : at + PAGE_JOBS]]
         found = {job.id: job for job in await store.jobs([each for each in some if each not in state.jobs])}
         found.update({each: state.jobs[each] for each in some if each in state.jobs})
         starts = await store.runs_of(some) if message.runs else []
         jobs = sorted((*starts, *found.values()), key=lambda job: (job.id, job.restarts))
         if wanted := [job for job in jobs if window.has(state, job)]:
-            yield wanted
+            yield wanted, at + PAGE_JOBS >= len(ordered)
 
 
 async def _with_runs(controller: Controller, message: ask.Records, window: Window) -> list[JobId]:

@@ -125,7 +125,7 @@ async def _held(controller: Controller, at_unix: float) -> dict[NodeName, Held]:
     """Who ran where; an earlier start of a requeued job, too."""
     ran = ask.Records(states=("RUNNING",), since=at_unix, until=at_unix, ended=True, runs=True)
     found: dict[NodeName, Held] = {}
-    async for jobs in history.jobs_of(controller, ran):
+    async for jobs, _ in history.jobs_of(controller, ran):
         for job in jobs:
             for share in job.allocation.shares if job.allocation else ():
                 found.setdefault(share.node, []).append((job, share))

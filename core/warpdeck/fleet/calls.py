@@ -13,7 +13,7 @@ from typing import Any
 
 from warpdeck.model import JobId, NodeName
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES
-from warpdeck_agent.wire.steps import CallOpened
+from warpdeck_agent.wire.steps import CALL_WINDOW_BYTES, CallOpened
 
 from .channel import Channel
 
@@ -75,7 +75,7 @@ async def _serve(
 
 
 async def _pump(channel: Channel, stream: int, reader: asyncio.StreamReader) -> None:
-    with channel.credit(stream) as credit:
+    with channel.credit(stream, CALL_WINDOW_BYTES) as credit:
         while chunk := await reader.read(DATA_CHUNK_BYTES):
             await credit.spend(len(chunk))
             channel.write_piece(stream, chunk)

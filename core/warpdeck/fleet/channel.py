@@ -206,9 +206,9 @@ class Channel:
             del self._asked[number]
 
     @contextlib.contextmanager
-    def credit(self, stream: int) -> Iterator[Credit]:
+    def credit(self, stream: int, window_bytes: int = STREAM_WINDOW_BYTES) -> Iterator[Credit]:
         """The window of what we send on a stream."""
-        credit = self._credit[stream] = Credit()
+        credit = self._credit[stream] = Credit(window_bytes)
         try:
             yield credit
         finally:
@@ -235,7 +235,7 @@ class Channel:
         """Opens a log, terminal or tunnel; the sink gets opened, data and ended."""
         stream = next(self._ids)
         if isinstance(message, wire.OpenTunnel):
-            self._credit[stream] = Credit()
+            self._credit[stream] = Credit(STREAM_WINDOW_BYTES)
         self.send(dataclasses.replace(message, stream=stream))
         return self.accept_stream(stream, sink)
 
@@ -383,10 +383,10 @@ class ChannelStream:
 
 
 class Credit:
-    """How much of an upload, or into a tunnel, may still be sent."""
+    """How much of an upload, or into a tunnel or a call, may still be sent."""
 
-    def __init__(self) -> None:
-        self._left = STREAM_WINDOW_BYTES
+    def __init__(self, window_bytes: int) -> None:
+        self._left = window_bytes
         self._more = asyncio.Event()
         self._broken = False
 

@@ -28,6 +28,8 @@ MADE = "WARPDECK_MASTER"
 """A variable which says that MASTER_ADDR is ours, and behind it MASTER_PORT."""
 FENCE_PIECE_BYTES = 256 * 1024
 """So much of what ranks have put goes in one message."""
+CALL_WINDOW_BYTES = 256 * 1024
+"""The window of a call in each direction: hundreds of them, whose processes read nothing, take little memory."""
 MAX_ACCESS_BYTES = 64 * 1024
 """The largest message that a process may say before it is known who it is."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -12,12 +13,13 @@ from pathlib import Path
 import pytest
 from tests.agent import AgentProcess
 from tests.unit.agent.conftest import ADA, BOB, LAB, PYTHON, agent_of_root
-from tests.waiting import WAIT_S, eventually
+from tests.waiting import eventually
 
 from warpdeck.fleet.build import build_zipapp
-from warpdeck_agent.access import MAX_CALLS_OF_USER
+from warpdeck_agent.access import MAX_CALLS
 from warpdeck_agent.wire import messages as wire
-from warpdeck_agent.wire.frames import json_frame
+from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, json_frame
+from warpdeck_agent.wire.steps import CALL_WINDOW_BYTES, CallOpened, PortReserved, ReservePort
 
 pytestmark = pytest.mark.lab
 
@@ -189,25 +191,73 @@ def open_folder(base: Path) -> Path:
 
 
 MANY_CALLS = """
-import socket, sys
-made = []
-for _ in range(int(sys.argv[2])):
+import collections, contextlib, itertools, resource, socket, sys
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+made = collections.deque(maxlen=2000)
+for number in itertools.count():
     made.append(socket.socket(socket.AF_UNIX))
-    made[-1].connect(sys.argv[1])
-print(made[-1].recv(4096), flush=True)
-sys.stdin.read()
+    with contextlib.suppress(OSError):
+        made[-1].connect(sys.argv[1])
+        if number % 2:
+            made[-1].sendall(bytes.fromhex(sys.argv[2]))
+    if number == 2000:
+        print("connected", flush=True)
 """
+ONE_CALL = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as link:
+    link.connect(sys.argv[1])
+    link.sendall(bytes.fromhex(sys.argv[2]))
+    with link.makefile("rb") as answer:
+        print(answer.read(40), flush=True)
+"""
+MAX_DESCRIPTORS = MAX_CALLS + 100
+"""Of an agent with a few jobs: far below the usual limit of 1,024."""
 
 
-def test_a_user_who_keeps_connections_open_leaves_some_to_others(agent: AgentProcess) -> None:
+def test_a_job_that_opens_connections_for_ever_leaves_its_users_other_jobs_theirs(
+    agent: AgentProcess,
+) -> None:
+    """Half of them say nothing, half are proved; what is refused or dropped is opened again."""
     address = str(agent.folder / "access.sock")
-    command = [PYTHON, "-c", MANY_CALLS, address, str(MAX_CALLS_OF_USER + 1)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=ADA) as process:
-        assert process.stdin is not None and process.stdout is not None
-        assert b"too many programs" in process.stdout.readline(), "the last one is refused"
-        with socket.socket(socket.AF_UNIX) as other:
-            other.settimeout(WAIT_S)
-            other.connect(address)
-            other.sendall(json_frame({"t": "access", "job": "1.0@x", "token": "none"}))
-            assert b"no_job" in other.recv(4096), "root is heard, if not believed"
-        process.stdin.close()
+    proofs = []
+    for job in (1, 2):
+        agent.launch(job, "sleep 1000", user="ada", uid=ADA)
+        agent.link.report(job, "running")
+        token = json.loads(agent.meta(job))["token"]
+        proofs.append(json_frame({"t": "access", "job": f"{job}.0@{agent.identity}", "token": token}).hex())
+    assert agent.process is not None
+    command = [PYTHON, "-c", MANY_CALLS, address, proofs[0]]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, user=ADA) as many:
+        assert many.stdout is not None
+        assert many.stdout.readline() == b"connected\n"
+        for _ in range(3):
+            command = [PYTHON, "-c", ONE_CALL, address, proofs[1]]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, user=ADA) as one:
+                opened = agent.link.expect(CallOpened, lambda call: call.job_id == 2)
+                agent.link.send_data(opened.stream, b"x" * 40)
+                assert one.stdout is not None and b"joined" in one.stdout.readline()
+        assert len(os.listdir(f"/proc/{agent.process.pid}/fd")) < MAX_DESCRIPTORS
+        many.kill()
+
+
+def test_a_process_that_reads_nothing_and_ends_its_side_keeps_no_descriptor(agent: AgentProcess) -> None:
+    agent.launch(1, "sleep 1000", user="ada", uid=ADA)
+    agent.link.report(1, "running")
+    token = json.loads(agent.meta(1))["token"]
+    assert agent.process is not None
+    folder = f"/proc/{agent.process.pid}/fd"
+    before = len(os.listdir(folder))
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.connect(str(agent.folder / "access.sock"))
+        deaf.sendall(json_frame({"t": "access", "job": f"1.0@{agent.identity}", "token": token}))
+        opened = agent.link.expect(CallOpened)
+        for _ in range(2 * CALL_WINDOW_BYTES // DATA_CHUNK_BYTES):
+            agent.link.send_data(opened.stream, bytes(DATA_CHUNK_BYTES))
+        agent.link.expect(wire.StreamAck)
+        agent.link.send(ReservePort(ask=1, job_id=1, restarts=0))
+        agent.link.expect(PortReserved)  # by now the rest waits for who does not read
+        deaf.shutdown(socket.SHUT_WR)
+        agent.link.expect(wire.StreamEnd, lambda message: message.stream == opened.stream)
+        eventually(lambda: len(os.listdir(folder)) <= before, what="its descriptor is closed")

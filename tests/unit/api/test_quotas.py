@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.bench.rig import rss_mb
 from tests.core import ask
-from tests.served import Raw, served
+from tests.served import Raw, frame, served
+from tests.unit.api.test_history import ended
 from tests.unit.api.test_server import ANN, BOB, submitted
 
-from warpdeck.api import quotas
+from warpdeck.api import connection, history, quotas
 from warpdeck.api.connection import OUTBOX_BYTES
 from warpdeck.api.quotas import Budget
 from warpdeck.controller.loglimit import LINES_A_SECOND, RateLimit
+from warpdeck.controller.ports import Changes
+from warpdeck.store import SqliteStore
+from warpdeck_agent.wire.frames import json_frame
 
 pytestmark = pytest.mark.root
 
@@ -71,8 +77,8 @@ async def test_clients_that_never_read_keep_little_and_hold_up_nobody(
         for number in range(1, 6):
             assert (await ann.ask("jobs", number=number, limit=10))["t"] == "ok"
         page_bytes = 400 * 4000
-        for connection in site.server.of_user(BOB):
-            assert connection.unread_bytes < OUTBOX_BYTES + page_bytes
+        for client in site.server.of_user(BOB):
+            assert client.unread_bytes < OUTBOX_BYTES + page_bytes
         with caplog.at_level(logging.INFO):
             for raw in deaf:
                 await raw.close()
@@ -80,6 +86,65 @@ async def test_clients_that_never_read_keep_little_and_hold_up_nobody(
                 assert (await ann.ask("status", number=100))["t"] == "ok"
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
         await ann.close()
+
+
+async def test_answers_that_nobody_reads_are_not_kept_half_made(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of Bob's 320 requests under way has two pages. None of them is in memory before its turn to be sent."""
+    monkeypatch.setattr(history, "PAGE_JOBS", 200)
+    store = await SqliteStore.open(str(short_tmp / "state.db"))
+    jobs = tuple(ended(number) for number in range(1, 401))
+    requests = tuple((job.id, job.request) for job in jobs)
+    await store.commit(Changes(requests=requests, jobs=jobs, next_job_id=401))
+    async with served(short_tmp / "h", store=store) as site:
+        before_mb = rss_mb(os.getpid())
+        deaf = [await Raw.connect(site.paths, uid=BOB) for _ in range(5)]
+        for raw in deaf:
+            for number in range(1, 401):
+                raw.say("records", id=number, ended=True)
+        await site.until(lambda: all(each.unread_bytes > OUTBOX_BYTES for each in site.server.of_user(BOB)))
+        assert rss_mb(os.getpid()) - before_mb < 60
+        for raw in deaf:
+            await raw.close()
+    await store.close()
+
+
+async def test_a_message_of_which_no_more_comes_is_given_up_and_a_slow_one_is_not(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "STALL_S", 1.0)
+    monkeypatch.setattr(connection, "PIECE_BYTES", 100)
+    async with served(short_tmp / "h") as site:
+        silent = await Raw.connect(site.paths, uid=BOB)
+        silent.write(frame(b"x" * 50_000, length=4_000_000))
+        slow = await Raw.connect(site.paths, uid=ANN)
+        message = json_frame({"t": "status", "id": 1, "rest": "x" * 4000})
+        begun = asyncio.get_running_loop().time()
+        while asyncio.get_running_loop().time() < begun + 2 * connection.STALL_S:
+            slow.write(message[:60])
+            message = message[60:]
+            await asyncio.sleep(0.05)  # the pace of the link
+        slow.write(message)
+        assert (await slow.next())["t"] == "ok"
+        [said] = await silent.rest()
+        assert "the rest of a message of 4,000,000 bytes did not come" in said["message"]
+        await site.until(lambda: not site.server.of_user(BOB))
+        for raw in (silent, slow):
+            await raw.close()
+
+
+async def test_a_client_that_says_no_hello_is_sent_away(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "HELLO_S", 0.2)
+    async with served(short_tmp / "h") as site:
+        for said in (b"", frame(b"x" * 50_000, length=4_000_000)):
+            raw = await Raw.connect(site.paths, uid=BOB, hello=False)
+            raw.write(said)
+            assert await raw.rest() == []
+            await raw.close()
+            await site.until(lambda: not site.server.of_user(BOB))
 
 
 async def test_requests_of_a_user_that_are_too_many_wait_and_are_answered(
