@@ -102,11 +102,13 @@ def _was_always_held(job: Job) -> bool:
 
 async def answer(connection: Connection, message: ask.Records) -> dict[str, Any]:
     """Sends each page as soon as it is made; the last is the answer. Neither a long history nor a page of it is kept meanwhile."""
-    none: tuple[list[dict[str, Any]], bool] = ([], True)
     async with contextlib.aclosing(_pages(connection, message)) as pages:
         while True:
             async with connection.page():
-                rows, is_last = await anext(pages, none)
+                try:
+                    rows, is_last = await anext(pages)
+                except StopAsyncIteration:
+                    rows, is_last = [], True
                 if is_last:
                     return {"jobs": rows}
                 connection.send({"t": "rows", "id": message.id, "part": {"jobs": rows}})
