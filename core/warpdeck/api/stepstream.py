@@ -13,7 +13,7 @@ from warpdeck.controller.ports import StepPipe
 from warpdeck.errors import RemoteError, UserError
 from warpdeck.model import ExitStatus, Link, NodeName, format_ranges, ranges_of
 from warpdeck.model.step import Step, StepShare, TaskEnd
-from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES
+from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
 from warpdeck_agent.wire.steps import EVERY_TASK, TASK_HEADER, ForgetStep, OpenStep
 
 from .connection import ClientStream, Connection
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 5.0
 """How often the step is looked at even if nothing was heard of it."""
+MAX_INPUT_BYTES = 2 * STREAM_WINDOW_BYTES
+"""Input that a node has not taken yet: the window of the client, and what it reads at once. A client that sends more is cut."""
 
 
 class NodePart:
@@ -37,7 +39,8 @@ class NodePart:
         self.pipe: StepPipe | None = None
         self.taken = 0
         self.over = False
-        self._pending: deque[bytes] = deque()  # bounded by the window of the client
+        self._pending: deque[bytes] = deque()  # bounded by MAX_INPUT_BYTES
+        self.pending_bytes = 0
 
     async def opened(self, offset: int, size_bytes: int, path: str) -> None:
         return None
@@ -55,6 +58,7 @@ class NodePart:
         if self.over:
             self.taken += sum(map(len, self._pending))
             self._pending.clear()
+            self.pending_bytes = 0
             self._stream.tell_taken()
         self._stream.changed.set()
 
@@ -64,6 +68,7 @@ class NodePart:
             self.taken += len(piece)
             return
         self._pending.append(piece)
+        self.pending_bytes += len(piece)
         if self.pipe is not None:
             self.pipe.write_piece(piece)
 
@@ -76,7 +81,7 @@ class NodePart:
     def on_taken(self, size: int) -> None:
         """The node's tasks took a piece."""
         if self._pending:
-            self._pending.popleft()
+            self.pending_bytes -= len(self._pending.popleft())
         self.taken += size
         self._stream.tell_taken()
 
@@ -258,6 +263,8 @@ class StepStream(ClientStream):
                 part.give(data)
             else:
                 part.taken += len(data)
+        if any(part.pending_bytes > MAX_INPUT_BYTES for part in self._parts):
+            self.connection.refuse(UserError("a step was sent more input than its window", "", code="window"))
         self.tell_taken()
 
     def is_up(self, node: str) -> bool:

@@ -47,6 +47,10 @@ CALL_BYTES = 16 * 1024
 """As so many counts a call there, which takes as long to begin."""
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
 """An agent that has left so much unread is cut, as it cuts us; it is told anew what holds then."""
+MAX_TYPED_BYTES = 8 * 1024 * 1024
+"""What is typed into a terminal waits while the agent has left so much unread, so that no user's keys have the link cut."""
+ROOM_S = 0.05
+"""How often it is looked whether there is room."""
 AHEAD_BYTES = 256 * 1024
 """Messages that are read ahead of what the controller has dealt with: a thousand reports, or one that is larger."""
 
@@ -269,14 +273,23 @@ class Channel:
         self._out.add(data_frame(stream, piece))
 
     async def write_stream(self, stream: int, data: bytes) -> None:
-        """Bytes towards the node; into a tunnel with the window's patience. Raises ConnectionError when it has ended."""
+        """Bytes towards the node; into a tunnel with the window's patience, into a terminal with that of the link. Raises
+        ConnectionError when a tunnel has ended."""
         if not data:
             self._out.add(data_frame(stream, b""))
         for start in range(0, len(data), DATA_CHUNK_BYTES):
             chunk = data[start : start + DATA_CHUNK_BYTES]
             if stream in self._credit:
                 await self._credit[stream].spend(len(chunk))
+            else:
+                await self._room(stream)
             self._out.add(data_frame(stream, chunk))
+
+    async def _room(self, stream: int) -> None:
+        """Returns when there is room for what is typed on a stream, or nobody for it."""
+        self._out.flush()  # else what this turn has added would not be counted
+        while stream in self._incoming and self._outgoing.get_write_buffer_size() > MAX_TYPED_BYTES:
+            await asyncio.sleep(ROOM_S)
 
     def close_stream(self, stream: int) -> None:
         """Our side wants no more."""

@@ -230,16 +230,18 @@ def test_a_job_that_opens_connections_for_ever_leaves_its_users_other_jobs_their
     assert agent.process is not None
     command = [PYTHON, "-c", MANY_CALLS, address, proofs[0]]
     with subprocess.Popen(command, stdout=subprocess.PIPE, user=ADA) as many:
-        assert many.stdout is not None
-        assert many.stdout.readline() == b"connected\n"
-        for _ in range(3):
-            command = [PYTHON, "-c", ONE_CALL, address, proofs[1]]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, user=ADA) as one:
-                opened = agent.link.expect(CallOpened, lambda call: call.job_id == 2)
-                agent.link.send_data(opened.stream, b"x" * 40)
-                assert one.stdout is not None and b"joined" in one.stdout.readline()
-        assert len(os.listdir(f"/proc/{agent.process.pid}/fd")) < MAX_DESCRIPTORS
-        many.kill()
+        try:
+            assert many.stdout is not None
+            assert many.stdout.readline() == b"connected\n"
+            for _ in range(3):
+                command = [PYTHON, "-c", ONE_CALL, address, proofs[1]]
+                with subprocess.Popen(command, stdout=subprocess.PIPE, user=ADA) as one:
+                    opened = agent.link.expect(CallOpened, lambda call: call.job_id == 2)
+                    agent.link.send_data(opened.stream, b"x" * 40)
+                    assert one.stdout is not None and b"joined" in one.stdout.readline()
+            assert len(os.listdir(f"/proc/{agent.process.pid}/fd")) < MAX_DESCRIPTORS
+        finally:
+            many.kill()
 
 
 def test_a_process_that_reads_nothing_and_ends_its_side_keeps_no_descriptor(agent: AgentProcess) -> None:

@@ -11,7 +11,14 @@ import pytest
 from tests.waiting import WAIT_S, comes
 
 from warpdeck.errors import RemoteError
-from warpdeck.fleet.channel import AHEAD_BYTES, MAX_CALLS, MAX_UNSENT_BYTES, MAX_UNTAKEN_BYTES, Channel
+from warpdeck.fleet.channel import (
+    AHEAD_BYTES,
+    MAX_CALLS,
+    MAX_TYPED_BYTES,
+    MAX_UNSENT_BYTES,
+    MAX_UNTAKEN_BYTES,
+    Channel,
+)
 from warpdeck_agent.wire import data_frame, json_frame
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
@@ -169,3 +176,23 @@ async def test_who_never_reads_is_cut_and_what_was_kept_for_them_is_let_go() -> 
     assert MAX_UNSENT_BYTES < most < MAX_UNSENT_BYTES + 2 * DATA_CHUNK_BYTES
     assert writer.transport.get_write_buffer_size() == 0
     theirs.close()
+
+
+async def test_what_is_typed_waits_for_an_agent_that_does_not_read_and_has_its_link_cut_for_nobody() -> None:
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    ends = Ends(reader, writer, theirs)
+    sink = Sink()
+    typed = ends.channel.open_stream(wire.OpenPty(stream=0, job_id=7, restarts=0, rows=1, cols=1), sink)
+    typing = asyncio.get_running_loop().create_task(typed.write(bytes(2 * MAX_UNSENT_BYTES)))
+    transport = writer.transport
+    await comes(lambda: transport.get_write_buffer_size() > MAX_TYPED_BYTES, what="the link is full")
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(asyncio.shield(typing), 0.3)
+    assert transport.get_write_buffer_size() <= MAX_TYPED_BYTES + 2 * DATA_CHUNK_BYTES
+    assert not ends.pump.done()
+    theirs.close()
+    assert await ends.lost()
+    await asyncio.wait_for(typing, WAIT_S)
+    assert await sink.end
+    writer.close()
