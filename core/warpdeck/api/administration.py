@@ -21,6 +21,7 @@ from warpdeck.model import NodeName
 from . import nodes
 from . import protocol as ask
 from .joining import add_node
+from .nonces import mark_of
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -50,7 +51,10 @@ async def answer(connection: Connection, message: Any) -> Any:
         case ask.NodeRemove():
             await controller.apply(NodeRemoved(name=NodeName(message.name), force=message.force))
         case ask.ReservationMake():
-            made = ReservationMade(reservation=message.reservation, instead=message.instead)
+            uid, mark = connection.who.uid, mark_of(message)
+            made = ReservationMade(
+                reservation=message.reservation, instead=message.instead, uid=uid, mark=mark
+            )
             await controller.apply(made)
         case ask.ReservationRemove():
             await controller.apply(ReservationRemoved(name=message.name))

@@ -6,10 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from warpdeck.controller.events import NodeAdded, NodeUp
+from warpdeck.controller.made import find_made
 from warpdeck.errors import UserError
 from warpdeck.model import Node, NodeName
 
 from . import protocol as ask
+from .nonces import mark_of
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -22,6 +24,9 @@ async def add_node(connection: Connection, message: ask.NodeAdd) -> NodeName:
     controller = connection.server.controller
     target = "" if message.target == "local" else message.target
     name = checked_name(message.name or node_name(message.target))
+    uid, mark = connection.who.uid, mark_of(message)
+    if find_made(controller.state.made, uid, mark) is not None and name in controller.state.nodes:
+        return name
     if name in controller.state.nodes:
         raise UserError(f"there is a node {name} already", "give another --name, or remove the old one first")
 
@@ -32,7 +37,7 @@ async def add_node(connection: Connection, message: ask.NodeAdd) -> NodeName:
         Node(name=name, target=target), accept_host_key=message.accept_host_key, progress=progress
     )
     try:
-        await controller.apply(NodeAdded(node=node))
+        await controller.apply(NodeAdded(node=node, uid=uid, mark=mark))
         await controller.apply(NodeUp(name=name, welcome=welcome))
     except UserError:
         await controller.fleet.remove(name)

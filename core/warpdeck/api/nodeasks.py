@@ -8,7 +8,7 @@ import msgspec
 
 from warpdeck.model import Reservation
 
-from .messages import GpuIndices, Message, Name, Reference
+from .messages import Creating, GpuIndices, Message, Name, Reference
 
 
 class Nodes(Message, frozen=True, kw_only=True, tag="nodes"):
@@ -25,7 +25,7 @@ class NodesAt(Message, frozen=True, kw_only=True, tag="nodes_at"):
     name: Name = ""
 
 
-class NodeAdd(Message, frozen=True, kw_only=True, tag="node_add"):
+class NodeAdd(Creating, frozen=True, kw_only=True, tag="node_add"):
     """-> NodeRow, after progress lines. Error code "host_key": details {"fingerprint", "key_type", "host"}; ask the user and
     send again with `accept_host_key` set to that fingerprint. `target`: [USER@]HOST[:PORT], or "local"."""
 
@@ -71,7 +71,7 @@ class NodeCheck(Message, frozen=True, kw_only=True, tag="node_check"):
     name: Name = ""
 
 
-class ReservationMake(Message, frozen=True, kw_only=True, tag="reservation_make"):
+class ReservationMake(Creating, frozen=True, kw_only=True, tag="reservation_make"):
     """Sets nodes aside (admins). With `instead` the reservation of that name becomes this one. -> {}"""
 
     reservation: Reservation

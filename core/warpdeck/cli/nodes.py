@@ -81,7 +81,7 @@ def _add(client: SyncClient, args: argparse.Namespace) -> int:
     accepted = args.accept_host_key
     while True:  # a jump host's key is asked for first, then the target's
         try:
-            row = client.call("node_add", progress=note, accept_host_key=accepted, **fields)
+            row = client.create("node_add", progress=note, accept_host_key=accepted, **fields)
             break
         except UserError as error:
             if error.code != "host_key":

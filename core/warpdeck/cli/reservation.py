@@ -93,7 +93,7 @@ def _create(client: SyncClient, args: argparse.Namespace) -> int:
     )
     rows = client.call("reservations")["reservations"] if args.instead else []
     made = parse_wish(wish, time.time(), before=next((row for row in rows if row["name"] == args.name), None))
-    client.call("reservation_make", reservation=made, instead=args.instead)
+    client.create("reservation_make", reservation=made, instead=args.instead)
     if args.json:
         print_json(made)
     else:

@@ -157,7 +157,11 @@ class GivenBack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeAdded(msgspec.Struct, frozen=True, kw_only=True):
+    """`uid` and `mark` of the request for it, where it may come again."""
+
     node: Node
+    uid: int = 0
+    mark: Mark | None = None
 
 
 class NodeDrained(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,10 +193,13 @@ class NodeRemoved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReservationMade(msgspec.Struct, frozen=True, kw_only=True):
-    """With `instead` the one of its name, which was made at run time, becomes this one."""
+    """With `instead` the one of its name, which was made at run time, becomes this one. `uid` and `mark` of the request for it, where
+    it may come again."""
 
     reservation: Reservation
     instead: bool = False
+    uid: int = 0
+    mark: Mark | None = None
 
 
 class ReservationsTended(msgspec.Struct, frozen=True, kw_only=True):

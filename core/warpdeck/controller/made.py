@@ -23,7 +23,8 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """The submission that a request of this user's has made, and what it was answered."""
+    """What a request of this user's has made, and what it was answered: a submission, or (`job_id` 0) the node or reservation that
+    `label` names."""
 
     uid: int
     mark: Mark
@@ -43,7 +44,7 @@ def find_made(table: MadeTable, uid: int, mark: Mark | None) -> Made | None:
     found = table.get(uid, {}).get(mark.nonce) if mark is not None else None
     if found is not None and mark is not None and found.mark.digest != mark.digest:
         raise UserError(
-            f"the nonce of this request belongs to another, which made job {found.label}",
+            f"the nonce of this request belongs to another, which made {'job ' if found.job_id else ''}{found.label}",
             "make a new nonce for each request",
             code="nonce",
         )

@@ -37,6 +37,7 @@ def add(txn: Transaction, event: NodeAdded) -> Outcome:
             f"there is a node {event.node.name} already", "give another --name, or remove the old one first"
         )
     txn.put_node(amend(event.node, added_at_unix=txn.now))
+    txn.put_made_by_name(event.node.name, uid=event.uid, mark=event.mark)
     return Outcome()
 
 

@@ -11,6 +11,7 @@ from warpdeck.policy import ReservationView
 
 from .amended import Amended
 from .events import Outcome, ReservationMade, ReservationRemoved
+from .made import find_made
 from .parts import check_parts, with_parts
 from .reservations import meet, reservations, view_of
 from .state import State, amend
@@ -25,6 +26,8 @@ KEPT_S = 86_400.0
 def make(txn: Transaction, event: ReservationMade) -> Outcome:
     """A new reservation. Raises UserError where it names what is not there, or gets into another's way."""
     state, wanted = txn.state, event.reservation
+    if find_made(state.made, event.uid, event.mark) is not None:
+        return Outcome(replan=False)
     for each in list(state.reserved.values()):
         if each.end_unix is None or each.repeat or each.float_s is not None:
             continue
@@ -37,6 +40,7 @@ def make(txn: Transaction, event: ReservationMade) -> Outcome:
         wanted = with_parts(state, wanted, txn.now)
     _check(state, wanted, now=txn.now, instead=event.instead)
     txn.put_reservation(wanted)
+    txn.put_made_by_name(wanted.name, uid=event.uid, mark=event.mark)
     return Outcome()
 
 

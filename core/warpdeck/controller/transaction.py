@@ -26,7 +26,7 @@ from warpdeck.model.step import Step
 
 from .accounting import charge
 from .conditions import next_condition
-from .made import Made, place_made
+from .made import Made, Mark, place_made
 from .ports import Changes, JournalEntry, UsageRow
 from .state import State, amend
 
@@ -195,6 +195,11 @@ class Transaction:
         self._made.append(made)
         self._undo.append(self._made.pop)
         self._undo.append(lambda: table[made.uid].pop(made.mark.nonce, None))
+
+    def put_made_by_name(self, name: str, *, uid: int, mark: Mark | None) -> None:
+        """The same of a node or a reservation, where the request for it may come again."""
+        if mark is not None:
+            self.put_made(Made(uid=uid, mark=mark, at_unix=self.now, job_id=0, label=name))
 
     def put_curve(self, curve: JobCurve) -> None:
         """Keeps how a share's life went. The store alone has it: nobody here asks for it again."""

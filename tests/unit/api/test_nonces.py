@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import get_args
+import os
+from pathlib import Path
+from typing import Any, get_args
+
+from tests.served import Raw, served
 
 from warpdeck.api import protocol
 from warpdeck.api.messages import Creating
+from warpdeck.api.nonces import mark_of
+from warpdeck.controller.events import NodeAdded
+from warpdeck.model import Node, NodeName
+from warpdeck.store import MemoryStore
 
-CREATES = {"Command", "Rerun", "Run", "Salloc", "Session", "Srun", "Submit"}
+NONCE = "5" * 32
+
+CREATES = {"Command", "NodeAdd", "Rerun", "ReservationMake", "Run", "Salloc", "Session", "Srun", "Submit"}
 CREATES_NOTHING_TWICE = {
     "Ack",
     "Amend",
@@ -40,7 +50,6 @@ CREATES_NOTHING_TWICE = {
     "Licenses",
     "LimitUse",
     "Log",
-    "NodeAdd",
     "NodeCheck",
     "NodeDrain",
     "NodeRemove",
@@ -58,7 +67,6 @@ CREATES_NOTHING_TWICE = {
     "Release",
     "Reload",
     "Requeue",
-    "ReservationMake",
     "ReservationRemove",
     "Reservations",
     "Resize",
@@ -81,9 +89,7 @@ CREATES_NOTHING_TWICE = {
 by itself where it could do something twice:
 
 Amend and JobAnnotate say what a value is to be, so a second one finds it so. Forward is made for its connection, and ends with it.
-NodeAdd is refused where a node of its name is there. ReservationMake carries a name that its client has chosen, and is refused where
-one of that name is there; a new run of `scontrol create reservation` without a name chooses another. Requeue is an order of a person,
-and a second one is refused while the job waits ("waiting already").
+Requeue is an order of a person, and a second one is refused while the job waits ("waiting already").
 """
 
 
@@ -91,3 +97,41 @@ def test_every_request_is_known_to_create_something_or_not() -> None:
     of_clients = {each.__name__: each for each in get_args(protocol.ClientMessage)}
     assert {name for name, each in of_clients.items() if issubclass(each, Creating)} == CREATES
     assert of_clients.keys() - CREATES == CREATES_NOTHING_TWICE
+
+
+def maintenance(name: str) -> dict[str, Any]:
+    return {"name": name, "nodes": ["a"], "start_unix": 1.0, "maintenance": True}
+
+
+async def test_a_reservation_is_made_once_and_its_request_gets_the_same_answer(short_tmp: Path) -> None:
+    store = MemoryStore()
+    async with served(short_tmp / "1", store=store) as site:
+        await site.add_node("a")
+        raw = await Raw.connect(site.paths)
+        first = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"))
+        again = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"), number=2)
+        other = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("n"), number=3)
+        anew = await raw.ask("reservation_make", nonce="6" * 32, reservation=maintenance("m"), number=4)
+        await raw.close()
+    assert (first["t"], again["t"], list(site.controller.state.reserved)) == ("ok", "ok", ["m"])
+    assert other["code"] == "nonce" and "which made m" in other["message"]
+    assert anew["code"] == "reservation_exists"
+    async with served(short_tmp / "2", store=store) as site:
+        raw = await Raw.connect(site.paths)
+        after = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"))
+        await raw.close()
+    assert after["t"] == "ok"
+
+
+async def test_a_node_is_added_once_and_its_request_gets_the_same_answer(short_tmp: Path) -> None:
+    asked = protocol.NodeAdd(id=1, nonce=NONCE, target="root@b", name="b")
+    async with served(short_tmp / "h", store=MemoryStore()) as site:
+        await site.controller.apply(
+            NodeAdded(node=Node(name=NodeName("b")), uid=os.getuid(), mark=mark_of(asked))
+        )
+        raw = await Raw.connect(site.paths)
+        again = await raw.ask("node_add", nonce=NONCE, target="root@b", name="b", number=2)
+        anew = await raw.ask("node_add", nonce="6" * 32, target="root@b", name="b", number=3)
+        await raw.close()
+    assert (again["t"], again["result"]["name"]) == ("ok", "b")
+    assert "there is a node b already" in anew["message"]

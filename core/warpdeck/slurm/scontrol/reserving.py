@@ -125,7 +125,7 @@ def delete(session: Session, words: list[str]) -> None:
 def _make(client: Any, made: dict[str, Any], **how: bool) -> None:
     """Raises Refused."""
     try:
-        client.call("reservation_make", reservation=made, **how)
+        client.create("reservation_make", reservation=made, **how)
     except UserError as error:
         raise Refused(words_of(error)) from error
 
