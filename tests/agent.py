@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 from tests.processes import kill
 from tests.waiting import eventually
-from warpdeck_agent import groups
-from warpdeck_agent.containment import Containment
-from warpdeck_agent.spool import TABLE, Spool
-from warpdeck_agent.table import LaunchTable, Record
-from warpdeck_agent.tempdirs import TempDirs
+from warpdeck_agent.isolation import launch_cgroups
+from warpdeck_agent.isolation.containment import Containment
+from warpdeck_agent.storage.launch_table import LaunchTable, Record
+from warpdeck_agent.storage.spool import TABLE, Spool
+from warpdeck_agent.storage.tmpdirs import TempDirs
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps
 from warpdeck_agent.wire.frames import JSON, FrameDecoder, data_frame, json_frame, parse_json, split_data
@@ -294,7 +294,7 @@ class AgentProcess:
         eventually(self._no_job_lives, what="the agent's jobs are gone")
         spool, containment = Spool(str(self.folder)), Containment(self.identity)
         for meta in [folder.meta() for folder in spool.jobs()]:
-            groups.kill(meta.hold.groups)
+            launch_cgroups.kill(meta.hold.groups)
         eventually(lambda: containment.clear(keep=()), what="its groups are empty")
         containment.close()
         TempDirs(spool).clear(keep=())

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from warpdeck.controller.events import (
+from warpdeck.controller.events.events import (
     Effect,
     Event,
     KillShare,
@@ -20,10 +20,10 @@ from warpdeck.controller.events import (
     Submitted,
     Who,
 )
-from warpdeck.controller.reduce import reduce
-from warpdeck.controller.state import State
-from warpdeck.controller.transaction import Transaction
-from warpdeck.controller.view import build_view
+from warpdeck.controller.reducers.reduce import reduce
+from warpdeck.controller.state.planner_view import build_view
+from warpdeck.controller.state.state import State
+from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import GpuAsk, Job, JobId, Node, NodeName, Request, Resources
 from warpdeck.policy import Settings, plan
 from warpdeck.store import MemoryStore

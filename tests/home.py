@@ -16,12 +16,12 @@ from typing import Any
 
 from tests.processes import has_ended, kill, running
 from tests.waiting import eventually
-from warpdeck.api.sync import GONE, SyncClient
-from warpdeck.errors import UserError
-from warpdeck.paths import Paths
-from warpdeck.submitter.place import folder_of
-from warpdeck_agent.containment import Containment
-from warpdeck_agent.tempdirs import prefix_of
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
+from warpdeck.base.submitter_address import folder_of
+from warpdeck.client.blocking_client import GONE, SyncClient
+from warpdeck_agent.isolation.containment import Containment
+from warpdeck_agent.storage.tmpdirs import prefix_of
 
 VERB_S = 180.0
 """Also of a verb that waits for a job in which PyTorch is imported by four, or whose code's record was lost."""
@@ -52,7 +52,7 @@ class Home:
     ) -> subprocess.CompletedProcess[str]:
         """One of Slurm's commands as a process."""
         return subprocess.run(
-            [sys.executable, "-m", "warpdeck.slurm.entry", *argv],
+            [sys.executable, "-m", "warpdeck.slurm.runtime.entry", *argv],
             cwd=cwd or self.path.parent,
             env={**self.environ, **environ},
             input=data,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from warpdeck.controller.picture import Picture
-from warpdeck.controller.state import State
-from warpdeck.controller.view import shares_on
+from warpdeck.controller.state.state import State
+from warpdeck.controller.state.view import shares_on
+from warpdeck.controller.state.view_cache import Picture
 from warpdeck.model import JobId, JobState, NodeName, count_tasks, iter_tasks
 from warpdeck.model.states import HOLDS_RESOURCES
 from warpdeck.policy import PendingJob, Plan, View

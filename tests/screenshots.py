@@ -12,8 +12,8 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from warpdeck.controller.daemon import wait_for_start
-from warpdeck.paths import Paths
+from warpdeck.base.controller_daemon import wait_for_start
+from warpdeck.base.paths import Paths
 from warpdeck_tui.app import DeckApp
 
 from .waiting import comes

@@ -14,17 +14,17 @@ from typing import Any
 
 from tests.core import ANN, Agent, ask
 from tests.waiting import WAIT_S, comes
-from warpdeck.api.client import Client
-from warpdeck.api.server import ApiServer
+from warpdeck.base.errors import RemoteError
+from warpdeck.base.paths import Paths
+from warpdeck.client.client import Client
 from warpdeck.config import Config
-from warpdeck.controller.app import GROUPS_S, Controller
-from warpdeck.controller.events import Effect, NodeAdded, NodeUp, Reported, Submitted
-from warpdeck.controller.ports import OutputCollector, Store
-from warpdeck.controller.rules import GroupsOf, unix_groups
-from warpdeck.controller.trees import TreeFiles
-from warpdeck.errors import RemoteError
+from warpdeck.controller.events.events import Effect, NodeAdded, NodeUp, Reported, Submitted
+from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.loop.controller import GROUPS_S, Controller
+from warpdeck.controller.reducers.rule_changes import GroupsOf, unix_groups
 from warpdeck.model import Job, Node, NodeName
-from warpdeck.paths import Paths
+from warpdeck.ports.ports import OutputCollector, Store
+from warpdeck.server.server import ApiServer
 from warpdeck.sim.demo import NoOutputs
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire

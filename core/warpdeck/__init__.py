@@ -19,18 +19,20 @@ Durations are seconds, times unix seconds, sizes bytes. Importing this imports n
 when it is first named.
 """
 
+from ._version import __version__ as __version__
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .errors import UserError as UserError
-    from .errors import WarpdeckError as WarpdeckError
-    from .library.asyncclient import AsyncClient as AsyncClient
-    from .library.asyncjob import AsyncJob as AsyncJob
-    from .library.callfutures import CallFuture as CallFuture
-    from .library.client import Client as Client
-    from .library.client import Job as Job
-    from .library.executor import Executor as Executor
-    from .library.outcome import JobFailed as JobFailed
-    from .library.outcome import Outcome as Outcome
+    from warpdeck.base.errors import UserError as UserError
+    from warpdeck.base.errors import WarpdeckError as WarpdeckError
+    from warpdeck.library.asyncclient import AsyncClient as AsyncClient
+    from warpdeck.library.asyncjob import AsyncJob as AsyncJob
+    from warpdeck.library.callfutures import CallFuture as CallFuture
+    from warpdeck.library.client import Client as Client
+    from warpdeck.library.client import Job as Job
+    from warpdeck.library.executor import Executor as Executor
+    from warpdeck.library.outcome import JobFailed as JobFailed
+    from warpdeck.library.outcome import Outcome as Outcome
 
 __all__ = [
     "AsyncClient",
@@ -44,7 +46,6 @@ __all__ = [
     "UserError",
     "WarpdeckError",
 ]
-__version__ = "0.1.0"
 
 _HOMES = {
     "AsyncClient": "library.asyncclient",
@@ -55,8 +56,8 @@ _HOMES = {
     "Job": "library.client",
     "JobFailed": "library.outcome",
     "Outcome": "library.outcome",
-    "UserError": "errors",
-    "WarpdeckError": "errors",
+    "UserError": "base.errors",
+    "WarpdeckError": "base.errors",
 }
 """Public name -> the module that it is in."""
 

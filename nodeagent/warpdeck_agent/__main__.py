@@ -14,32 +14,32 @@ OLDEST = (3, 9)
 def main(argv: List[str]) -> int:
     """Runs one command. Modules are imported by need: attach and ptyhost stay small."""
     if len(argv) > 1 and argv[0] == "ptyhost":
-        from .ptyhost import main as ptyhost
+        from warpdeck_agent.streams.pty_host import main as ptyhost
 
         return ptyhost(argv[1:])
     if len(argv) > 1 and argv[0] == "ptytask":
-        from .ptytask import main as ptytask
+        from warpdeck_agent.tasks.pty_task import main as ptytask
 
         return ptytask(argv[1:])
     if len(argv) == 3 and argv[0] == "readfile":
-        from .readfile import main as read_file
+        from warpdeck_agent.linux.file_reading import main as read_file
 
         return read_file(argv[1:])
     if argv == ["unpack"]:
-        from .unpacking import main as unpack
+        from warpdeck_agent.code.unpacking import main as unpack
 
         return unpack()
     if argv == ["check"]:
         return 0 if sys.version_info >= OLDEST else 1
     if len(argv) == 3 and argv[:2] == ["supervise", "--dir"]:
-        from .supervisor import main as supervise
+        from warpdeck_agent.supervisor.supervisor import main as supervise
 
         return supervise(argv[2])
     if len(argv) == 3 and argv[1] == "--dir":
         sys.modules.setdefault("ssl", None)  # type: ignore[arg-type]  # asyncio would load it: 4 MB for nothing
-        from . import daemon
+        from .daemon import detached
 
-        commands = {"start": daemon.start, "serve": daemon.serve, "attach": daemon.attach}
+        commands = {"start": detached.start, "serve": detached.serve, "attach": detached.attach}
         if argv[0] in commands:
             return commands[argv[0]](argv[2])
     print(USAGE, file=sys.stderr)

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from tests.waiting import eventually
-from warpdeck.paths import Paths
-from warpdeck.slurm.shims import install
-from warpdeck.submitter.place import listens
+from warpdeck.base.paths import Paths
+from warpdeck.base.submitter_address import listens
+from warpdeck.slurm.shims.shims import install
 
 from .jobs import console_script
 from .rig import Rig

@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from tests.agent import holds, lock_holder
 from tests.lab.nvml import build_fake_nvml, write_state
 from tests.waiting import eventually
-from warpdeck.api.sync import SyncClient
+from warpdeck.client.blocking_client import SyncClient
 from warpdeck.fleet.build import build_zipapp
 
 from .footprint import STORED, fill

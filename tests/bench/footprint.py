@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from tests.waiting import eventually
-from warpdeck.controller.ports import Changes, JournalEntry
 from warpdeck.model import ExitStatus, Job, JobId, JobState, Request
+from warpdeck.ports.ports import Changes, JournalEntry
 from warpdeck.store import SqliteStore
 
 from .rig import Rig, cpu_percent, pss_mb, rss_mb

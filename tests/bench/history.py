@@ -10,10 +10,20 @@ import sys
 import time
 from pathlib import Path
 
-from warpdeck.controller.ports import Changes
-from warpdeck.model import Allocation, ExitStatus, Job, JobId, JobState, NodeName, Request, Share, ShareStatus
+from warpdeck.model import (
+    Allocation,
+    ExitStatus,
+    Job,
+    JobId,
+    JobState,
+    NodeName,
+    Request,
+    Share,
+    ShareStatus,
+)
 from warpdeck.model.past import PastQuery
-from warpdeck.notation.jobfilter import parse_filter
+from warpdeck.notation.filters.job_filter import parse_filter
+from warpdeck.ports.ports import Changes
 from warpdeck.store import SqliteStore
 
 from .rig import Rig, rss_mb
@@ -53,7 +63,7 @@ def measure(table: Table, rig: Rig) -> None:
 
 def _sacct(rig: Rig, *words: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "warpdeck.slurm.main", "sacct", "-n", *words],
+        [sys.executable, "-m", "warpdeck.slurm.runtime.commands", "sacct", "-n", *words],
         env=rig.home.environ,
         capture_output=True,
         text=True,

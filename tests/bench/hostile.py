@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from warpdeck.api import protocol
-from warpdeck.api.sync import SyncClient
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.protocol import requests as protocol
 from warpdeck_agent.wire.frames import json_frame
 
 from .rig import Rig, open_rig, rss_mb
@@ -122,7 +122,7 @@ def _squeue(rig: Rig) -> Measured:
         begun = time.perf_counter()
         try:
             subprocess.run(
-                [sys.executable, "-m", "warpdeck.slurm.entry", "squeue", "-h"],
+                [sys.executable, "-m", "warpdeck.slurm.runtime.entry", "squeue", "-h"],
                 env=rig.home.environ,
                 stdout=subprocess.DEVNULL,
                 timeout=ASSUMED_WAIT_S,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.waiting import eventually
-from warpdeck.api.sync import SyncClient
-from warpdeck.slurm.shims import install
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.slurm.shims.shims import install
 from warpdeck_agent.wire.frames import json_frame
 
 from .rig import Rig, rss_mb

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from warpdeck.policy import Settings, View
-from warpdeck.sim.machine import GpuNodes, Machine, Pool
 from warpdeck.sim.policies import NAMES, settings_of
 from warpdeck.sim.replay import replay
 from warpdeck.sim.report import Report, make_report
+from warpdeck.sim.resource_model import GpuNodes, Machine, Pool
 from warpdeck.sim.simjobs import make_workload
 from warpdeck.sim.trace import read_trace
 

@@ -12,8 +12,8 @@ from typing import Any
 from tests.agent import lock_holder
 from tests.home import Home
 from tests.waiting import eventually
-from warpdeck.api.sync import SyncClient
-from warpdeck.paths import Paths
+from warpdeck.base.paths import Paths
+from warpdeck.client.blocking_client import SyncClient
 
 TICKS_A_SECOND = 100
 """The unit of utime and stime in /proc/PID/stat."""

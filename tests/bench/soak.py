@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.waiting import eventually
-from warpdeck.controller.daemon import wait_for_start
-from warpdeck.paths import Paths
+from warpdeck.base.controller_daemon import wait_for_start
+from warpdeck.base.paths import Paths
 
 from .jobs import console_script
 from .rig import rss_mb

@@ -18,8 +18,8 @@ from tests.tui.widgets.test_cell_grid import grid, lines
 from tests.tui.widgets.test_log_view import TWO_GB, Far
 from tests.tui.widgets.test_virtual_table import Endless, table
 from tests.waiting import comes
-from warpdeck_tui.widgets.log_search import TROUBLE, matching_lines, words
-from warpdeck_tui.widgets.log_view import LogView
+from warpdeck_tui.widgets.log.search import TROUBLE, matching_lines, words
+from warpdeck_tui.widgets.log.view import LogView
 
 SIZE = (160, 48)
 RUNS = 15

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from warpdeck.sim.machine import GpuNodes, Machine, Pool
+from warpdeck.sim.resource_model import GpuNodes, Machine, Pool
 from warpdeck.sim.trace import Trace, TraceJob
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0

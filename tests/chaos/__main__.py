@@ -32,7 +32,7 @@ CLIENT_S = 240.0
 DRAIN_S = 600.0
 KILL_EVERY_S = (1.0, 10.0)
 TASKS = 10
-SBATCH = ("warpdeck.slurm.entry", "sbatch", "--parsable", "-o", "/dev/null")
+SBATCH = ("warpdeck.slurm.runtime.entry", "sbatch", "--parsable", "-o", "/dev/null")
 SUBMIT = ("warpdeck.cli.main", "submit", "--no-snapshot", "-o", "/dev/null")
 
 
@@ -156,7 +156,7 @@ class Chaos:
     def _srun(self, chance: random.Random) -> None:
         name = self._name()
         command = f"{self._line(name)}; sleep {chance.choice(('0', '0.5', '2'))}"
-        words = ("warpdeck.slurm.entry", "srun", "-n1", "-J", name, "sh", "-c", command)
+        words = ("warpdeck.slurm.runtime.entry", "srun", "-n1", "-J", name, "sh", "-c", command)
         self._note("srun", name, 1, self._client("srun", *words))
 
     def _cancel(self, chance: random.Random) -> None:
@@ -164,7 +164,7 @@ class Chaos:
         if names:
             name = chance.choice(names)
             self.cancelled.add(name)
-            self._client("cancel", "warpdeck.slurm.entry", "scancel", self.numbers[name])
+            self._client("cancel", "warpdeck.slurm.runtime.entry", "scancel", self.numbers[name])
 
     def _kill(self, chance: random.Random) -> None:
         self._over.wait(chance.uniform(*KILL_EVERY_S))
@@ -185,7 +185,9 @@ class Chaos:
         self._over.wait(chance.uniform(*KILL_EVERY_S))
         name = socket.gethostname().partition(".")[0]
         for words in (("state=drain", "reason=chaos"), ("state=resume",)):
-            self._client("drain", "warpdeck.slurm.entry", "scontrol", "update", f"nodename={name}", *words)
+            self._client(
+                "drain", "warpdeck.slurm.runtime.entry", "scontrol", "update", f"nodename={name}", *words
+            )
             time.sleep(chance.uniform(0.0, 2.0))
 
     def verdict(self) -> tuple[list[str], list[str]]:

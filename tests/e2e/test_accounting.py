@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tests.home import Home, passing_home
 from tests.waiting import eventually
 
-from warpdeck.api.sync import SyncClient
-from warpdeck.paths import Paths
-from warpdeck.slurm.accounting.values import WIDTHS
-from warpdeck.slurm.console import Console
-from warpdeck.slurm.main import run as run_command
+from warpdeck.base.paths import Paths
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.runtime.commands import run as run_command
+from warpdeck.slurm.sacct.accounted_values import WIDTHS
 
 SITE = """
 [scheduler]

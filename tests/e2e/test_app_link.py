@@ -10,9 +10,9 @@ import signal
 from tests.home import Home
 from tests.waiting import WAIT_S
 
-from warpdeck.api.client import Delta
-from warpdeck.paths import Paths
-from warpdeck_tui.client import Core
+from warpdeck.base.paths import Paths
+from warpdeck.client.client import Delta
+from warpdeck_tui.data.connection import Core
 
 HANGS = "the controller does not answer; waiting for it"
 

@@ -14,12 +14,12 @@ import pytest
 from tests.lab.ours import OurSlurm
 from tests.lab.peer import RealSlurm
 
-from warpdeck.notation.exports import NICENESS
-from warpdeck.notation.options import SALLOC_22_05, SRUN_22_05
-from warpdeck.notation.sbatch.fields import Place
-from warpdeck.notation.sbatch.launch import judge_launch
-from warpdeck.notation.srun import parse_srun
-from warpdeck.notation.stepwords import TOLD
+from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05
+from warpdeck.notation.step.srun import parse_srun
+from warpdeck.notation.step.step_arguments import TOLD
+from warpdeck.notation.values.exports import NICENESS
+from warpdeck.notation.verdict.launch import judge_launch
+from warpdeck.notation.verdict.option_fields import Place
 
 pytestmark = pytest.mark.slurm
 PLACE = Place(cwd="/", environ={}, now=0.0)

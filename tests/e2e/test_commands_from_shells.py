@@ -15,7 +15,7 @@ from tests.processes import kill, running
 from tests.waiting import eventually
 
 from warpdeck import __version__
-from warpdeck.errors import RESTART
+from warpdeck.base.errors import RESTART
 
 CALL_S = 60.0
 
@@ -81,7 +81,7 @@ def test_a_command_imports_next_to_nothing_here(shell: Shell) -> None:
     imported, printed = imported_by(shell, "squeue")
     assert "wrap" in printed
     assert "warpdeck_agent.client.command" in imported
-    assert imported.isdisjoint({"re", "enum", "json", "socket", "typing", "warpdeck.slurm.squeue"})
+    assert imported.isdisjoint({"re", "enum", "json", "socket", "typing", "warpdeck.slurm.viewers.squeue"})
 
 
 def test_srun_imports_what_every_step_needs_and_nothing_of_terminals(shell: Shell) -> None:
@@ -194,7 +194,7 @@ def test_a_worker_that_is_killed_is_followed_by_another(shell: Shell) -> None:
 
 def _workers(home: Home) -> list[int]:
     """The controller's worker and its forks."""
-    return running("warpdeck.slurm.worker", str(home.path), also_in_environ=True)
+    return running("warpdeck.slurm.runtime.worker", str(home.path), also_in_environ=True)
 
 
 def test_options_of_the_sites_own_are_known_here_too(shell: Shell) -> None:
@@ -221,7 +221,8 @@ def test_without_a_controller_one_is_started_and_help_needs_none(short_tmp: Path
 def test_a_command_that_the_controller_does_not_know_yet_is_refused_with_the_next_step(shell: Shell) -> None:
     """Ours is newer: it was updated while the controller ran on."""
     newer = (
-        "import sys; from warpdeck.slurm import entry; entry.ASKED += ('sfuture',); entry.main('sfuture', [])"
+        "from warpdeck.slurm import command_table; command_table.COMMANDS['sfuture'] = ''; "
+        "from warpdeck.slurm.runtime import entry; entry.main('sfuture', [])"
     )
     done = subprocess.run(
         [sys.executable, "-c", newer],

@@ -76,6 +76,6 @@ def test_hostnames_lead_to_the_node_that_they_name(lab: Lab, lab_home: Home, sho
     assert out[0].split()[0] == lab.address(1)
     assert out[2] == lab.address(1)
     asked = ["salloc", "-Q", "-w", "host[2,8]", "sh", "-c", "$SCONTROL show hostnames"]
-    scontrol = f"{sys.executable} -m warpdeck.slurm.entry scontrol"
+    scontrol = f"{sys.executable} -m warpdeck.slurm.runtime.entry scontrol"
     held = lab_home.slurm(*asked, SCONTROL=scontrol)
     assert lab.address(1) in held.stdout.split(), held.stderr

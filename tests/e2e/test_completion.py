@@ -17,7 +17,7 @@ import pytest
 from tests.home import Home
 from tests.waiting import eventually
 
-from warpdeck.paths import Paths
+from warpdeck.base.paths import Paths
 
 pytestmark = pytest.mark.shells
 SHELL_S = 60.0

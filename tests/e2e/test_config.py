@@ -114,7 +114,7 @@ def test_a_hangup_while_the_controller_starts_does_not_end_it(home: Home) -> Non
     up = subprocess.Popen(
         [sys.executable, "-m", "warpdeck.cli.main", "up"], env=home.environ, stdout=subprocess.DEVNULL
     )
-    mark = "warpdeck.controller.main\0", f"\0--home\0{home.path}\0"
+    mark = "warpdeck.daemon.controller_process\0", f"\0--home\0{home.path}\0"
     pid = min(eventually(lambda: running(*mark), what="the controller's process, and perhaps what it starts"))
     os.kill(pid, signal.SIGHUP)
     assert up.wait(timeout=WAIT_S) == 0

@@ -196,7 +196,9 @@ def test_jobs_are_told_how_nice_their_submitter_was(cluster: Home, slurm: RealSl
     assert slurm.run([*nice, *words, "real", "--wrap", NICE], cwd=short_tmp).rc == 0
     shims = cluster.ok("shims", "--folder").strip()
     for road in (f"{shims}/sbatch", "sbatch"):  # by the user's submitter, and by an interpreter of its own
-        program = [road] if road != "sbatch" else [sys.executable, "-m", "warpdeck.slurm.entry", "sbatch"]
+        program = (
+            [road] if road != "sbatch" else [sys.executable, "-m", "warpdeck.slurm.runtime.entry", "sbatch"]
+        )
         subprocess.run(
             [*nice, *program, *words[1:], "ours", "--wrap", NICE],
             cwd=short_tmp,

@@ -149,7 +149,7 @@ def test_every_task_is_told_where_it_stands(
     if command == "sbatch":
         options += ["--wait", "-o", "out", "--wrap", "srun ./told"]
     elif command == "salloc":
-        options += [sys.executable, "-m", "warpdeck.slurm.main", "srun", "./told"]
+        options += [sys.executable, "-m", "warpdeck.slurm.runtime.commands", "srun", "./told"]
     else:
         options += ["./told"]
     done = cluster.slurm(command, *options, cwd=short_tmp)

@@ -16,7 +16,7 @@ from tests.waiting import eventually
 WORDS = "é\u00a0\x1b]52;c;AAAA\x07\x1b[2J\u202eb\u2066c\x9bd\u200f\x7f\rFORGED\nFORGED=1\x0bFORGED"
 """An accent and a space that stay; OSC 52, CSI, marks of direction, C1, and three ways to begin a line."""
 ACTING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-SLURMS, OURS = "warpdeck.slurm.entry", "warpdeck.cli.main"
+SLURMS, OURS = "warpdeck.slurm.runtime.entry", "warpdeck.cli.main"
 IN_PIPES = (
     ("squeue", "-h", "-o", "%j"),
     ("squeue", "-h", "-s", "-o", "%j"),

@@ -19,10 +19,10 @@ from tests.lab.ours import OurSlurm
 from tests.lab.peer import RealSlurm
 from tests.waiting import eventually
 
-from warpdeck.controller.environment import made_environment
+from warpdeck.controller.launch.environment import made_environment
 from warpdeck.model.step import StepAsk
-from warpdeck.notation.srun import parse_srun
-from warpdeck.policy.steps import Layout, lay_out
+from warpdeck.notation.step.srun import parse_srun
+from warpdeck.policy.step_placement import Layout, lay_out
 
 pytestmark = pytest.mark.slurm
 TOLD = ("SLURM_JOB_CPUS_PER_NODE", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE")

@@ -13,8 +13,8 @@ from tests.home import Home, passing_home
 from tests.lab.lostanswers import GREETINGS, LostAnswers
 from tests.waiting import eventually
 
-from warpdeck.paths import Paths
-from warpdeck.submitter.place import listens
+from warpdeck.base.paths import Paths
+from warpdeck.base.submitter_address import listens
 
 CODE = 3
 RUN = f"echo ran >> {{folder}}/runs; exit {CODE}"

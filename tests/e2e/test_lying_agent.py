@@ -16,7 +16,7 @@ from tests.lab.hosts import Lab
 from tests.waiting import eventually
 
 from warpdeck.fleet.build import build_zipapp
-from warpdeck_agent.procfs import number, table
+from warpdeck_agent.linux.procfs import number, table
 
 pytestmark = pytest.mark.lab
 HONEST = 3

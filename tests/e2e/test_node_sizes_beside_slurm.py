@@ -16,7 +16,7 @@ from tests.lab.peer import NODES, RealSlurm
 from tests.served import Served
 from tests.waiting import eventually
 
-from warpdeck.controller.events import NodeUp
+from warpdeck.controller.events.events import NodeUp
 from warpdeck.model import NodeName
 
 pytestmark = pytest.mark.slurm

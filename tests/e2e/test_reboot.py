@@ -14,8 +14,8 @@ from tests.home import Home
 from tests.lab.hosts import Lab
 from tests.waiting import eventually
 
-from warpdeck_agent.spool import TABLE
-from warpdeck_agent.table import RECORD_BYTES, Record
+from warpdeck_agent.storage.launch_table import RECORD_BYTES, Record
+from warpdeck_agent.storage.spool import TABLE
 
 pytestmark = pytest.mark.lab
 BACK_S = 90.0
@@ -102,7 +102,7 @@ def test_jobs_of_a_host_that_lost_its_power_end_or_begin_again_and_others_go_on(
 def test_allocations_that_are_held_and_waited_for_see_a_reboot(home: Home, lab: Lab, short_tmp: Path) -> None:
     """The one that is held is told that its node is gone; the one that waits gets its turn on the node that comes back."""
     environ = {**home.environ, "PYTHONUNBUFFERED": "1"}
-    salloc = [sys.executable, "-m", "warpdeck.slurm.entry", "salloc", "-w", "gpu1", "--gpus=4"]
+    salloc = [sys.executable, "-m", "warpdeck.slurm.runtime.entry", "salloc", "-w", "gpu1", "--gpus=4"]
     held, waits = short_tmp / "held", short_tmp / "waits"
     with held.open("w") as first, waits.open("w") as second:
         command = ["sh", "-c", "echo here; sleep 1000 & wait"]

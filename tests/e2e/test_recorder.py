@@ -13,9 +13,9 @@ from tests.home import Home, passing_home
 from tests.processes import kill, parent, running
 from tests.waiting import eventually
 
-from warpdeck.api.code import files
-from warpdeck.slurm.sbatch import RECORDED_S
-from warpdeck.snapshots.recorder import main as record
+from warpdeck.client.code import files
+from warpdeck.client.snapshot_recorder import main as record
+from warpdeck.slurm.submit.sbatch import RECORDED_S
 
 
 @pytest.fixture(scope="module")

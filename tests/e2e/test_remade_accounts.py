@@ -20,8 +20,8 @@ from tests.home import VERB_S, Home
 from tests.lab.hosts import Lab
 from tests.waiting import eventually
 
-from warpdeck.api.protocol import API_VERSION, ClientMessage
-from warpdeck_agent.accounts import KNOWN_S
+from warpdeck.protocol.requests import API_VERSION, ClientMessage
+from warpdeck_agent.users.accounts import KNOWN_S
 from warpdeck_agent.wire.frames import JSON, FrameDecoder, json_frame, parse_json
 
 pytestmark = pytest.mark.lab

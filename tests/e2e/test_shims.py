@@ -56,7 +56,7 @@ def test_no_command_of_slurms_starts_a_controller_where_nobody_has_set_one_up(
     words = {"sbatch": ["--wrap", "true"], "srun": ["true"], "salloc": ["true"]}.get(command, [])
     other = clean(programs / command, *words, WARPDECK_HOME=elsewhere)
     assert other.returncode == 1 and f"but WARPDECK_HOME is {elsewhere}" in other.stderr
-    entry = [sys.executable, "-m", "warpdeck.slurm.entry", command, *words]
+    entry = [sys.executable, "-m", "warpdeck.slurm.runtime.entry", command, *words]
     default = clean(*entry, HOME=elsewhere, XDG_STATE_HOME=elsewhere)
     assert default.returncode == 1 and "nobody has set up" in default.stderr
     assert not Path(elsewhere).exists()

@@ -8,12 +8,12 @@ from tests.lab.pair import H100_GRES, H100_SITE
 from tests.lab.peer import RealSlurm
 from tests.waiting import eventually
 
-from warpdeck.controller.records import step_tres
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.controller.presenters.step_records import step_tres
 from warpdeck.model import Allocation, GpuUuid, NodeName, Resources, Share
 from warpdeck.model.step import StepAsk
-from warpdeck.notation.srun import parse_srun
-from warpdeck.policy.steps import Busy, lay_out
+from warpdeck.notation.step.srun import parse_srun
+from warpdeck.policy.step_placement import Busy, lay_out
 
 pytestmark = pytest.mark.slurm
 MIB = 1 << 20

@@ -17,10 +17,10 @@ from tests.home import Home, passing_home
 from tests.processes import kill, running
 from tests.waiting import WAIT_S, eventually
 
+from warpdeck.base.paths import Paths
+from warpdeck.base.submitter_address import folder_of, listens, log_of
 from warpdeck.model import Request
-from warpdeck.paths import Paths
-from warpdeck.submitter.place import folder_of, listens, log_of
-from warpdeck.submitter.shell import LOOK, script
+from warpdeck.slurm.shims.sbatch_script import LOOK, script
 
 OTHER = 7
 """The code of what stands for the other road where a test asks whether it was taken."""

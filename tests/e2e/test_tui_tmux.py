@@ -15,7 +15,7 @@ from tests.agent import lock_holder
 from tests.home import Home
 from tests.waiting import eventually
 
-from warpdeck_agent.procfs import number, table
+from warpdeck_agent.linux.procfs import number, table
 
 pytestmark = pytest.mark.tmux
 

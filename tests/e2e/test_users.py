@@ -20,8 +20,8 @@ from tests.lab.hosts import Lab
 from tests.terminal import AtTerminal
 from tests.waiting import eventually
 
-from warpdeck.paths import SITE_HOME
-from warpdeck.submitter.shell import script
+from warpdeck.base.paths import SITE_HOME
+from warpdeck.slurm.shims.sbatch_script import script
 from warpdeck_agent.wire.frames import FrameDecoder, json_frame, parse_json
 
 pytestmark = pytest.mark.lab
@@ -141,7 +141,7 @@ def test_a_job_runs_as_its_user_with_all_groups(site: Home, alice: User) -> None
 def test_slurms_commands_are_their_callers(site: Home, alice: User) -> None:
     def call(*argv: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            alice.argv(sys.executable, "-m", "warpdeck.slurm.entry", *argv, capability=READER),
+            alice.argv(sys.executable, "-m", "warpdeck.slurm.runtime.entry", *argv, capability=READER),
             cwd=alice.folder,
             env=alice.environ,
             capture_output=True,

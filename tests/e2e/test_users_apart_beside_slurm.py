@@ -11,7 +11,7 @@ from tests.lab.pair import H100_SITE, JOB_FACTS, Pair, side_by_side
 from tests.lab.peer import Done
 from tests.waiting import eventually
 
-from warpdeck.slurm.people import uid_of
+from warpdeck.base.passwd import uid_of
 
 pytestmark = pytest.mark.slurm
 THEIR_SITE = (

@@ -11,7 +11,7 @@ import pytest
 from tests.home import Home, passing_home
 from tests.waiting import WAIT_S, eventually
 
-SBATCH, SUBMIT = "warpdeck.slurm.entry", "warpdeck.cli.main"
+SBATCH, SUBMIT = "warpdeck.slurm.runtime.entry", "warpdeck.cli.main"
 HELD = "while [ ! -e go ]; do sleep 0.05; done; exit"
 
 

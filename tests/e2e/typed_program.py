@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import assert_type
 
 import warpdeck
-from warpdeck.api.client import Changed, Status
-from warpdeck.api.noderows import NodeRow
-from warpdeck.api.rows import Curves, JobDetail, JobRow
-from warpdeck.api.siterows import ForecastRow
+from warpdeck.client.client import Changed, Status
 from warpdeck.model import Snapshot
+from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow
+from warpdeck.protocol.node_rows import NodeRow
+from warpdeck.protocol.site_rows import ForecastRow
 
 
 def ask(deck: warpdeck.Client, *, timeout_s: float) -> str:

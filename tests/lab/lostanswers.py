@@ -15,7 +15,7 @@ import threading
 
 from tests.home import Home
 from tests.waiting import eventually
-from warpdeck.paths import Paths
+from warpdeck.base.paths import Paths
 from warpdeck_agent.client.access import connect_path
 
 MADE = (b'"job_id"', b"Submitted batch job", b"Reservation created")

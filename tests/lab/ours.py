@@ -18,11 +18,11 @@ from typing import Any, Self, TypeVar
 
 from tests.served import Served, served
 from tests.waiting import WAIT_S, eventually
-from warpdeck.api.submission import draft_script
-from warpdeck.api.sync import SyncClient
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.client.submission import draft_script
 from warpdeck.config import decode
-from warpdeck.slurm.console import Console
-from warpdeck.slurm.main import run
+from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.runtime.commands import run
 from warpdeck_agent.wire import messages as wire
 
 from .peer import HOST, NODES, Done

@@ -8,15 +8,7 @@ import re
 import msgspec
 
 from warpdeck.model import Allocation, JobId, NodeName, Resources, Share
-from warpdeck.policy import (
-    PartitionView,
-    PendingJob,
-    Plan,
-    QosView,
-    RunningJob,
-    Start,
-    View,
-)
+from warpdeck.policy import PartitionView, PendingJob, Plan, QosView, RunningJob, Start, View
 
 
 def holdings(view: View, plan: Plan) -> list[tuple[str, Allocation]]:

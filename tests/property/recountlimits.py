@@ -8,15 +8,7 @@ from typing import Any
 import msgspec
 
 from warpdeck.model import Allocation
-from warpdeck.policy import (
-    AccountView,
-    Limits,
-    PendingJob,
-    Plan,
-    QosView,
-    RunningJob,
-    View,
-)
+from warpdeck.policy import AccountView, Limits, PendingJob, Plan, QosView, RunningJob, View
 
 Tres = dict[str, int]
 

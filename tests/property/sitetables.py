@@ -8,18 +8,8 @@ from typing import Any
 
 import msgspec
 
-from warpdeck.model import (
-    NodeName,
-)
-from warpdeck.policy import (
-    AccountView,
-    Limits,
-    NodeView,
-    PartitionView,
-    QosView,
-    ReservationView,
-    UserView,
-)
+from warpdeck.model import NodeName
+from warpdeck.policy import AccountView, Limits, NodeView, PartitionView, QosView, ReservationView, UserView
 
 NOW = 100_000.0
 GIB = 2**30

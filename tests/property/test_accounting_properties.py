@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.core import ANN, BOB, Core, ask
 
 from warpdeck.config import Site, build_site, decode
-from warpdeck.controller.accounting import Accounting
-from warpdeck.controller.events import Cancelled, Requeued
-from warpdeck.controller.state import State
+from warpdeck.controller.events.events import Cancelled, Requeued
+from warpdeck.controller.state.accounting import Accounting
+from warpdeck.controller.state.state import State
 from warpdeck.model import JobState
 
 HALF_LIFE_S = 3600.0

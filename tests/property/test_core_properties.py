@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests import invariants
 from tests.core import ANN, BOB, ROOT, Core, ask
 
-from warpdeck.controller.events import (
+from warpdeck.controller.events.events import (
     Cancelled,
     Effect,
     ForgetShare,
@@ -29,14 +29,14 @@ from warpdeck.controller.events import (
     Suspended,
     Updated,
 )
-from warpdeck.controller.reduce import reduce
-from warpdeck.controller.state import State
-from warpdeck.controller.transaction import Transaction
-from warpdeck.controller.view import build_view
-from warpdeck.controller.who import Who
+from warpdeck.controller.reducers.reduce import reduce
+from warpdeck.controller.state.planner_view import build_view
+from warpdeck.controller.state.state import State
+from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId, NodeName
 from warpdeck.model.change import JobChange
 from warpdeck.policy import Preempt, Settings, plan
+from warpdeck.ports.caller import Who
 from warpdeck_agent.wire import messages as wire
 
 NODES = ("a", "b", "c")

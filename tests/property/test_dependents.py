@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core import ANN, ROOT, Core, ask
 
-from warpdeck.controller.events import Cancelled, Released, Requeued
-from warpdeck.controller.picture import Picture
-from warpdeck.controller.upkeep import evict_finished
-from warpdeck.controller.view import build_view
-from warpdeck.errors import InvalidTransition, UserError
+from warpdeck.base.errors import InvalidTransition, UserError
+from warpdeck.controller.events.events import Cancelled, Released, Requeued
+from warpdeck.controller.loop.housekeeping import evict_finished
+from warpdeck.controller.state.planner_view import build_view
+from warpdeck.controller.state.view_cache import Picture
 from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId, Request
 from warpdeck.policy import View
 

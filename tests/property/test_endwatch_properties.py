@@ -12,10 +12,10 @@ from hypothesis.stateful import precondition, rule
 from tests.core import ANN, done
 from tests.property.test_following_properties import Follow, pick
 
-from warpdeck.controller.commits import Commits
-from warpdeck.controller.endwatch import EndsAsked, EndWatch
-from warpdeck.controller.events import Event, Outcome, Requeued
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Event, Outcome, Requeued
+from warpdeck.controller.loop.commit_barrier import Commits
+from warpdeck.controller.loop.end_waiters import EndsAsked, EndWatch
 
 
 class Waiting:

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests import invariants
 from tests.core import ANN, BOB, Core, Launch, ask
 
-from warpdeck.controller.events import (
+from warpdeck.controller.events.events import (
     Ahead,
     Cancelled,
     Effect,
@@ -31,8 +31,8 @@ from warpdeck.controller.events import (
     Reported,
     TakeBack,
 )
-from warpdeck.controller.succession import Succession
-from warpdeck.controller.view import build_view
+from warpdeck.controller.reducers.array_fast_path import Succession
+from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, JobId, NodeName, iter_tasks
 from warpdeck.policy import Settings, plan
 from warpdeck_agent.wire import messages as wire

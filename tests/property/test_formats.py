@@ -11,15 +11,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.core import Core, ask
 
-from warpdeck.api.siterows import PartitionRow
-from warpdeck.controller.jobcolumns import COLUMNS, shower
-from warpdeck.controller.nodefacts import node_facts
-from warpdeck.controller.present import job_row
+from warpdeck.controller.presenters.job_columns import COLUMNS, shower
+from warpdeck.controller.presenters.node_facts import node_facts
+from warpdeck.controller.presenters.serializers import job_row
 from warpdeck.model import ArraySpec
-from warpdeck.slurm import jobfields, nodefields, stepfields
-from warpdeck.slurm.fields import Layout, long_columns, needed, short_columns
-from warpdeck.slurm.joborder import SortError, job_keys, parse, sort
-from warpdeck.slurm.stamps import Stamps
+from warpdeck.protocol.site_rows import PartitionRow
+from warpdeck.slurm.format.format_strings import Layout, long_columns, needed, short_columns
+from warpdeck.slurm.format.timestamps import Stamps
+from warpdeck.slurm.viewers import job_fields, node_fields, step_fields
+from warpdeck.slurm.viewers.job_order import SortError, job_keys, parse, sort
 
 NOW = time.time()
 STAMPS = Stamps({}, NOW)
@@ -43,18 +43,18 @@ def _groups() -> list[dict[str, Any]]:
     core.lose("n2")
     nodes = msgspec.to_builtins(node_facts(core.state, core.state.nodes.values(), now=NOW))
     part = msgspec.to_builtins(PartitionRow(name="main"))
-    return [nodefields.group(part, nodes), nodefields.group(part, [])]
+    return [node_fields.group(part, nodes), node_fields.group(part, [])]
 
 
 STEP = {
     "id": "4_1.0", "name": "train", "state": "RUNNING", "start": NOW - 70, "tasks": 2, "node_list": "n1", "cpus": 2,
     "job_id": 5, "array_job_id": 4, "array_task_id": 1, "user": "ann", "uid": 1, "partition": "main",
 }  # fmt: skip
-JOB_FIELDS = jobfields.JobFields({}, now=NOW, stamps=STAMPS)
+JOB_FIELDS = job_fields.JobFields({}, now=NOW, stamps=STAMPS)
 KINDS = {
-    "jobs": (jobfields.LETTERS, JOB_FIELDS.by_name, _jobs()),
-    "steps": (stepfields.LETTERS, stepfields.step_fields(now=NOW, stamps=STAMPS), [STEP]),
-    "nodes": (nodefields.LETTERS, nodefields.as_fields(nodefields.prints(STAMPS)), _groups()),
+    "jobs": (job_fields.LETTERS, JOB_FIELDS.by_name, _jobs()),
+    "steps": (step_fields.LETTERS, step_fields.step_fields(now=NOW, stamps=STAMPS), [STEP]),
+    "nodes": (node_fields.LETTERS, node_fields.as_fields(node_fields.prints(STAMPS)), _groups()),
 }
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.lab.peer import PACKAGES
 from tests.property.measured import ENVIRON, UNREACHED, VALUES, comes_back, shown_by, without_controller
 
-from warpdeck.notation.options import SALLOC_22_05, SRUN_22_05
-from warpdeck.notation.sbatch.fields import Place
-from warpdeck.notation.sbatch.launch import judge_launch
-from warpdeck.notation.variables import SALLOC_VARIABLES, SRUN_VARIABLES
+from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05
+from warpdeck.notation.options.variables import SALLOC_VARIABLES, SRUN_VARIABLES
+from warpdeck.notation.verdict.launch import judge_launch
+from warpdeck.notation.verdict.option_fields import Place
 
 COMMAND_S = 60.0
 TABLES = {"salloc": SALLOC_22_05, "srun": SRUN_22_05}

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from tests.core import Core, ask
 from tests.property import edges
 
-from warpdeck.controller.events import NodeUp
-from warpdeck.controller.fences import Fences
-from warpdeck.controller.hearing import heard
-from warpdeck.controller.measurements import to_reading
-from warpdeck.controller.nodefacts import node_facts
-from warpdeck.controller.present import job_detail, job_row, node_health_row, node_row
-from warpdeck.errors import InvalidTransition, UserError
-from warpdeck.fleet.bounds import MAX_TEXT_CHARS, bounded
+from warpdeck.base.errors import InvalidTransition, UserError
+from warpdeck.controller.events.events import NodeUp
+from warpdeck.controller.events.node_messages import heard
+from warpdeck.controller.loop.fences import Fences
+from warpdeck.controller.presenters.node_facts import node_facts
+from warpdeck.controller.presenters.serializers import job_detail, job_row, node_health_row, node_row
+from warpdeck.controller.state.measurements import to_reading
+from warpdeck.fleet.field_limits import MAX_TEXT_CHARS, bounded
 from warpdeck.fleet.inbound import decode
 from warpdeck.model import NodeName
 from warpdeck_agent.wire import WireError

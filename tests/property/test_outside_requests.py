@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.core import ANN, Core, ask
 from tests.property import edges
 
-from warpdeck.controller.events import Updated
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Updated
 from warpdeck.model import Request, Resources
 from warpdeck.model.change import JobChange
 

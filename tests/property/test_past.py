@@ -11,10 +11,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warpdeck.controller.past import ended_job
-from warpdeck.controller.ports import Changes
-from warpdeck.controller.present import job_row
-from warpdeck.controller.state import State
+from warpdeck.controller.presenters.search_records import ended_job
+from warpdeck.controller.presenters.serializers import job_row
+from warpdeck.controller.state.state import State
 from warpdeck.model import (
     Allocation,
     ExitStatus,
@@ -30,8 +29,9 @@ from warpdeck.model import (
     ShareStatus,
 )
 from warpdeck.model.past import PAST_ORDERS, GroupCost, PastQuery
-from warpdeck.notation.jobfilter import holds, parse_filter
-from warpdeck.notation.sweep import with_sweep
+from warpdeck.notation.filters.job_filter import holds, parse_filter
+from warpdeck.notation.request.sweep import with_sweep
+from warpdeck.ports.ports import Changes
 from warpdeck.store import MemoryStore, SqliteStore
 
 SCRIPTS = ("#!/bin/sh\n", with_sweep("#!/bin/sh\n", "lr=0.1,0.10 Seed=1..4 same=x"))

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.lab.peer import PACKAGES
 from tests.property.measured import ENVIRON, UNREACHED, VALUES, comes_back, shown_by, without_controller
 
-from warpdeck.notation.options import SBATCH_22_05
-from warpdeck.notation.sbatch.fields import Place
-from warpdeck.notation.sbatch.verdict import judge
+from warpdeck.notation.options.options import SBATCH_22_05
+from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.verdict import judge
 
 SBATCH_S = 60.0
 

@@ -16,7 +16,7 @@ from tests.property.sitetables import NOW
 
 from warpdeck.model import JobId
 from warpdeck.policy import Memory, PendingJob, Settings, View, plan
-from warpdeck.policy.timeline import ENDLESS_S
+from warpdeck.policy.resources.timeline import ENDLESS_S
 
 EXAMPLES = 150
 seeds = st.integers(0, 2**32)

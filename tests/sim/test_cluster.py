@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 from tests import invariants
 
-from warpdeck.controller.app import Controller
-from warpdeck.controller.view import build_view
+from warpdeck.controller.loop.controller import Controller
+from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import JobState
 from warpdeck.policy import Settings, plan
 from warpdeck.sim.cluster import SimCluster

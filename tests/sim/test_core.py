@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import decode
-from warpdeck.controller.app import Controller
-from warpdeck.controller.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted, Who
-from warpdeck.controller.trees import TreeFiles
-from warpdeck.errors import UserError
+from warpdeck.controller.events.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted, Who
+from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import (
     ArraySpec,
     Dependencies,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tests.waiting import comes
 
-from warpdeck.controller.upkeep import evict_finished
+from warpdeck.base.paths import Paths
+from warpdeck.controller.loop.housekeeping import evict_finished
 from warpdeck.model import NodeName
-from warpdeck.paths import Paths
 from warpdeck.sim import workload
 from warpdeck.sim.clock import SimClock
 from warpdeck.sim.demo import simulated, submit

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.sim.test_site import BOB, HOUR_S, Site, on_site
 
-from warpdeck.api.rows import WhyRow
-from warpdeck.api.siterows import ForecastRow
-from warpdeck.controller.events import Submitted
-from warpdeck.controller.forecast import forecast_row
-from warpdeck.controller.present import job_row
-from warpdeck.controller.view import build_view
+from warpdeck.controller.events.events import Submitted
+from warpdeck.controller.planning.forecast import forecast_row
+from warpdeck.controller.presenters.serializers import job_row
+from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import GpuAsk, Job, Request, Resources
+from warpdeck.protocol.job_rows import WhyRow
+from warpdeck.protocol.site_rows import ForecastRow
 
 RULES = "[scheduler]\nmax_forecasts = 5\n"
 

@@ -13,12 +13,12 @@ import pytest
 from tests.core import ask
 from tests.waiting import comes
 
-from warpdeck.api.client import Client
-from warpdeck.api.protocol import Submit
-from warpdeck.controller.app import Controller
+from warpdeck.base.paths import Paths
+from warpdeck.client.client import Client
+from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import Job, JobId, JobState, NodeName, Request
-from warpdeck.notation.times import parse_limit
-from warpdeck.paths import Paths
+from warpdeck.notation.values.durations import parse_limit
+from warpdeck.protocol.requests import Submit
 from warpdeck.sim.clock import SimClock
 from warpdeck.sim.demo import simulated
 from warpdeck.sim.fleet import SimNode

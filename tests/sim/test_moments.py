@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 from tests.sim.test_site import BOB, HOUR_S, Site, on_site
 
-from warpdeck.controller.app import REPLAN_S
-from warpdeck.controller.events import ReservationMade
+from warpdeck.controller.events.events import ReservationMade
+from warpdeck.controller.loop.controller import REPLAN_S
 from warpdeck.model import Dependencies, JobState, NodeName, Reservation
-from warpdeck.notation.dependencies import parse_dependencies
+from warpdeck.notation.values.dependencies import parse_dependencies
 
 
 def test_a_job_starts_at_its_begin_time() -> None:

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from tests.sim.test_core import ANN, BOB, Rig, no_gpu_has_two_jobs, ready, request, submit, until
 
-from warpdeck.controller.events import Cancelled, Resumed, Submitted, Suspended, Who
+from warpdeck.controller.events.events import Cancelled, Resumed, Submitted, Suspended, Who
 from warpdeck.model import Dependencies, JobId, JobState
-from warpdeck.notation.dependencies import parse_dependencies
+from warpdeck.notation.values.dependencies import parse_dependencies
 
 ROOT = Who(user="root", uid=0, admin=True)
 RULES = """

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from tests.sim.test_site import BOB, HOUR_S, Site, on_site
 
-from warpdeck.controller.events import Submitted
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Submitted
 from warpdeck.model import Dependencies, GpuAsk, Job, JobState, Request, Resources
-from warpdeck.notation.dependencies import parse_dependencies
+from warpdeck.notation.values.dependencies import parse_dependencies
 
 NODES = """
 [nodes."n[0-1]"]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import ConfigError, decode
-from warpdeck.controller.app import Controller
-from warpdeck.controller.events import ReservationMade, ReservationRemoved, Submitted, Who
-from warpdeck.errors import UserError
+from warpdeck.controller.events.events import ReservationMade, ReservationRemoved, Submitted, Who
+from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import GpuAsk, Job, JobState, NodeName, Request, Reservation, Resources
 from warpdeck.sim.cluster import EPOCH_UNIX, Faults, SimCluster
 from warpdeck.sim.virtualtime import run_virtual

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from warpdeck.cli.main import main
-from warpdeck.controller.ports import Changes
 from warpdeck.model import (
     Dependencies,
     Dependency,
@@ -28,6 +27,7 @@ from warpdeck.model import (
     Request,
     Resources,
 )
+from warpdeck.ports.ports import Changes
 from warpdeck.store import SqliteStore
 
 DAY0 = 1_700_000_000.0

@@ -9,10 +9,10 @@ from tests.sim.reference import Ask, starts
 
 from warpdeck.model import JobId
 from warpdeck.policy import Settings, View
-from warpdeck.sim.machine import Machine, Pool
 from warpdeck.sim.policies import settings_of
 from warpdeck.sim.replay import Replayed, replay
 from warpdeck.sim.report import bounded_slowdown, make_report, nearest_rank
+from warpdeck.sim.resource_model import Machine, Pool
 from warpdeck.sim.simjobs import SimJob, make_workload
 from warpdeck.sim.trace import Trace, TraceJob
 

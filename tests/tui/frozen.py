@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-from warpdeck.api.client import Delta
-from warpdeck.api.glance import Glance
-from warpdeck.api.noderows import CheckRow, GpuRow, NodeRow, PastNodeRow, ProcessRow
-from warpdeck.api.rows import (
+from warpdeck.base.paths import Paths
+from warpdeck.client.client import Delta
+from warpdeck.client.peek_terminal import Glance
+from warpdeck.model import GpuLinks
+from warpdeck.model.past import GroupCost, PastQuery
+from warpdeck.protocol.job_rows import (
     CurveRow,
     Curves,
     ForwardRow,
@@ -21,16 +23,11 @@ from warpdeck.api.rows import (
     UsageRow,
     WhyRow,
 )
-from warpdeck.api.siterows import (
-    AheadRow,
-    ForecastRow,
-)
-from warpdeck.model import GpuLinks
-from warpdeck.model.past import GroupCost, PastQuery
-from warpdeck.paths import Paths
+from warpdeck.protocol.node_rows import CheckRow, GpuRow, NodeRow, PastNodeRow, ProcessRow
+from warpdeck.protocol.site_rows import AheadRow, ForecastRow
 from warpdeck_tui.app import DeckApp
-from warpdeck_tui.client import Listener
-from warpdeck_tui.viewmodels.usage import cost
+from warpdeck_tui.data.connection import Listener
+from warpdeck_tui.viewmodels.site.usage import cost
 
 from .frozensite import NOW, FrozenSite
 

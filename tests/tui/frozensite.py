@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.api.rows import EventRow
-from warpdeck.api.site import Priorities, Shares
-from warpdeck.api.siterows import (
-    PartitionRow,
-    PriorityRow,
-    QosRow,
-    ReservationRow,
-    ShareRow,
-)
+from warpdeck.client.site_queries import Priorities, Shares
+from warpdeck.protocol.job_rows import EventRow
+from warpdeck.protocol.site_rows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow
 
 NOW = 1_767_870_720.0
 """Thu 8 January 2026, 11:12 UTC."""

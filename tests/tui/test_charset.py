@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck_tui.charset import as_started, lacks_signs
 from warpdeck_tui.entry import Options, add_options, options_in, plain_signs
-from warpdeck_tui.settings import Settings
+from warpdeck_tui.terminal.ascii_fallback import as_started, lacks_signs
+from warpdeck_tui.user_files.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_the_first_variable_that_is_set_says_it(environ: dict[str, str], why: st
     [({"LANG": "C"}, "LANG=C"), ({"LC_CTYPE": "C.UTF-8"}, ""), ({"LC_ALL": "C"}, "LC_ALL=C"), ({}, "")],
 )
 def test_what_python_makes_of_the_locale_c_is_not_the_users_word(given: dict[str, str], why: str) -> None:
-    code = "import os; from warpdeck_tui.charset import *; print(lacks_signs(as_started(os.environ)))"
+    code = "import os; from warpdeck_tui.terminal.ascii_fallback import *; print(lacks_signs(as_started(os.environ)))"
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
     said = subprocess.run([sys.executable, "-c", code], env=kept | given, capture_output=True, check=True)
     assert said.stdout.decode().strip() == why

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual import events
 
-from warpdeck_tui.escapes import EscapeParser
+from warpdeck_tui.terminal.escapes import EscapeParser
 
 
 def told(*reads: str, alt: str = "") -> list[str]:

@@ -36,8 +36,8 @@ CODES = {
 }
 PROGRAM = """
 import sys
-from warpdeck.errors import UserError
-from warpdeck_tui.guard import guarded
+from warpdeck.base.errors import UserError
+from warpdeck_tui.terminal.terminal_guard import guarded
 def run():
     {spoils}
     {end}

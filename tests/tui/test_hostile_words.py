@@ -14,9 +14,9 @@ import pytest
 from tests.tui.frozen import FrozenCore
 from tests.tui.frozensite import FrozenSite
 from tests.tui.pictures import freeze, stands, still
-from warpdeck.api.client import Delta
-from warpdeck.api.glance import Glance
-from warpdeck.paths import Paths
+from warpdeck.base.paths import Paths
+from warpdeck.client.client import Delta
+from warpdeck.client.peek_terminal import Glance
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.screens.admin import TABS
 

@@ -20,33 +20,43 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
 
-from warpdeck.api.client import GONE, Delta
-from warpdeck.api.rows import JobRow
-from warpdeck.api.site import Reloaded
-from warpdeck.errors import UNCERTAIN, UserError
-from warpdeck.paths import Paths, config_dir, default_paths
+from warpdeck.base.errors import UNCERTAIN, UserError
+from warpdeck.base.paths import Paths, config_dir, default_paths
+from warpdeck.client.client import GONE, Delta
+from warpdeck.client.site_queries import Reloaded
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui.data.action_log import Chronicle
+from warpdeck_tui.data.client_state import Board
+from warpdeck_tui.data.connection import Core
+from warpdeck_tui.screens.queue import QueueScreen
+from warpdeck_tui.screens.shared.deck_screen import Arrives, DeckScreen
+from warpdeck_tui.table.actions import CHANGING
+from warpdeck_tui.table.bindings import (
+    actions_at,
+    bindings,
+    command_of,
+    help_lines,
+    key_words,
+    keys_of,
+    looks_only,
+)
+from warpdeck_tui.terminal.preload import load_later
+from warpdeck_tui.terminal.terminal_app import forget_drawn
+from warpdeck_tui.user_files.keymap import KEYS_FILE, NO_KEYMAP, Keymap, keymap_lines, read_keymap
+from warpdeck_tui.user_files.settings import Settings, read_settings
+from warpdeck_tui.widgets.cells import printable
 
-from . import clipboard, screens
-from .actions import CHANGING
-from .bindings import actions_at, bindings, command_of, help_lines, key_words, keys_of, looks_only
-from .board import Board
-from .chronicle import Chronicle
-from .client import Core
-from .finder import WHAT_IS_FOUND, Actions, Command, Finder, Objects
-from .keymap import KEYS_FILE, NO_KEYMAP, Keymap, keymap_lines, read_keymap
-from .looks import LOOK_S, Looks
-from .notices import Notices
-from .screens.base import Arrives, DeckScreen
-from .screens.queue import QueueScreen
-from .settings import Settings, read_settings
-from .warming import load_later
-from .widgets.cells import printable
-from .window import Window, forget_drawn
+from . import screens
+from .command_palette import WHAT_IS_FOUND, Actions, Finder, Objects
+from .deck import Command, Deck
+from .desktop_notifications import Notices
+from .terminal import clipboard
+from .theme_manager import LOOK_S, Looks
 
 if TYPE_CHECKING:
-    from .filling import Filling
-    from .jobverbs import JobVerbs
-    from .viewmodels.form import Sheet
+    from warpdeck_tui.screens.shared.form_opening import Filling
+    from warpdeck_tui.screens.shared.job_verbs import JobVerbs
+    from warpdeck_tui.viewmodels.jobs.form import Sheet
 
 UNANSWERED = frozenset((GONE, UNCERTAIN))
 """Codes of errors that are no refusals."""
@@ -55,7 +65,7 @@ DRAW_SHARE = 0.05
 """Drawing what changed takes at most this share of a core, however long the queue is."""
 
 
-class DeckApp(Window):
+class DeckApp(Deck):
     """The full-screen app."""
 
     TITLE = "warpdeck"
@@ -106,14 +116,14 @@ class DeckApp(Window):
     @cached_property
     def verbs(self) -> JobVerbs:
         """Made at the first key that means a job: the first frame need not wait for its dialogs."""
-        from .jobverbs import JobVerbs
+        from warpdeck_tui.screens.shared.job_verbs import JobVerbs
 
         return JobVerbs(self)
 
     @cached_property
     def filling(self) -> Filling:
         """Made for the first form, as that."""
-        from .filling import Filling
+        from warpdeck_tui.screens.shared.form_opening import Filling
 
         return Filling(self)
 

@@ -11,11 +11,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from warpdeck.errors import UserError
-
-from .charset import as_started, lacks_signs
-from .guard import end_with_parent, guarded
-from .settings import Settings, read_settings
+from warpdeck.base.errors import UserError
+from warpdeck_tui.terminal.ascii_fallback import as_started, lacks_signs
+from warpdeck_tui.terminal.terminal_guard import end_with_parent, guarded
+from warpdeck_tui.user_files.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     import argparse
@@ -116,7 +115,7 @@ def run(options: Options, *, everybody: bool, at: tuple[str, str], moment: float
         )
         if why:
             app.chronicle.add(f"warpdeck --ascii  # {why}; --no-ascii draws all signs")
-        importlib.import_module("warpdeck_tui.terminal").leave_at_hang_up(app)
+        importlib.import_module("warpdeck_tui.terminal.lent_terminal").leave_at_hang_up(app)
     give_memory_back()
     app.run(mouse=wanted.mouse and not (options.no_mouse or low_bandwidth))
     return app.return_code or 0

@@ -17,28 +17,43 @@ from typing import NamedTuple
 import msgspec
 from rich.cells import cell_len
 
-from warpdeck.api.client import Client
-from warpdeck.api.noderows import NodeRow, PastNodeRow
-from warpdeck.api.site import Site
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
+from warpdeck.client.client import Client
+from warpdeck.client.site_queries import Site
 from warpdeck.model.past import PastQuery
-from warpdeck.paths import Paths
+from warpdeck.protocol.node_rows import NodeRow, PastNodeRow
+from warpdeck_tui.terminal.glyph_sets import in_words
+from warpdeck_tui.viewmodels.jobs import job as job_page
+from warpdeck_tui.viewmodels.jobs.job_columns import JobRows, columns_of, job_row
+from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
+from warpdeck_tui.viewmodels.jobs.queue import summary
+from warpdeck_tui.viewmodels.nodes.nodes import (
+    METRIC_WORDS,
+    METRICS,
+    gpu_detail,
+    gpu_lines,
+    node_lines,
+    node_row,
+)
+from warpdeck_tui.viewmodels.nodes.nodes import summary as nodes_summary
+from warpdeck_tui.viewmodels.nodes.past_nodes import moment_words, unknown_words
+from warpdeck_tui.viewmodels.shell.sessions import session_rows, sessions
+from warpdeck_tui.viewmodels.shell.sessions import summary as sessions_summary
+from warpdeck_tui.viewmodels.site import site_tables
+from warpdeck_tui.viewmodels.site.idle_gpus import (
+    IDLE_COLUMNS,
+    MAX_ASKED,
+    idle_jobs,
+    idle_words,
+    waste_row,
+    wastes,
+)
+from warpdeck_tui.viewmodels.site.usage import usage_text
+from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.columns import Column
 
-from .signs import in_words
-from .viewmodels import Line, sitetables
-from .viewmodels import job as job_page
-from .viewmodels.idle import IDLE_COLUMNS, MAX_ASKED, idle_jobs, idle_words, waste_row, wastes
-from .viewmodels.jobcolumns import JobRows, columns_of, job_row
-from .viewmodels.listing import Choice, Listing
-from .viewmodels.nodes import METRIC_WORDS, METRICS, gpu_detail, gpu_lines, node_lines, node_row
-from .viewmodels.nodes import summary as nodes_summary
-from .viewmodels.past import moment_words, unknown_words
-from .viewmodels.queue import summary
-from .viewmodels.sessions import session_rows, sessions
-from .viewmodels.sessions import summary as sessions_summary
-from .viewmodels.usage import usage_text
-from .widgets.cells import printable
-from .widgets.columns import Column
+from .viewmodels import Line
 
 QUEUE_COLUMNS = ("job", "state", "name", "user", "gpus", "time", "where")
 PAST_COLUMNS = ("job", "state", "name", "user", "account", "gpus", "time", "where")
@@ -194,23 +209,23 @@ async def _sessions(client: Client, wanted: Wanted) -> Text:
 async def _site(client: Client, _: Wanted) -> Text:
     """Its tables, one after the other."""
     site, now = Site(client), time.time()
-    shown: dict[str, tuple[Sequence[Column], Sequence[sitetables.Row]]] = {
+    shown: dict[str, tuple[Sequence[Column], Sequence[site_tables.Row]]] = {
         "partitions": (
-            sitetables.PARTITION_COLUMNS,
-            sitetables.partition_rows(await site.partitions()),
+            site_tables.PARTITION_COLUMNS,
+            site_tables.partition_rows(await site.partitions()),
         ),
         "reservations": (
-            sitetables.RESERVATION_COLUMNS,
-            sitetables.reservation_rows(await site.reservations(), now=now),
+            site_tables.RESERVATION_COLUMNS,
+            site_tables.reservation_rows(await site.reservations(), now=now),
         ),
-        "QoS": (sitetables.QOS_COLUMNS, sitetables.qos_rows(await site.qos())),
-        "shares": (sitetables.ACCOUNT_COLUMNS, sitetables.account_rows((await site.shares()).shares)),
+        "QoS": (site_tables.QOS_COLUMNS, site_tables.qos_rows(await site.qos())),
+        "shares": (site_tables.ACCOUNT_COLUMNS, site_tables.account_rows((await site.shares()).shares)),
         "priorities": (
-            sitetables.PRIORITY_COLUMNS,
-            sitetables.priority_rows((await site.priorities()).jobs),
+            site_tables.PRIORITY_COLUMNS,
+            site_tables.priority_rows((await site.priorities()).jobs),
         ),
-        "drains": (sitetables.DRAIN_COLUMNS, sitetables.drain_rows(await client.nodes(), now=now)),
-        "events": (sitetables.EVENT_COLUMNS, sitetables.event_rows(await site.events())[:SITE_EVENTS]),
+        "drains": (site_tables.DRAIN_COLUMNS, site_tables.drain_rows(await client.nodes(), now=now)),
+        "events": (site_tables.EVENT_COLUMNS, site_tables.event_rows(await site.events())[:SITE_EVENTS]),
     }
     lines: Text = []
     for title, (columns, rows) in shown.items():

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import web
 from textual_serve.server import Server
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 
 HOST = "127.0.0.1"
 TOKEN_BYTES = 32

@@ -7,51 +7,54 @@ import os
 import sys
 from collections.abc import Sequence
 
-from warpdeck import __version__
-from warpdeck.errors import ANSWERED, SAID, UserError, WarpdeckError
+from warpdeck._version import __version__
+from warpdeck.base.errors import ANSWERED, SAID, UserError, WarpdeckError
 from warpdeck_agent.client.standard import prepare_standard_streams
 
 VERBS: dict[str, tuple[str, str]] = {
-    "submit": ("submit", "submit a batch script (#SBATCH lines are read)"),
-    "lint": ("lint", "what sbatch makes of a batch script, and what will bite"),
-    "run": ("run", "run a command on the cluster and wait for it; --pty for a shell"),
-    "srun": ("srun", "run a step of tasks: inside a job, or in one made for it"),
-    "salloc": ("salloc", "hold an allocation for a shell here; srun in it starts tasks on its nodes"),
-    "attach": ("attach", "join the terminal of an interactive job"),
-    "jupyter": ("webserver", "a notebook on a GPU: a URL on this machine"),
-    "code": ("webserver", "an editor on a GPU: a URL on this machine, or Remote-SSH"),
-    "forward": ("forward", "a port of a job's node on this machine"),
-    "proxy": ("proxy", "ssh, scp and editors into a job: for ssh's ProxyCommand"),
-    "queue": ("queue", "the waiting and running jobs"),
-    "show": ("jobs", "everything about a job"),
-    "why": ("jobs", "why a job waits, and when it should start"),
-    "prio": ("policy", "the priority of waiting jobs, and each number in it"),
-    "share": ("policy", "the accounts: shares, use, and who is owed how much"),
-    "logs": ("jobs", "a job's output; -f follows it"),
-    "metrics": ("metrics", "what a job used over its life, or a node lately"),
-    "cancel": ("orders", "end jobs, or send them a signal"),
-    "hold": ("orders", "keep waiting jobs from starting"),
-    "release": ("orders", "let held jobs start"),
-    "suspend": ("orders", "stop running jobs where they are (admins)"),
-    "resume": ("orders", "let suspended jobs go on (admins)"),
-    "requeue": ("orders", "end jobs and put them back into the queue"),
-    "rerun": ("rerun", "submit a job again, with the code that it ran"),
-    "partitions": ("policy", "the partitions: nodes, limits, and who may use them"),
-    "reservations": ("policy", "nodes that are set aside, and for whom"),
-    "reservation": ("reservation", "set nodes aside for users, accounts or maintenance (admins)"),
-    "qos": ("policy", "the qualities of service and their limits"),
-    "node": ("nodes", "add, list, drain and remove nodes"),
-    "snapshot": ("snapshot", "the code a job ran: show it, compare it"),
-    "config": ("config", "check, show, reload or import the site's settings"),
-    "shims": ("shims", "sbatch, srun, squeue and the rest on the PATH"),
-    "completion": ("completion", "what a shell needs to complete verbs, options and live names"),
-    "up": ("control", "start the controller"),
-    "down": ("control", "stop the controller; jobs go on"),
-    "status": ("control", "whether the controller runs, and how it is"),
-    "simulate": ("simulate", "replay a workload log, or the site's past, under another policy"),
-    "screen": ("screen", "the app at one of its screens, or that screen as plain text"),
-    "serve": ("serve", "the app in a browser, on this machine"),
-    "demo": ("control", "the app over a simulated cluster of 64 GPUs"),
+    "submit": ("cli.verbs.submit", "submit a batch script (#SBATCH lines are read)"),
+    "lint": ("cli.verbs.lint", "what sbatch makes of a batch script, and what will bite"),
+    "run": ("cli.verbs.run", "run a command on the cluster and wait for it; --pty for a shell"),
+    "srun": ("slurm.interactive.srun", "run a step of tasks: inside a job, or in one made for it"),
+    "salloc": (
+        "slurm.interactive.salloc",
+        "hold an allocation for a shell here; srun in it starts tasks on its nodes",
+    ),
+    "attach": ("cli.verbs.attach", "join the terminal of an interactive job"),
+    "jupyter": ("cli.verbs.web_server", "a notebook on a GPU: a URL on this machine"),
+    "code": ("cli.verbs.web_server", "an editor on a GPU: a URL on this machine, or Remote-SSH"),
+    "forward": ("cli.verbs.forward", "a port of a job's node on this machine"),
+    "proxy": ("cli.verbs.proxy", "ssh, scp and editors into a job: for ssh's ProxyCommand"),
+    "queue": ("cli.verbs.queue", "the waiting and running jobs"),
+    "show": ("cli.verbs.jobs", "everything about a job"),
+    "why": ("cli.verbs.jobs", "why a job waits, and when it should start"),
+    "prio": ("cli.verbs.policy", "the priority of waiting jobs, and each number in it"),
+    "share": ("cli.verbs.policy", "the accounts: shares, use, and who is owed how much"),
+    "logs": ("cli.verbs.jobs", "a job's output; -f follows it"),
+    "metrics": ("cli.verbs.metrics", "what a job used over its life, or a node lately"),
+    "cancel": ("cli.verbs.orders", "end jobs, or send them a signal"),
+    "hold": ("cli.verbs.orders", "keep waiting jobs from starting"),
+    "release": ("cli.verbs.orders", "let held jobs start"),
+    "suspend": ("cli.verbs.orders", "stop running jobs where they are (admins)"),
+    "resume": ("cli.verbs.orders", "let suspended jobs go on (admins)"),
+    "requeue": ("cli.verbs.orders", "end jobs and put them back into the queue"),
+    "rerun": ("cli.verbs.rerun", "submit a job again, with the code that it ran"),
+    "partitions": ("cli.verbs.policy", "the partitions: nodes, limits, and who may use them"),
+    "reservations": ("cli.verbs.policy", "nodes that are set aside, and for whom"),
+    "reservation": ("cli.verbs.reservation", "set nodes aside for users, accounts or maintenance (admins)"),
+    "qos": ("cli.verbs.policy", "the qualities of service and their limits"),
+    "node": ("cli.verbs.nodes", "add, list, drain and remove nodes"),
+    "snapshot": ("cli.verbs.snapshot", "the code a job ran: show it, compare it"),
+    "config": ("cli.verbs.config", "check, show, reload or import the site's settings"),
+    "shims": ("cli.verbs.shims", "sbatch, srun, squeue and the rest on the PATH"),
+    "completion": ("cli.verbs.completion", "what a shell needs to complete verbs, options and live names"),
+    "up": ("cli.verbs.control", "start the controller"),
+    "down": ("cli.verbs.control", "stop the controller; jobs go on"),
+    "status": ("cli.verbs.control", "whether the controller runs, and how it is"),
+    "simulate": ("cli.verbs.simulate", "replay a workload log, or the site's past, under another policy"),
+    "screen": ("cli.verbs.screen", "the app at one of its screens, or that screen as plain text"),
+    "serve": ("cli.verbs.serve", "the app in a browser, on this machine"),
+    "demo": ("cli.verbs.control", "the app over a simulated cluster of 64 GPUs"),
 }
 HELP_FLAGS = ("-h", "--help", "help")
 
@@ -115,7 +118,7 @@ def _dispatch(words: list[str]) -> int:
     verb = words[0]
     if verb not in VERBS:
         raise UserError(f"there is no verb {verb!r}", _meant_by(verb), exit_code=2)
-    module = importlib.import_module(f"warpdeck.cli.{VERBS[verb][0]}")
+    module = importlib.import_module(f"warpdeck.{VERBS[verb][0]}")
     return int(module.main(verb, words[1:]))
 
 
@@ -123,7 +126,7 @@ def _meant_by(verb: str) -> str:
     """The next step of whoever typed a verb that is none."""
     import difflib  # for this alone
 
-    from warpdeck.slurm.main import COMMANDS
+    from warpdeck.slurm.command_table import COMMANDS
 
     if verb in COMMANDS:
         return f'{verb} is one of Slurm\'s commands: `eval "$(warpdeck shims)"`, then `{verb}`'

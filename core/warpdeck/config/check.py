@@ -9,12 +9,12 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model import CHECKS
 from warpdeck.model.reservation import PERIOD_S, Repeat
-from warpdeck.notation.hostlist import expand
-from warpdeck.notation.reservationflags import FLAGS, BadFlags, flag_fields, parse_flags
-from warpdeck.notation.tomllines import Path
+from warpdeck.notation.config.toml_lines import Path
+from warpdeck.notation.filters.reservation_flags import FLAGS, BadFlags, flag_fields, parse_flags
+from warpdeck.notation.values.hostlist import expand
 
 from .problems import Problem
 from .tables import Account, Config, LimitTable, Reservation, User

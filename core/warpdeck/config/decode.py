@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 import msgspec
 
-from warpdeck.errors import UserError
-from warpdeck.notation.tomllines import Path, key_lines
+from warpdeck.base.errors import UserError
+from warpdeck.notation.config.toml_lines import Path, key_lines
 
 from .check import cross_check
 from .forms import Form

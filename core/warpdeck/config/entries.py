@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from warpdeck.notation.tomllines import Path
+from warpdeck.notation.config.toml_lines import Path
 
 from .decode import entry_type, field_types, form_of, is_table
 from .problems import dotted, quoted

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple
 
-from warpdeck.errors import UserError
-from warpdeck.notation.hostlist import collapse, expand
-from warpdeck.notation.memory import parse_memory
-from warpdeck.notation.times import format_duration, parse_limit
-from warpdeck.notation.tres import (
+from warpdeck.base.errors import UserError
+from warpdeck.notation.values.durations import format_duration, parse_limit
+from warpdeck.notation.values.hostlist import collapse, expand
+from warpdeck.notation.values.memory_sizes import parse_memory
+from warpdeck.notation.values.tres_counts import (
     format_tres,
     format_tres_prices,
     format_tres_weights,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 
 from .decode import MAX_TEXT_BYTES, Decoded, decode
 from .tables import Config

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.errors import UserError
-from warpdeck.notation.tomllines import Path
+from warpdeck.base.errors import UserError
+from warpdeck.notation.config.toml_lines import Path
 
 MAX_PROBLEMS = 100
 """Problems kept of one file; a wrong file type would give thousands."""

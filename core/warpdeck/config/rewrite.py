@@ -11,9 +11,9 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model.amendment import Amendment
-from warpdeck.notation.amend import amended
+from warpdeck.notation.config.toml_edit import amended
 
 from .decode import decode
 from .load import read_text

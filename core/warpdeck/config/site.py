@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from warpdeck.cluster import ALL_NODES, NORMAL_QOS
-from warpdeck.errors import UserError
+from warpdeck.base.cluster import ALL_NODES, NORMAL_QOS
+from warpdeck.base.errors import UserError
 from warpdeck.model import GpuAsk, NodeName, Request, Resources
-from warpdeck.notation.hostlist import expand
-from warpdeck.notation.reservationflags import flag_fields, parse_flags
+from warpdeck.notation.filters.reservation_flags import flag_fields, parse_flags
+from warpdeck.notation.values.hostlist import expand
 from warpdeck.policy import (
     AccountView,
     Limits,

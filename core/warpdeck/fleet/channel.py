@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import asyncssh
 
-from warpdeck.controller.ports import LINK_BROKE, SAMPLE_S, NodeAsk, PackedTree, StreamSink
-from warpdeck.errors import RemoteError
+from warpdeck.base.errors import RemoteError
+from warpdeck.ports.ports import LINK_BROKE, SAMPLE_S, NodeAsk, PackedTree, StreamSink
 from warpdeck_agent.wire import JSON, WireError, data_frame, json_frame, read_frame, split_data
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire

@@ -17,8 +17,8 @@ from pathlib import Path
 import asyncssh
 import msgspec
 
-from warpdeck.errors import RemoteError, UserError
-from warpdeck.paths import Paths
+from warpdeck.base.errors import RemoteError, UserError
+from warpdeck.base.paths import Paths
 from warpdeck_agent.wire.messages import SHARE_MACHINE
 
 from .build import build_zipapp

@@ -12,7 +12,10 @@ from typing import Any
 
 import asyncssh
 
-from warpdeck.controller.ports import (
+from warpdeck.base.errors import RemoteError, UserError, WarpdeckError
+from warpdeck.base.paths import Paths
+from warpdeck.model import JobId, Node, NodeName
+from warpdeck.ports.ports import (
     NEXT_ATTEMPT,
     FleetEvent,
     NodeAsk,
@@ -22,19 +25,16 @@ from warpdeck.controller.ports import (
     StepPipe,
     StreamSink,
 )
-from warpdeck.errors import RemoteError, UserError, WarpdeckError
-from warpdeck.model import JobId, Node, NodeName
-from warpdeck.paths import Paths
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 from warpdeck_agent.wire.places import place_of
 
-from .allowance import PAUSE_S, TREE_BYTES, Allowance
 from .calls import CallServer, take_call
 from .channel import PROBE_S, Channel
 from .deploy import Progress, connect_ssh
-from .heap import Burst, Tidying
 from .local import connect_local
+from .memory_trim import Burst, Tidying
+from .token_bucket import PAUSE_S, TREE_BYTES, Allowance
 from .transport import Transport, machine_name
 from .userfiles import UserFiles
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import asyncssh
 import msgspec
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 
 DEFAULT_PORT = 22
 

@@ -13,7 +13,7 @@ from warpdeck_agent.wire import messages
 from warpdeck_agent.wire.frames import WireError, parse_json
 from warpdeck_agent.wire.jsontext import dumps
 
-from .bounds import MAX_NAME_CHARS, bounded
+from .field_limits import MAX_NAME_CHARS, bounded
 
 
 class _Tagged(msgspec.Struct):

@@ -8,8 +8,8 @@ import socket
 import sys
 from pathlib import Path
 
-from warpdeck.errors import RemoteError
-from warpdeck.paths import Paths
+from warpdeck.base.errors import RemoteError
+from warpdeck.base.paths import Paths
 
 from .build import build_zipapp
 from .openfiles import restore_limit

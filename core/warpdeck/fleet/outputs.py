@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from warpdeck.errors import RemoteError
+from warpdeck.base.errors import RemoteError
 from warpdeck.model import JobId, NodeName
 from warpdeck_agent.wire import messages as wire
 

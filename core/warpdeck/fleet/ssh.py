@@ -14,8 +14,8 @@ from typing import Any
 import asyncssh
 import msgspec
 
-from warpdeck.errors import UserError
-from warpdeck.paths import Paths
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
 
 from .hostkeys import KnownHosts, Witness
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from warpdeck.errors import RemoteError
+from warpdeck.base.errors import RemoteError
 from warpdeck_agent.wire.frames import SENTINEL
 
 LAST_WORDS_CHARS = 200

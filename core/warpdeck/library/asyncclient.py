@@ -20,16 +20,16 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-from warpdeck.api import code
-from warpdeck.api.client import GONE, Changed, Client, Status
-from warpdeck.api.noderows import NodeRow
-from warpdeck.api.rows import Curves, JobDetail, JobRow
-from warpdeck.api.submission import Submitted, submit
-from warpdeck.api.sync import SyncClient
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths, default_paths
+from warpdeck.client import code
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.client.client import GONE, Changed, Client, Status
+from warpdeck.client.submission import Submitted, submit
 from warpdeck.model import split_ranges
-from warpdeck.notation.jobids import TaskRanges, parse_job_id
-from warpdeck.paths import Paths, default_paths
+from warpdeck.notation.values.job_ids import TaskRanges, parse_job_id
+from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow
+from warpdeck.protocol.node_rows import NodeRow
 
 from .asyncjob import AsyncJob
 from .drafting import Snapshots, draft

@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from warpdeck.api.client import GONE, LOST, Client
-from warpdeck.api.rows import Curves, JobDetail, JobRow
-from warpdeck.api.siterows import ForecastRow
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.client.client import GONE, LOST, Changed, Client
 from warpdeck.model import Snapshot
+from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow
+from warpdeck.protocol.site_rows import ForecastRow
 
 from .outcome import Outcome
-
-if TYPE_CHECKING:
-    from .asyncclient import AsyncClient
 
 MAX_LINE_CHARS = 1024 * 1024
 """A longer line of a log comes in parts: a progress bar may write for hours without an end of line."""
@@ -28,10 +25,23 @@ REOPEN_S = 0.2
 """Before a log that broke off is opened again; the controller itself waits for a node's link longer than that."""
 
 
+_T = TypeVar("_T")
+
+
+class JobClient(Protocol):
+    """The calls of AsyncClient that a job makes."""
+
+    async def ask(self, question: Callable[[Client], Awaitable[_T]]) -> _T: ...
+    async def detail(self, job: str) -> JobDetail: ...
+    async def wait(self, jobs: Sequence[str], *, timeout_s: float | None = None) -> list[Outcome]: ...
+    async def cancel(self, *jobs: str, signal: str = "") -> Changed: ...
+    async def metrics(self, job: str) -> Curves: ...
+
+
 class AsyncJob:
     """A job, an array, or a task of one. `id` as Slurm writes it: 12, 12_3; `notes` are what submitting had to say."""
 
-    def __init__(self, client: AsyncClient, job: str, *, notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, client: JobClient, job: str, *, notes: tuple[str, ...] = ()) -> None:
         self._client = client
         self.id = job
         self.notes = notes
@@ -61,11 +71,11 @@ class AsyncJob:
 
     async def wait(self, *, timeout_s: float | None = None) -> Outcome:
         """Until it, or every task of the array, has ended. Raises TimeoutError; the job goes on."""
-        return (await self._client.wait([self], timeout_s=timeout_s))[0]
+        return (await self._client.wait([self.id], timeout_s=timeout_s))[0]
 
     async def cancel(self, *, signal: str = "") -> None:
         """Ends it, or sends it a signal by name. Raises UserError where it cannot be."""
-        changed = await self._client.cancel(self, signal=signal)
+        changed = await self._client.cancel(self.id, signal=signal)
         if changed.errors:
             raise UserError(changed.errors[0], f"see `warpdeck show {self.id}`")
 

@@ -15,9 +15,9 @@ from concurrent.futures import Future, wait
 from copy import copy
 from typing import Any
 
-from warpdeck.api.rows import JobRow
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model import has_task
+from warpdeck.protocol.job_rows import JobRow
 
 from .asyncjob import AsyncJob
 from .callfutures import Asked, Bundle, CallFuture

@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from warpdeck.errors import UserError
-from warpdeck.notation.directives import MAX_SCRIPT_BYTES
+from warpdeck.base.errors import UserError
+from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES
 
 from . import callprogram
 from .callprogram import MARK, PROTOCOL

@@ -15,12 +15,12 @@ import os
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-from warpdeck.api.client import Changed, Status
-from warpdeck.api.noderows import NodeRow
-from warpdeck.api.rows import Curves, JobDetail, JobRow
-from warpdeck.api.siterows import ForecastRow
+from warpdeck.base.paths import Paths
+from warpdeck.client.client import Changed, Status
 from warpdeck.model import Snapshot
-from warpdeck.paths import Paths
+from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow
+from warpdeck.protocol.node_rows import NodeRow
+from warpdeck.protocol.site_rows import ForecastRow
 
 from .asyncclient import AsyncClient
 from .asyncjob import AsyncJob

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from warpdeck.api.submission import Draft, draft_script, local_files, read_script
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.client.submission import Draft, draft_script, local_files, read_script
 
 from .options import option_words
 

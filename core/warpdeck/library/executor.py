@@ -20,7 +20,7 @@ from concurrent.futures import Executor as Base
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 
 from .callfutures import Asked, CallFuture
 from .callrunner import CallRunner

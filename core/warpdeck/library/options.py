@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 
 
 def option_words(options: Mapping[str, object]) -> list[str]:

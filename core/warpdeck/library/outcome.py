@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.api.rows import JobRow
-from warpdeck.errors import WarpdeckError
+from warpdeck.base.errors import WarpdeckError
 from warpdeck.model import JobState
+from warpdeck.protocol.job_rows import JobRow
 
 SIGNALLED = 128
 """What a shell adds to a signal's number."""

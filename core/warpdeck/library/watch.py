@@ -12,12 +12,12 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import NamedTuple
 
-from warpdeck.api.client import GONE, Client
-from warpdeck.api.endstream import Ends, EndsStream
-from warpdeck.api.rows import JobRow
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.client.client import GONE, Client
+from warpdeck.client.end_stream import Ends, EndsStream
 from warpdeck.model import Ranges
-from warpdeck.notation.jobids import parse_job_id
+from warpdeck.notation.values.job_ids import parse_job_id
+from warpdeck.protocol.job_rows import JobRow
 
 RETURN_FIRST_S = 0.1
 RETURN_MOST_S = 5.0

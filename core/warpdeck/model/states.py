@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 
 
 class JobState(StrEnum):

@@ -1,18 +1,27 @@
 """The scheduling policy: plan(view, now, settings) -> Plan. Pure: no clock, no randomness, no I/O."""
 
+from warpdeck.policy.cache.pass_cache import Memory
+from warpdeck.policy.explain.start_estimates import NO_BACKLOG, TOLD, Backlog, likely_starts
+from warpdeck.policy.input.decisions import End, Plan, Preempt, Reserve, Resume, Start
+from warpdeck.policy.input.settings import Settings, Weights
+from warpdeck.policy.input.site import (
+    AccountView,
+    Limits,
+    PartitionView,
+    QosView,
+    ReservationView,
+    Tres,
+    UserView,
+)
+from warpdeck.policy.input.view import GpuView, NodeView, PendingJob, RunningJob, View
+from warpdeck.policy.priority.fairshare import Standing, decayed, decayed_seconds, fair_tree
+from warpdeck.policy.priority.priority import Factors, Ranking, priorities
+from warpdeck.policy.resources.features import parse_constraint
+from warpdeck.policy.resources.tres import WALL, held_tres
+
 from .admit import Refusal, admit, admit_together, never_fits
 from .advise import Advice, advise
-from .answer import End, Plan, Preempt, Reserve, Resume, Start
-from .backlog import NO_BACKLOG, TOLD, Backlog, likely_starts
-from .fairshare import Standing, decayed, decayed_seconds, fair_tree
-from .features import parse_constraint
-from .memory import Memory
 from .plan import plan
-from .priority import Factors, Ranking, priorities
-from .settings import Settings, Weights
-from .site import AccountView, Limits, PartitionView, QosView, ReservationView, Tres, UserView
-from .tres import WALL, held_tres
-from .view import GpuView, NodeView, PendingJob, RunningJob, View
 
 __all__ = [
     "NO_BACKLOG",

@@ -9,21 +9,22 @@ from typing import NamedTuple
 import msgspec
 
 from warpdeck.model import Allocation, NodeMinimum, Resources, count_tasks
+from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.site import Limits, PartitionView, QosView, Tres
+from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.limits.access import in_partition, partition_bars, partition_names, time_limit
+from warpdeck.policy.limits.inherited import effective
+from warpdeck.policy.limits.limits import Ledger
+from warpdeck.policy.placement.pending_reason import GIB, describe_need
+from warpdeck.policy.placement.placement import allocate, place_now
+from warpdeck.policy.placement.request_shape import Shape
+from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Cluster, has_least, traits_of
+from warpdeck.policy.resources.features import parse_constraint
+from warpdeck.policy.resources.gpus import GpuBoard
+from warpdeck.policy.resources.timeline import Timeline
+from warpdeck.policy.resources.tres import asked_per_node, asked_tres
 
-from .access import in_partition, partition_bars, partition_names, time_limit
-from .cluster import CPUS, GPUS, MEM, Cluster, has_least, traits_of
-from .features import parse_constraint
-from .gpus import GpuBoard
-from .inherited import effective
-from .limits import Ledger
-from .placement import Shape, allocate, place_now
 from .plan import plan
-from .settings import Settings
-from .site import Limits, PartitionView, QosView, Tres
-from .timeline import Timeline
-from .tres import asked_per_node, asked_tres
-from .view import PendingJob, View
-from .why import GIB, describe_need
 
 Key = tuple[str, str, str]
 """Account, user, QoS."""

@@ -13,17 +13,17 @@ import msgspec
 import numpy as np
 
 from warpdeck.model import JobId, NodeName, Resources, Why
+from warpdeck.policy.explain.explain import explain
+from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.site import PartitionView
+from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.limits.access import in_partition
+from warpdeck.policy.placement.pending_reason import before_its_time
+from warpdeck.policy.reservations.resource_pool import known
+from warpdeck.policy.resources.cluster import Ints
+from warpdeck.policy.scheduler.scheduling_pass import Pass, Place
 
-from .access import in_partition
-from .cluster import Ints
-from .explain import explain
-from .field import known
-from .passing import Pass, Place
 from .plan import decide
-from .settings import Settings
-from .site import PartitionView
-from .view import PendingJob, View
-from .why import before_its_time
 
 MAX_FORECASTS = 500
 """Jobs ahead whose starts are worked out to tell one job's; beyond them it cannot be told in good time."""

@@ -18,20 +18,19 @@ import msgspec
 import numpy as np
 
 from warpdeck.model import JobId, Why
-
-from .answer import End, Plan
-from .cluster import Ints, Mask
-from .explain import explain
-from .memory import Memory
-from .passing import Pass
-from .priority import Ranking, in_order
-from .queue import Queue
-from .resuming import resumptions
-from .rounds import first_round, second_round
-from .settings import Settings
-from .turns import turns
-from .view import PendingJob, View
-from .why import before_its_time
+from warpdeck.policy.cache.pass_cache import Memory
+from warpdeck.policy.cache.waiting_queue import Queue
+from warpdeck.policy.explain.explain import explain
+from warpdeck.policy.input.decisions import End, Plan
+from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.placement.pending_reason import before_its_time
+from warpdeck.policy.priority.priority import Ranking, in_order
+from warpdeck.policy.priority.queue_order import turns
+from warpdeck.policy.resources.cluster import Ints, Mask
+from warpdeck.policy.scheduler.resuming import resumptions
+from warpdeck.policy.scheduler.rounds import first_round, second_round
+from warpdeck.policy.scheduler.scheduling_pass import Pass
 
 
 def plan(

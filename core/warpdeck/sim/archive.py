@@ -6,7 +6,7 @@ import asyncio
 import math
 import os
 
-from warpdeck.errors import StoreError, UserError
+from warpdeck.base.errors import StoreError, UserError
 from warpdeck.model import Job, Node
 from warpdeck.store import SqliteStore
 

@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import Config
-from warpdeck.controller.app import Controller
-from warpdeck.controller.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted, Who
-from warpdeck.controller.trees import TreeFiles
-from warpdeck.errors import UserError
+from warpdeck.controller.events.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted, Who
+from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import ArraySpec, GpuAsk, Job, JobId, Link, Node, NodeName, Request, Resources
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire

@@ -21,21 +21,21 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
-from warpdeck.api.server import ApiServer
+from warpdeck.base.controller_daemon import take_lock
+from warpdeck.base.errors import UserError
+from warpdeck.base.passwd import name_of
+from warpdeck.base.paths import Paths
 from warpdeck.config import Config, load
-from warpdeck.controller.app import Controller
-from warpdeck.controller.daemon import take_lock
-from warpdeck.controller.events import NodeAdded, NodeDrained, Submitted, Who
-from warpdeck.controller.ports import OutputFile, Store
-from warpdeck.controller.trees import TreeFiles
-from warpdeck.errors import UserError
+from warpdeck.controller.events.events import NodeAdded, NodeDrained, Submitted, Who
+from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import JobId, JobState, Node, NodeName, Request
-from warpdeck.paths import Paths
-from warpdeck.slurm.people import name_of
+from warpdeck.ports.ports import OutputFile, Store
+from warpdeck.server.server import ApiServer
 from warpdeck.store import SqliteStore
 from warpdeck_agent.wire import messages as wire
 
-from . import lab, workload
+from . import demo_config, workload
 from .clock import SimClock
 from .fleet import GIB, START_S, SimFleet, SimNode
 
@@ -219,7 +219,7 @@ async def _work(paths: Paths, store: Store, rng: random.Random, *, stop: asyncio
         clock=clock,
         run_time=lambda launch: workload.run_time(rng, launch),
         stop=stop,
-        config=lab.config(datetime.now(), visitor=name_of(os.getuid())),
+        config=demo_config.config(datetime.now(), visitor=name_of(os.getuid())),
     )
     async with cluster as (controller, server):
 

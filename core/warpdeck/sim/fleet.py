@@ -11,17 +11,9 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from warpdeck.controller.ports import (
-    FleetEvent,
-    NodeAsk,
-    NodeStream,
-    Order,
-    PackedTree,
-    StepPipe,
-    StreamSink,
-)
-from warpdeck.errors import RemoteError
+from warpdeck.base.errors import RemoteError
 from warpdeck.model import JobId, Node, NodeName
+from warpdeck.ports.ports import FleetEvent, NodeAsk, NodeStream, Order, PackedTree, StepPipe, StreamSink
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import Config, NodeFacts, build_site
-from warpdeck.errors import UserError
 from warpdeck.model import GpuUuid, Job, JobId, Node, NodeName
 from warpdeck.policy import GpuView, NodeView, PendingJob, Settings, View
 

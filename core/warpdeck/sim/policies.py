@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.policy import Settings, Weights
 
 PLAIN = Settings(queue_order="submission", backfill_order="priority", preempt_by="off", reclaim=False)

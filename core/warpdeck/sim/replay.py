@@ -33,7 +33,7 @@ from warpdeck.policy import (
     Weights,
     plan,
 )
-from warpdeck.policy.predict import Prediction, Predictor
+from warpdeck.policy.priority.predict import Prediction, Predictor
 
 from .simjobs import SimJob
 

@@ -12,11 +12,11 @@ import zlib
 
 import msgspec
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model import JobId
 from warpdeck.policy import PendingJob
 
-from .machine import Machine
+from .resource_model import Machine
 from .trace import Trace, TraceJob
 
 MENU_S = (600, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 48 * 3600, 7 * 86_400, 30 * 86_400, 365 * 86_400)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from warpdeck.controller.ports import StreamSink
+from warpdeck.ports.ports import StreamSink
 from warpdeck_agent.wire import messages as wire
 
 from . import output

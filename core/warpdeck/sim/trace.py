@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 
 MAX_JOBS = 5_000_000
 """Jobs of one log. The largest public ones hold three million; beyond this memory is the limit."""

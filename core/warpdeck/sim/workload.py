@@ -7,18 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from warpdeck.controller.events import Who
-from warpdeck.model import (
-    ArraySpec,
-    Dependencies,
-    Dependency,
-    GpuAsk,
-    JobId,
-    PtySize,
-    Request,
-    Resources,
-)
-from warpdeck.notation.sweep import parse_grid, task_count, with_sweep
+from warpdeck.controller.events.events import Who
+from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuAsk, JobId, PtySize, Request, Resources
+from warpdeck.notation.request.sweep import parse_grid, task_count, with_sweep
 from warpdeck_agent.wire import messages as wire
 
 HOUR_S = 3600

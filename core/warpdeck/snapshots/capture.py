@@ -13,7 +13,7 @@ import re
 import stat
 from typing import Any
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 
 from .git import run_git
 from .store import SnapshotStore

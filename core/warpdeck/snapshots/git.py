@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 
 GIT_S = 300.0
 """No git command may take longer."""

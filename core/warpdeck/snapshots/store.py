@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 
 from .git import git_environment, run_git, run_git_as
 

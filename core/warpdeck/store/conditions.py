@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from warpdeck.controller.ports import MOST_CONDITIONS
 from warpdeck.model import Condition, NodeName
+from warpdeck.ports.ports import MOST_CONDITIONS
 
 from .salvage import Salvage
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from warpdeck.controller.made import Made
+from warpdeck.model.created_by_nonce import Made
 
 from .salvage import Salvage
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from warpdeck.controller.made import Made
-from warpdeck.controller.past import costs, ended_job, page
-from warpdeck.controller.ports import (
+from warpdeck.controller.presenters.search_records import costs, ended_job, page
+from warpdeck.model import Condition, Job, JobCurve, JobId, Node, NodeName, Reservation
+from warpdeck.model.created_by_nonce import Made
+from warpdeck.model.past import EndedJob, GroupCost, PastQuery
+from warpdeck.model.step import Step
+from warpdeck.ports.ports import (
     LAST_RUNS,
     MOST_CONDITIONS,
     Changes,
@@ -17,9 +20,6 @@ from warpdeck.controller.ports import (
     UsageRow,
     Waits,
 )
-from warpdeck.model import Condition, Job, JobCurve, JobId, Node, NodeName, Reservation
-from warpdeck.model.past import EndedJob, GroupCost, PastQuery
-from warpdeck.model.step import Step
 
 
 class MemoryStore:

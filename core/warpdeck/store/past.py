@@ -12,12 +12,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from warpdeck.controller.past import ended_job, moved, unordered
-from warpdeck.controller.ports import PastPage
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.controller.presenters.search_records import ended_job, moved, unordered
 from warpdeck.model import Job, JobId
 from warpdeck.model.past import HOUR_S, NOT_FAILED, Clause, Cost, GroupCost, PastQuery
-from warpdeck.notation.jobfilter import (
+from warpdeck.notation.filters.job_filter import (
     NUMBER_FIELDS,
     OPERATORS,
     WORD,
@@ -26,6 +25,7 @@ from warpdeck.notation.jobfilter import (
     sought_in_sweep,
     states_meant,
 )
+from warpdeck.ports.ports import PastPage
 
 PUT = f"INSERT OR REPLACE INTO past VALUES ({','.join('?' * 22)})"
 DROP = "DELETE FROM past WHERE id = ?"

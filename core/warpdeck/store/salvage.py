@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from warpdeck.controller.ports import UnreadableRow
 from warpdeck.model import JobId, Node, NodeName
+from warpdeck.ports.ports import UnreadableRow
 
 log = logging.getLogger(__name__)
 

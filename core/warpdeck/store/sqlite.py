@@ -22,7 +22,11 @@ from urllib.parse import quote
 import aiosqlite
 import msgspec
 
-from warpdeck.controller.ports import (
+from warpdeck.base.errors import StoreError, UserError
+from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Reservation
+from warpdeck.model.past import GroupCost, PastQuery
+from warpdeck.model.step import Step
+from warpdeck.ports.ports import (
     LAST_RUNS,
     Changes,
     JournalEntry,
@@ -32,10 +36,6 @@ from warpdeck.controller.ports import (
     UsageRow,
     Waits,
 )
-from warpdeck.errors import StoreError, UserError
-from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Reservation
-from warpdeck.model.past import GroupCost, PastQuery
-from warpdeck.model.step import Step
 
 from . import conditions, made, past
 from .jobrows import JOB, NO_REQUEST, each_job

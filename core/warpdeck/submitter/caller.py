@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Self
 
-from warpdeck.notation.submitfiles import LIMITS_FILE
-from warpdeck.paths import Paths, default_paths
+from warpdeck.base.paths import Paths, default_paths
+from warpdeck.notation.options.submit_files import LIMITS_FILE
+from warpdeck.slurm.shims.sbatch_script import ANSWER_FD
 from warpdeck_agent.client.process import NICENESS, UMASK, by_name, is_text
 
-from .shell import ANSWER_FD
-from .slots import Question
+from .request_fifos import Question
 
 MAX_BLOCK_BYTES = 8 * 1024 * 1024
 """Of words and of variables: more than a request may have."""

@@ -17,15 +17,15 @@ import threading
 import time
 from collections import deque
 
-import warpdeck
-from warpdeck.api.sync import AGAIN_S, ANSWER_S, SyncClient
-from warpdeck.errors import UserError
-from warpdeck.paths import Paths
-from warpdeck.slurm.recording import order_or_tell
+from warpdeck import _version
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
+from warpdeck.base.submitter_address import folder_of
+from warpdeck.client.blocking_client import AGAIN_S, ANSWER_S, SyncClient
+from warpdeck.client.snapshot_requests import order_or_tell
 
 from .caller import Caller, OtherRoad
-from .place import folder_of
-from .slots import LEAST_READY, READY, Question, Slots, hold
+from .request_fifos import LEAST_READY, READY, Question, Slots, hold
 from .submission import Progress, Unanswered, submit
 
 LINGER_S = 300.0
@@ -60,7 +60,7 @@ def main(home: str) -> None:
             held = hold(folder)
         except BlockingIOError:
             return  # another does it
-        importlib.import_module("warpdeck.slurm.sbatch")  # or the first submission would
+        importlib.import_module("warpdeck.slurm.submit.sbatch")  # or the first submission would
         Submitter(paths, Slots(folder), controller).run()
         os.close(held)
 
@@ -203,7 +203,7 @@ class Submitter:
 def _program() -> tuple[int, int, int]:
     """Which program this is, as it lies on the disk; zeros where it lies there no more."""
     try:
-        found = os.stat(warpdeck.__file__)
+        found = os.stat(_version.__file__)
     except OSError:
         return 0, 0, 0
     return found.st_dev, found.st_ino, found.st_mtime_ns

@@ -12,15 +12,15 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from warpdeck.api.sync import SyncClient
-from warpdeck.errors import UNCERTAIN, UserError
-from warpdeck.paths import Paths
-from warpdeck.slurm.console import Console
-from warpdeck.slurm.main import run
+from warpdeck.base.errors import UNCERTAIN, UserError
+from warpdeck.base.paths import Paths
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.runtime.commands import run
+from warpdeck.slurm.shims.sbatch_script import DONE, ERR, OUT, REFUSED, SENT
 
 from .caller import Caller, OtherRoad
-from .shell import DONE, ERR, OUT, REFUSED, SENT
-from .slots import Slot
+from .request_fifos import Slot
 
 Record = Callable[[int, str], None]
 

@@ -1,4 +1,4 @@
-"""From inside a job to the controller: through the agent's socket, with the job's token (see warpdeck_agent.access)."""
+"""From inside a job to the controller: through the agent's socket, with the job's token (see warpdeck_agent.attach.job_access)."""
 
 from __future__ import annotations
 

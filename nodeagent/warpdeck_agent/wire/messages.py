@@ -16,7 +16,7 @@ for keys typed into a terminal). In a tunnel an empty data frame ends its direct
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Literal, Optional, Union, get_args
+from typing import Any, Dict, List, Literal, Optional, Tuple, Union, get_args
 
 from . import steps
 from .container import Container as Container
@@ -60,6 +60,8 @@ AHEAD_S = 1.0
 """How long a launch waits on its node for the place of another: whoever decides may change its mind."""
 SUSPENDED, RESUMED = "suspended", "resumed"
 """Causes of a Kill that ends nothing."""
+Key = Tuple[int, int]
+"""(job id, restarts): one launch."""
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from tests.waiting import WAIT_S
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from warpdeck.controller.app import Controller
-from warpdeck.controller.events import Submitted, Who
-from warpdeck.controller.ports import Store
+from warpdeck.base.paths import Paths
+from warpdeck.controller.events.events import Submitted, Who
+from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import ArraySpec, GpuAsk, Job, NodeName, PtySize, Request, Resources
-from warpdeck.paths import Paths
+from warpdeck.ports.ports import Store
 from warpdeck.sim.clock import SimClock
 from warpdeck.sim.demo import simulated
 from warpdeck.sim.fleet import SimNode

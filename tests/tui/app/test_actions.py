@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck_tui.actions import ACTIONS, MEETINGS, PLACES, Action
 from warpdeck_tui.app import DeckApp
-from warpdeck_tui.bindings import actions_at, clashes, help_lines, key_line
 from warpdeck_tui.screens.admin import AdminScreen
-from warpdeck_tui.screens.base import TextPane
-from warpdeck_tui.screens.dialogs import Ask, Choose, Confirm, DonePage, Fill, HelpPage, TextPage
 from warpdeck_tui.screens.history import HistoryScreen
 from warpdeck_tui.screens.job import JobScreen
-from warpdeck_tui.screens.joblist import FilterLine
 from warpdeck_tui.screens.node_add import NodeAdd
 from warpdeck_tui.screens.node_page import NodeScreen
 from warpdeck_tui.screens.nodes import NodesScreen
@@ -20,11 +15,16 @@ from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.reserve import Reserve
 from warpdeck_tui.screens.rule import RuleForm
 from warpdeck_tui.screens.sessions import SessionsScreen
+from warpdeck_tui.screens.shared.deck_screen import TextPane
+from warpdeck_tui.screens.shared.dialogs import Ask, Choose, Confirm, DonePage, Fill, HelpPage, TextPage
+from warpdeck_tui.screens.shared.job_list import FilterLine
 from warpdeck_tui.screens.submit import FormLine, NewJob, ScriptText
 from warpdeck_tui.screens.sweep import SweepGrid
 from warpdeck_tui.screens.usage import UsagePage
+from warpdeck_tui.table.actions import ACTIONS, MEETINGS, PLACES, Action
+from warpdeck_tui.table.bindings import actions_at, clashes, help_lines, key_line
 from warpdeck_tui.widgets.cell_grid import CellGrid
-from warpdeck_tui.widgets.log_view import LogView
+from warpdeck_tui.widgets.log.view import LogView
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 OWNERS: dict[str, tuple[type, ...]] = {

@@ -9,11 +9,8 @@ import msgspec
 import pytest
 from tests.tui.app.stage import ME, on_stage
 
-from warpdeck.api.noderows import NodeRow
-from warpdeck.api.rows import EventRow
-from warpdeck.api.siterows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow
-from warpdeck.controller.ports import Changes
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
 from warpdeck.model import (
     ExitStatus,
     Gpu,
@@ -27,12 +24,15 @@ from warpdeck.model import (
     Request,
     Resources,
 )
-from warpdeck.paths import Paths
+from warpdeck.ports.ports import Changes
+from warpdeck.protocol.job_rows import EventRow
+from warpdeck.protocol.node_rows import NodeRow
+from warpdeck.protocol.site_rows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow
 from warpdeck.store import SqliteStore
-from warpdeck_tui import whatif
+from warpdeck_tui.data import what_if
 from warpdeck_tui.screens.admin import AdminScreen
-from warpdeck_tui.viewmodels import sitetables as tables
-from warpdeck_tui.viewmodels.whatif import what_if_rows, what_if_words
+from warpdeck_tui.viewmodels.site import site_tables as tables
+from warpdeck_tui.viewmodels.site.what_if import what_if_rows, what_if_words
 
 NOW = 1_700_000_000.0
 JOBS = 600
@@ -359,13 +359,13 @@ async def test_a_what_if_replays_the_past_tells_how_far_it_is_and_what_comes_of_
     home = folder / "past"
     home.mkdir(mode=0o700)
     with pytest.raises(UserError):  # there is no past here
-        await whatif.what_if(["--add-gpus", "8"], Paths(str(home)), lambda words: None)
+        await what_if.what_if(["--add-gpus", "8"], Paths(str(home)), lambda words: None)
     with pytest.raises(UserError) as wrong:
-        await whatif.what_if(["--nodes", "x"], Paths(str(home)), lambda words: None)
+        await what_if.what_if(["--nodes", "x"], Paths(str(home)), lambda words: None)
     assert wrong.value.message == "argument --nodes: 'x' is not from 1 to 1,000,000"
     await _live(home / "state.db")
     heard: list[str] = []
-    found = await whatif.what_if(["--add-gpus", "8"], Paths(str(home)), heard.append)
+    found = await what_if.what_if(["--add-gpus", "8"], Paths(str(home)), heard.append)
     assert [(each.name, each.jobs) for each in found.users] == [("ann", JOBS)]
     assert found.users[0].now_waits_s > 0 and found.users[0].then_waits_s < found.users[0].now_waits_s
     assert heard and all(0 < int(words.removesuffix(" %")) <= 100 for words in heard)
@@ -403,7 +403,7 @@ async def _live(database: Path) -> None:
 
 
 def test_a_what_if_says_who_gains_and_who_loses() -> None:
-    change = whatif.WaitChange(
+    change = what_if.WaitChange(
         name="ann",
         jobs=10,
         really_waited_s=90.0,
@@ -413,7 +413,7 @@ def test_a_what_if_says_who_gains_and_who_loses() -> None:
         shorter=8,
         longer=1,
     )
-    found = whatif.WhatIf(jobs=11, not_started=1, users=[change], accounts=[])
+    found = what_if.WhatIf(jobs=11, not_started=1, users=[change], accounts=[])
     assert texts(what_if_rows(found)[0])[5] == "-1:00"
     assert what_if_words(found) == (
         "11 jobs would have waited 1:00 shorter in the mean; 1 could not start on today's nodes"

@@ -7,10 +7,10 @@ from pathlib import Path
 from tests.tui.app.stage import on_stage
 from tests.tui.app.test_views import ended
 
-from warpdeck.api.rows import JobDetail
 from warpdeck.model import GpuAsk, Resources
-from warpdeck_tui.viewmodels.changes import changes_text, last_that_worked
-from warpdeck_tui.viewmodels.job import PLAIN
+from warpdeck.protocol.job_rows import JobDetail
+from warpdeck_tui.viewmodels.jobs.changes import changes_text, last_that_worked
+from warpdeck_tui.viewmodels.jobs.job import PLAIN
 
 NONE: tuple[dict[str, str], dict[str, str]] = ({}, {})
 

@@ -12,13 +12,13 @@ import pytest
 from msgspec import UNSET
 from tests.tui.app.stage import on_stage
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import config_dir
 from warpdeck.model import ArraySpec, GpuAsk, Resources
-from warpdeck.paths import config_dir
-from warpdeck_tui import clipboard
-from warpdeck_tui.chronicle import MOST_KEPT, Chronicle, Undo
-from warpdeck_tui.clipboard import FILE_NAME
-from warpdeck_tui.viewmodels.limits import limit_change
+from warpdeck_tui.data.action_log import MOST_KEPT, Chronicle, Undo
+from warpdeck_tui.terminal import clipboard
+from warpdeck_tui.terminal.clipboard import FILE_NAME
+from warpdeck_tui.viewmodels.jobs.limits import limit_change
 
 
 async def nothing() -> None:

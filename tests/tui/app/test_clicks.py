@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.tui.app.stage import on_stage
 
-from warpdeck_tui.screens.keyline import DialogKeys
-from warpdeck_tui.screens.tabline import TabLine
+from warpdeck_tui.screens.shared.key_line import DialogKeys
+from warpdeck_tui.screens.shared.tab_line import TabLine
 
 
 async def test_a_click_on_a_panes_name_goes_there(folder: Path) -> None:

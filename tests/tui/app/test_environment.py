@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import on_stage
 
-from warpdeck_tui.viewmodels.environment import environment_lines
+from warpdeck_tui.viewmodels.jobs.environment import environment_lines
 
 
 def shown(**variables: str) -> list[str]:

@@ -10,10 +10,11 @@ from tests.tui.app.stage import Stage, on_stage
 from tests.tui.app.test_submit import SCRIPT, commit_all, fill
 from tests.tui.app.test_views import row
 
-from warpdeck.errors import UserError
-from warpdeck_tui.presets import Preset, Presets, read_presets, remove_preset, save_preset
-from warpdeck_tui.viewmodels.filling import choices, latest, preset_of, with_preset
-from warpdeck_tui.viewmodels.form import Sheet, command_line, typed
+from warpdeck.base.errors import UserError
+from warpdeck_tui.user_files.presets import read_presets, remove_preset, save_preset
+from warpdeck_tui.viewmodels.jobs.form import Sheet, command_line, typed
+from warpdeck_tui.viewmodels.jobs.form_sources import choices, latest, preset_of, with_preset
+from warpdeck_tui.viewmodels.jobs.preset import Preset, Presets
 
 NOW = 1_700_000_000.0
 

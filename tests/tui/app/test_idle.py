@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tests.tui.app.stage import on_stage
 
-from warpdeck.api.client import Delta
-from warpdeck.api.rows import JobRow, UsageRow
-from warpdeck_tui.viewmodels.idle import idle_jobs, idle_words, waste_row, wastes
+from warpdeck.client.client import Delta
+from warpdeck.protocol.job_rows import JobRow, UsageRow
+from warpdeck_tui.viewmodels.site.idle_gpus import idle_jobs, idle_words, waste_row, wastes
 
 NOW = 100_000.0
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from tests.tui.app.stage import on_stage
 from tests.tui.app.test_views import NOW, row, running
 
-from warpdeck.api.rows import JobDetail
 from warpdeck.model import ArraySpec, GpuAsk, Resources
-from warpdeck_tui.viewmodels.job import neighbour, writing_nodes
+from warpdeck.protocol.job_rows import JobDetail
+from warpdeck_tui.viewmodels.jobs.job import neighbour, writing_nodes
 
 
 async def test_the_log_is_live(folder: Path) -> None:

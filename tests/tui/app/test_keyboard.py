@@ -12,13 +12,13 @@ from textual import events
 from textual.keys import _character_to_key
 from textual.widgets import Input
 
-from warpdeck_tui.keyboard import PATIENCE_S
-from warpdeck_tui.screens.dialogs import Ask
-from warpdeck_tui.screens.joblist import FilterLine
 from warpdeck_tui.screens.queue import QueueScreen
-from warpdeck_tui.viewmodels.form import Sheet
-from warpdeck_tui.viewmodels.verbs import NO_JOB
-from warpdeck_tui.widgets.log_view import LogView
+from warpdeck_tui.screens.shared.dialogs import Ask
+from warpdeck_tui.screens.shared.job_list import FilterLine
+from warpdeck_tui.terminal.keyboard import PATIENCE_S
+from warpdeck_tui.viewmodels.jobs.form import Sheet
+from warpdeck_tui.viewmodels.jobs.verbs import NO_JOB
+from warpdeck_tui.widgets.log.view import LogView
 
 NAMED = {"\n": "enter", "\t": "tab", "\x1b": "escape"}
 FULL_OF_VERBS = "qcyHRU q:Zidn"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import on_stage
 
-from warpdeck.errors import UserError
-from warpdeck.paths import config_dir
-from warpdeck_tui.actions import ACTIONS
-from warpdeck_tui.bindings import clashes, keys_of
-from warpdeck_tui.keymap import MAX_KEYS_BYTES, NO_KEYMAP, PRESETS, keymap_lines, read_keymap
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import config_dir
+from warpdeck_tui.table.actions import ACTIONS
+from warpdeck_tui.table.bindings import clashes, keys_of
+from warpdeck_tui.user_files.keymap import MAX_KEYS_BYTES, NO_KEYMAP, PRESETS, keymap_lines, read_keymap
 
 
 def written(folder: Path, text: str) -> Path:

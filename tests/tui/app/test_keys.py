@@ -13,11 +13,11 @@ from textual.keys import _character_to_key
 from textual.screen import Screen
 from textual.widgets import Input
 
-from warpdeck.paths import config_dir
-from warpdeck_tui.actions import ACTIONS
-from warpdeck_tui.bindings import TARGETS, bindings, key_words
-from warpdeck_tui.screens.dialogs import Choose, TextPage
-from warpdeck_tui.screens.keyline import KeyLine
+from warpdeck.base.paths import config_dir
+from warpdeck_tui.screens.shared.dialogs import Choose, TextPage
+from warpdeck_tui.screens.shared.key_line import KeyLine
+from warpdeck_tui.table.actions import ACTIONS
+from warpdeck_tui.table.bindings import TARGETS, bindings, key_words
 
 PLACE_KEYS = {"queue": (), "nodes": ("2",), "job": ("enter",), "history": ("4",)}
 LEAVES = ("app.quit", "app.shell")

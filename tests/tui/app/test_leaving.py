@@ -10,8 +10,8 @@ import pytest
 from tests.tui.app.stage import on_stage
 
 from warpdeck_tui.app import DeckApp
-from warpdeck_tui.screens.dialogs import Ask, TextPage
-from warpdeck_tui.viewmodels.form import Sheet
+from warpdeck_tui.screens.shared.dialogs import Ask, TextPage
+from warpdeck_tui.viewmodels.jobs.form import Sheet
 
 TURNS = 60
 """By then every screen stood in all tries; most stand within twenty."""

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import pytest
 
-from warpdeck.api.rows import JobRow, WhyRow
-from warpdeck_tui.viewmodels.arrays import Fold
-from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, JOB_COLUMNS, JobRows
-from warpdeck_tui.viewmodels.listing import SLICE, Choice, Listing, key_of
-from warpdeck_tui.viewmodels.order import SORTED_BY, Order, Rank
-from warpdeck_tui.viewmodels.queue import array_in_full, confirmation, in_full, targets, where
+from warpdeck.protocol.job_rows import JobRow, WhyRow
+from warpdeck_tui.viewmodels.jobs.arrays import Fold
+from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JOB_COLUMNS, JobRows
+from warpdeck_tui.viewmodels.jobs.listing import SLICE, Choice, Listing, key_of
+from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, Rank
+from warpdeck_tui.viewmodels.jobs.queue import array_in_full, confirmation, in_full, targets, where
 
 NOW = 100_000.0
 

@@ -10,10 +10,10 @@ from tests.tui.app.stage import Stage, on_stage
 from textual.color import Color
 from textual.css.stylesheet import Stylesheet
 
+from warpdeck.base.paths import config_dir
 from warpdeck.model import GpuAsk, Resources
-from warpdeck.paths import config_dir
 from warpdeck_tui.screens.themes import ThemePicker
-from warpdeck_tui.themes import shipped_folder
+from warpdeck_tui.user_files.themes import shipped_folder
 
 
 def own_theme(text: str, name: str = "mine") -> Path:

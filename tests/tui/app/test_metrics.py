@@ -11,11 +11,11 @@ import pytest
 from tests.tui.app.stage import on_stage
 from tests.tui.app.test_views import row, words
 
-from warpdeck.api.rows import CurveRow
+from warpdeck.protocol.job_rows import CurveRow
 from warpdeck_tui.screens.metrics import MetricsPane
-from warpdeck_tui.signs import ascii_text
-from warpdeck_tui.viewmodels.chart import Page, Run, chart, figure, names, run_of
-from warpdeck_tui.viewmodels.readings import MAX_POINTS, Part, Point, Readings, readings, thinned
+from warpdeck_tui.terminal.glyph_sets import ascii_text
+from warpdeck_tui.viewmodels.jobs.chart import Page, Run, chart, figure, names, run_of
+from warpdeck_tui.viewmodels.jobs.readings import MAX_POINTS, Part, Point, Readings, readings, thinned
 from warpdeck_tui.widgets.cells import fit
 from warpdeck_tui.widgets.plot import NOBODY, Curve, Frame, frame_of, means, plot, reach
 

@@ -9,9 +9,9 @@ from typing import cast
 
 from tests.tui.app.stage import on_stage
 
-from warpdeck.api.noderows import NodeRow
-from warpdeck.errors import UserError
-from warpdeck_tui.client import Core
+from warpdeck.base.errors import UserError
+from warpdeck.protocol.node_rows import NodeRow
+from warpdeck_tui.data.connection import Core
 from warpdeck_tui.screens.node_add import NodeAdd
 
 ASKS = UserError(

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from tests.tui.app.stage import on_stage
 
-from warpdeck.api.noderows import CheckRow, GpuRow, NodeRow
-from warpdeck.api.rows import CurveRow
 from warpdeck.model import GpuLinks
-from warpdeck_tui.viewmodels.nodepage import page, resampled
+from warpdeck.protocol.job_rows import CurveRow
+from warpdeck.protocol.node_rows import CheckRow, GpuRow, NodeRow
+from warpdeck_tui.viewmodels.nodes.node_page import page, resampled
 
 
 def text(node: NodeRow, curves: list[CurveRow], *, width: int = 80) -> list[str]:

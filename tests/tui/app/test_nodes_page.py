@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import on_stage
 
-from warpdeck.api.noderows import GpuRow, NodeRow
 from warpdeck.model import GpuAsk, Resources
+from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck_agent.wire import messages as wire
-from warpdeck_tui.viewmodels.nodes import fragmentation
+from warpdeck_tui.viewmodels.nodes.nodes import fragmentation
 
 
 async def test_the_map_shows_who_holds_each_gpu(folder: Path) -> None:

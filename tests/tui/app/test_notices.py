@@ -8,10 +8,10 @@ import pytest
 from tests.tui.app.stage import Stage, on_stage
 from textual.widgets._toast import ToastHolder
 
-from warpdeck.api.rows import JobRow
-from warpdeck.paths import config_dir
-from warpdeck_tui.viewmodels.news import bundle, desktop_sequence, event, sentence
-from warpdeck_tui.window import MOST_NOTICES
+from warpdeck.base.paths import config_dir
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui.terminal.terminal_app import MOST_NOTICES
+from warpdeck_tui.viewmodels.shell.notifications import bundle, desktop_sequence, event, sentence
 
 WAITS = JobRow(id=7, label="7", array_job_id=7, name="llama")
 RUNS = JobRow(id=7, label="7", array_job_id=7, name="llama", state="RUNNING", start=5.0, node_list="gpu01")

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import on_stage
 
-from warpdeck.api.noderows import NodeRow
-from warpdeck.api.rows import JobRow
 from warpdeck.model import GpuAsk, Resources
-from warpdeck_tui.finder import SLICE, Objects
-from warpdeck_tui.screens.joblist import FilterLine
-from warpdeck_tui.viewmodels.objects import (
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck.protocol.node_rows import NodeRow
+from warpdeck_tui.command_palette import SLICE, Objects
+from warpdeck_tui.screens.shared.job_list import FilterLine
+from warpdeck_tui.viewmodels.shell.search_index import (
     HELP,
     KEY,
     MAX_QUERY_CHARACTERS,

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import on_stage
 
-from warpdeck.api.noderows import GpuRow, PastNodeRow, ProcessRow, SharerRow
-from warpdeck.notation.moments import moment_text
+from warpdeck.notation.values.time_points import moment_text
+from warpdeck.protocol.node_rows import GpuRow, PastNodeRow, ProcessRow, SharerRow
 from warpdeck_tui.screens.nodes import NodesScreen
-from warpdeck_tui.viewmodels.nodes import gpu_detail, gpu_lines, legend
-from warpdeck_tui.viewmodels.past import FINE_S, MOST_S, STEP_S, moment_words, moved, past_lines
+from warpdeck_tui.viewmodels.nodes.nodes import gpu_detail, gpu_lines, legend
+from warpdeck_tui.viewmodels.nodes.past_nodes import FINE_S, MOST_S, STEP_S, moment_words, moved, past_lines
 
 NOW = 1_000_000_000.0 + 400
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import ME, Stage, on_stage
 
-from warpdeck.api.rows import JobRow
-from warpdeck.controller.ports import Changes
 from warpdeck.model import ExitStatus, Job, JobId, JobState, Request
 from warpdeck.model.past import PastQuery
+from warpdeck.ports.ports import Changes
+from warpdeck.protocol.job_rows import JobRow
 from warpdeck.store import SqliteStore
 from warpdeck_tui.screens.history import HistoryScreen
-from warpdeck_tui.viewmodels.pastpages import PAGE_JOBS, PAGES_KEPT, PastPages, PastRows
+from warpdeck_tui.viewmodels.site.history_pages import PAGE_JOBS, PAGES_KEPT, PastPages, PastRows
 
 MANY, FIRST = 50_000, 100_000
 FIRST_END = 1_700_000_000.0

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import ME, on_stage
 
+from warpdeck.base.errors import UserError
 from warpdeck.cli.main import main
-from warpdeck.errors import UserError
 from warpdeck_tui import plain
 from warpdeck_tui.plain import SCREENS, Wanted, screen_text
-from warpdeck_tui.signs import in_words
+from warpdeck_tui.terminal.glyph_sets import in_words
 
 SAYS = {
     "queue": ("JOB", "llama", "R", "gpu01"),

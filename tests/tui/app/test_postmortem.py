@@ -8,9 +8,9 @@ import pytest
 from tests.tui.app.stage import on_stage
 from tests.tui.app.test_views import NOW, ended, words
 
-from warpdeck.api.rows import GpuUse, JobDetail, StepRow, UsageRow
-from warpdeck_tui.viewmodels import job as view
-from warpdeck_tui.viewmodels.postmortem import LAST_LINES, post_mortem
+from warpdeck.protocol.job_rows import GpuUse, JobDetail, StepRow, UsageRow
+from warpdeck_tui.viewmodels.jobs import job as view
+from warpdeck_tui.viewmodels.jobs.postmortem import LAST_LINES, post_mortem
 
 GIB = 2**30
 TRACEBACK = b"""step 1

@@ -8,10 +8,10 @@ import pytest
 from tests.tui.app.stage import Stage, on_stage
 from textual.widgets import Input
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model import JobState
 from warpdeck_tui.screens import queue
-from warpdeck_tui.views import View, Views, read_views
+from warpdeck_tui.user_files.saved_views import View, Views, read_views
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 

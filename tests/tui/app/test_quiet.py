@@ -11,9 +11,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
-from warpdeck_tui.screens.base import DeckScreen
+from warpdeck_tui.screens.shared.deck_screen import DeckScreen
+from warpdeck_tui.terminal.terminal_app import LIVE, LOW_BANDWIDTH, UNWATCHED
 from warpdeck_tui.widgets.cell_grid import CellGrid
-from warpdeck_tui.window import LIVE, LOW_BANDWIDTH, UNWATCHED
 
 OFTEN_S = 0.01
 ENOUGH = 10

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import Stage, on_stage
 
-from warpdeck_tui.actions import ACTIONS, NO_KEY
-from warpdeck_tui.bindings import command_of
+from warpdeck_tui.table.actions import ACTIONS, NO_KEY
+from warpdeck_tui.table.bindings import command_of
 
 WAYS = {
     "queue": ("1",),

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from warpdeck_tui.viewmodels.replay import Screen
+from warpdeck_tui.viewmodels.shell.replay import Screen
 
 
 def shown(*data: bytes, rows: int = 6, cols: int = 20) -> list[str]:

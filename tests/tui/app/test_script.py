@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpdeck.notation.scriptoptions import script_options
-from warpdeck_tui.viewmodels.script import BARE, body_of, with_body, with_option, with_others
+from warpdeck.notation.request.script_options import script_options
+from warpdeck_tui.viewmodels.jobs.script import BARE, body_of, with_body, with_option, with_others
 
 SCRIPT = """#!/bin/bash
 #SBATCH -J llm --gpus=2

@@ -8,11 +8,11 @@ from pathlib import Path
 from rich.style import Style
 from tests.tui.app.stage import ME, on_stage
 
-from warpdeck.api.rows import ForwardRow, JobRow
-from warpdeck.api.sync import SyncClient
+from warpdeck.client.blocking_client import SyncClient
 from warpdeck.model import JobState
-from warpdeck_tui.viewmodels.replay import Written
-from warpdeck_tui.viewmodels.sessions import (
+from warpdeck.protocol.job_rows import ForwardRow, JobRow
+from warpdeck_tui.viewmodels.shell.replay import Written
+from warpdeck_tui.viewmodels.shell.sessions import (
     glance_text,
     glance_title,
     session_rows,

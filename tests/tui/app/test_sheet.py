@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.tui.app.test_views import row
 
-from warpdeck.api.rows import JobDetail
-from warpdeck_tui.viewmodels.form import (
+from warpdeck.protocol.job_rows import JobDetail
+from warpdeck_tui.viewmodels.jobs.form import (
     Sheet,
     check,
     command_line,

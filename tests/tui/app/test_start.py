@@ -16,16 +16,16 @@ from textual.css.types import CSSLocation
 from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 
-from warpdeck.api.client import Delta
-from warpdeck.paths import Paths
+from warpdeck.base.paths import Paths
+from warpdeck.client.client import Delta
 from warpdeck_tui.app import DeckApp
-from warpdeck_tui.warming import LATER
+from warpdeck_tui.terminal.preload import LATER
 
 HEAVY = (
     *("asyncssh", "uvloop", "aiosqlite", "sqlite3", "pynvml", "numpy", "markdown_it", "pygments"),
     *("hashlib", "gzip", "csv", "textual.document"),
     *("warpdeck.fleet", "warpdeck.store", "warpdeck.sim", "warpdeck.cli", "warpdeck.snapshots"),
-    *("warpdeck.policy", "warpdeck.controller", "warpdeck.config", "warpdeck.notation.request"),
+    *("warpdeck.policy", "warpdeck.controller", "warpdeck.config", "warpdeck.notation.request.request"),
     *LATER,
 )
 """What the core needs, or the app later, and the first frame does not: it would wait for it."""
@@ -101,10 +101,10 @@ def test_when_the_rows_are_there_all_that_a_key_may_open_is_imported(folder: Pat
 WARMED = """
 import asyncio, pkgutil, sys
 import warpdeck_tui
-from warpdeck.api.client import Delta
-from warpdeck.paths import Paths
+from warpdeck.client.client import Delta
+from warpdeck.base.paths import Paths
 from warpdeck_tui.app import DeckApp
-from warpdeck_tui.warming import LATER
+from warpdeck_tui.terminal.preload import LATER
 
 async def main():
     app = DeckApp(Paths("nowhere"))

@@ -10,9 +10,9 @@ from tests.tui.app.stage import Stage, on_stage
 from textual import events
 from textual.widgets import TextArea
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model import GpuAsk, Resources
-from warpdeck_tui.editing import edit
+from warpdeck_tui.user_files.external_editor import edit
 
 SCRIPT = "#!/bin/sh\n#SBATCH -J from-script\n#SBATCH --gpus=2\n#SBATCH --time=30\nhostname\n"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from tests.tui.app.stage import on_stage
 from tests.tui.app.test_submit import fill, open_form
 
-from warpdeck.notation.sweep import with_sweep
-from warpdeck_tui.viewmodels.form import Sheet, check, command_line, typed, written
-from warpdeck_tui.viewmodels.sweep import preview
+from warpdeck.notation.request.sweep import with_sweep
+from warpdeck_tui.viewmodels.jobs.form import Sheet, check, command_line, typed, written
+from warpdeck_tui.viewmodels.jobs.sweep import preview
 
 NOW = 1_700_000_000.0
 

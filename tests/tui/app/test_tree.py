@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from warpdeck_tui.viewmodels.job import code_lines, file_text
-from warpdeck_tui.viewmodels.tree import OPEN_AT_MOST, tree_of, tree_rows
+from warpdeck_tui.viewmodels.jobs.job import code_lines, file_text
+from warpdeck_tui.viewmodels.jobs.tree import OPEN_AT_MOST, tree_of, tree_rows
 
 FILES = ["train.py", "src/model/attention.py", "src/data.py", "a\x1b[31m.py", "docs/x.md"]
 

@@ -12,15 +12,15 @@ import pytest
 from tests.tui.app.stage import ME, on_stage
 from tests.tui.app.test_views import ended
 
-from warpdeck.api.rows import JobRow, UsageRow
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model.past import GroupCost
-from warpdeck.notation.jobfilter import holds as holds_of
-from warpdeck.notation.jobfilter import parse_filter
-from warpdeck.notation.moments import moment_text
-from warpdeck_tui.screens.dialogs import TextPage
-from warpdeck_tui.viewmodels.exports import cost_records, form_of, records
-from warpdeck_tui.viewmodels.usage import BOLD, GROUPS, LONGEST_TABLE, PLAIN, cost, grouped, usage_text
+from warpdeck.notation.filters.job_filter import holds as holds_of
+from warpdeck.notation.filters.job_filter import parse_filter
+from warpdeck.notation.values.time_points import moment_text
+from warpdeck.protocol.job_rows import JobRow, UsageRow
+from warpdeck_tui.screens.shared.dialogs import TextPage
+from warpdeck_tui.viewmodels.site.exports import cost_records, form_of, records
+from warpdeck_tui.viewmodels.site.usage import BOLD, GROUPS, LONGEST_TABLE, PLAIN, cost, grouped, usage_text
 from warpdeck_tui.widgets.cells import REPLACEMENT
 
 HOUR_S = 3600.0

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from warpdeck.api.client import Delta
-from warpdeck.api.noderows import GpuRow, NodeRow
-from warpdeck.api.rows import JobDetail, JobRow, WhyRow
+from warpdeck.client.client import Delta
 from warpdeck.model import JobState
-from warpdeck.notation.jobfilter import holds as holds_of
-from warpdeck.notation.jobfilter import parse_filter
-from warpdeck_tui.board import Board
-from warpdeck_tui.palette import ansi_styles
-from warpdeck_tui.themes import STATE_ROLES
+from warpdeck.notation.filters.job_filter import holds as holds_of
+from warpdeck.notation.filters.job_filter import parse_filter
+from warpdeck.protocol.job_rows import JobDetail, JobRow, WhyRow
+from warpdeck.protocol.node_rows import GpuRow, NodeRow
+from warpdeck_tui.data.client_state import Board
+from warpdeck_tui.table.palette import ansi_styles
+from warpdeck_tui.user_files.themes import STATE_ROLES
 from warpdeck_tui.viewmodels import Cell
-from warpdeck_tui.viewmodels import job as job_view
 from warpdeck_tui.viewmodels.cells import age, fact, folded, glyph
-from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, job_row
-from warpdeck_tui.viewmodels.listing import Choice, Listing
-from warpdeck_tui.viewmodels.queue import (
+from warpdeck_tui.viewmodels.jobs import job as job_view
+from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, job_row
+from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
+from warpdeck_tui.viewmodels.jobs.queue import (
     clock,
     confirmation,
     in_full,
@@ -28,7 +28,7 @@ from warpdeck_tui.viewmodels.queue import (
     targets,
     tasks_of,
 )
-from warpdeck_tui.viewmodels.verbs import fits, refusal, said_done
+from warpdeck_tui.viewmodels.jobs.verbs import fits, refusal, said_done
 
 NOW = 10_000.0
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpdeck_tui.widgets.ansi import segments, without_escapes
+from warpdeck_tui.widgets.log.ansi import segments, without_escapes
 
 PIECES = st.sampled_from(
     [

@@ -15,7 +15,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.style import Style as ContentStyle
 
-from warpdeck_tui.frame import Frame, cells_of
+from warpdeck_tui.terminal.frame import Frame, cells_of
 
 WIDTH = 12
 CONSOLE = Console(color_system="truecolor", force_terminal=True, legacy_windows=False, width=WIDTH)

@@ -8,9 +8,9 @@ import pytest
 
 from tests.tui.widgets.stage import stage
 from tests.tui.widgets.test_log_view import TWO_GB, Far, fed, numbered, opened
-from warpdeck_tui.widgets.log_filter import FilteredText, kept, of_rank, only
-from warpdeck_tui.widgets.log_text import LogText
-from warpdeck_tui.widgets.log_view import LogView
+from warpdeck_tui.widgets.log.filter import FilteredText, kept, of_rank, only
+from warpdeck_tui.widgets.log.text import LogText
+from warpdeck_tui.widgets.log.view import LogView
 
 LOG = b"step 1 loss 2\nsaved\n\x1b[31mLOSS is nan\x1b[0m\n 5%|#\r 9%|## loss 1\nend\n"
 

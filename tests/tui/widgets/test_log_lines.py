@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpdeck_tui.widgets.log_lines import BLOCK_BYTES, MAX_LINE_BYTES, LogLines
-from warpdeck_tui.widgets.log_search import TROUBLE, matching_lines, words
-from warpdeck_tui.widgets.log_text import PAGE_BYTES, LogText
+from warpdeck_tui.widgets.log.line_buffer import BLOCK_BYTES, MAX_LINE_BYTES, LogLines
+from warpdeck_tui.widgets.log.search import TROUBLE, matching_lines, words
+from warpdeck_tui.widgets.log.text import PAGE_BYTES, LogText
 
 CHUNKS = st.lists(st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", b" "])).map(b"".join))
 

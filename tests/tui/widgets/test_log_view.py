@@ -7,8 +7,8 @@ from rich.cells import cell_len
 from textual.events import MouseScrollUp, Paste
 
 from tests.tui.widgets.stage import STYLES, Player, obeyed, stage
-from warpdeck_tui.widgets import log_window
-from warpdeck_tui.widgets.log_view import LogView
+from warpdeck_tui.widgets.log import window
+from warpdeck_tui.widgets.log.view import LogView
 
 
 def numbered(count: int, *, start: int = 0) -> bytes:
@@ -311,7 +311,7 @@ async def test_what_stands_above_a_line_of_a_megabyte_at_the_end_can_be_reached(
 async def test_a_key_upwards_reads_on_where_what_is_kept_fills_no_page(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_window, "ENOUGH_BYTES", 0)
+    monkeypatch.setattr(window, "ENOUGH_BYTES", 0)
     far = Far(TWO_GB)
     async with stage(LogView()) as player:
         begin = TWO_GB - 3 * Far.WIDTH

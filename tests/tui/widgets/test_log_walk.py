@@ -9,10 +9,10 @@ from rich.cells import cell_len
 
 from tests.tui.widgets.stage import STYLES, Player, obeyed, stage
 from tests.tui.widgets.test_log_view import Far
-from warpdeck_tui.widgets import log_text
-from warpdeck_tui.widgets.log_filter import only
-from warpdeck_tui.widgets.log_search import words
-from warpdeck_tui.widgets.log_view import LogView
+from warpdeck_tui.widgets.log import text as log_text
+from warpdeck_tui.widgets.log.filter import only
+from warpdeck_tui.widgets.log.search import words
+from warpdeck_tui.widgets.log.view import LogView
 
 STEPS = 80
 MOVES = (

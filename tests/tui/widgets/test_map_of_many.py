@@ -7,10 +7,10 @@ import time
 import msgspec
 
 from tests.tui.widgets.stage import STYLES, stage
-from warpdeck.api.noderows import GpuRow, NodeRow, PastNodeRow
+from warpdeck.protocol.node_rows import GpuRow, NodeRow, PastNodeRow
 from warpdeck_agent.wire.frames import parse_json
-from warpdeck_tui.viewmodels.nodes import gpu_lines, summary
-from warpdeck_tui.viewmodels.past import moment_words
+from warpdeck_tui.viewmodels.nodes.nodes import gpu_lines, summary
+from warpdeck_tui.viewmodels.nodes.past_nodes import moment_words
 from warpdeck_tui.widgets.cell_grid import CellGrid
 
 NODES, GPUS = 128, 8

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from tests.tui.widgets.stage import STYLES, stage
-from warpdeck.api.rows import JobRow
-from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, JobRows, columns_of
-from warpdeck_tui.viewmodels.listing import Choice, Listing
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JobRows, columns_of
+from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 NOW = 1_000_000.0

@@ -12,9 +12,9 @@ import pytest
 from rich.style import Style
 from textual.color import Color
 
-from warpdeck.errors import UserError
-from warpdeck_tui.palette import ansi_styles, for_terminal
-from warpdeck_tui.themes import (
+from warpdeck.base.errors import UserError
+from warpdeck_tui.table.palette import ansi_styles, for_terminal
+from warpdeck_tui.user_files.themes import (
     STATE_ROLES,
     ThemeFile,
     load_theme,

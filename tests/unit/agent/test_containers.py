@@ -16,11 +16,11 @@ from tests.agent import FROM_SOURCE, AgentProcess
 from tests.unit.agent.conftest import MakeAgent
 from tests.waiting import eventually
 
-from warpdeck_agent.containers import contained, find_runtimes
-from warpdeck_agent.images import for_apptainer, for_enroot, for_podman, parse_image
-from warpdeck_agent.podman import STALE
-from warpdeck_agent.refusal import LaunchError
-from warpdeck_agent.setting import Setting
+from warpdeck_agent.containers.container_environment import Setting
+from warpdeck_agent.containers.containers import contained, find_runtimes
+from warpdeck_agent.containers.images import for_apptainer, for_enroot, for_podman, parse_image
+from warpdeck_agent.containers.podman import STALE
+from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps
 from warpdeck_agent.wire.messages import Container, Mount

@@ -13,7 +13,7 @@ import pytest
 from tests.agent import FROM_SOURCE, AgentProcess
 from tests.waiting import eventually
 
-from warpdeck_agent.processes import stat_fields
+from warpdeck_agent.isolation.job_processes import stat_fields
 from warpdeck_agent.wire import messages as wire
 
 pytestmark = pytest.mark.lab

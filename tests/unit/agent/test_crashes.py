@@ -103,7 +103,7 @@ def test_a_thousand_launches_at_once_all_run_and_leave_nothing(agent: AgentProce
 
 def test_a_supervisor_whose_agent_was_killed_before_it_joined_ends(short_tmp: Path) -> None:
     (short_tmp / "jobs").mkdir()
-    code = "import sys; from warpdeck_agent.supervisor import Supervisor; Supervisor(sys.argv[1]).run(join_s=0.1)"
+    code = "import sys; from warpdeck_agent.supervisor.supervisor import Supervisor; Supervisor(sys.argv[1]).run(join_s=0.1)"
     folder = str(Path(warpdeck_agent.__file__).parent.parent)
     ended = subprocess.run(
         [sys.executable, "-c", code, str(short_tmp)], env={"PYTHONPATH": folder}, timeout=30, check=False

@@ -10,12 +10,12 @@ from typing import Any
 
 from tests.waiting import comes
 
-from warpdeck_agent.ending import Ending
-from warpdeck_agent.job import Job
-from warpdeck_agent.notices import Notices
-from warpdeck_agent.signals import Signals
-from warpdeck_agent.spool import Meta, Spool
-from warpdeck_agent.userchild import UserChildren
+from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.notices import Notices
+from warpdeck_agent.launch.signals import Signals
+from warpdeck_agent.registry.ending import Ending
+from warpdeck_agent.storage.spool import Meta, Spool
+from warpdeck_agent.users.user_children import UserChildren
 
 TASKS = 200
 

@@ -8,7 +8,7 @@ import pytest
 from tests.agent import AgentProcess
 from tests.waiting import eventually
 
-from warpdeck_agent.procfs import number, table
+from warpdeck_agent.linux.procfs import number, table
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 

@@ -13,12 +13,12 @@ from tests.lab.hangs import hanging_mount
 from tests.unit.agent.conftest import ADA, BOB
 from tests.waiting import WAIT_S
 
-from warpdeck_agent.folders import MOST_WAITING, Folders
+from warpdeck_agent.code.work_folders import MOST_WAITING, Folders
 
 ASKS = """
 import asyncio, os, subprocess, sys
-from warpdeck_agent.folders import Folders
-from warpdeck_agent.refusal import LaunchError
+from warpdeck_agent.code.work_folders import Folders
+from warpdeck_agent.linux.refusals import LaunchError
 
 async def hangs(folders, path, uid):
     try:

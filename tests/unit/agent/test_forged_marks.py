@@ -16,9 +16,9 @@ from tests.unit.agent.conftest import ADA, BOB, PYTHON, agent_of_root
 from tests.unit.agent.test_containment import FORMS, MIB, WITHOUT
 from tests.waiting import eventually
 
-from warpdeck_agent.namespaces import user_of
-from warpdeck_agent.processes import Mark, job_of, launch_name, mark_of, marked
-from warpdeck_agent.procfs import table
+from warpdeck_agent.isolation.job_processes import Mark, job_of, launch_name, mark_of, marked
+from warpdeck_agent.linux.namespaces import user_of
+from warpdeck_agent.linux.procfs import table
 from warpdeck_agent.wire import messages as wire
 
 pytestmark = pytest.mark.lab

@@ -10,8 +10,8 @@ import pytest
 from tests.unit.agent.conftest import Gpus, MakeAgent
 from tests.unit.agent.test_gpus import begin, sample
 
-from warpdeck_agent.gpuhealth import Card
-from warpdeck_agent.gpulinks import PCIE_EVERY_S, GpuTraffic
+from warpdeck_agent.gpu.gpu_health import Card
+from warpdeck_agent.gpu.gpu_links import PCIE_EVERY_S, GpuTraffic
 from warpdeck_agent.wire import messages as wire
 
 KIB = 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck_agent.gpunames import names_of, with_gpu_names
+from warpdeck_agent.gpu.gpu_names import names_of, with_gpu_names
 from warpdeck_agent.wire.messages import GpuInfo
 
 UUIDS = ("GPU-c", "GPU-a", "GPU-d", "GPU-b")

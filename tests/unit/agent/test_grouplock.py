@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.waiting import WAIT_S
 
-from warpdeck_agent.cgroups import OWN_LEAF, find_hierarchies
-from warpdeck_agent.grouplock import GroupLock
+from warpdeck_agent.isolation.cgroup_lock import GroupLock
+from warpdeck_agent.isolation.cgroups import OWN_LEAF, find_hierarchies
 
 
 def taken(lock: GroupLock) -> None:

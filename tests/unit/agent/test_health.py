@@ -17,13 +17,13 @@ from tests.processes import command_lines
 from tests.unit.agent.conftest import Gpus, MakeAgent
 from tests.waiting import WAIT_S, eventually
 
-from warpdeck_agent.disks import Disks, ask_disk
-from warpdeck_agent.faults import KEPT, Faults
-from warpdeck_agent.folders import Folders
-from warpdeck_agent.gpuhealth import Card, GpuState
-from warpdeck_agent.health import COOL_S, HELD_S, HOT_S, Heat, Unexplained, judge_gpus
-from warpdeck_agent.healthprogram import HealthProgram
-from warpdeck_agent.spool import Folder
+from warpdeck_agent.code.work_folders import Folders
+from warpdeck_agent.gpu.gpu_health import Card, GpuState
+from warpdeck_agent.health.disks import Disks, ask_disk
+from warpdeck_agent.health.gpu_faults import KEPT, Faults
+from warpdeck_agent.health.health import COOL_S, HELD_S, HOT_S, Heat, Unexplained, judge_gpus
+from warpdeck_agent.health.health_program import HealthProgram
+from warpdeck_agent.storage.spool import Folder
 from warpdeck_agent.wire import messages as wire
 
 MIB, GIB = 2**20, 2**30
@@ -290,9 +290,9 @@ async def test_a_mount_that_hangs_fails_alone_and_is_well_when_it_is_back(short_
 
 LOOKS = """
 import asyncio, signal, sys
-from warpdeck_agent.disks import Disks
-from warpdeck_agent.folders import Folders
-from warpdeck_agent.refusal import LaunchError
+from warpdeck_agent.health.disks import Disks
+from warpdeck_agent.code.work_folders import Folders
+from warpdeck_agent.linux.refusals import LaunchError
 print([check.message for check in asyncio.run(Disks(("/",), answer_s=@ANSWER_S@).look(1))])
 try:
     asyncio.run(Folders(answer_s=@ANSWER_S@).is_there(sys.argv[1] + "/below", uid=0))

@@ -13,11 +13,11 @@ import pytest
 from tests.unit.agent.conftest import Gpus, MakeAgent
 from tests.waiting import eventually
 
-from warpdeck_agent import minutes
-from warpdeck_agent.history import History
-from warpdeck_agent.minutes import MOST, Minutes
-from warpdeck_agent.spool import Folder
-from warpdeck_agent.strangers import MOST_MINUTES, MOST_USERS, StrangersSeen
+from warpdeck_agent.gpu.foreign_users import MOST_MINUTES, MOST_USERS, StrangersSeen
+from warpdeck_agent.metrics import minute_history
+from warpdeck_agent.metrics.minute_history import MOST, Minutes
+from warpdeck_agent.metrics.node_history import History
+from warpdeck_agent.storage.spool import Folder
 from warpdeck_agent.wire import json_frame
 from warpdeck_agent.wire import messages as wire
 
@@ -109,7 +109,7 @@ def test_a_later_agent_knows_who_was_there_and_not_what_an_agent_before_never_wr
     known = history(short_tmp)
     for minute in range(3):
         see(known, BEGIN + 60 * minute, stranger("bob", 300), unexplained=minute)
-    file = short_tmp / minutes.FILE
+    file = short_tmp / minute_history.FILE
     first, second = [json.loads(line) for line in file.read_text().splitlines()]
     del first[1]["GPU-0"]["strangers"]
     file.write_text("".join(json.dumps(line) + "\n" for line in (first, second)))
@@ -190,7 +190,7 @@ def test_what_is_older_than_a_day_or_ahead_is_not_known_again(short_tmp: Path) -
 )
 def test_a_strange_line_costs_no_other_one(short_tmp: Path, strange: str) -> None:
     live(history(short_tmp), BEGIN, 130)
-    file = short_tmp / minutes.FILE
+    file = short_tmp / minute_history.FILE
     whole = file.read_text().splitlines()
     file.write_text("\n".join([whole[0], strange, *whole[1:], "[2500000"]), errors="surrogateescape")
     known = [minute for minute, *_ in Minutes(Folder(str(short_tmp))).read(BEGIN + 200)]
@@ -215,18 +215,23 @@ def test_the_files_are_bounded_and_hold_a_day_at_least(short_tmp: Path) -> None:
     for minute in range(2 * MOST + 700):
         kept.add(minute, {"": {"cpu_pct": 1.04}, "GPU-0": {}}, {})
     lines = {name: (short_tmp / name).read_text().splitlines() for name in os.listdir(short_tmp)}
-    assert {name: len(found) for name, found in lines.items()} == {minutes.FILE: 700, minutes.OLD: MOST}
-    assert json.loads(lines[minutes.FILE][-1]) == [2 * MOST + 699, {"": {"cpu_pct": 1.0}}]
+    assert {name: len(found) for name, found in lines.items()} == {
+        minute_history.FILE: 700,
+        minute_history.OLD: MOST,
+    }
+    assert json.loads(lines[minute_history.FILE][-1]) == [2 * MOST + 699, {"": {"cpu_pct": 1.0}}]
     again = Minutes(Folder(str(short_tmp)))
     assert len(again.read((2 * MOST + 700) * 60.0)) == MOST
     for minute in range(MOST - 699):
         again.add(minute, {}, {})
-    assert len((short_tmp / minutes.FILE).read_text().splitlines()) == 1, "what an agent before wrote counts"
+    assert len((short_tmp / minute_history.FILE).read_text().splitlines()) == 1, (
+        "what an agent before wrote counts"
+    )
 
 
 def test_a_file_that_is_too_large_is_not_read(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     live(history(short_tmp), BEGIN, 130)
-    monkeypatch.setattr(minutes, "MOST_BYTES", 100)
+    monkeypatch.setattr(minute_history, "MOST_BYTES", 100)
     assert Minutes(Folder(str(short_tmp))).read(BEGIN + 200) == []
 
 
@@ -241,8 +246,8 @@ def test_an_agent_tells_of_a_moment_ago_and_of_what_the_one_before_it_saw(
     agent = make_agent(**gpus.environ)
     hour_ago = int(time.time() // 60) - 60
     then = {"gpu_util_pct": 97.0, "gpu_mem_bytes": 5.0 * MIB, "gpu_power_w": 650.0, "gpu_temp_c": 70.0}
-    (agent.folder / minutes.FILE).parent.mkdir(parents=True, exist_ok=True)
-    (agent.folder / minutes.FILE).write_text(
+    (agent.folder / minute_history.FILE).parent.mkdir(parents=True, exist_ok=True)
+    (agent.folder / minute_history.FILE).write_text(
         json.dumps([hour_ago, {"": {"cpu_pct": 1.0}, "GPU-0": then}]) + "\n"
     )
     agent.start()
@@ -278,7 +283,7 @@ def test_an_agent_tells_who_is_on_a_gpu_and_who_was_when_another_agent_looked(
     hour_ago = int(time.time() // 60) - 60
     then = {"gpu_util_pct": 97.0, "strangers": {"bob": 5 * MIB}, "unexplained_bytes": 7}
     agent.folder.mkdir(parents=True, exist_ok=True)
-    (agent.folder / minutes.FILE).write_text(
+    (agent.folder / minute_history.FILE).write_text(
         json.dumps([hour_ago, {"": {"cpu_pct": 1.0}, "GPU-0": then}]) + "\n"
     )
     agent.start()

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck_agent.cputime import CpuTime
-from warpdeck_agent.idleness import CPU_EVERY_S, QUIET_S, Idleness
-from warpdeck_agent.job import Job
-from warpdeck_agent.spool import JobFolder, Meta
+from warpdeck_agent.attach.idleness import CPU_EVERY_S, QUIET_S, Idleness
+from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.linux.cpu_time import CpuTime
+from warpdeck_agent.storage.spool import JobFolder, Meta
 from warpdeck_agent.wire.messages import GpuProcess, GpuSample
 
 
 class Running:
-    """warpdeck_agent.jobs.Jobs, as far as idleness asks: one terminal's job."""
+    """warpdeck_agent.registry.launch_registry.Jobs, as far as idleness asks: one terminal's job."""
 
     def __init__(self, folder: Path) -> None:
         meta = Meta(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.agent.conftest import AgentProcess
 
-from warpdeck_agent.keeping import keeper, scope_command
+from warpdeck_agent.linux.linger import keeper, scope_command
 
 
 def system(folder: Path, *, status: int, booted: bool = True) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from tests.agent import AgentProcess
 from tests.waiting import eventually
 
-from warpdeck_agent.lastwords import last_words
+from warpdeck_agent.launch.termination_message import last_words
 from warpdeck_agent.wire import messages as wire
 
 AT = r"AT \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"

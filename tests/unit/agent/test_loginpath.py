@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from warpdeck_agent.loginpath import PROFILE, install, variables
+from warpdeck_agent.users.login_path import PROFILE, install, variables
 
 SITE = "PATH=/usr/bin:/bin\n"
 """What /etc/profile of Debian does."""

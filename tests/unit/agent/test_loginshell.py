@@ -14,9 +14,9 @@ from tests.unit.agent.conftest import ADA, BOB, agent_of_root
 from tests.unit.agent.memory import peak_bytes
 from tests.waiting import eventually
 
-from warpdeck_agent.hold import Hold
-from warpdeck_agent.loginshell import login_shell, variables_of
-from warpdeck_agent.userchild import MOST_OF_USER, ChildFailed, UserChildren
+from warpdeck_agent.isolation.hold import Hold
+from warpdeck_agent.start.login_shell import login_shell, variables_of
+from warpdeck_agent.users.user_children import MOST_OF_USER, ChildFailed, UserChildren
 from warpdeck_agent.wire import messages as wire
 
 MIB = 1 << 20

@@ -10,7 +10,7 @@ from tests.processes import read
 from tests.unit.agent.conftest import MakeAgent
 from tests.waiting import eventually
 
-from warpdeck_agent.processes import Mark, job_of, launch_name, sweep
+from warpdeck_agent.isolation.job_processes import Mark, job_of, launch_name, sweep
 from warpdeck_agent.wire import messages as wire
 
 NO_PID = 2**22

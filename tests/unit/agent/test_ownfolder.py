@@ -11,7 +11,7 @@ from tests.agent import AgentProcess
 from tests.unit.agent.conftest import MakeAgent
 from tests.waiting import WAIT_S, eventually
 
-from warpdeck_agent.ownfolder import OwnFolder
+from warpdeck_agent.storage.own_folder import OwnFolder
 from warpdeck_agent.wire import messages as wire
 
 

@@ -12,8 +12,8 @@ import pytest
 from tests.unit.agent.conftest import Gpus, MakeAgent
 from tests.waiting import comes, eventually
 
-from warpdeck_agent.parts import STEP_BYTES, STILL_S, Turns
-from warpdeck_agent.refusal import LaunchError
+from warpdeck_agent.linux.refusals import LaunchError
+from warpdeck_agent.start.gpu_sharing import STEP_BYTES, STILL_S, Turns
 from warpdeck_agent.wire import messages as wire
 
 GIB = 1 << 30

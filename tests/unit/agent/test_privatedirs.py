@@ -17,7 +17,7 @@ from tests.unit.agent.test_steps import ended, start
 from tests.unit.agent.test_tunnel import ENV, end_of
 from tests.waiting import eventually
 
-from warpdeck_agent.tempdirs import prefix_of
+from warpdeck_agent.storage.tmpdirs import prefix_of
 from warpdeck_agent.wire import messages as wire
 
 pytestmark = pytest.mark.lab

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import warpdeck_agent
-from warpdeck_agent.programs import MODULES
+from warpdeck_agent.users.job_programs import MODULES
 
 PACKAGE = Path(warpdeck_agent.__file__).parent
 

@@ -16,9 +16,9 @@ from tests.agent import AgentProcess
 from tests.unit.agent.conftest import ADA, BOB, PYTHON, agent_of_root
 from tests.waiting import eventually
 
-from warpdeck_agent import systemv
-from warpdeck_agent.remnants import COARSE_S, SHM, Remnants
-from warpdeck_agent.statx import born_unix
+from warpdeck_agent.linux import systemv
+from warpdeck_agent.linux.statx import born_unix
+from warpdeck_agent.users.ipc_cleanup import COARSE_S, SHM, Remnants
 from warpdeck_agent.wire import messages as wire
 
 pytestmark = pytest.mark.lab

@@ -13,8 +13,8 @@ import pytest
 from tests.unit.agent.conftest import ADA
 from tests.waiting import WAIT_S
 
-from warpdeck_agent.removing import remove_tree
-from warpdeck_agent.walking import enter, make_folder, opened
+from warpdeck_agent.linux.folder_removal import remove_tree
+from warpdeck_agent.linux.safe_paths import enter, make_folder, opened
 
 pytestmark = pytest.mark.lab
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck_agent.job import Job
-from warpdeck_agent.spool import Meta, Spool
+from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.storage.spool import Meta, Spool
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import resource
 import socket
 from collections.abc import Mapping
 
-from warpdeck_agent.rlimits import impose
+from warpdeck_agent.linux.rlimits import impose
 
 GATE = "read -r go; ulimit -S -s; ulimit -S -n"
 

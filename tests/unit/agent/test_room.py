@@ -12,7 +12,7 @@ from tests.processes import kill
 from tests.unit.agent.conftest import Gpus, MakeAgent
 from tests.waiting import eventually
 
-from warpdeck_agent.tempdirs import prefix_of
+from warpdeck_agent.storage.tmpdirs import prefix_of
 from warpdeck_agent.wire import messages as wire
 
 pytestmark = pytest.mark.lab

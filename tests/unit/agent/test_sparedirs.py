@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck_agent.sparedirs import MOST, Owner, SpareDirs
+from warpdeck_agent.storage.tmpdir_pool import MOST, Owner, SpareDirs
 
 ALWAYS_S = 1e6
 """Launches are close however slow this machine is."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from warpdeck_agent.groups import Usage
-from warpdeck_agent.spares import Spares
+from warpdeck_agent.isolation.cgroup_pool import Spares
+from warpdeck_agent.isolation.launch_cgroups import Usage
 
 
 def test_a_group_that_goes_with_its_launch_is_not_kept_and_not_remembered(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck_agent.launching import DEFAULT_PATH
-from warpdeck_agent.starter import SCRIPT, START, Order, install, runs_here, start
+from warpdeck_agent.start.launch_start import DEFAULT_PATH
+from warpdeck_agent.supervisor.starter import SCRIPT, START, Order, install, runs_here, start
 
 OWN_WORDS = {"go": "1", "cwd": "2", "in": "3", "out": "4", "err": "5", "mode": "train", "folder": "7"}
 """Names that a script such as ours would like to use, in the user's environment."""

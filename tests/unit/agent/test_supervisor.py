@@ -16,10 +16,10 @@ from typing import Any
 from tests.agent import FROM_SOURCE
 from tests.waiting import WAIT_S, eventually
 
-from warpdeck_agent.launching import DEFAULT_PATH
-from warpdeck_agent.spool import LaunchFolder, Spool
-from warpdeck_agent.starter import SCRIPT, START, Order, install
-from warpdeck_agent.supervisor import MAX_NOTE_BYTES, READ_BYTES, Launch
+from warpdeck_agent.start.launch_start import DEFAULT_PATH
+from warpdeck_agent.storage.spool import LaunchFolder, Spool
+from warpdeck_agent.supervisor.starter import SCRIPT, START, Order, install
+from warpdeck_agent.supervisor.supervisor import MAX_NOTE_BYTES, READ_BYTES, Launch
 
 LARGE_BYTES = 64 * 1024 * 1024
 

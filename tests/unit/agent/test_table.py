@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from warpdeck_agent.table import MESSAGE, PROCESS, STATUS, LaunchTable
+from warpdeck_agent.storage.launch_table import MESSAGE, PROCESS, STATUS, LaunchTable
 
 
 def test_a_launch_takes_over_nothing_of_the_one_before_it_in_its_record(tmp_path: Path) -> None:

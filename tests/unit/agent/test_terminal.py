@@ -13,7 +13,7 @@ from tests.agent import AgentProcess
 from tests.processes import read
 from tests.waiting import WAIT_S, eventually
 
-from warpdeck_agent.queries import without_queries
+from warpdeck_agent.streams.terminal_queries import without_queries
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import JSON, STREAM_WINDOW_BYTES, pack
 from warpdeck_agent.wire.opening import FELL_BEHIND

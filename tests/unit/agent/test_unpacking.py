@@ -18,7 +18,7 @@ from tests.unit.agent.conftest import ADA, agent_of_root
 from tests.unit.agent.memory import peak_bytes
 from tests.unit.agent.test_trees import Entry, file, pack, send, special
 
-from warpdeck_agent.tarstream import MAX_HEADER_BYTES, MAX_MEMBERS
+from warpdeck_agent.code.tar_stream import MAX_HEADER_BYTES, MAX_MEMBERS
 from warpdeck_agent.wire import messages as wire
 
 pytestmark = pytest.mark.lab

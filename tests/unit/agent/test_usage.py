@@ -16,14 +16,14 @@ from tests.agent import AgentProcess
 from tests.unit.agent.conftest import Gpus, MakeAgent
 from tests.waiting import eventually
 
-from warpdeck_agent import processes
-from warpdeck_agent.cputime import CpuTime, from_times
-from warpdeck_agent.looks import OWN, PROCESSES_S, SOON_S, look, pause_s
-from warpdeck_agent.metering import FILE, LONGEST_S, Meter
-from warpdeck_agent.record import MOST, RINGS, Record, Rings
-from warpdeck_agent.spool import Folder
-from warpdeck_agent.spreads import spreads
-from warpdeck_agent.tasks import make_folder
+from warpdeck_agent.isolation import job_processes
+from warpdeck_agent.linux.cpu_time import CpuTime, from_times
+from warpdeck_agent.metrics.bounded_record import MOST, RINGS, Record, Rings
+from warpdeck_agent.metrics.metering import FILE, LONGEST_S, Meter
+from warpdeck_agent.monitor.process_sampler import OWN, PROCESSES_S, SOON_S, look, pause_s
+from warpdeck_agent.storage.spool import Folder
+from warpdeck_agent.tasks.per_task_spread import spreads
+from warpdeck_agent.tasks.task import make_folder
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
@@ -242,11 +242,11 @@ def test_who_has_ended_tells_the_cpu_time_of_all_that_it_waited_for_until_it_is_
     """What is left of a launch without a group."""
     ended = subprocess.Popen(["sh", "-c", "(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) & wait"])
     try:
-        eventually(lambda: processes.stat_fields(ended.pid)[0] == "Z", what="it has ended")
-        assert processes.cpu_time(ended.pid).total_s > 0.05
+        eventually(lambda: job_processes.stat_fields(ended.pid)[0] == "Z", what="it has ended")
+        assert job_processes.cpu_time(ended.pid).total_s > 0.05
     finally:
         ended.wait()
-    assert processes.cpu_time(ended.pid) == CpuTime()
+    assert job_processes.cpu_time(ended.pid) == CpuTime()
 
 
 def test_cpu_time_of_what_has_ended_is_told(agent: AgentProcess) -> None:
@@ -359,12 +359,12 @@ def test_what_a_task_wrote_into_the_file_of_its_use_cannot_spoil_the_report(
 
 
 def test_who_calls_himself_a_task_of_no_step_counts_for_the_launch_alone() -> None:
-    key, whose = (7, 0), processes.Mark(f"7.0@{os.getpid()}", "secret", os.getuid())
+    key, whose = (7, 0), job_processes.Mark(f"7.0@{os.getpid()}", "secret", os.getuid())
     for step in ("x", "-1", "9" * 5000):
         variables = {**whose.variables(), "WARPDECK_STEP": step, "SLURM_PROCID": "0"}
         with subprocess.Popen(["sleep", "1000"], env={**os.environ, **variables}) as process:
             try:
-                eventually(lambda: process.pid in processes.marked().get(whose, ()), what="it runs")
+                eventually(lambda: process.pid in job_processes.marked().get(whose, ()), what="it runs")
                 assert look({whose: (key, True)}).keys() == {(key, "", ""), (key, OWN, "")}
             finally:
                 process.kill()

@@ -10,8 +10,8 @@ import pytest
 from tests.lab.hangs import hanging_mount
 from tests.waiting import WAIT_S, comes
 
-from warpdeck_agent.readfile import READ_BYTES, LogError, Look
-from warpdeck_agent.userfiles import UserFile
+from warpdeck_agent.linux.file_reading import READ_BYTES, LogError, Look
+from warpdeck_agent.users.user_files import UserFile
 from warpdeck_agent.wire import messages as wire
 
 from .conftest import ADA, MakeAgent
@@ -63,7 +63,7 @@ async def test_a_child_reads_no_more_than_the_agent_would(short_tmp: Path) -> No
 
 
 async def test_no_user_reads_for_ever_many_at_once(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warpdeck_agent.userfiles.MOST_OF_USER", 2)
+    monkeypatch.setattr("warpdeck_agent.users.user_files.MOST_OF_USER", 2)
     files = [UserFile(str(short_tmp / str(each)), os.getuid()) for each in range(3)]
     for file in files[:2]:
         assert await file.look(None) is None

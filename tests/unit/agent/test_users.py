@@ -16,7 +16,7 @@ from tests.unit.agent.conftest import ADA, BOB, LAB, PYTHON, agent_of_root
 from tests.waiting import eventually
 
 from warpdeck.fleet.build import build_zipapp
-from warpdeck_agent.access import MAX_CALLS
+from warpdeck_agent.attach.job_access import MAX_CALLS
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, json_frame
 from warpdeck_agent.wire.steps import CALL_WINDOW_BYTES, CallOpened, PortReserved, ReservePort

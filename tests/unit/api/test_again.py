@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from tests.core import ask
 
-from warpdeck.api.again import asked_again, variables_of
-from warpdeck.controller.who import Who
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model import ArraySpec, Job, JobId, PtySize
+from warpdeck.ports.caller import Who
+from warpdeck.server.jobs.resubmit import asked_again, variables_of
 
 ANN, NEW_ANN = Who(user="ann", uid=1000), Who(user="ann", uid=1001)
 """One whose account was deleted, and who has her name now."""

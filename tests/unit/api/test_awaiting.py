@@ -10,10 +10,10 @@ import pytest
 from tests.core import ANN, ask
 from tests.served import Raw, Served, served
 
-from warpdeck.api import awaiting
-from warpdeck.api.awaiting import wait_for
-from warpdeck.controller.events import Ahead, Cancelled, GivenBack, Planned, Submitted
+from warpdeck.controller.events.events import Ahead, Cancelled, GivenBack, Planned, Submitted
 from warpdeck.model import ArraySpec, Job, JobId, NodeName
+from warpdeck.server import end_subscriptions
+from warpdeck.server.end_subscriptions import wait_for
 
 
 async def array_of(site: Served, tasks: int) -> JobId:
@@ -37,7 +37,7 @@ async def told(raw: Raw, number: int) -> dict[str, Any]:
 async def test_ends_come_in_pages_and_more_may_be_waited_for(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(awaiting, "PAGE_ROWS", 2)
+    monkeypatch.setattr(end_subscriptions, "PAGE_ROWS", 2)
     async with served(short_tmp / "home") as site:
         agent = await site.add_node("a")
         array = await array_of(site, 5)

@@ -9,7 +9,7 @@ import pytest
 from tests.core import ask
 from tests.served import Raw, Served, served
 
-from warpdeck.controller.events import Submitted, Who
+from warpdeck.controller.events.events import Submitted, Who
 from warpdeck_agent.wire import messages as wire
 
 ANN = Who(user="ann", uid=4001)

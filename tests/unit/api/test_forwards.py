@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from warpdeck.api import protocol as ask
-from warpdeck.api.forwards import ForwardTable, masked
-from warpdeck.api.rows import ForwardRow
-from warpdeck.controller.events import Who
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Who
+from warpdeck.protocol import requests as ask
+from warpdeck.protocol.job_rows import ForwardRow
+from warpdeck.server.forwards import ForwardTable, masked
 
 ANN, BOB, ADMIN = Who(user="ann", uid=1001), Who(user="bob", uid=1002), Who(user="root", uid=0, admin=True)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from tests.core import ask
 from tests.served import Raw, served
 
-from warpdeck.api.history import PAGE_JOBS
-from warpdeck.controller.ports import Changes
 from warpdeck.model import ExitStatus, Job, JobId, JobState
+from warpdeck.ports.ports import Changes
+from warpdeck.server.queries.history import PAGE_JOBS
 from warpdeck.store import MemoryStore
 
 OTHER_UID = 65_534

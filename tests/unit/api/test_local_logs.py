@@ -14,11 +14,11 @@ from tests.core import ANN, BOB, Agent, ask
 from tests.processes import kill, running
 from tests.served import QuietFleet, Raw, Served, served
 
-from warpdeck.controller.events import Submitted, Who
-from warpdeck.controller.ports import OutputFile
-from warpdeck.errors import RemoteError
+from warpdeck.base.errors import RemoteError
+from warpdeck.controller.events.events import Submitted, Who
 from warpdeck.fleet.userfiles import UserFiles
 from warpdeck.model import NodeName
+from warpdeck.ports.ports import OutputFile
 from warpdeck.sim.demo import NoOutputs
 from warpdeck_agent.wire.frames import JSON, parse_json, read_frame
 

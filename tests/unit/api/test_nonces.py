@@ -8,11 +8,11 @@ from typing import Any, get_args
 
 from tests.served import Raw, served
 
-from warpdeck.api import protocol
-from warpdeck.api.messages import Creating
-from warpdeck.api.nonces import mark_of
-from warpdeck.controller.events import NodeAdded
+from warpdeck.controller.events.events import NodeAdded
 from warpdeck.model import Node, NodeName
+from warpdeck.protocol import requests
+from warpdeck.protocol.request_base import Creating
+from warpdeck.server.nonces import mark_of
 from warpdeck.store import MemoryStore
 
 NONCE = "5" * 32
@@ -94,7 +94,7 @@ Requeue is an order of a person, and a second one is refused while the job waits
 
 
 def test_every_request_is_known_to_create_something_or_not() -> None:
-    of_clients = {each.__name__: each for each in get_args(protocol.ClientMessage)}
+    of_clients = {each.__name__: each for each in get_args(requests.ClientMessage)}
     assert {name for name, each in of_clients.items() if issubclass(each, Creating)} == CREATES
     assert of_clients.keys() - CREATES == CREATES_NOTHING_TWICE
 
@@ -124,7 +124,7 @@ async def test_a_reservation_is_made_once_and_its_request_gets_the_same_answer(s
 
 
 async def test_a_node_is_added_once_and_its_request_gets_the_same_answer(short_tmp: Path) -> None:
-    asked = protocol.NodeAdd(id=1, nonce=NONCE, target="root@b", name="b")
+    asked = requests.NodeAdd(id=1, nonce=NONCE, target="root@b", name="b")
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         await site.controller.apply(
             NodeAdded(node=Node(name=NodeName("b")), uid=os.getuid(), mark=mark_of(asked))

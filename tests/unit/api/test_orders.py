@@ -8,10 +8,10 @@ import pytest
 from tests.core import ANN, ask
 from tests.served import served
 
-from warpdeck.api.handlers import ORDERED_AT_ONCE
-from warpdeck.controller.events import Submitted
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Submitted
 from warpdeck.model import ArraySpec, JobState
+from warpdeck.server.handlers import ORDERED_AT_ONCE
 
 
 async def test_many_tasks_are_ordered_some_at_a_time_and_each_once(short_tmp: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from tests.core import Agent, ask
 from tests.served import QuietFleet, Raw, Served, served
 
-from warpdeck.api import pastnodes
-from warpdeck.controller.events import (
+from warpdeck.base.errors import RemoteError
+from warpdeck.controller.events.events import (
     NodeDrained,
     NodeLost,
     NodeResumed,
@@ -23,9 +23,9 @@ from warpdeck.controller.events import (
     Submitted,
     Who,
 )
-from warpdeck.controller.ports import Changes
-from warpdeck.errors import RemoteError
 from warpdeck.model import GpuAsk, Node, NodeName, Resources
+from warpdeck.ports.ports import Changes
+from warpdeck.server.queries import past_nodes
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 
@@ -267,7 +267,7 @@ async def test_a_moment_that_makes_no_sense_is_refused_in_words(
 async def test_nodes_are_asked_a_few_at_a_time_and_wait_for_none_but_themselves(
     site: Served, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pastnodes, "ASKED_A_TURN", 3)
+    monkeypatch.setattr(past_nodes, "ASKED_A_TURN", 3)
     for number in range(10):
         await site.add_node(f"n{number}")
     turn, asked = 0, []

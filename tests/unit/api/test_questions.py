@@ -10,10 +10,10 @@ import pytest
 from tests.core import ROOT, ask
 from tests.served import Raw, Served, served
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import Config, decode
-from warpdeck.controller.events import Submitted, Who
-from warpdeck.controller.forecast import rehearse
-from warpdeck.errors import UserError
+from warpdeck.controller.events.events import Submitted, Who
+from warpdeck.controller.planning.forecast import rehearse
 from warpdeck.model import Job, Request
 from warpdeck.store import MemoryStore
 

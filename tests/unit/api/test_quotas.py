@@ -15,11 +15,12 @@ from tests.served import Raw, frame, served
 from tests.unit.api.test_history import ended
 from tests.unit.api.test_server import ANN, BOB, submitted
 
-from warpdeck.api import connection, history, quotas
-from warpdeck.api.connection import OUTBOX_BYTES
-from warpdeck.api.quotas import Budget
-from warpdeck.controller.loglimit import LINES_A_SECOND, RateLimit
-from warpdeck.controller.ports import Changes
+from warpdeck.controller.loop.log_limit import LINES_A_SECOND, RateLimit
+from warpdeck.ports.ports import Changes
+from warpdeck.server import connection, quotas
+from warpdeck.server.connection import OUTBOX_BYTES
+from warpdeck.server.queries import history
+from warpdeck.server.quotas import Budget
 from warpdeck.store import SqliteStore
 from warpdeck_agent.wire.frames import json_frame
 

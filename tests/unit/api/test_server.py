@@ -18,13 +18,14 @@ from tests.core import ask
 from tests.served import Raw, Served, as_uid, frame, served
 
 from warpdeck import __version__
-from warpdeck.api import handlers, protocol
-from warpdeck.api.connection import MAX_STREAMS, OUTBOX_BYTES
-from warpdeck.errors import RESTART, UserError
+from warpdeck.base.errors import RESTART, UserError
 from warpdeck.model import Request
+from warpdeck.protocol import requests
+from warpdeck.server import handlers
+from warpdeck.server.connection import MAX_STREAMS, OUTBOX_BYTES
 from warpdeck_agent.wire.frames import data_frame, json_frame
 
-HELLO = json_frame({"t": "hello", "version": protocol.API_VERSION})
+HELLO = json_frame({"t": "hello", "version": requests.API_VERSION})
 ANN, BOB = 4001, 4002
 
 
@@ -181,7 +182,7 @@ async def test_streams_of_a_client_are_counted(short_tmp: Path) -> None:
 @pytest.mark.root
 async def test_clients_are_counted(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
-        many = [await Raw.connect(site.paths) for _ in range(protocol.MAX_CLIENTS_OF_USER)]
+        many = [await Raw.connect(site.paths) for _ in range(requests.MAX_CLIENTS_OF_USER)]
         one_more = await Raw.connect(site.paths, hello=False)
         [error] = await one_more.rest()
         assert "clients of root are connected already" in error["message"]
@@ -198,7 +199,7 @@ def test_who_comes_while_the_controller_leaves_is_not_served(short_tmp: Path, tu
         async with served(short_tmp / "home") as up:
             link = socket.socket(socket.AF_UNIX)
             link.connect(up.paths.socket)
-            link.sendall(json_frame({"t": "hello", "version": protocol.API_VERSION}))
+            link.sendall(json_frame({"t": "hello", "version": requests.API_VERSION}))
             for _ in range(turns):
                 await asyncio.sleep(0)
             await up.server.close()
@@ -235,7 +236,7 @@ async def test_a_client_that_asks_and_never_reads_waits_alone(short_tmp: Path) -
 def submitted(name: str, **fields: Any) -> Any:
     from tests.core import ANN as WHO
 
-    from warpdeck.controller.events import Submitted
+    from warpdeck.controller.events.events import Submitted
 
     return Submitted(who=WHO, request=ask(name, hold=True, **fields))
 
@@ -259,9 +260,9 @@ async def test_jobs_are_found_by_user_state_and_id(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
         async with await site.client() as client:
-            await client.request(protocol.Submit(request=ask("one", hold=True)), dict)
+            await client.request(requests.Submit(request=ask("one", hold=True)), dict)
             two = msgspec.structs.replace(ask("two", hold=True), array=None)
-            await client.request(protocol.Submit(request=two), dict)
+            await client.request(requests.Submit(request=two), dict)
             await client.cancel(["2"])
             assert [row.id for row in await client.jobs()] == [1]
             assert [row.id for row in await client.jobs(finished=True)] == [1, 2]
@@ -429,5 +430,5 @@ async def test_a_submission_is_answered_with_its_id(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         assert isinstance(site, Served)
         async with await site.client() as client:
-            done = await client.request(protocol.Submit(request=ask()), dict)
+            done = await client.request(requests.Submit(request=ask()), dict)
             assert (done["job_id"], done["label"], done["tasks"]) == (1, "1", 1)

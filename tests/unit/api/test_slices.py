@@ -11,8 +11,8 @@ from typing import Any
 from tests.core import ANN, ask
 from tests.served import Raw, served
 
-from warpdeck.api.slices import ROWS_A_TURN, in_slices
-from warpdeck.controller.events import Submitted
+from warpdeck.controller.events.events import Submitted
+from warpdeck.server.chunking import ROWS_A_TURN, in_slices
 
 
 async def test_all_are_shown_in_order_and_others_have_their_turns() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 from tests.core import ANN
 from tests.served import Raw, served
 
-from warpdeck.api.stepstream import MAX_INPUT_BYTES
-from warpdeck.controller.events import StepAsked
+from warpdeck.controller.events.events import StepAsked
 from warpdeck.model import NodeName
 from warpdeck.model.step import StepAsk
+from warpdeck.server.steps.step_stream import MAX_INPUT_BYTES
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, data_frame
 from warpdeck_agent.wire.steps import EVERY_TASK, TASK_HEADER, StepLaunch

@@ -9,11 +9,11 @@ import pytest
 from tests.core import ANN, Agent, ask
 from tests.served import Raw, Served, served
 
-from warpdeck.api import stepkeeper
-from warpdeck.api.stepkeeper import COME_BACK_S
-from warpdeck.controller.events import NodeUp, StepAsked, StepReported, Submitted
+from warpdeck.controller.events.events import NodeUp, StepAsked, StepReported, Submitted
 from warpdeck.model import Job, JobState, NodeName
 from warpdeck.model.step import Step, StepAsk
+from warpdeck.server import step_leases
+from warpdeck.server.step_leases import COME_BACK_S
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire.messages import Welcome
 from warpdeck_agent.wire.steps import StepReport
@@ -35,8 +35,8 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clients_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is looked at but when a test says so, and each controller is old enough to end something."""
-    monkeypatch.setattr(stepkeeper, "FIRST_LOOK_S", 3600.0)
-    monkeypatch.setattr(stepkeeper, "LOOK_S", 0.0)
+    monkeypatch.setattr(step_leases, "FIRST_LOOK_S", 3600.0)
+    monkeypatch.setattr(step_leases, "LOOK_S", 0.0)
 
 
 async def stepping(site: Served, *, caller: NodeName | None = None) -> Job:

@@ -13,9 +13,7 @@ from tests.core import ANN, Agent, ask
 from tests.served import Raw, Served, served
 from tests.waiting import WAIT_S
 
-from warpdeck.api.noderows import NodeRow
-from warpdeck.api.rows import JobRow
-from warpdeck.controller.events import (
+from warpdeck.controller.events.events import (
     Cancelled,
     Held,
     NodeDrained,
@@ -28,6 +26,8 @@ from warpdeck.controller.events import (
     Submitted,
 )
 from warpdeck.model import ArraySpec, JobState, NodeName
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck.protocol.node_rows import NodeRow
 
 
 class Mirror:

@@ -8,11 +8,11 @@ from pathlib import Path
 from tests.core import ANN
 from tests.served import Raw, Served, served
 
-from warpdeck.controller.events import StepAsked, StepReported
-from warpdeck.controller.ports import Changes
-from warpdeck.errors import StoreError
+from warpdeck.base.errors import StoreError
+from warpdeck.controller.events.events import StepAsked, StepReported
 from warpdeck.model import Job, NodeName
 from warpdeck.model.step import StepAsk
+from warpdeck.ports.ports import Changes
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire.steps import ForgetStep, StepReport, TaskEnded
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from warpdeck.api.turns import Turn, Turns
+from warpdeck.base.fair_semaphore import Turn, Turns
 
 
 async def test_one_more_waits_and_comes_next() -> None:

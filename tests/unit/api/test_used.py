@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.api.rows import UsageRow
-from warpdeck.api.used import used_in_words
+from warpdeck.protocol.job_rows import UsageRow
+from warpdeck.protocol.usage_text import used_in_words
 
 
 def words(**used: float) -> list[str]:

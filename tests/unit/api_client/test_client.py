@@ -12,12 +12,12 @@ import msgspec
 import pytest
 from tests.waiting import WAIT_S
 
-from warpdeck.api.client import GONE, Client, Delta
-from warpdeck.api.inbox import merge
-from warpdeck.api.noderows import NodeRow
-from warpdeck.api.rows import JobRow
-from warpdeck.errors import UserError
-from warpdeck.paths import Paths
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
+from warpdeck.client.client import GONE, Client, Delta
+from warpdeck.client.inbox import merge
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck.protocol.node_rows import NodeRow
 from warpdeck_agent.wire.frames import data_frame, json_frame, parse_json, read_frame
 
 Serve = Callable[["Peer"], Awaitable[None]]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.cli.candidates import Candidate, Grammar, candidates, grammar_of_help, value_named
-from warpdeck.cli.completion import complete, rejoined
 from warpdeck.cli.main import VERBS
+from warpdeck.cli.shared.candidates import Candidate, Grammar, candidates, grammar_of_help, value_named
+from warpdeck.cli.verbs.completion import complete, rejoined
 
 HELP = """\
 usage: warpdeck stop [-h] [--me] [-u USER,...] [--step {1s,10s}] [JOB ...]

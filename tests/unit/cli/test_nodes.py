@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.cli.nodes import _link_lines
+from warpdeck.cli.verbs.nodes import _link_lines
 from warpdeck.model import GpuLinks
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck import paths
-from warpdeck.paths import Paths, be_slurms_command, default_paths, start_refusal
+from warpdeck.base import paths
+from warpdeck.base.paths import Paths, be_slurms_command, default_paths, start_refusal
 
 
 @pytest.fixture

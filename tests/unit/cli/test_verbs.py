@@ -14,11 +14,11 @@ import pytest
 from tests.home import Home, passing_home
 from tests.waiting import eventually
 
-from warpdeck.api.glance import Glance, glance
-from warpdeck.api.submission import draft_command
-from warpdeck.api.sync import SyncClient
-from warpdeck.errors import UserError
-from warpdeck.paths import Paths
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.client.peek_terminal import Glance, glance
+from warpdeck.client.submission import draft_command
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec.inspect as types
 import pytest
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import Config, ConfigError, decode, load, read
 from warpdeck.config.decode import MAX_TEXT_BYTES
-from warpdeck.errors import UserError
 
 EXAMPLE = Path(__file__).parents[3] / "core/warpdeck/config/example.toml"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import Config, ConfigError, load, rewrite
-from warpdeck.errors import UserError
 from warpdeck.model.amendment import Amendment
 
 HIGH = Amendment(path=("qos", "high"), values={"priority": 10})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import Site
-from warpdeck.errors import UserError
 from warpdeck.model import GpuAsk, Request, Resources
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import decode
 from warpdeck.config.slurm import Imported, import_site
 from warpdeck.config.slurm.conf import read_conf
 from warpdeck.config.tables import Config, NodeTable
-from warpdeck.errors import UserError
 
 SITES = Path(__file__).parent / "sites"
 

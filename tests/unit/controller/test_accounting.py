@@ -6,7 +6,7 @@ import pytest
 from tests.core import ANN, Core, ask
 
 from warpdeck.config import build_site, decode
-from warpdeck.controller.events import Requeued
+from warpdeck.controller.events.events import Requeued
 
 HOUR_S = 3600.0
 RULES = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.core import BOB, Core, ask
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import build_site, decode
-from warpdeck.controller.events import NodeRemoved
-from warpdeck.errors import UserError
+from warpdeck.controller.events.events import NodeRemoved
 from warpdeck.model import NodeName
 
 

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from warpdeck.controller.aliases import address_variables, addresses, our_names
+from warpdeck.controller.launch.node_aliases import address_variables, addresses, our_names
 from warpdeck.model import Node, NodeName
 from warpdeck_agent.wire.hostnames import ADDRESSES, show
 

@@ -9,11 +9,11 @@ from tests.core import ANN, Core, ask
 
 from warpdeck.config import Config, build_site
 from warpdeck.config.tables import Containment, Gpus, Health, Hooks
-from warpdeck.controller.environment import job_environment
-from warpdeck.controller.events import HealthTold, LaunchRefused, Released, Reported
-from warpdeck.controller.launching import build_launch
-from warpdeck.controller.reasons import reason_of
-from warpdeck.controller.sight import Sight
+from warpdeck.controller.events.events import HealthTold, LaunchRefused, Released, Reported
+from warpdeck.controller.launch.environment import job_environment
+from warpdeck.controller.launch.launching import build_launch
+from warpdeck.controller.presenters.reasons import reason_of
+from warpdeck.controller.presenters.row_context import Sight
 from warpdeck.model import Container, JobState, NodeName, PtySize
 from warpdeck.model.request import Mount
 from warpdeck_agent.wire import messages as wire

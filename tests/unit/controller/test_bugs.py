@@ -14,8 +14,8 @@ import pytest
 from tests.core import ANN, ask
 from tests.served import QuietFleet, Served, served
 
-from warpdeck.controller.events import NodeUp, Reported, Submitted
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import NodeUp, Reported, Submitted
 from warpdeck.model import JobId, JobState, Link, NodeName
 from warpdeck.store import SqliteStore
 from warpdeck_agent.wire import json_frame

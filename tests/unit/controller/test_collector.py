@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from warpdeck.controller import collector
-from warpdeck.controller.collector import Collector
+from warpdeck.controller.loop import collector
+from warpdeck.controller.loop.collector import Collector
 
 
 class Ring:

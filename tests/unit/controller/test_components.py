@@ -10,8 +10,8 @@ import pytest
 from tests.core import ANN, ROOT, Core, ask
 from tests.served import served
 
-from warpdeck.controller.app import Controller
-from warpdeck.controller.events import (
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import (
     Cancelled,
     Held,
     KillShare,
@@ -24,11 +24,11 @@ from warpdeck.controller.events import (
     Requeued,
     Submitted,
 )
-from warpdeck.controller.upkeep import evict_finished
-from warpdeck.errors import UserError
+from warpdeck.controller.loop.controller import Controller
+from warpdeck.controller.loop.housekeeping import evict_finished
 from warpdeck.model import ArraySpec, JobState, NodeName, Request
 from warpdeck.model.request import Resources
-from warpdeck.notation.directives import MAX_COMPONENTS
+from warpdeck.notation.options.directives import MAX_COMPONENTS
 from warpdeck_agent.wire import messages as wire
 
 PENDING, RUNNING, CONFIGURING = JobState.PENDING, JobState.RUNNING, JobState.CONFIGURING
@@ -110,7 +110,7 @@ def test_they_start_in_one_transaction() -> None:
 
 
 def test_a_plan_that_fits_one_of_them_no_more_starts_none() -> None:
-    from warpdeck.controller.view import build_view
+    from warpdeck.controller.state.planner_view import build_view
     from warpdeck.policy import Settings, plan
 
     core = Core("a", "b")

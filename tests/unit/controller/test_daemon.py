@@ -20,7 +20,7 @@ from tests.home import Home
 from tests.processes import running
 from tests.waiting import eventually
 
-from warpdeck.controller.main import MAX_LOG_BYTES
+from warpdeck.daemon.controller_process import MAX_LOG_BYTES
 
 UP = [sys.executable, "-m", "warpdeck.cli.main", "up", "--no-local-node"]
 
@@ -39,7 +39,7 @@ def up(home: Home) -> subprocess.CompletedProcess[str]:
 
 def controllers(home: Home) -> list[int]:
     """Pids of the controllers of this home."""
-    return running("warpdeck.controller.main\0", f"\0--home\0{home.path}\0")
+    return running("warpdeck.daemon.controller_process\0", f"\0--home\0{home.path}\0")
 
 
 def test_many_that_start_it_at_once_get_one(quiet: Home) -> None:

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from tests.core import ANN, BOB, NEW_ANN, Core, ask
 
-from warpdeck.controller.events import Cancelled, Requeued, Submitted, Updated
+from warpdeck.controller.events.events import Cancelled, Requeued, Submitted, Updated
 from warpdeck.model import ArraySpec, Dependencies, JobId, JobState
 from warpdeck.model.change import JobChange
-from warpdeck.notation.dependencies import parse_dependencies
+from warpdeck.notation.values.dependencies import parse_dependencies
 
 
 def on(text: str, **fields: Any) -> Any:

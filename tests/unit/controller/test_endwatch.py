@@ -7,12 +7,12 @@ import asyncio
 import pytest
 from tests.core import ANN, Core, ask, done
 
-from warpdeck.controller.commits import Commits
-from warpdeck.controller.endwatch import EndsAsked, EndWatch, Page
-from warpdeck.controller.events import Ahead, Cancelled, GivenBack, Planned, Requeued
-from warpdeck.controller.ports import Changes
-from warpdeck.controller.upkeep import evict_finished
+from warpdeck.controller.events.events import Ahead, Cancelled, GivenBack, Planned, Requeued
+from warpdeck.controller.loop.commit_barrier import Commits
+from warpdeck.controller.loop.end_waiters import EndsAsked, EndWatch, Page
+from warpdeck.controller.loop.housekeeping import evict_finished
 from warpdeck.model import ArraySpec, Job, JobId, NodeName
+from warpdeck.ports.ports import Changes
 from warpdeck.store import MemoryStore
 
 ARRAY = ArraySpec(ranges=((0, 5, 1),))

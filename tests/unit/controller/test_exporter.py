@@ -12,12 +12,12 @@ from tests.core import GIB, ask
 from tests.served import Served, served
 
 from warpdeck.config import Config
-from warpdeck.controller.app import Controller
-from warpdeck.controller.events import HealthTold, Submitted, Who
-from warpdeck.controller.exporter import MAX_HEAD_BYTES, Exporter
-from warpdeck.controller.gauges import Picture
-from warpdeck.controller.state import State
-from warpdeck.controller.tally import Tally
+from warpdeck.controller.events.events import HealthTold, Submitted, Who
+from warpdeck.controller.loop.controller import Controller
+from warpdeck.controller.loop.prometheus_exporter import MAX_HEAD_BYTES, Exporter
+from warpdeck.controller.presenters.loop_counters import Tally
+from warpdeck.controller.presenters.prometheus_gauges import Picture
+from warpdeck.controller.state.state import State
 from warpdeck.model import Gpu, GpuUuid, Node, NodeName
 from warpdeck_agent.wire import messages as wire
 

@@ -10,11 +10,11 @@ import pytest
 from tests.core import ANN, Agent, ask
 from tests.served import Served, served
 
-from warpdeck.controller.events import StepAsked, Submitted
-from warpdeck.controller.ports import Changes
-from warpdeck.errors import StoreError
+from warpdeck.base.errors import StoreError
+from warpdeck.controller.events.events import StepAsked, Submitted
 from warpdeck.model import Job, JobId, JobState, NodeName
 from warpdeck.model.step import StepAsk
+from warpdeck.ports.ports import Changes
 from warpdeck.store import MemoryStore
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core import ANN, BOB, Core, ask
 
-from warpdeck.controller.events import (
+from warpdeck.controller.events.events import (
     Ahead,
     Cancelled,
     Effect,
@@ -24,10 +24,10 @@ from warpdeck.controller.events import (
     Submitted,
     TakeBack,
 )
-from warpdeck.controller.present import job_row
-from warpdeck.controller.recall import Recall
-from warpdeck.controller.succession import MOST_AHEAD, Succession
-from warpdeck.controller.view import build_view
+from warpdeck.controller.planning.recall import Recall
+from warpdeck.controller.presenters.serializers import job_row
+from warpdeck.controller.reducers.array_fast_path import MOST_AHEAD, Succession
+from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import (
     ArraySpec,
     JobId,

@@ -9,10 +9,10 @@ from tests.core import ANN, BOB, ROOT, Core, ask
 from tests.served import served
 
 from warpdeck.config import tables
-from warpdeck.controller.events import Cancelled, Held, Released, Submitted
-from warpdeck.controller.ports import WAITS_PERIOD_S, Waits
-from warpdeck.controller.view import build_view
+from warpdeck.controller.events.events import Cancelled, Held, Released, Submitted
+from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId
+from warpdeck.ports.ports import WAITS_PERIOD_S, Waits
 
 DAY_S = 86_400.0
 

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 from tests.core import Core, ask
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import Config, build_site
 from warpdeck.config.tables import Health
-from warpdeck.controller.events import (
+from warpdeck.controller.events.events import (
     HealthTold,
     KillShare,
     NodeDrained,
@@ -18,8 +19,7 @@ from warpdeck.controller.events import (
     Outcome,
     TellJob,
 )
-from warpdeck.controller.present import node_health_row, node_row
-from warpdeck.errors import UserError
+from warpdeck.controller.presenters.serializers import node_health_row, node_row
 from warpdeck.model import JobState, Node, NodeName
 from warpdeck_agent.wire import messages as wire
 
@@ -228,8 +228,8 @@ def test_an_admin_drains_single_gpus() -> None:
 def test_a_start_on_a_gpu_that_was_drained_meanwhile_is_not_made() -> None:
     core = Ward()
     core.submit(ask(gpus=4))
-    from warpdeck.controller.events import Planned
-    from warpdeck.controller.view import build_view
+    from warpdeck.controller.events.events import Planned
+    from warpdeck.controller.state.planner_view import build_view
     from warpdeck.policy import Settings, plan
 
     made = plan(build_view(core.state, now=core.now), core.now, Settings())

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from tests.core import ANN, Core, ask, done
 
-from warpdeck.controller.events import (
-    Cancelled,
-    Held,
-    Released,
-    Requeued,
-)
-from warpdeck.model import (
-    ArraySpec,
-    JobState,
-    NodeName,
-    PtySize,
-)
+from warpdeck.controller.events.events import Cancelled, Held, Released, Requeued
+from warpdeck.model import ArraySpec, JobState, NodeName, PtySize
 
 
 def test_held_jobs_wait_until_released() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck.controller.inquiry import MOST_AT_ONCE, Inquiry
+from warpdeck.controller.loop.health_polling import MOST_AT_ONCE, Inquiry
 from warpdeck.model import NodeName
 
 NODES = [NodeName(f"n{number:04}") for number in range(2 * MOST_AT_ONCE + 50)]

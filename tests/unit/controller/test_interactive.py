@@ -8,12 +8,12 @@ import pytest
 from tests.core import ANN, BOB, NEW_ANN, ROOT, Core, ask
 from tests.served import served
 
-from warpdeck.api import protocol
 from warpdeck.config import Config
 from warpdeck.config.tables import Account, Interactive, User
-from warpdeck.controller.launching import build_launch
-from warpdeck.controller.watching import may_watch
+from warpdeck.controller.launch.launching import build_launch
+from warpdeck.controller.presenters.terminal_watchers import may_watch
 from warpdeck.model import PtySize
+from warpdeck.protocol import requests
 from warpdeck_agent.wire import messages as wire
 
 LAB = {"lab": Account(users={"ann": User(), "bob": User()}), "other": Account(users={"ann": User()})}
@@ -51,7 +51,7 @@ def test_a_launch_carries_the_sites_limit() -> None:
 async def test_an_idle_session_is_shown_until_it_is_used_again(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site, await site.client() as client:
         agent = await site.add_node("a")
-        session = protocol.Submit(request=ask(pty=PtySize(rows=24, cols=80)))
+        session = requests.Submit(request=ask(pty=PtySize(rows=24, cols=80)))
         job = (await client.request(session, dict))["job_id"]
         await site.until(lambda: bool(site.fleet.launches))
         await site.told("a", agent.begin((job, 0)))

@@ -4,15 +4,24 @@ import msgspec
 import pytest
 from tests.core import BOB, Core, ask
 
-from warpdeck.api.protocol import Jobs
-from warpdeck.api.rows import JobFacts
-from warpdeck.api.selection import Selection
-from warpdeck.cli.queue import DEFAULT, START, needed
-from warpdeck.controller.events import Held, NodeDrained
-from warpdeck.controller.jobcolumns import FACTS, ROW_COLUMNS, shower
-from warpdeck.controller.present import job_row
-from warpdeck.errors import UserError
-from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuReading, Job, NodeName, Reading, Resources
+from warpdeck.base.errors import UserError
+from warpdeck.cli.verbs.queue import DEFAULT, START, needed
+from warpdeck.controller.events.events import Held, NodeDrained
+from warpdeck.controller.presenters.job_columns import FACTS, ROW_COLUMNS, shower
+from warpdeck.controller.presenters.serializers import job_row
+from warpdeck.model import (
+    ArraySpec,
+    Dependencies,
+    Dependency,
+    GpuReading,
+    Job,
+    NodeName,
+    Reading,
+    Resources,
+)
+from warpdeck.protocol.job_rows import JobFacts
+from warpdeck.protocol.requests import Jobs
+from warpdeck.server.selection import Selection
 
 
 @pytest.fixture

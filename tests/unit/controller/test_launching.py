@@ -7,8 +7,8 @@ import pytest
 from tests.core import Core, ask
 
 from warpdeck.config import Config
-from warpdeck.controller.launching import build_launch
-from warpdeck.notation.request import build_request
+from warpdeck.controller.launch.launching import build_launch
+from warpdeck.notation.request.request import build_request
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from tests.core import ANN, GIB, ask
 from tests.served import served
 from tests.waiting import WAIT_S
 
+from warpdeck.base.errors import StoreError, UserError
 from warpdeck.config import decode
-from warpdeck.controller.events import Released, Submitted
-from warpdeck.controller.ports import Changes
-from warpdeck.errors import StoreError, UserError
+from warpdeck.controller.events.events import Released, Submitted
 from warpdeck.model import ArraySpec, JobId, JobState
+from warpdeck.ports.ports import Changes
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 

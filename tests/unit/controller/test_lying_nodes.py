@@ -9,7 +9,7 @@ import pytest
 from tests.core import ANN, Core, ask
 from tests.served import served
 
-from warpdeck.controller.events import (
+from warpdeck.controller.events.events import (
     CollectOutput,
     Event,
     GivenBack,

@@ -5,10 +5,18 @@ from __future__ import annotations
 import pytest
 from tests.core import ANN, BOB, Core, ask
 
-from warpdeck.controller.events import Submitted
-from warpdeck.controller.made import KEPT_S, MOST_OF_USER, Made, MadeTable, Mark, find_made, place_made
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Submitted
 from warpdeck.model import ArraySpec
+from warpdeck.model.created_by_nonce import (
+    KEPT_S,
+    MOST_OF_USER,
+    Made,
+    MadeTable,
+    Mark,
+    find_made,
+    place_made,
+)
 
 MARK = Mark("ab" * 16, "content")
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from tests.core import Core, ask
 
-from warpdeck.controller.mail import Seen, mails, seen, told
-from warpdeck.controller.mailer import addresses, message
+from warpdeck.controller.loop.mailer import addresses, message
+from warpdeck.controller.reducers.mail import Seen, mails, seen, told
 from warpdeck.model import ArraySpec, ExitStatus, Job, JobId, JobState, Request
 
 PENDING, RUNNING = Seen(JobState.PENDING, 0), Seen(JobState.RUNNING, 0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.controller.events import SpreadFence
-from warpdeck.controller.fences import Fences
-from warpdeck.controller.mpi import process_mapping
-from warpdeck.controller.state import State
+from warpdeck.controller.events.events import SpreadFence
+from warpdeck.controller.launch.mpi import process_mapping
+from warpdeck.controller.loop.fences import Fences
+from warpdeck.controller.state.state import State
 from warpdeck.model import JobId, NodeName
 from warpdeck.model.step import Step, StepShare
 from warpdeck_agent.wire.steps import FENCE_PIECE_BYTES, StepFence, pieces

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.core import Core
 
-from warpdeck.controller.events import HealthTold
+from warpdeck.controller.events.events import HealthTold
 from warpdeck.model import JobState, NodeName
 from warpdeck_agent.wire import messages as wire
 

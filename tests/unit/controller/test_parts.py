@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.core import BOB, GIB, Core, ask
 
 from warpdeck.config import Config
-from warpdeck.controller.environment import job_environment
-from warpdeck.controller.launching import build_launch
+from warpdeck.controller.launch.environment import job_environment
+from warpdeck.controller.launch.launching import build_launch
 from warpdeck.model import GpuAsk, JobState, Request, Resources
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.core import ANN, ROOT, Core, ask
 
-from warpdeck.controller.events import Held, Outcome, Planned, Released, Submitted, Suspended
-from warpdeck.controller.passes import SMALL_PASS, TELL_S, Passes, goes_along
+from warpdeck.controller.events.events import Held, Outcome, Planned, Released, Submitted, Suspended
+from warpdeck.controller.planning.passes import SMALL_PASS, TELL_S, Passes, goes_along
 from warpdeck.model import JobId
 from warpdeck.policy import Plan
 

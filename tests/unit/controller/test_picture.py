@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.core import ANN, GIB, Core, ask
 
-from warpdeck.controller.events import Cancelled, NodeDrained
-from warpdeck.controller.measurements import to_reading
-from warpdeck.controller.view import build_view
+from warpdeck.controller.events.events import Cancelled, NodeDrained
+from warpdeck.controller.state.measurements import to_reading
+from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import JobId, NodeName
 from warpdeck.policy import View
 from warpdeck_agent.wire import messages as wire

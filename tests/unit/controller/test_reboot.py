@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from warpdeck.controller.events import LaunchShare, NodeUp
-from warpdeck.controller.reduce import reduce
-from warpdeck.controller.state import State
-from warpdeck.controller.transaction import Transaction
+from warpdeck.controller.events.events import LaunchShare, NodeUp
+from warpdeck.controller.reducers.reduce import reduce
+from warpdeck.controller.state.state import State
+from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Allocation, Job, JobId, JobState, Node, NodeName, Request, Share, ShareStatus
 from warpdeck_agent.wire import messages as wire
 

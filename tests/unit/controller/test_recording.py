@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.core import ANN, BOB, Core, ask
 
-from warpdeck.controller.events import CodeRecorded, Held, Outcome, Who
-from warpdeck.controller.moments import next_moment
-from warpdeck.controller.submitting import MOST_RECORDING_S
-from warpdeck.controller.view import build_view
+from warpdeck.controller.events.events import CodeRecorded, Held, Outcome, Who
+from warpdeck.controller.reducers.submitting import MOST_RECORDING_S
+from warpdeck.controller.state.deadlines import next_moment
+from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, Job, JobId, JobState, Snapshot
 from warpdeck.policy import Settings, plan
 

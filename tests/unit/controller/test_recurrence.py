@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 from tests.core import BOB, Core, ask
 
-from warpdeck.controller.events import ReservationMade
-from warpdeck.controller.recurrence import occurrences
-from warpdeck.controller.reservations import FURTHER, MAX_OCCURRENCES
-from warpdeck.controller.view import build_view
+from warpdeck.controller.events.events import ReservationMade
+from warpdeck.controller.state.planner_view import build_view
+from warpdeck.controller.state.recurrence import occurrences
+from warpdeck.controller.state.reservations import FURTHER, MAX_OCCURRENCES
 from warpdeck.model import JobState, Reservation
 from warpdeck.model.reservation import Repeat
 from warpdeck.policy import plan

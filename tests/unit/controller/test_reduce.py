@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from tests.core import ANN, BOB, NEW_ANN, ROOT, Core, ask
 
+from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.config import Site
-from warpdeck.controller.events import (
+from warpdeck.controller.events.events import (
     Cancelled,
     ForgetShare,
     Held,
@@ -21,20 +22,12 @@ from warpdeck.controller.events import (
     Planned,
     Requeued,
 )
-from warpdeck.controller.reduce import reduce
-from warpdeck.controller.state import State
-from warpdeck.controller.transaction import Transaction
-from warpdeck.controller.who import Who
-from warpdeck.errors import InvalidTransition, UserError
-from warpdeck.model import (
-    ArraySpec,
-    Job,
-    JobId,
-    JobState,
-    NodeName,
-    Resources,
-)
+from warpdeck.controller.reducers.reduce import reduce
+from warpdeck.controller.state.state import State
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import ArraySpec, Job, JobId, JobState, NodeName, Resources
 from warpdeck.policy import ReservationView, Start
+from warpdeck.ports.caller import Who
 from warpdeck_agent.wire import messages as wire
 
 

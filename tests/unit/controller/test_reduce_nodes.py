@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 from tests.core import Core, ask, done
 
-from warpdeck.controller.events import (
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import (
     KillShare,
     LaunchShare,
     NodeDrained,
@@ -16,14 +17,9 @@ from warpdeck.controller.events import (
     NodeResumed,
     NodeUp,
 )
-from warpdeck.controller.reduce import reduce
-from warpdeck.controller.transaction import Transaction
-from warpdeck.errors import UserError
-from warpdeck.model import (
-    Condition,
-    JobState,
-    NodeName,
-)
+from warpdeck.controller.reducers.reduce import reduce
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import Condition, JobState, NodeName
 
 
 def test_a_lost_node_keeps_its_jobs_and_their_gpus() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.controller.resubmission import carried_on
+from warpdeck.controller.launch.resubmission import carried_on
 from warpdeck.model import Job, JobId, NodeName, Request, ShareStatus
 from warpdeck.model.request import Snapshot
 

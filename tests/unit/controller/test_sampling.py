@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.controller.events import SetSampling
-from warpdeck.controller.sampling import (
-    UNWATCHED_A_SECOND,
-    WATCHED_A_SECOND,
-    Sampling,
-    interval_s,
-)
+from warpdeck.controller.events.events import SetSampling
+from warpdeck.controller.loop.sample_rate import UNWATCHED_A_SECOND, WATCHED_A_SECOND, Sampling, interval_s
 from warpdeck.model import NodeName
 
 NODES = [NodeName(f"n{number}") for number in range(500)]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from tests.core import ANN, BOB, Core, ask
 
-from warpdeck.controller.events import Event, Heard, Held, Planned, Reported
-from warpdeck.controller.succession import TRUST_S, Succession
-from warpdeck.controller.view import build_view
+from warpdeck.controller.events.events import Event, Heard, Held, Planned, Reported
+from warpdeck.controller.reducers.array_fast_path import TRUST_S, Succession
+from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, JobId, JobState, NodeName
 from warpdeck.policy import Plan, Settings, plan
 

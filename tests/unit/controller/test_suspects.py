@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from tests.core import Core, ask
 
-from warpdeck.controller.events import Who
+from warpdeck.controller.events.events import Who
 from warpdeck.model import ArraySpec, NodeName
 
 A = NodeName("a")

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from tests.core import ANN, BOB, ROOT, Core, ask
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import Config
-from warpdeck.controller.events import (
+from warpdeck.controller.events.events import (
     Cancelled,
     Held,
     KillShare,
@@ -20,12 +21,12 @@ from warpdeck.controller.events import (
     Resumed,
     Suspended,
 )
-from warpdeck.controller.launching import build_launch
-from warpdeck.controller.view import build_view, gpu_holders
-from warpdeck.controller.who import Who
-from warpdeck.errors import UserError
+from warpdeck.controller.launch.launching import build_launch
+from warpdeck.controller.state.planner_view import build_view
+from warpdeck.controller.state.view import gpu_holders
 from warpdeck.model import JobId, JobState, NodeName, Room, WarnSignal
 from warpdeck.policy import Preempt, Resume
+from warpdeck.ports.caller import Who
 from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
 
 

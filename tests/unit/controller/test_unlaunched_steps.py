@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.core import ANN, Core, ask
 
-from warpdeck.controller.events import KillStep, LaunchStep, NodeUp, StepAsked, StepReported
+from warpdeck.controller.events.events import KillStep, LaunchStep, NodeUp, StepAsked, StepReported
 from warpdeck.model import JobId, JobState, NodeName
 from warpdeck.model.step import StepAsk
 from warpdeck_agent.wire import messages as wire

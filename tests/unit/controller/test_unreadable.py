@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.core import ANN, Core, ask
 
-from warpdeck.controller.events import NodeResumed
-from warpdeck.controller.ports import UnreadableRow
+from warpdeck.controller.events.events import NodeResumed
 from warpdeck.model import JobId, JobState, NodeName
+from warpdeck.ports.ports import UnreadableRow
 
 
 def test_a_running_job_that_cannot_be_read_is_not_killed_and_its_node_takes_no_other() -> None:

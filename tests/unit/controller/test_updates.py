@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from tests.core import ANN, BOB, ROOT, Core, ask
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import build_site, decode
-from warpdeck.controller.events import Cancelled, Held, LimitShare, NodeLost, Outcome, Released, Updated, Who
-from warpdeck.errors import UserError
-from warpdeck.model import (
-    ArraySpec,
-    Dependencies,
-    Dependency,
-    GpuAsk,
-    Job,
-    JobId,
-    JobState,
-    NodeName,
+from warpdeck.controller.events.events import (
+    Cancelled,
+    Held,
+    LimitShare,
+    NodeLost,
+    Outcome,
+    Released,
+    Updated,
+    Who,
 )
+from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuAsk, Job, JobId, JobState, NodeName
 from warpdeck.model.change import JobChange
 from warpdeck.model.request import MAX_LIMIT_S
 

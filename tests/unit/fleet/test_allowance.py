@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck.fleet.allowance import MOST_WORDS, WORD_BYTES, WORDS_A_LAUNCH, WORDS_A_SECOND, Allowance
+from warpdeck.fleet.token_bucket import MOST_WORDS, WORD_BYTES, WORDS_A_LAUNCH, WORDS_A_SECOND, Allowance
 
 SHORT = 100
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.waiting import WAIT_S, comes
 
-from warpdeck.errors import RemoteError
+from warpdeck.base.errors import RemoteError
 from warpdeck.fleet.channel import (
     AHEAD_BYTES,
     MAX_CALLS,

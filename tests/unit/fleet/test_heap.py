@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.waiting import comes
 
-from warpdeck.fleet import heap
-from warpdeck.fleet.heap import MANY, Burst, Tidying, trim
+from warpdeck.fleet import memory_trim
+from warpdeck.fleet.memory_trim import MANY, Burst, Tidying, trim
 
 BLOCKS, BLOCK_BYTES = 400, 100_000
 """Each below what the C library maps by itself."""
@@ -38,7 +38,7 @@ def test_what_fails_is_no_longer_under_way_and_few_now_and_then_never_add_up() -
 async def test_what_many_ended_links_left_is_collected_once_and_a_few_wait_for_the_next_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(heap, "SETTLE_S", 0.01)
+    monkeypatch.setattr(memory_trim, "SETTLE_S", 0.01)
     collected: list[int] = []
     tidying = Tidying(lambda: collected.append(1))
     for _ in range(2 * MANY):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from warpdeck.fleet.bounds import MAX_GPUS, MAX_KEYS, MAX_MEM_BYTES, MAX_NAME_CHARS
+from warpdeck.fleet.field_limits import MAX_GPUS, MAX_KEYS, MAX_MEM_BYTES, MAX_NAME_CHARS
 from warpdeck.fleet.inbound import decode
 from warpdeck_agent.wire import WireError, json_frame
 from warpdeck_agent.wire import messages as wire

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import asyncssh
 import pytest
 
-from warpdeck.errors import RemoteError
+from warpdeck.base.errors import RemoteError
 from warpdeck.fleet.deploy import MAX_SAID, Said, run_command
 
 Process = asyncssh.SSHServerProcess[bytes]

@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from warpdeck.errors import RemoteError, UserError
+from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.fleet.deploy import PROBED
 from warpdeck.fleet.fleet import BACKOFF_FIRST_S, BACKOFF_LAST_S, backoff_s
 from warpdeck.fleet.hostkeys import HostKey, KnownHosts, Witness

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.waiting import comes
 
+from warpdeck.base.paths import Paths
 from warpdeck.fleet.fleet import MAX_FIRST_ATTEMPTS, AgentFleet
 from warpdeck.model import Node, NodeName
-from warpdeck.paths import Paths
 
 MORE = 5
 

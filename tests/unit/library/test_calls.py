@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.library.callprogram import MARK
 from warpdeck.library.calls import (
     Answer,

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from warpdeck.api.submission import command_options
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.client.submission import command_options
 from warpdeck.library.options import option_words
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model.amendment import Amendment, Value
-from warpdeck.notation.amend import amended
-from warpdeck.notation.rules import values_of
+from warpdeck.notation.config.rules import values_of
+from warpdeck.notation.config.toml_edit import amended
 
 TEXT = """\
 # the lab's rules

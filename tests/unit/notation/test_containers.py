@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from warpdeck.cli import salloc
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model import Container
-from warpdeck.notation import srunhelp
-from warpdeck.notation.containers import OPTIONS
-from warpdeck.notation.getopt import parse_words
-from warpdeck.notation.request import build_request
-from warpdeck.slurm import sbatch
+from warpdeck.notation.options.getopt import parse_words
+from warpdeck.notation.request.request import build_request
+from warpdeck.notation.step import srun_help
+from warpdeck.notation.values.containers import OPTIONS
+from warpdeck.slurm.interactive import salloc
+from warpdeck.slurm.submit import sbatch
 
 
 def container(*words: str) -> Container | None:
@@ -102,7 +102,9 @@ def test_what_makes_no_container_is_one_clear_sentence(words: list[str], message
     assert message in refused.value.message and refused.value.hint
 
 
-@pytest.mark.parametrize("told", [srunhelp.HELP, sbatch.USAGE, salloc.HELP], ids=["srun", "sbatch", "salloc"])
+@pytest.mark.parametrize(
+    "told", [srun_help.HELP, sbatch.USAGE, salloc.HELP], ids=["srun", "sbatch", "salloc"]
+)
 def test_every_option_is_told_as_pyxis_does(told: str) -> None:
     for option in OPTIONS:
         assert option in told or f"[no-]{option.removeprefix('no-')}" in told, option

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.notation.exports import exported, left_out
+from warpdeck.notation.values.exports import exported, left_out
 
 ENVIRON = {"A": "1", "B": "2", "SLURM_JOB_ID": "9", "SLURM_MPI_TYPE": "pmi2", "WARPDECK_HOME": "/x"}
 OWN = {"A": "1", "B": "2", "SLURM_MPI_TYPE": "pmi2"}

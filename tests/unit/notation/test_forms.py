@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpdeck.errors import UserError
-from warpdeck.notation.arrays import asked_array, parse_array
-from warpdeck.notation.dependencies import format_dependencies, parse_dependencies
-from warpdeck.notation.gres import parse_gpus, parse_gres
-from warpdeck.notation.hostlist import collapse, expand
-from warpdeck.notation.memory import format_memory, parse_memory
-from warpdeck.notation.patterns import resolve
-from warpdeck.notation.signals import parse_signal, parse_warning
-from warpdeck.notation.times import format_duration, parse_limit
+from warpdeck.base.errors import UserError
+from warpdeck.notation.values.arrays import asked_array, parse_array
+from warpdeck.notation.values.dependencies import format_dependencies, parse_dependencies
+from warpdeck.notation.values.durations import format_duration, parse_limit
+from warpdeck.notation.values.file_patterns import resolve
+from warpdeck.notation.values.gres import parse_gpus, parse_gres
+from warpdeck.notation.values.hostlist import collapse, expand
+from warpdeck.notation.values.memory_sizes import format_memory, parse_memory
+from warpdeck.notation.values.signals import parse_signal, parse_warning
 
 MIB = 2**20
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.errors import UserError
-from warpdeck.notation.getopt import parse_anywhere, parse_leading
-from warpdeck.notation.options import NONE, OPTIONAL, REQUIRED, table
+from warpdeck.base.errors import UserError
+from warpdeck.notation.options.getopt import parse_anywhere, parse_leading
+from warpdeck.notation.options.options import NONE, OPTIONAL, REQUIRED, table
 
 KNOWN = table("cmd", {"signal": ("s", REQUIRED), "verbose": ("v", NONE), "steps": ("", OPTIONAL)})
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from warpdeck.api.rows import JobRow
-from warpdeck.notation.jobfilter import holds, misread, parse_filter
+from warpdeck.notation.filters.job_filter import holds, misread, parse_filter
+from warpdeck.protocol.job_rows import JobRow
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model import Ranges, count_tasks, format_ranges, has_task, iter_tasks, split_ranges
-from warpdeck.notation.arrays import parse_array
-from warpdeck.notation.jobids import is_job_id, parse_job_id
+from warpdeck.notation.values.arrays import parse_array
+from warpdeck.notation.values.job_ids import is_job_id, parse_job_id
 
 
 @pytest.mark.parametrize(

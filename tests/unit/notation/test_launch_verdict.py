@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpdeck.notation.options import SALLOC_22_05, SRUN_22_05
-from warpdeck.notation.sbatch.fields import Place
-from warpdeck.notation.sbatch.launch import judge_launch
-from warpdeck.notation.sbatch.verdict import Verdict
+from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05
+from warpdeck.notation.verdict.launch import judge_launch
+from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.verdict import Verdict
 
 NOW = 1_800_000_000.0
 DATA = Path(__file__).parents[2] / "data" / "launch_22_05.jsonl"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.notation.lint import in_words, remarks
-from warpdeck.notation.sbatch.fields import Place
-from warpdeck.notation.sbatch.verdict import judge
+from warpdeck.notation.script_lint import in_words, remarks
+from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.verdict import judge
 
 
 def told(*lines: str, folders: tuple[str, ...] = ("/here",)) -> list[str]:

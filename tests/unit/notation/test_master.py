@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from warpdeck.notation.exports import exported
-from warpdeck.notation.master import has_own_master, without_training
+from warpdeck.notation.values.exports import exported
+from warpdeck.notation.values.master_address import has_own_master, without_training
 
 OURS = {
     "MASTER_ADDR": "10.0.0.1",

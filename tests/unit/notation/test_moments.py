@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from warpdeck.errors import UserError
-from warpdeck.notation.moments import parse_moment, parse_past
+from warpdeck.base.errors import UserError
+from warpdeck.notation.values.time_points import parse_moment, parse_past
 
 NOW = datetime(2026, 11, 21, 8, 42, 30)
 

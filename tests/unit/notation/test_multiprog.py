@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.errors import UserError
-from warpdeck.notation.multiprog import parse_programs, program_of
+from warpdeck.base.errors import UserError
+from warpdeck.notation.step.multiprog import parse_programs, program_of
 
 TEXT = """# comment
 0      echo zero

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from warpdeck.errors import UserError
-from warpdeck.notation.request import build_request
+from warpdeck.base.errors import UserError
+from warpdeck.notation.request.request import build_request
 
 
 def resources(*words: str) -> dict[str, Any]:

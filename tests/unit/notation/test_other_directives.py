@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpdeck.api.submission import Draft, draft_script
-from warpdeck.errors import UserError
-from warpdeck.notation.sbatch.fields import Place
-from warpdeck.notation.sbatch.meanings import Meaning
-from warpdeck.notation.sbatch.pbsresources import resources
-from warpdeck.notation.sbatch.verdict import Verdict, judge
+from warpdeck.base.errors import UserError
+from warpdeck.client.submission import Draft, draft_script
+from warpdeck.notation.foreign.option_mapping import Meaning
+from warpdeck.notation.foreign.pbs_resources import resources
+from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.verdict import Verdict, judge
 
 NOW = 1_800_000_000.0
 DATA = Path(__file__).parents[2] / "data" / "other_directives_22_05.jsonl"

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model import Request
-from warpdeck.notation.request import build_request
-from warpdeck.notation.scriptoptions import script_options
-from warpdeck.notation.times import format_duration
+from warpdeck.notation.request.request import build_request
+from warpdeck.notation.request.script_options import script_options
+from warpdeck.notation.values.durations import format_duration
 
 GIB = 2**30
 REFUSED = "refused"

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model.step import StepAsk
-from warpdeck.notation.salloc import parse_salloc
-from warpdeck.notation.srun import parse_srun
-from warpdeck.notation.stepoptions import Srun
+from warpdeck.notation.step.salloc import parse_salloc
+from warpdeck.notation.step.srun import parse_srun
+from warpdeck.notation.step.step_options import Srun
 
 
 def parse(*words: str, **environ: str) -> Srun:

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from warpdeck.api.submission import command_options, draft_script
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.client.submission import command_options, draft_script
 from warpdeck.model import Resources
-from warpdeck.notation.options import HONOURED, REFUSED, SALLOC, SBATCH, SRUN
-from warpdeck.notation.request import build_request
-from warpdeck.notation.submitfiles import LIMITS_FILE
-from warpdeck.notation.unsupported import REASONS, unsupported
-from warpdeck.policy.demand import needs
+from warpdeck.notation.options.options import HONOURED, REFUSED, SALLOC, SBATCH, SRUN
+from warpdeck.notation.options.submit_files import LIMITS_FILE
+from warpdeck.notation.options.unsupported import REASONS, unsupported
+from warpdeck.notation.request.request import build_request
+from warpdeck.policy.resources.demand import needs
 
 KERNEL = """Limit                     Soft Limit           Hard Limit           Units
 Max cpu time              unlimited            unlimited            seconds

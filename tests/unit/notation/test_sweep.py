@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warpdeck.errors import UserError
-from warpdeck.notation.sweep import (
+from warpdeck.base.errors import UserError
+from warpdeck.notation.request.sweep import (
     array_of,
     filled_in,
     parse_grid,

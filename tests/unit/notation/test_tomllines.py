@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpdeck.config.problems import dotted, quoted
-from warpdeck.notation.tomllines import key_lines
+from warpdeck.notation.config.toml_lines import key_lines
 
 TEXT = '''\
 # a comment with [brackets] and = signs

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpdeck.errors import UserError
-from warpdeck.notation.hostlist import expand
-from warpdeck.notation.tres import (
+from warpdeck.base.errors import UserError
+from warpdeck.notation.values.hostlist import expand
+from warpdeck.notation.values.tres_counts import (
     format_tres,
     format_tres_prices,
     format_tres_weights,

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from warpdeck.notation.exports import exported
-from warpdeck.notation.umask import DEFAULT, umask_of
+from warpdeck.notation.values.exports import exported
+from warpdeck.notation.values.umask import DEFAULT, umask_of
 from warpdeck_agent.client.process import with_process
 
 NICE = str(os.getpriority(os.PRIO_PROCESS, 0))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.errors import UserError
-from warpdeck.notation.options import SBATCH
-from warpdeck.notation.salloc import parse_salloc
-from warpdeck.notation.srun import parse_srun
-from warpdeck.notation.variables import SBATCH_VARIABLES, override
+from warpdeck.base.errors import UserError
+from warpdeck.notation.options.options import SBATCH
+from warpdeck.notation.options.variables import SBATCH_VARIABLES, override
+from warpdeck.notation.step.salloc import parse_salloc
+from warpdeck.notation.step.srun import parse_srun
 
 SCRIPT = [("time", "10", "job.sh:2"), ("requeue", "", "job.sh:3")]
 

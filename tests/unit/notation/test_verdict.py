@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpdeck.notation.options import SBATCH, SBATCH_22_05, with_plugins
-from warpdeck.notation.sbatch.fields import Place
-from warpdeck.notation.sbatch.verdict import Verdict, judge
+from warpdeck.notation.options.options import SBATCH, SBATCH_22_05, with_plugins
+from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.verdict import Verdict, judge
 
 NOW = 1_800_000_000.0
 DATA = Path(__file__).parents[2] / "data" / "sbatch_22_05.jsonl"
@@ -140,7 +140,7 @@ def test_all_166_long_options_of_slurm_are_known() -> None:
 
 
 def _tables() -> list[Any]:
-    from warpdeck.notation.options import SALLOC, SRUN
+    from warpdeck.notation.options.options import SALLOC, SRUN
 
     return [SBATCH, SALLOC, SRUN]
 

@@ -19,7 +19,7 @@ from warpdeck.policy import (
     Settings,
     plan,
 )
-from warpdeck.policy.view import NodeView
+from warpdeck.policy.input.view import NodeView
 
 NOW = 10_000.0
 

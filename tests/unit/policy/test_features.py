@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from tests.builders import node, pending, view
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model import GpuAsk, JobId, Resources
 from warpdeck.policy import Settings, parse_constraint, plan
-from warpdeck.policy.features import Traits
-from warpdeck.policy.view import NodeView
+from warpdeck.policy.input.view import NodeView
+from warpdeck.policy.resources.features import Traits
 
 A100_40, H100_80 = 42_949_672_960, 85_520_809_984
 """Bytes that NVML tells of cards sold as 40 and 80 GB."""

@@ -19,8 +19,8 @@ from warpdeck.policy import (
     View,
     plan,
 )
-from warpdeck.policy.changes import NEW, came_from
-from warpdeck.policy.queue import SPARE_KINDS
+from warpdeck.policy.cache.waiting_queue import SPARE_KINDS
+from warpdeck.policy.resources.row_diff import NEW, came_from
 
 NOW = 1000.0
 SETTINGS = Settings()

@@ -7,7 +7,7 @@ from tests.builders import node, pending, running, view
 
 from warpdeck.model import GpuAsk, JobId, Resources
 from warpdeck.policy import Settings, plan
-from warpdeck.policy.view import NodeView
+from warpdeck.policy.input.view import NodeView
 
 NOW = 1000.0
 

@@ -6,7 +6,7 @@ from tests.builders import node, pending
 
 from warpdeck.model import NodeName
 from warpdeck.policy import PartitionView, Plan, QosView, Settings, View, plan
-from warpdeck.policy.site import Limits
+from warpdeck.policy.input.site import Limits
 
 GPU = PartitionView(name="gpu", nodes=frozenset({NodeName("n1")}), max_time_s=7200)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.policy import predict
-from warpdeck.policy.predict import Predictor
+from warpdeck.policy.priority import predict
+from warpdeck.policy.priority.predict import Predictor
 
 HOUR_S = 3600.0
 

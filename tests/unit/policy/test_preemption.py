@@ -20,7 +20,7 @@ from warpdeck.policy import (
     View,
     plan,
 )
-from warpdeck.policy.preemption import ROOM_KEPT_S
+from warpdeck.policy.preemption.preemption import ROOM_KEPT_S
 
 NOW = 10_000.0
 QOS = (QosView(name="high", priority=10, preempts=frozenset({"low"})), QosView(name="low", grace_s=120))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model import Allocation, GpuAsk, GpuUuid, JobId, NodeName, Resources, Share
 from warpdeck.model.step import Program, Step, StepAsk
-from warpdeck.policy.steps import Busy, Layout, lay_out
+from warpdeck.policy.step_placement import Busy, Layout, lay_out
 
 
 def job(*cpus: int, gpus: int = 0, tasks: tuple[int, ...] = (), mem_bytes: int = 0) -> Allocation:

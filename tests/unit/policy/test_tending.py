@@ -9,7 +9,7 @@ import pytest
 
 from warpdeck.model import JobId, NodeName
 from warpdeck.policy import ReservationView
-from warpdeck.policy.tending import NodePool, Tended, Use, next_deed_unix, tend
+from warpdeck.policy.reservations.lifecycle import NodePool, Tended, Use, next_deed_unix, tend
 
 NOW = 1000.0
 A, B, C, D = (NodeName(name) for name in "abcd")

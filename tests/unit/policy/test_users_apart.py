@@ -10,7 +10,7 @@ from tests.builders import node, pending, running, view
 from warpdeck.model import JobId, NodeName, Resources
 from warpdeck.policy import Memory, PartitionView, PendingJob, Plan, QosView, RunningJob, Settings, plan
 from warpdeck.policy.advise import advise
-from warpdeck.policy.view import NodeView, owner_of
+from warpdeck.policy.input.view import NodeView, owner_of
 
 NOW = 10_000.0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.errors import UserError
-from warpdeck.sim.machine import GpuNodes, Pool
+from warpdeck.base.errors import UserError
+from warpdeck.sim.resource_model import GpuNodes, Pool
 from warpdeck.sim.simjobs import limit_of, make_workload
 from warpdeck.sim.trace import Trace, TraceJob
 

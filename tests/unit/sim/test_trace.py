@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.sim import trace as logs
 from warpdeck.sim.trace import TraceJob, read_trace
 

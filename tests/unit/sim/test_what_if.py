@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.builders import node, view
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model import NodeName
 from warpdeck.policy import Settings, Weights
-from warpdeck.policy.site import PartitionView
+from warpdeck.policy.input.site import PartitionView
 from warpdeck.sim.history import with_more_gpus
 from warpdeck.sim.policies import weighted
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck.slurm.accounting.usage import cpu_times, disk, usage_fields
+from warpdeck.slurm.sacct.accounted_usage import cpu_times, disk, usage_fields
 
 
 def test_the_kernels_time_is_no_more_than_all() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.slurm.cancelchoice import user_named
-from warpdeck.slurm.console import CommandError
+from warpdeck.slurm.console.console import CommandError
+from warpdeck.slurm.submit.cancel_choice import user_named
 
 
 @pytest.mark.parametrize("word", ["root", "0"])

@@ -6,10 +6,11 @@ import io
 
 import pytest
 
-from warpdeck.api.sync import SyncClient
-from warpdeck.slurm.console import Console
-from warpdeck.slurm.main import COMMANDS, run
-from warpdeck.slurm.version import VERSION
+from warpdeck.base.slurm_version import VERSION
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.slurm.command_table import COMMANDS
+from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.runtime.commands import run
 
 OURS_ALONE = "seff"
 """A script beside Slurm, whose options are its own."""

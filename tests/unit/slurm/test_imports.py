@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from warpdeck.slurm.main import COMMANDS
+from warpdeck.slurm.command_table import COMMANDS
 
 DEAR = ("asyncio", "msgspec", "textual", "asyncssh")
 EXTRA = {"scontrol": ["scontrol.keywords"]}

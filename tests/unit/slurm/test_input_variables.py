@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.notation.options import NONE, SALLOC_22_05, SBATCH_22_05, SRUN_22_05
-from warpdeck.notation.sbatch.fields import Place
-from warpdeck.notation.sbatch.launch import judge_launch
-from warpdeck.notation.sbatch.verdict import judge
-from warpdeck.notation.variables import SALLOC_VARIABLES, SBATCH_VARIABLES, SRUN_VARIABLES
-from warpdeck.slurm import scancel, sinfo, squeue
+from warpdeck.notation.options.options import NONE, SALLOC_22_05, SBATCH_22_05, SRUN_22_05
+from warpdeck.notation.options.variables import SALLOC_VARIABLES, SBATCH_VARIABLES, SRUN_VARIABLES
+from warpdeck.notation.verdict.launch import judge_launch
+from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.verdict import judge
+from warpdeck.slurm.submit import scancel
+from warpdeck.slurm.viewers import sinfo, squeue
 
 _OF_SBATCH = """
 ACCOUNT ACCTG_FREQ ARRAY_INX BATCH CLUSTERS CONSTRAINT CONTAINER CORE_SPEC CPUS_PER_GPU DEBUG DELAY_BOOT DISTRIBUTION ERROR

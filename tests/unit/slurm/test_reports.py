@@ -1,5 +1,5 @@
-from warpdeck.slurm.accounting.reports import Form, Window, as_one_account, by_people, utilization
-from warpdeck.slurm.accounting.sizereports import Lines, sizes
+from warpdeck.slurm.sacct.reports import Form, Window, as_one_account, by_people, utilization
+from warpdeck.slurm.sacct.size_reports import Lines, sizes
 
 DAY = 86_400.0
 WINDOW = Window(DAY, 2 * DAY)

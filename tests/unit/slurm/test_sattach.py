@@ -1,6 +1,6 @@
 import pytest
 
-from warpdeck.slurm.sattach import layout
+from warpdeck.slurm.viewers.sattach import layout
 
 PARTS = [{"node": "n1", "tasks": 2}, {"node": "n2", "tasks": 1}]
 

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from warpdeck.paths import Paths
-from warpdeck.slurm.main import APP, COMMANDS, FRONTED
-from warpdeck.slurm.shims import install
+from warpdeck.base.paths import Paths
+from warpdeck.slurm.command_table import APP, COMMANDS, FRONTED
+from warpdeck.slurm.shims.shims import install
 
 
 def test_every_command_has_a_script_of_its_own(tmp_path):
@@ -39,7 +39,8 @@ def test_scripts_that_stand_are_not_written_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [["-m", "warpdeck.slurm.main", "sbatch", "--help"], ["-m", "warpdeck.cli.main", "--help"]]
+    "words",
+    [["-m", "warpdeck.slurm.runtime.commands", "sbatch", "--help"], ["-m", "warpdeck.cli.main", "--help"]],
 )
 def test_a_reader_that_has_gone_is_no_trouble(words):
     out, theirs = os.pipe()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from warpdeck.slurm.units import moment, stamped
+from warpdeck.slurm.format.units import moment, stamped
 
 AT = time.mktime((2026, 11, 21, 14, 10, 27, 0, 0, -1))
 

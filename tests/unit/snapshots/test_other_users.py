@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from warpdeck.api import code
-from warpdeck.api.submission import _packed
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.client import code
+from warpdeck.client.submission import _packed
 from warpdeck.snapshots import SnapshotStore, capture, git, take
 
 OTHER = pwd.getpwnam("nobody").pw_uid

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.snapshots import SnapshotStore, Taken, take
 
 

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from tests.unit.store.test_store_contract import make_job, submission
 
-from warpdeck.controller.made import Made, Mark
-from warpdeck.controller.ports import Changes, UnreadableRow, UsageRow
 from warpdeck.model import Condition, Curve, JobCurve, JobId, Node, NodeName, Reservation
+from warpdeck.model.created_by_nonce import Made, Mark
 from warpdeck.model.step import Step
+from warpdeck.ports.ports import Changes, UnreadableRow, UsageRow
 from warpdeck.store import SqliteStore
 from warpdeck.store.salvage import KEYS, STAND_IN_REASON
 

@@ -15,16 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from warpdeck.controller.ports import (
-    LAST_RUNS,
-    MOST_CONDITIONS,
-    Changes,
-    JournalEntry,
-    Store,
-    UsageRow,
-    Waits,
-)
-from warpdeck.errors import StoreError
+from warpdeck.base.errors import StoreError
 from warpdeck.model import (
     Condition,
     Curve,
@@ -43,8 +34,9 @@ from warpdeck.model import (
     Resources,
 )
 from warpdeck.model.past import PastQuery
-from warpdeck.notation.jobfilter import parse_filter
-from warpdeck.notation.sweep import with_sweep
+from warpdeck.notation.filters.job_filter import parse_filter
+from warpdeck.notation.request.sweep import with_sweep
+from warpdeck.ports.ports import LAST_RUNS, MOST_CONDITIONS, Changes, JournalEntry, Store, UsageRow, Waits
 from warpdeck.store import MemoryStore, SqliteStore
 from warpdeck.store.schema import MIGRATIONS
 

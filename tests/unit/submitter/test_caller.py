@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from tests.waiting import eventually
 
-from warpdeck.paths import Paths
+from warpdeck.base.paths import Paths
+from warpdeck.slurm.shims.sbatch_script import ANSWER_FD
 from warpdeck.submitter.caller import Caller, OtherRoad
-from warpdeck.submitter.shell import ANSWER_FD
-from warpdeck.submitter.slots import Question, Slot
+from warpdeck.submitter.request_fifos import Question, Slot
 
 ENVIRON = {"HOME": "/h", "WARPDECK_HOME": "/w", "PATH": os.environ["PATH"]}
 PATHS = Paths("/w")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from warpdeck.paths import Paths
-from warpdeck.submitter.place import AGAIN_S, ensure, folder_of, listens, log_of
-from warpdeck.submitter.slots import Slots, hold
+from warpdeck.base.paths import Paths
+from warpdeck.base.submitter_address import AGAIN_S, ensure, folder_of, listens, log_of
+from warpdeck.submitter.request_fifos import Slots, hold
 
 
 def test_one_that_has_just_failed_is_not_started_again(short_tmp: Path) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck.api.sync import SyncClient
-from warpdeck.paths import Paths
+from warpdeck.base.paths import Paths
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.submitter.request_fifos import Slots, hold
 from warpdeck.submitter.service import Submitter
-from warpdeck.submitter.slots import Slots, hold
 
 
 @contextmanager

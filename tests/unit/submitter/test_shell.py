@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from tests.waiting import WAIT_S
 
-from warpdeck.submitter.shell import LOOK, script
-from warpdeck.submitter.slots import Question, Slots
+from warpdeck.slurm.shims.sbatch_script import LOOK, script
+from warpdeck.submitter.request_fifos import Question, Slots
 
 SHELLS = {
     "sh": ["/bin/sh"],
@@ -29,7 +29,7 @@ LOST = f"sbatch: error: the answer was lost, and the job may have been submitted
 
 KILLED = """
 import select
-from warpdeck.submitter.slots import Slots, hold
+from warpdeck.submitter.request_fifos import Slots, hold
 held = hold({folder!r})
 slots = Slots({folder!r})
 print("ready", flush=True)

@@ -11,8 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from warpdeck.submitter.request_fifos import (
+    LEAST_READY,
+    MAX_LINE_BYTES,
+    READY,
+    SWEEP_S,
+    Question,
+    Slots,
+    hold,
+)
 from warpdeck.submitter.service import PATIENCE_S, Waiting
-from warpdeck.submitter.slots import LEAST_READY, MAX_LINE_BYTES, READY, SWEEP_S, Question, Slots, hold
 
 
 @pytest.fixture

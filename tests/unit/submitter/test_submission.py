@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from warpdeck.api.sync import SyncClient
-from warpdeck.errors import UNCERTAIN
-from warpdeck.paths import Paths
+from warpdeck.base.errors import UNCERTAIN
+from warpdeck.base.paths import Paths
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.slurm.shims.sbatch_script import DONE, REFUSED, SENT
 from warpdeck.submitter.caller import Caller
-from warpdeck.submitter.shell import DONE, REFUSED, SENT
-from warpdeck.submitter.slots import Slot
+from warpdeck.submitter.request_fifos import Slot
 from warpdeck.submitter.submission import Progress, submit
 from warpdeck_agent.wire.frames import FrameDecoder, json_frame, parse_json
 

@@ -7,10 +7,11 @@ they show they are as much to import as Textual.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from warpdeck_tui.screens.shared.dialogs import Ask as Ask
+    from warpdeck_tui.screens.shared.dialogs import DonePage as DonePage
+    from warpdeck_tui.screens.shared.dialogs import HelpPage as HelpPage
+
     from .admin import AdminScreen as AdminScreen
-    from .dialogs import Ask as Ask
-    from .dialogs import DonePage as DonePage
-    from .dialogs import HelpPage as HelpPage
     from .history import HistoryScreen as HistoryScreen
     from .job import JobScreen as JobScreen
     from .node_page import NodeScreen as NodeScreen
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AdminScreen": "admin",
-    "Ask": "dialogs",
-    "DonePage": "dialogs",
-    "HelpPage": "dialogs",
+    "Ask": "shared.dialogs",
+    "DonePage": "shared.dialogs",
+    "HelpPage": "shared.dialogs",
     "HistoryScreen": "history",
     "JobScreen": "job",
     "NewJob": "submit",

@@ -13,34 +13,42 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import Static
 
-from warpdeck.api.noderows import NodeRow
-from warpdeck.api.rows import EventRow
-from warpdeck.api.site import Priorities, Shares
-from warpdeck.api.siterows import PartitionRow, QosRow, ReservationRow
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
+from warpdeck.client.site_queries import Priorities, Shares
 from warpdeck.model.amendment import Amendment
-from warpdeck.notation.amend import amended
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.editing import edited
-from warpdeck_tui.rules import RELOAD, Rules
-from warpdeck_tui.viewmodels import sitetables as tables
+from warpdeck.notation.config.toml_edit import amended
+from warpdeck.protocol.job_rows import EventRow
+from warpdeck.protocol.node_rows import NodeRow
+from warpdeck.protocol.site_rows import PartitionRow, QosRow, ReservationRow
+from warpdeck_tui.data.rule_changes import RELOAD, Rules
+from warpdeck_tui.data.what_if import what_if
+from warpdeck_tui.screens.shared.dialogs import Ask, TextPage
+from warpdeck_tui.screens.shared.key_line import KeyLine
+from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
+from warpdeck_tui.screens.shared.tab_line import TabLine
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.user_files.external_editor import edited
 from warpdeck_tui.viewmodels.cells import Cell
-from warpdeck_tui.viewmodels.queue import Question
-from warpdeck_tui.viewmodels.rules import KINDS
-from warpdeck_tui.viewmodels.whatif import COLUMNS, EXAMPLE, MEANING, NOTHING_YET, what_if_rows, what_if_words
-from warpdeck_tui.whatif import WhatIf, what_if
+from warpdeck_tui.viewmodels.jobs.queue import Question
+from warpdeck_tui.viewmodels.site import site_tables as tables
+from warpdeck_tui.viewmodels.site.rules import KINDS
+from warpdeck_tui.viewmodels.site.what_if import (
+    COLUMNS,
+    EXAMPLE,
+    MEANING,
+    NOTHING_YET,
+    WhatIf,
+    what_if_rows,
+    what_if_words,
+)
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.columns import Column
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
-from .dialogs import Ask, TextPage
-from .keyline import KeyLine
 from .node_add import NodeAdd
 from .node_page import NodeScreen
-from .nodeverbs import NodeVerbs
 from .reserve import Reserve, reserving
 from .rule import RuleForm
-from .tabline import TabLine
 
 ASK_S = 5.0
 """Tables of a site change seldom; only the one that is looked at is asked for."""

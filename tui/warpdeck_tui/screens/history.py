@@ -11,19 +11,19 @@ import msgspec
 from textual import work
 from textual.binding import BindingType
 
-from warpdeck.api.rows import JobRow
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model.past import MAX_PAGE_JOBS, PAST_ORDERS, PastQuery
-from warpdeck.notation.jobfilter import parse_filter
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.newfile import new_file, removed_unless_whole
-from warpdeck_tui.viewmodels.exports import Form, form_of, records
-from warpdeck_tui.viewmodels.jobcolumns import PAST_COLUMNS
-from warpdeck_tui.viewmodels.pastpages import PAGE_JOBS, PastPages, PastRows
+from warpdeck.notation.filters.job_filter import parse_filter
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui.screens.shared.dialogs import EXPORT_NAMES, Ask
+from warpdeck_tui.screens.shared.job_list import FilterLine, JobListScreen
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.user_files.new_file import new_file, removed_unless_whole
+from warpdeck_tui.viewmodels.jobs.job_columns import PAST_COLUMNS
+from warpdeck_tui.viewmodels.site.exports import Form, form_of, records
+from warpdeck_tui.viewmodels.site.history_pages import PAGE_JOBS, PastPages, PastRows
 from warpdeck_tui.widgets.rows import RowSource
 
-from .dialogs import EXPORT_NAMES, Ask
-from .joblist import FilterLine, JobListScreen
 from .usage import UsagePage
 
 TYPING_S = 0.15

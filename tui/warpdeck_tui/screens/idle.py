@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from textual import work
 from textual.app import ComposeResult
@@ -12,16 +12,20 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from warpdeck.api.rows import JobRow, UsageRow
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.viewmodels.idle import IDLE_COLUMNS, MAX_ASKED, idle_jobs, idle_words, waste_row, wastes
+from warpdeck.protocol.job_rows import JobRow, UsageRow
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.screens.shared.deck_screen import Arrives
+from warpdeck_tui.screens.shared.key_line import DialogKeys
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.viewmodels.site.idle_gpus import (
+    IDLE_COLUMNS,
+    MAX_ASKED,
+    idle_jobs,
+    idle_words,
+    waste_row,
+    wastes,
+)
 from warpdeck_tui.widgets.virtual_table import VirtualTable
-
-from .base import Arrives
-from .keyline import DialogKeys
-
-if TYPE_CHECKING:
-    from warpdeck_tui.app import DeckApp
 
 
 class IdleGpus(Arrives[str], ModalScreen[str]):
@@ -30,8 +34,8 @@ class IdleGpus(Arrives[str], ModalScreen[str]):
     BINDINGS: ClassVar[list[BindingType]] = bindings("choose")
 
     @property
-    def _deck(self) -> DeckApp:
-        return cast("DeckApp", self.app)
+    def _deck(self) -> Deck:
+        return cast(Deck, self.app)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog tall"):

@@ -16,24 +16,24 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Static
 
-from warpdeck.api.rows import JobDetail, JobRow
-from warpdeck.api.siterows import ForecastRow
-from warpdeck.errors import UserError
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.viewmodels import job as view
-from warpdeck_tui.viewmodels.changes import changes_text, last_that_worked
-from warpdeck_tui.viewmodels.environment import environment_lines
-from warpdeck_tui.viewmodels.postmortem import TAIL_BYTES, UNSUSPECTED, PostMortem, post_mortem
-from warpdeck_tui.viewmodels.queue import how_ended
-from warpdeck_tui.widgets.log_view import LogView
+from warpdeck.base.errors import UserError
+from warpdeck.protocol.job_rows import JobDetail, JobRow
+from warpdeck.protocol.site_rows import ForecastRow
+from warpdeck_tui.screens.shared.code_pane import CodePane
+from warpdeck_tui.screens.shared.deck_screen import DeckScreen, Folded, TextPane, paint
+from warpdeck_tui.screens.shared.dialogs import Choose, TextPage
+from warpdeck_tui.screens.shared.job_log import JobLog
+from warpdeck_tui.screens.shared.key_line import KeyLine
+from warpdeck_tui.screens.shared.tab_line import TabLine
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.viewmodels.jobs import job as view
+from warpdeck_tui.viewmodels.jobs.changes import changes_text, last_that_worked
+from warpdeck_tui.viewmodels.jobs.environment import environment_lines
+from warpdeck_tui.viewmodels.jobs.postmortem import TAIL_BYTES, UNSUSPECTED, PostMortem, post_mortem
+from warpdeck_tui.viewmodels.jobs.queue import how_ended
+from warpdeck_tui.widgets.log.view import LogView
 
-from .base import DeckScreen, Folded, TextPane, paint
-from .codepane import CodePane
-from .dialogs import Choose, TextPage
-from .joblog import JobLog
-from .keyline import KeyLine
 from .metrics import MetricsPane, choices
-from .tabline import TabLine
 
 LOOK_S = 2.0
 """How often an unfinished job's details are asked for anew."""

@@ -7,18 +7,16 @@ import contextlib
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from textual import work
 
-from warpdeck.api.rows import JobRow
-from warpdeck.errors import UserError
-from warpdeck_tui.viewmodels.chart import MAX_RUNS, Page, Run, chart, names, run_of
-from warpdeck_tui.viewmodels.readings import Part, Readings, readings
+from warpdeck.base.errors import UserError
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.viewmodels.jobs.chart import MAX_RUNS, Page, Run, chart, names, run_of
+from warpdeck_tui.viewmodels.jobs.readings import Part, Readings, readings
 from warpdeck_tui.widgets.line_pane import LinePane
-
-if TYPE_CHECKING:
-    from warpdeck_tui.app import DeckApp
 
 AGAIN_S = 10.0
 """How often the log of a running job is read anew: about a megabyte, in a thread."""
@@ -40,8 +38,8 @@ class MetricsPane(LinePane):
         self._drawn = False
 
     @property
-    def deck(self) -> DeckApp:
-        return cast("DeckApp", self.app)
+    def deck(self) -> Deck:
+        return cast(Deck, self.app)
 
     def look(self, *, ended: bool) -> None:
         """Reads what is missing or old, and draws it when it is there: not again until something has changed.

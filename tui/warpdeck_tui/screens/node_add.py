@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from textual import work
 from textual.app import ComposeResult
@@ -12,17 +12,14 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from warpdeck.errors import UserError
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.client import Core
+from warpdeck.base.errors import UserError
+from warpdeck_tui.data.connection import Core
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.screens.shared.deck_screen import Arrives
+from warpdeck_tui.screens.shared.key_line import DialogKeys
+from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels.cells import plural
 from warpdeck_tui.widgets.cells import printable
-
-from .base import Arrives
-from .keyline import DialogKeys
-
-if TYPE_CHECKING:
-    from warpdeck_tui.app import DeckApp
 
 PROGRESS_LINES = 6
 FIELDS = (("address", "target", "[user@]host[:port], as for ssh"), ("name", "name", "the host's"))
@@ -108,7 +105,7 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
             return
         finally:
             self._adding = ""
-        cast("DeckApp", self.app).chronicle.add(self._command())
+        cast(Deck, self.app).chronicle.add(self._command())
         has = f"{plural(row.cpus, 'CPU')}, {plural(len(row.gpus), 'GPU')}"
         self.app.notify(f"added {row.name}: {has}", markup=False)
         self.dismiss(None)

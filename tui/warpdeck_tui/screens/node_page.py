@@ -9,15 +9,14 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import Static
 
-from warpdeck.api.noderows import NodeRow
-from warpdeck.api.rows import CurveRow
-from warpdeck.errors import UserError
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.viewmodels.nodepage import SPANS, page
-
-from .base import TextPane
-from .keyline import KeyLine
-from .nodeverbs import NodeVerbs
+from warpdeck.base.errors import UserError
+from warpdeck.protocol.job_rows import CurveRow
+from warpdeck.protocol.node_rows import NodeRow
+from warpdeck_tui.screens.shared.deck_screen import TextPane
+from warpdeck_tui.screens.shared.key_line import KeyLine
+from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.viewmodels.nodes.node_page import SPANS, page
 
 ASK_S = 5.0
 """The curves grow by a point a second at most; asking a node more often shows nothing that matters."""

@@ -13,12 +13,17 @@ from textual.binding import BindingType
 from textual.containers import Container, Vertical
 from textual.widgets import Static
 
-from warpdeck.api.noderows import GpuRow, NodeRow, PastNodeRow
-from warpdeck.errors import UserError
-from warpdeck.notation.moments import parse_past
-from warpdeck_tui.bindings import bindings
+from warpdeck.base.errors import UserError
+from warpdeck.notation.values.time_points import parse_past
+from warpdeck.protocol.node_rows import GpuRow, NodeRow, PastNodeRow
+from warpdeck_tui.screens.shared.deck_screen import Folded
+from warpdeck_tui.screens.shared.dialogs import Ask
+from warpdeck_tui.screens.shared.key_line import KeyLine
+from warpdeck_tui.screens.shared.node_verbs import NodeVerbs
+from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels import Line
-from warpdeck_tui.viewmodels.nodes import (
+from warpdeck_tui.viewmodels.jobs.queue import Question
+from warpdeck_tui.viewmodels.nodes.nodes import (
     METRIC_WORDS,
     METRICS,
     fragmentation,
@@ -29,18 +34,20 @@ from warpdeck_tui.viewmodels.nodes import (
     node_row,
     summary,
 )
-from warpdeck_tui.viewmodels.past import FINE_S, STEP_S, clock_words, moment_words, moved, past_lines
-from warpdeck_tui.viewmodels.queue import Question
+from warpdeck_tui.viewmodels.nodes.past_nodes import (
+    FINE_S,
+    STEP_S,
+    clock_words,
+    moment_words,
+    moved,
+    past_lines,
+)
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
-from .base import Folded
-from .dialogs import Ask
 from .idle import IdleGpus
-from .keyline import KeyLine
 from .node_add import NodeAdd
 from .node_page import NodeScreen
-from .nodeverbs import NodeVerbs
 
 COLUMNS = (
     Column("NODE", 12, flex=1, most=24),

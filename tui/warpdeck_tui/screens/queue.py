@@ -9,21 +9,27 @@ from typing import ClassVar
 import msgspec
 from textual.binding import BindingType
 
-from warpdeck.api.rows import JobRow
-from warpdeck.errors import UserError
-from warpdeck.notation.jobfilter import plain_words
-from warpdeck.paths import config_dir
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import config_dir
+from warpdeck.notation.filters.job_filter import plain_words
+from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui import screens
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.viewmodels.arrays import Fold, fold_key
+from warpdeck_tui.screens.shared.job_list import FilterLine, JobListScreen
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.user_files.saved_views import (
+    View,
+    Views,
+    parse_columns,
+    read_views,
+    sort_text,
+    write_views,
+)
 from warpdeck_tui.viewmodels.cells import plural
-from warpdeck_tui.viewmodels.jobcolumns import JOB_COLUMNS, JobRows
-from warpdeck_tui.viewmodels.listing import Choice, Listing
-from warpdeck_tui.viewmodels.queue import summary
-from warpdeck_tui.views import View, Views, parse_columns, read_views, sort_text, write_views
+from warpdeck_tui.viewmodels.jobs.arrays import Fold, fold_key
+from warpdeck_tui.viewmodels.jobs.job_columns import JOB_COLUMNS, JobRows
+from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
+from warpdeck_tui.viewmodels.jobs.queue import summary
 from warpdeck_tui.widgets.rows import RowSource
-
-from .joblist import FilterLine, JobListScreen
 
 MOST_MARKED = 1_000
 """At once: each key looks at all marks, and nobody reads a longer list before he says yes."""

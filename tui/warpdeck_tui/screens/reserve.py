@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from textual import work
 from textual.app import ComposeResult
@@ -13,18 +13,15 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from warpdeck.api.site import Site
-from warpdeck.errors import UserError
-from warpdeck.notation.reservationflags import FLAGS
-from warpdeck.notation.reservations import Wish, parse_wish, wish_command, wish_of
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.chronicle import Undo
-
-from .base import Arrives
-from .keyline import DialogKeys
-
-if TYPE_CHECKING:
-    from warpdeck_tui.app import DeckApp
+from warpdeck.base.errors import UserError
+from warpdeck.client.site_queries import Site
+from warpdeck.notation.filters.reservation_flags import FLAGS
+from warpdeck.notation.filters.reservations import Wish, parse_wish, wish_command, wish_of
+from warpdeck_tui.data.action_log import Undo
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.screens.shared.deck_screen import Arrives
+from warpdeck_tui.screens.shared.key_line import DialogKeys
+from warpdeck_tui.table.bindings import bindings
 
 UNSAID = frozenset({"FIRST_CORES", "IGNORE_JOBS", "PART_NODES", "REPLACE", "REPLACE_DOWN", "STATIC"})
 """How it always is, or about nodes that are not named."""
@@ -87,7 +84,7 @@ class Reserve(Arrives[str], ModalScreen[str]):
 
     @work(exclusive=True)
     async def action_submit(self) -> None:
-        deck, wish, before = cast("DeckApp", self.app), self._now(), self._before
+        deck, wish, before = cast(Deck, self.app), self._now(), self._before
         site = deck.core.site
         try:
             await site.reserve(parse_wish(wish, time.time(), before=before), instead=self._instead)

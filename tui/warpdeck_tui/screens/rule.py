@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from textual import work
 from textual.app import ComposeResult
@@ -12,20 +12,16 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model.amendment import Amendment, Value
-from warpdeck.notation.amend import amended
-from warpdeck.notation.rules import values_of
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.rules import RELOAD, Rules
-from warpdeck_tui.viewmodels.rules import Kind, asked, field_texts, told
-
-from .base import Arrives
-from .keyline import DialogKeys
-
-if TYPE_CHECKING:
-    from warpdeck_tui.app import DeckApp
-
+from warpdeck.notation.config.rules import values_of
+from warpdeck.notation.config.toml_edit import amended
+from warpdeck_tui.data.rule_changes import RELOAD, Rules
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.screens.shared.deck_screen import Arrives
+from warpdeck_tui.screens.shared.key_line import DialogKeys
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.viewmodels.site.rules import Kind, asked, field_texts, told
 
 _PLACE = re.compile(r"^\S+:\d+: ", re.MULTILINE)
 """Of a problem: the line of a file that was not kept."""
@@ -87,7 +83,7 @@ class RuleForm(Arrives[str], ModalScreen[str]):
 
     @work(exclusive=True)
     async def action_submit(self) -> None:
-        deck, name = cast("DeckApp", self.app), self._field("name")
+        deck, name = cast(Deck, self.app), self._field("name")
         try:
             before = self._rules.read()
             if not self._rule and values_of(before, self._kind.table, name):

@@ -12,12 +12,14 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import Static
 
-from warpdeck.api.rows import ForwardRow
-from warpdeck.errors import UserError
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.palette import for_terminal
-from warpdeck_tui.viewmodels.replay import Screen
-from warpdeck_tui.viewmodels.sessions import (
+from warpdeck.base.errors import UserError
+from warpdeck.protocol.job_rows import ForwardRow
+from warpdeck_tui.screens.shared.deck_screen import DeckScreen, paint
+from warpdeck_tui.screens.shared.key_line import KeyLine
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.table.palette import for_terminal
+from warpdeck_tui.viewmodels.shell.replay import Screen
+from warpdeck_tui.viewmodels.shell.sessions import (
     FORWARD,
     glance_text,
     glance_title,
@@ -31,9 +33,6 @@ from warpdeck_tui.viewmodels.sessions import (
 )
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
-
-from .base import DeckScreen, paint
-from .keyline import KeyLine
 
 TICK_S = 1.0
 ASK_TICKS = 3

@@ -18,14 +18,17 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static, TextArea
 
-from warpdeck.api.submission import read_script
-from warpdeck.errors import UserError
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.client import Core
-from warpdeck_tui.editing import edited
-from warpdeck_tui.presets import check_name
-from warpdeck_tui.viewmodels.filling import preset_of
-from warpdeck_tui.viewmodels.form import (
+from warpdeck.base.errors import UserError
+from warpdeck.client.submission import read_script
+from warpdeck_tui.data.connection import Core
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.screens.shared.deck_screen import Arrives
+from warpdeck_tui.screens.shared.dialogs import Ask, Fill
+from warpdeck_tui.screens.shared.key_line import DialogKeys
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.user_files.external_editor import edited
+from warpdeck_tui.user_files.presets import check_name
+from warpdeck_tui.viewmodels.jobs.form import (
     FIELDS,
     FieldError,
     Sheet,
@@ -40,16 +43,13 @@ from warpdeck_tui.viewmodels.form import (
     typed,
     written,
 )
-from warpdeck_tui.viewmodels.script import BARE
+from warpdeck_tui.viewmodels.jobs.form_sources import preset_of
+from warpdeck_tui.viewmodels.jobs.script import BARE
 
-from .base import Arrives
-from .dialogs import Ask, Fill
-from .keyline import DialogKeys
 from .sweep import SweepGrid
 
 if TYPE_CHECKING:
-    from warpdeck_tui.app import DeckApp
-    from warpdeck_tui.filling import Filling
+    from warpdeck_tui.screens.shared.form_opening import Filling
 
 TYPING_S = 0.4
 """A rest from typing after which the controller is asked when the job would start."""
@@ -269,7 +269,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
             self.app.notify(note, severity="warning", markup=False)
         tasks = f", {done.tasks} tasks" if done.tasks > 1 else ""
         self.app.notify(f"submitted job {done.label}{tasks}", markup=False)
-        cast("DeckApp", self.app).chronicle.add(command_line(sheet))
+        cast(Deck, self.app).chronicle.add(command_line(sheet))
         self.dismiss(str(done.job_id))
 
     def _text_of(self, sheet: Sheet) -> str:

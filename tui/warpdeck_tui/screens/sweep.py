@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -11,16 +11,13 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.viewmodels.form import Sheet
-from warpdeck_tui.viewmodels.sweep import preview
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.screens.shared.deck_screen import Arrives
+from warpdeck_tui.screens.shared.key_line import DialogKeys
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.viewmodels.jobs.form import Sheet
+from warpdeck_tui.viewmodels.jobs.sweep import preview
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
-
-from .base import Arrives
-from .keyline import DialogKeys
-
-if TYPE_CHECKING:
-    from warpdeck_tui.app import DeckApp
 
 COLUMNS = (Column("TASK", 6, align="right"), Column("COMMAND", 0))
 TAKEN_AWAY = " "
@@ -47,7 +44,7 @@ class SweepGrid(Arrives[str], ModalScreen[str]):
                 select_on_focus=False,
             )
             yield Static("", id="sum", classes="sum", markup=False)
-            styles = cast("DeckApp", self.app).palette
+            styles = cast(Deck, self.app).palette
             yield VirtualTable(COLUMNS, styles, empty="", id="tasks")
             yield DialogKeys("sweep")
 

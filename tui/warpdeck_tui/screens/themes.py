@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -10,17 +10,14 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from warpdeck.errors import UserError
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.themes import ThemeFile
+from warpdeck.base.errors import UserError
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.screens.shared.deck_screen import Arrives, paint
+from warpdeck_tui.screens.shared.key_line import DialogKeys
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.user_files.themes import ThemeFile
 from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
-
-from .base import Arrives, paint
-from .keyline import DialogKeys
-
-if TYPE_CHECKING:
-    from warpdeck_tui.app import DeckApp
 
 COLUMNS = (Column("THEME", 18), Column("GROUND", 0))
 SAMPLE: tuple[Line, ...] = (
@@ -41,8 +38,8 @@ class ThemePicker(Arrives[None], ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = bindings("choose")
 
     @property
-    def _deck(self) -> DeckApp:
-        return cast("DeckApp", self.app)
+    def _deck(self) -> Deck:
+        return cast(Deck, self.app)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog corner"):

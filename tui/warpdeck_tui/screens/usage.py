@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from textual.binding import BindingType
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 from warpdeck.model.past import GroupCost
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.newfile import new_file, removed_unless_whole
-from warpdeck_tui.viewmodels.exports import cost_records, form_of
-from warpdeck_tui.viewmodels.usage import usage_text
-
-from .dialogs import EXPORT_NAMES, Ask, TextPage
-
-if TYPE_CHECKING:
-    from warpdeck_tui.app import DeckApp
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.screens.shared.dialogs import EXPORT_NAMES, Ask, TextPage
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.user_files.new_file import new_file, removed_unless_whole
+from warpdeck_tui.viewmodels.site.exports import cost_records, form_of
+from warpdeck_tui.viewmodels.site.usage import usage_text
 
 
 class UsagePage(TextPage):
@@ -40,7 +37,7 @@ class UsagePage(TextPage):
 
     def _export(self, path: str) -> None:
         """A few hundred lines at most, whatever the number of jobs."""
-        deck = cast("DeckApp", self.app)
+        deck = cast(Deck, self.app)
         try:
             form, file = form_of(path), new_file(path)
             with file, removed_unless_whole(path):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, chop_cells
 
-from warpdeck.notation.memory import format_memory
+from warpdeck.notation.values.memory_sizes import format_memory
 
 GLYPHS = {
     "PENDING": "◌",

@@ -18,8 +18,8 @@ from textual.geometry import Offset, Region
 from textual.message import Message
 from textual.strip import Strip
 
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.palette import PLAIN, Palette
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.table.palette import PLAIN, Palette
 
 from .cells import fit, printable
 from .glyphs import CURSOR

@@ -9,7 +9,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from warpdeck_tui.palette import PLAIN, Palette, for_terminal
+from warpdeck_tui.table.palette import PLAIN, Palette, for_terminal
 
 from .lines import blank, finished
 

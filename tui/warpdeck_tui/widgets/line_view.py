@@ -13,8 +13,8 @@ from textual.geometry import Offset, Size
 from textual.scroll_view import ScrollView
 from textual.widget import Widget
 
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.palette import Palette, for_terminal
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.table.palette import Palette, for_terminal
 
 
 class LineView(ScrollView, can_focus=True):

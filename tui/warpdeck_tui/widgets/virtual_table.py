@@ -19,15 +19,15 @@ from textual.geometry import Offset, Region
 from textual.message import Message
 from textual.strip import Strip
 
-from warpdeck_tui.bindings import bindings
-from warpdeck_tui.palette import PLAIN, Palette
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.table.palette import PLAIN, Palette
+from warpdeck_tui.widgets.log.matches import pointed_out, spans
 
 from .cells import Cell, fit, printable, role_of, text_of
 from .columns import Column, Placed, gap, layout
 from .glyphs import CURSOR, DOWN, MARK, UP
 from .line_view import LineView
 from .lines import blank, finished
-from .matches import pointed_out, spans
 from .rows import RowList, RowSource
 
 __all__ = ["Cell", "Column", "RowList", "RowSource", "VirtualTable"]

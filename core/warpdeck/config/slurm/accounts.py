@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import tables
-from warpdeck.errors import UserError
 
 from . import values
 from .notes import Notes

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from warpdeck.base.errors import UserError
 from warpdeck.config import tables
-from warpdeck.errors import UserError
-from warpdeck.notation.hostlist import collapse, expand
-from warpdeck.notation.tres import parse_tres_prices
+from warpdeck.notation.values.hostlist import collapse, expand
+from warpdeck.notation.values.tres_counts import parse_tres_prices
 
 from . import values
 from .conf import ConfLine

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 
 MAX_FILES = 200
 """Included files; more is an Include in a circle."""

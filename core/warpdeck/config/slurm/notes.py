@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from warpdeck.errors import UserError
+from warpdeck.base.errors import UserError
 
 T = TypeVar("T")
 Default = TypeVar("Default")

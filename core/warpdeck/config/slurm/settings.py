@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from warpdeck.config import tables
-from warpdeck.notation.tres import parse_tres_weights
+from warpdeck.notation.values.tres_counts import parse_tres_weights
 
 from . import values
 from .conf import ConfLine

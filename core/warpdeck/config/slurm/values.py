@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from warpdeck.errors import UserError
-from warpdeck.notation.times import parse_limit
-from warpdeck.notation.tres import parse_tres, tres_name
+from warpdeck.base.errors import UserError
+from warpdeck.notation.values.durations import parse_limit
+from warpdeck.notation.values.tres_counts import parse_tres, tres_name
 
 UNLIMITED = ("", "infinite", "unlimited", "-1", "none", "n/a", "4294967295", "4294967294")
 

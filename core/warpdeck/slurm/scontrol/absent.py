@@ -7,10 +7,10 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
-from warpdeck.errors import UserError
-from warpdeck.notation.hostlist import expand
-from warpdeck.notation.sbatch.numbers import strtol
-from warpdeck.slurm.refusals import NUMBERS, WORDS
+from warpdeck.base.errors import UserError
+from warpdeck.notation.values.hostlist import expand
+from warpdeck.notation.values.numbers import strtol
+from warpdeck.protocol.refusals import NUMBERS, WORDS
 
 from .session import Failed, Session
 

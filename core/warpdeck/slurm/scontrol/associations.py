@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from warpdeck.cluster import CLUSTER_NAME, NORMAL_QOS
-from warpdeck.slurm.accounttree import ROOT
-from warpdeck.slurm.accountuse import NO_USE, TRES, used_tree
-from warpdeck.slurm.people import uid_of
+from warpdeck.base.cluster import CLUSTER_NAME, NORMAL_QOS
+from warpdeck.base.passwd import uid_of
+from warpdeck.slurm.format.account_tree import ROOT
+from warpdeck.slurm.viewers.account_use import NO_USE, TRES, used_tree
 
 from .session import Failed, Session
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpdeck.errors import UserError
-from warpdeck.notation.hostlist import expand
-from warpdeck.notation.times import parse_limit
-from warpdeck.slurm.people import name_of, uid_of
-from warpdeck.slurm.refusals import WORDS
+from warpdeck.base.errors import UserError
+from warpdeck.base.passwd import name_of, uid_of
+from warpdeck.notation.values.durations import parse_limit
+from warpdeck.notation.values.hostlist import expand
+from warpdeck.protocol.refusals import WORDS
 
-from .jobkeys import KEYS, Change, key_of
-from .nodefacts import fact_of, set_facts
+from .job_keys import KEYS, Change, key_of
+from .node_text import fact_of, set_facts
 from .orders import Nameless, ask_of, named_jobs, of_name
 from .session import Failed, Session
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
-from typing import NamedTuple
 
-from warpdeck.errors import UserError
-from warpdeck.notation.getopt import Reader
-from warpdeck.slurm.console import Console
-from warpdeck.slurm.people import user_there
-from warpdeck.slurm.prompting import prompted
-from warpdeck.slurm.refusals import in_slurms_words
-from warpdeck.slurm.version import VERSION
-from warpdeck.slurm.words import WordsError, only_ours, options
+from warpdeck.base.errors import UserError
+from warpdeck.base.passwd import user_there
+from warpdeck.base.slurm_version import VERSION
+from warpdeck.notation.options.getopt import Reader
+from warpdeck.protocol.refusals import in_slurms_words
+from warpdeck.slurm.console.arguments import WordsError, only_ours, options
+from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.console.repl import prompted
 
+from .keywords import HELP, KEYWORDS, Keyword
 from .session import Failed, Misread, Missing, Session
 
 OPTIONS = options(
@@ -23,35 +22,6 @@ OPTIONS = options(
     "version,V json? yaml?",
 )
 PROMPT = "scontrol: "
-HELP = """scontrol [<OPTION>] [<COMMAND>]
-
- options: -a --all  -d --details  -o --oneliner  -Q --quiet  --json  -V --version  -h --help
-
- commands:
-   show ENTITY [ID]          job, step, node, partition, reservation, licenses, config, hostnames, hostlist,
-                             hostlistsorted, aliases, daemons, assoc_mgr
-   update KEY=VALUE...       jobid= | nodename= | reservationname= and what is to be other
-   create reservation ...    delete reservationname=NAME
-   hold | uhold | release | requeue | requeuehold | suspend | resume | top JOB...
-   notify JOB MESSAGE        wait_job JOB        write batch_script JOB [FILE|-]
-   listpids [JOB[.STEP]]     pidinfo PID         completing
-   ping   reconfigure   version   help   exit
-
- scontrol alone reads commands line by line.
-
-   scontrol show job 12
-   scontrol update jobid=12 timelimit=+60
-   scontrol show hostnames gpu[01-04]
-"""
-
-
-class Keyword(NamedTuple):
-    """`least`: letters that must be written. `low` and `high`: how many words may follow (None: any number)."""
-
-    least: int
-    low: int
-    high: int | None
-    run: Callable[[Session, list[str]], None]
 
 
 def main(words: list[str], console: Console) -> int:
@@ -156,16 +126,12 @@ def _run(words: list[str], session: Session) -> None:
 
 def _find_name(word: str) -> str:
     """The keyword that is meant, or ""."""
-    from .keywords import KEYWORDS
-
     lowered = word.lower()
     names = (name for name, keyword in KEYWORDS.items() if len(lowered) >= keyword.least)
     return next((name for name in names if name.startswith(lowered)), "")
 
 
 def _find(word: str, count: int) -> Keyword:
-    from .keywords import KEYWORDS
-
     if name := _find_name(word):
         keyword = KEYWORDS[name]
         if count < keyword.low:

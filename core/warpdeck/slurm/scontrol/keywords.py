@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
-from warpdeck.slurm.version import VERSION
-from warpdeck.slurm.words import WordsError, only_ours
+from collections.abc import Callable
+from typing import NamedTuple
+
+from warpdeck.base.slurm_version import VERSION
+from warpdeck.slurm.console.arguments import WordsError, only_ours
 
 from . import absent, changes, orders, reserving, show
-from .command import HELP, Keyword
 from .session import Failed, Session
+
+HELP = """scontrol [<OPTION>] [<COMMAND>]
+
+ options: -a --all  -d --details  -o --oneliner  -Q --quiet  --json  -V --version  -h --help
+
+ commands:
+   show ENTITY [ID]          job, step, node, partition, reservation, licenses, config, hostnames, hostlist,
+                             hostlistsorted, aliases, daemons, assoc_mgr
+   update KEY=VALUE...       jobid= | nodename= | reservationname= and what is to be other
+   create reservation ...    delete reservationname=NAME
+   hold | uhold | release | requeue | requeuehold | suspend | resume | top JOB...
+   notify JOB MESSAGE        wait_job JOB        write batch_script JOB [FILE|-]
+   listpids [JOB[.STEP]]     pidinfo PID         completing
+   ping   reconfigure   version   help   exit
+
+ scontrol alone reads commands line by line.
+
+   scontrol show job 12
+   scontrol update jobid=12 timelimit=+60
+   scontrol show hostnames gpu[01-04]
+"""
+
+
+class Keyword(NamedTuple):
+    """`least`: letters that must be written. `low` and `high`: how many words may follow (None: any number)."""
+
+    least: int
+    low: int
+    high: int | None
+    run: Callable[[Session, list[str]], None]
 
 
 def _help(session: Session, words: list[str]) -> None:

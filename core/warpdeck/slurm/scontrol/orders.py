@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from warpdeck.api.sync import SyncClient
-from warpdeck.errors import UserError
-from warpdeck.notation.jobids import is_job_id
-from warpdeck.notation.lists import words_of
-from warpdeck.slurm.people import uid_of
-from warpdeck.slurm.refusals import WORDS, in_slurms_words
+from warpdeck.base.errors import UserError
+from warpdeck.base.passwd import uid_of
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.notation.values.job_ids import is_job_id
+from warpdeck.notation.values.lists import words_of
+from warpdeck.protocol.refusals import WORDS, in_slurms_words
+from warpdeck.slurm.format.job_text import expected
 
-from .jobtext import expected
 from .session import Failed, Session
 from .show import alive, records
 

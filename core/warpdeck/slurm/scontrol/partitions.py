@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpdeck.errors import UserError
-from warpdeck.notation.hostlist import expand
-from warpdeck.notation.times import parse_limit
+from warpdeck.base.errors import UserError
+from warpdeck.notation.values.durations import parse_limit
+from warpdeck.notation.values.hostlist import expand
 
 from .session import Failed, Session
 

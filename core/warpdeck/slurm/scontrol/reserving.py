@@ -5,15 +5,20 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-from warpdeck.errors import UserError
-from warpdeck.notation.hostlist import expand
-from warpdeck.notation.licenses import parse_licenses
-from warpdeck.notation.reservationflags import Asked, BadFlags, flag_fields, parse_flags, told_flags
-from warpdeck.notation.reservations import floating, parts_asked, whose
-from warpdeck.slurm.people import members_of, uid_of
-
-from .reservationextras import check_power, extras
-from .reservationkeys import (
+from warpdeck.base.errors import UserError
+from warpdeck.base.passwd import members_of, uid_of
+from warpdeck.notation.filters.reservation_flags import (
+    Asked,
+    BadFlags,
+    flag_fields,
+    parse_flags,
+    told_flags,
+)
+from warpdeck.notation.filters.reservations import floating, parts_asked, whose
+from warpdeck.notation.values.hostlist import expand
+from warpdeck.notation.values.licenses import parse_licenses
+from warpdeck.slurm.format.reservation_extras import check_power, extras
+from warpdeck.slurm.format.reservation_keys import (
     AS_IT_IS,
     BOTH_WHO,
     EITHER_WHO,
@@ -32,7 +37,8 @@ from .reservationkeys import (
     moment,
     words_of,
 )
-from .reservationnodes import asked_tres, chosen_nodes, cores, partition_of, pool_of
+
+from .reservation_nodes import asked_tres, chosen_nodes, cores, partition_of, pool_of
 from .session import Failed, Session
 
 NOTE = """\

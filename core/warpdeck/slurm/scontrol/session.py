@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from warpdeck.api.sync import SyncClient
-from warpdeck.slurm import serial
-from warpdeck.slurm.console import Console
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.format import serial
 
 
 class Failed(Exception):

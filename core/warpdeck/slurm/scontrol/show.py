@@ -6,28 +6,29 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from warpdeck.notation.arrays import number_ranges, parse_array
-from warpdeck.notation.jobids import TaskRanges, is_job_id, parse_job_id
-from warpdeck.slurm import jobdump
-from warpdeck.slurm.jobdump import job_object
-from warpdeck.slurm.nodedump import node_object
-from warpdeck.slurm.units import moment
-from warpdeck.slurm.version import RELEASE
+from warpdeck.base.slurm_version import RELEASE
+from warpdeck.notation.values.arrays import number_ranges, parse_array
+from warpdeck.notation.values.job_ids import TaskRanges, is_job_id, parse_job_id
+from warpdeck.slurm.format import job_text
+from warpdeck.slurm.format.job_text import FIELDS
+from warpdeck.slurm.format.units import moment
+from warpdeck.slurm.viewers import job_dump
+from warpdeck.slurm.viewers.job_dump import job_object
+from warpdeck.slurm.viewers.node_dump import node_object
 from warpdeck_agent.wire import hostnames
 
-from . import jobtext, sitejson, sitetext
+from . import site_json, site_text
 from .associations import show_associations
-from .jobtext import FIELDS
 from .session import Failed, Missing, Session
 
 if TYPE_CHECKING:
-    from warpdeck.api.sync import SyncClient
+    from warpdeck.client.blocking_client import SyncClient
 
 Row = dict[str, Any]
 NO_TASK = "4294967294"
 """What stands for %a in the names of files of tasks that wait together."""
 NO_ID = "scontrol_print_job error: Invalid job id specified"
-WANTED = sorted({*FIELDS, *jobdump.NEEDS.split()})
+WANTED = sorted({*FIELDS, *job_dump.NEEDS.split()})
 
 
 class Entity(NamedTuple):
@@ -128,7 +129,7 @@ def _jobs(session: Session, word: str) -> None:
     now = time.time()
     if word and "_" not in word:
         found.sort(key=lambda job: (not job["tasks_pending"], job["id"]))
-    print_lines(session, (jobtext.job_lines(record, details=session.details, now=now) for record in found))
+    print_lines(session, (job_text.job_lines(record, details=session.details, now=now) for record in found))
 
 
 def _steps(session: Session, word: str) -> None:
@@ -138,7 +139,7 @@ def _steps(session: Session, word: str) -> None:
     if number and not found:
         raise Failed("slurm_get_job_steps error: Invalid job id specified")
     blocks = [
-        jobtext.step_lines(step, record)
+        job_text.step_lines(step, record)
         for record in found
         for step in record["steps"]
         if step["row"]["state"] == "RUNNING" and ("." not in number or step["row"]["id"] == number)
@@ -160,7 +161,7 @@ def _nodes(session: Session, word: str) -> None:
         return
     if not nodes:
         session.console.out.write("No nodes in the system\n")
-    print_lines(session, (sitetext.node_lines(node, partitions, details=session.details) for node in chosen))
+    print_lines(session, (site_text.node_lines(node, partitions, details=session.details) for node in chosen))
 
 
 def _named(session: Session, word: str, rows: list[Row], what: str) -> Iterable[Row]:
@@ -186,9 +187,9 @@ def _partitions(session: Session, word: str) -> None:
         nodes = {node["name"]: node for node in client.call("nodes")["nodes"]}
     chosen = _named(session, word, rows, "Partition")
     if session.json:
-        session.print_json({"partitions": [sitejson.partition_object(row, nodes) for row in chosen]})
+        session.print_json({"partitions": [site_json.partition_object(row, nodes) for row in chosen]})
         return
-    print_lines(session, (sitetext.partition_lines(row, nodes) for row in chosen))
+    print_lines(session, (site_text.partition_lines(row, nodes) for row in chosen))
 
 
 def _reservations(session: Session, word: str) -> None:
@@ -197,24 +198,24 @@ def _reservations(session: Session, word: str) -> None:
         nodes = {node["name"]: node for node in client.call("nodes")["nodes"]}
     chosen = _named(session, word, rows, "Reservation")
     if session.json:
-        session.print_json({"reservations": [sitejson.reservation_object(row, nodes) for row in chosen]})
+        session.print_json({"reservations": [site_json.reservation_object(row, nodes) for row in chosen]})
         return
     if not rows and not word:
         session.console.out.write("No reservations in the system\n")
-    print_lines(session, (sitetext.reservation_lines(row, nodes) for row in chosen))
+    print_lines(session, (site_text.reservation_lines(row, nodes) for row in chosen))
 
 
 def _licenses(session: Session, word: str) -> None:
     with session.connect() as client:
         rows = client.call("licenses")["licenses"]
     if session.json:
-        session.print_json({"licenses": [sitejson.license_object(row) for row in rows]})
+        session.print_json({"licenses": [site_json.license_object(row) for row in rows]})
         return
     if not rows:
         session.console.out.write("No licenses configured in Slurm.\n")
     for row in rows:
         if not word or row["name"] == word:
-            lines = sitetext.license_lines(row)
+            lines = site_text.license_lines(row)
             session.console.print_lines(lines, between=" " if session.oneliner else "\n")
 
 

@@ -1,0 +1,3 @@
+"""Errors, file locations, and small facilities that every other package may use. It imports no other
+package of ours.
+"""

@@ -1,0 +1,159 @@
+"""The controller as a process: one per home (lock), in the background, log file, socket; starting and stopping it.
+
+Imports stay light until the process itself runs: the command line calls ensure_running.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import sys
+import time
+
+from warpdeck_agent.client.access import connect_path
+
+from .errors import UserError
+from .paths import Paths, start_refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import subprocess
+
+START_S = 20.0
+STOP_S = 20.0
+MAX_WORDS_BYTES = 64 * 1024
+"""What is read of a controller that did not start: a pipe's worth."""
+
+
+def connect_socket(paths: Paths) -> socket.socket:
+    """A connection to the home's controller, as asyncio takes it. Raises OSError."""
+    return socket.socket(fileno=connect_path(paths.socket).detach())
+
+
+def is_running(paths: Paths) -> bool:
+    """Whether a controller answers."""
+    try:
+        connect_socket(paths).close()
+    except OSError:
+        return False
+    return True
+
+
+def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
+    """Starts the controller unless one answers; True if it was started. Raises UserError."""
+    import subprocess  # costs a verb milliseconds, and is needed only when nothing runs yet
+
+    if is_running(paths):
+        return False
+    if paths.is_of_another:
+        raise UserError(f"no controller runs in {paths.home}", "ask whoever runs it to start it: warpdeck up")
+    if refused := start_refusal(paths):
+        raise UserError(
+            f"no controller runs, and {refused}", f"start it: WARPDECK_HOME={paths.home} warpdeck up"
+        )
+    try:
+        os.makedirs(paths.home, mode=0o700, exist_ok=True)
+        log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UserError(
+            f"cannot use {paths.home}: {os.strerror(error.errno or 0)}",
+            "set WARPDECK_HOME to a folder of yours",
+        ) from error
+    argv = [sys.executable, "-m", "warpdeck.daemon.controller_process", "--home", paths.home]
+    if not local_node:
+        argv.append("--no-local-node")
+    import signal
+
+    # A SIGHUP asks for a reload. One that comes before the new process can mind it must wait, not end it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            cwd="/",
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.close(log)
+    wait_for_start(paths, child)
+    child.returncode = 0  # it goes on without us; no warning about a child left behind
+    return True
+
+
+def wait_for_start(paths: Paths, child: subprocess.Popen[bytes]) -> None:
+    """Returns when a controller answers: this child, or one that was quicker. Raises UserError with the child's last word."""
+    deadline = time.monotonic() + START_S
+    try:
+        while time.monotonic() < deadline:
+            if is_running(paths):
+                return
+            if child.poll() is not None and not running_pid(paths) and not is_running(paths):
+                raise _not_started(paths, child)
+            time.sleep(0.01)
+    finally:
+        if child.stderr is not None:
+            child.stderr.close()
+    raise UserError("the controller does not answer", f"see {paths.log}")
+
+
+def _not_started(paths: Paths, child: subprocess.Popen[bytes]) -> UserError:
+    """What it said before it ended: a sentence and perhaps a next step."""
+    said = child.stderr.read(MAX_WORDS_BYTES).decode("utf-8", "replace") if child.stderr is not None else ""
+    message, _, hint = said.strip().rpartition("\n") if said.count("\n") > 1 else (said.strip(), "", "")
+    return UserError(
+        f"the controller did not start: {message or 'it left no word'}", hint or f"see {paths.log}"
+    )
+
+
+def stop(paths: Paths) -> bool:
+    """Ends the controller; agents and jobs go on. False if none ran. Raises UserError."""
+    if paths.is_of_another and os.geteuid() != 0:
+        raise UserError(f"the controller in {paths.home} is not yours", "ask whoever runs it")
+    pid = running_pid(paths)
+    if pid == 0:
+        return False
+    import signal
+
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except PermissionError as error:
+        raise UserError(f"the controller in {paths.home} is not yours", "ask whoever runs it") from error
+    deadline = time.monotonic() + STOP_S
+    while running_pid(paths) == pid:
+        if time.monotonic() > deadline:
+            raise UserError(f"the controller (pid {pid}) does not end", f"see {paths.log}")
+        time.sleep(0.02)
+    return True
+
+
+def running_pid(paths: Paths) -> int:
+    """The pid of the process that holds the home's lock, 0 if none does."""
+    try:
+        descriptor = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+        return int(text) if text.isdigit() else 0
+    finally:
+        os.close(descriptor)
+    return 0
+
+
+def take_lock(paths: Paths) -> int:
+    """Makes this process the home's only controller. Raises UserError."""
+    descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise UserError(f"a controller runs in {paths.home} already", "see `warpdeck status`") from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor

@@ -1,0 +1,15 @@
+"""Where the user is."""
+
+from __future__ import annotations
+
+import os
+
+from .errors import UserError
+
+
+def current_folder() -> str:
+    """Raises UserError if that folder was deleted."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError as error:
+        raise UserError("the current folder does not exist any more", "change to one that does") from error

@@ -1,0 +1,129 @@
+"""The names that completion offers, as the controller has them now. It starts none, and waits for a moment only."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import default_paths
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.model.states import COMPACT
+
+from . import candidates as kinds
+from .candidates import Candidate
+
+PATIENCE_S = 1.0
+"""A key was pressed; who waits longer for names presses on."""
+MAX_ROWS = 500
+"""Jobs that are offered, the newest; more help nobody to choose."""
+ENDED_TOO = frozenset({"show", "logs", "metrics", "snapshot", "requeue", "code", "sacct"})
+"""Verbs to which ended jobs matter as well."""
+STATES_OF = {
+    "hold": ("PENDING",),
+    "release": ("PENDING",),
+    "suspend": ("RUNNING",),
+    "resume": ("SUSPENDED",),
+    "attach": ("PENDING", "RUNNING"),
+}
+
+
+def live_names(verb: str) -> Callable[[str], list[Candidate]]:
+    """Names by their kind, for that verb or command. None where no controller answers."""
+
+    def names(kind: str) -> list[Candidate]:
+        if kind == kinds.STATES:
+            return [Candidate(state.value, code) for state, code in COMPACT.items()]
+        try:
+            with _patience(), SyncClient.connect(default_paths(), start=False) as client:
+                return _ASK[kind](client, verb)
+        except (UserError, OSError):  # no answer is an answer here: nothing is offered
+            return []
+
+    return names
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Ends what takes longer, by a TimeoutError."""
+
+    def over(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _jobs(client: SyncClient, verb: str) -> list[Candidate]:
+    """The caller's own; if they have none, everybody's."""
+    fields = ["label", "array_job_id", "tasks_pending", "name", "state", "user", "node_list"]
+    asked: dict[str, Any] = {
+        "states": list(STATES_OF.get(verb, ())),
+        "finished": verb in ENDED_TOO,
+        "limit": MAX_ROWS,
+        "fields": fields,
+    }
+    rows = (
+        client.call("jobs", users=[client.welcome["user"]], **asked)["jobs"]
+        or client.call("jobs", **asked)["jobs"]
+    )
+    found: dict[str, str] = {}
+    for row in reversed(rows):
+        label = str(row["array_job_id"]) if row["tasks_pending"] > 1 else row["label"]
+        found.setdefault(
+            label, " ".join(filter(None, (row["name"], row["state"], row["user"], row["node_list"])))
+        )
+    return [Candidate(*each) for each in found.items()]
+
+
+def _nodes(client: SyncClient, _: str) -> list[Candidate]:
+    rows = client.call("nodes")["nodes"]
+    return [
+        Candidate(row["name"], f"{row['state']}, {len(row['gpus'])} GPUs, {row['cpus']} CPUs") for row in rows
+    ]
+
+
+def _partitions(client: SyncClient, _: str) -> list[Candidate]:
+    rows = client.call("partitions")["partitions"]
+    return [
+        Candidate(row["name"], f"{row['state']}, {row['nodes']} nodes, {row['gpus']} GPUs") for row in rows
+    ]
+
+
+def _users(client: SyncClient, _: str) -> list[Candidate]:
+    """Those who have jobs, and those of the shares."""
+    jobs = client.call("jobs", fields=["user"])["jobs"]
+    names = {row["user"] for row in (*jobs, *client.call("shares")["shares"])} | {client.welcome["user"]}
+    return [Candidate(name) for name in sorted(names) if name]
+
+
+def _accounts(client: SyncClient, _: str) -> list[Candidate]:
+    rows = client.call("shares")["shares"]
+    return [Candidate(name) for name in dict.fromkeys(row["account"] for row in rows)]
+
+
+def _qos(client: SyncClient, _: str) -> list[Candidate]:
+    return [Candidate(row["name"], f"priority {row['priority']}") for row in client.call("qos")["qos"]]
+
+
+def _reservations(client: SyncClient, _: str) -> list[Candidate]:
+    rows = client.call("reservations")["reservations"]
+    return [Candidate(row["name"], f"{row['state']}, {row['node_list']}") for row in rows]
+
+
+_ASK: dict[str, Callable[[SyncClient, str], list[Candidate]]] = {
+    kinds.JOBS: _jobs,
+    kinds.NODES: _nodes,
+    kinds.PARTITIONS: _partitions,
+    kinds.USERS: _users,
+    kinds.ACCOUNTS: _accounts,
+    kinds.QOS: _qos,
+    kinds.RESERVATIONS: _reservations,
+}

@@ -1,0 +1,41 @@
+"""The nodes as they were at a moment: warpdeck node ls and show with --at."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from warpdeck.base.output import print_table
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.notation.values.durations import roughly
+from warpdeck.notation.values.time_points import moment_text, parse_past
+
+
+def ask(client: SyncClient, at: str, name: str = "") -> list[dict[str, Any]]:
+    """All nodes, or the one of that name. Raises UserError."""
+    rows: list[dict[str, Any]] = client.call("nodes_at", at=parse_past(at, time.time()), name=name)["nodes"]
+    return rows
+
+
+def print_nodes(rows: list[dict[str, Any]]) -> None:
+    """A line for each, with the mean use of its GPUs."""
+    lines = []
+    for row in rows:
+        gpus = row["gpus"]
+        used = [gpu["util_pct"] for gpu in gpus if gpu["util_pct"] is not None]
+        util = f"{sum(used) / len(used):.0f}%" if used else "?" if gpus else ""
+        held = f"{sum(bool(gpu['job']) for gpu in gpus)}/{len(gpus)} {gpus[0]['type']}" if gpus else ""
+        given = f"{row['cpus_used']}/{row['cpus']}"
+        jobs = ",".join(row["jobs"][:4])
+        lines.append([row["name"], row["state"], given, held, util, jobs, row["reason"], measured(row)])
+    print_table(["NODE", "STATE", "CPUS", "GPUS", "UTIL", "JOBS", "REASON", "MEASURED"], lines)
+
+
+def measured(row: dict[str, Any]) -> str:
+    """When and how finely, or why that is not known; and what else is not."""
+    if row["unknown"]:
+        since = f"; it is known from {moment_text(row['since'])} on" if row["since"] else ""
+        words = f"{row['unknown']}{since}"
+    else:
+        words = f"means of {roughly(row['step_s'])} from {moment_text(row['begin'])} on"
+    return f"{words}; not known: {', '.join(row['untold'])}" if row["untold"] else words

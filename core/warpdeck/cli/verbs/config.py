@@ -1,0 +1,219 @@
+"""warpdeck config check|show|reload|import."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.output import note, print_json
+from warpdeck.base.paths import default_paths
+
+if TYPE_CHECKING:
+    from warpdeck.config import Config, Decoded
+
+# warpdeck.config is imported where it is needed: it costs msgspec, and `reload` does without.
+
+
+def main(_: str, words: list[str]) -> int:
+    """Runs the sub-verb."""
+    args = _parser().parse_args(words)
+    return int(args.run(args))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="warpdeck config",
+        description="The site's settings are config.toml in the controller's home. Without it every default stands.",
+        epilog="examples:\n  warpdeck config import /etc/slurm/slurm.conf --out config.toml\n"
+        "  warpdeck config check config.toml",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    check = verbs.add_parser("check", help="name every error of a file, with its line")
+    check.set_defaults(run=_check)
+    show = verbs.add_parser("show", help="all settings in force, and where each comes from")
+    show.set_defaults(run=_show)
+    show.add_argument(
+        "--file",
+        dest="of_file",
+        action="store_true",
+        help="what config.toml says, not what the running controller holds",
+    )
+    for each in (check, show):
+        each.add_argument(
+            "file", nargs="?", default="", metavar="FILE", help="default: config.toml in the home"
+        )
+    reload = verbs.add_parser("reload", help="the running controller takes up the file, whole or not at all")
+    reload.set_defaults(run=_reload)
+    imported = verbs.add_parser(
+        "import",
+        help="make a configuration from slurm.conf",
+        description="What could not be carried over is listed on standard error, each with the reason.",
+    )
+    imported.add_argument("slurm_conf", metavar="slurm.conf")
+    imported.add_argument("--gres", default="", metavar="gres.conf")
+    imported.add_argument("--topology", default="", metavar="topology.conf")
+    imported.add_argument(
+        "--sacctmgr",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="output of `sacctmgr dump CLUSTER` or of `sacctmgr -P show qos`; may be given twice",
+    )
+    imported.add_argument("--out", default="", metavar="FILE", help="a new file; default: standard output")
+    imported.set_defaults(run=_import)
+    for each in (check, show, reload, imported):
+        each.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _read(file: str) -> tuple[str, Decoded]:
+    """(path, its configuration). Without a file of that name in the home, the defaults. Raises UserError."""
+    from warpdeck.config import load, read
+
+    if not file:
+        path = default_paths().config
+        return path, load(path)
+    try:
+        return file, read(file)
+    except FileNotFoundError:
+        raise UserError(f"there is no file {file}", "name the file to read") from None
+
+
+def _check(args: argparse.Namespace) -> int:
+    from warpdeck.config import ConfigError
+
+    try:
+        path, decoded = _read(args.file)
+    except ConfigError as error:
+        sentences = [problem.sentence(error.file) for problem in error.problems]
+        if args.json:
+            print_json({"ok": False, "errors": sentences, "warnings": []})
+        for sentence in () if args.json else sentences:
+            print(sentence)
+        return 1
+    warnings = [problem.sentence(path) for problem in decoded.warnings]
+    if args.json:
+        print_json({"ok": True, "errors": [], "warnings": warnings})
+        return 0
+    for warning in warnings:
+        note(f"warning: {warning}")
+    print(f"ok: {summary(decoded.config)}" if os.path.exists(path) else f"ok: no {path}; all defaults stand")
+    return 0
+
+
+def summary(config: Config) -> str:
+    """ "3 partitions, 2 QoS, 5 accounts, 40 users, 1 reservation"."""
+    users = {user for account in config.accounts.values() for user in account.users}
+    counts = (
+        (len(config.partitions), "partition", "partitions"),
+        (len(config.qos), "QoS", "QoS"),
+        (len(config.accounts), "account", "accounts"),
+        (len(users), "user", "users"),
+        (len(config.reservations), "reservation", "reservations"),
+    )
+    return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
+
+
+def _show(args: argparse.Namespace) -> int:
+    from warpdeck.config import entries, write
+
+    path, decoded = _read(args.file) if args.file or args.of_file else _in_force()
+    name = os.path.basename(path)
+    found = entries(decoded.config)
+
+    def source(key: tuple[str, ...]) -> str:
+        line = decoded.lines.get(key, 0)
+        return f"{name}:{line}" if line else "default"
+
+    if args.json:
+        rows = [
+            {"key": list(each.path), "value": each.text, "source": source(each.path)}
+            for each in found
+            if each.path[-1]
+        ]
+        print_json({"file": path, "settings": rows})
+        return 0
+    remarks = {each.path: source(each.path) for each in found}
+    print(write(decoded.config, remarks=remarks, defaults=True), end="")
+    return 0
+
+
+def _in_force() -> tuple[str, Decoded]:
+    """What the running controller holds; without one, what the next would take up."""
+    from warpdeck.base.controller_daemon import is_running
+    from warpdeck.client.blocking_client import SyncClient
+    from warpdeck.config import Decoded, changes, decode, load
+
+    paths = default_paths()
+    if not is_running(paths):
+        note("no controller runs: this is what config.toml says")
+        return _read("")
+    with SyncClient.connect(paths, start=False) as client:
+        told: dict[str, Any] = client.call("config")
+    lines = {tuple(key): line for key, line in told["lines"]}
+    held = Decoded(config=decode(told["text"], told["file"]).config, lines=lines)
+    try:
+        if changes(held.config, load(told["file"]).config):
+            note("config.toml has changed since it was read: `warpdeck config reload` takes it up")
+    except UserError as error:
+        note(f"config.toml cannot be taken up as it is now: {error.message}")
+    return str(told["file"]), held
+
+
+def _reload(args: argparse.Namespace) -> int:
+    from warpdeck.client.blocking_client import SyncClient
+
+    client = SyncClient.connect(default_paths(), start=False)
+    try:
+        answer: dict[str, Any] = client.call("reload")
+    except UserError as error:
+        problems = error.details.get("problems", "")
+        if not problems or args.json:
+            raise
+        print(problems)
+        raise UserError("nothing was changed", "correct the file, then reload again") from None
+    finally:
+        client.close()
+    if args.json:
+        print_json(answer)
+        return 0
+    for warning in answer["warnings"]:
+        note(f"warning: {warning}")
+    print("\n".join(answer["changes"]) or "nothing has changed")
+    return 0
+
+
+def _import(args: argparse.Namespace) -> int:
+    from warpdeck.config.slurm import import_site
+
+    made = import_site(args.slurm_conf, gres=args.gres, topology=args.topology, sacctmgr=tuple(args.sacctmgr))
+    if args.out:
+        _write_new(args.out, made.text)
+    if args.json:
+        print_json({"text": made.text, "remarks": list(made.remarks)})
+        return 0
+    if not args.out:
+        print(made.text, end="")
+    if made.remarks:
+        note("Not carried over as it stands:")
+    for remark in made.remarks:
+        note(f"  {remark}")
+    if args.out:
+        print(f"{args.out}: {summary(made.config)}")
+    return 0
+
+
+def _write_new(path: str, text: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise UserError(f"{path} is there already", "give --out another name, or move it away") from None
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {os.strerror(error.errno or 0)}", "give --out another name"
+        ) from error
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,181 @@
+"""warpdeck lint SCRIPT: what sbatch makes of a batch script, and what will bite. Asks the controller only if one runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from warpdeck.base.current_folder import current_folder
+from warpdeck.base.errors import UserError
+from warpdeck.base.output import clean, print_json
+from warpdeck.base.passwd import group_there, user_there
+from warpdeck.base.paths import default_paths
+from warpdeck.cli.shared.arguments import Arguments
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.client.submission import draft_script, dry_run, local_files
+from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES
+from warpdeck.notation.options.options import SBATCH, SBATCH_22_05, with_plugins
+from warpdeck.notation.script_lint import Remark, in_words, remarks
+from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.verdict import Verdict, judge
+
+
+def main(_: str, words: list[str]) -> int:
+    """0 if sbatch takes the script, else 1."""
+    parser = Arguments(
+        "warpdeck lint",
+        description="Says what sbatch makes of a batch script (each option, its value in Slurm's own form) and what will bite:\n"
+        "directives that are not read, times that are minutes, folders that are not there, more than any node has. The\n"
+        "variables SBATCH_* count as they do for sbatch. Nothing is submitted.",
+        examples=("warpdeck lint train.sh", "warpdeck lint --json train.sh", "generate | warpdeck lint -"),
+    )
+    parser.add_argument("script", metavar="SCRIPT", help="a batch script; - for standard input")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON: accepted, components, errors, warnings"
+    )
+    args = parser.parse_args(words)
+    name = "stdin" if args.script == "-" else args.script
+    data = _read(args.script)
+    text = data.decode("utf-8", "surrogateescape")
+    cwd = current_folder()
+    with _Site() as site:
+        known = with_plugins(SBATCH_22_05, site.plugins())
+        verdict = judge(text, name, _place(cwd), known=known)
+        _check_size(verdict, name)
+        warnings = remarks(text, verdict, is_folder=os.path.isdir)
+        if verdict.fault is not None and verdict.fault.hint:
+            warnings.insert(0, Remark(verdict.fault.line, verdict.fault.hint))
+        warnings += _of_submission(text, data, verdict, name=name, cwd=cwd, site=site)
+    if args.json:
+        print_json(
+            {
+                "accepted": verdict.accepted,
+                "components": [_printable(shown) for shown in verdict.shown],
+                "errors": [] if verdict.fault is None else [_text(line) for line in verdict.fault.words],
+                "warnings": [_text(str(warning)) for warning in warnings],
+            }
+        )
+    else:
+        _say(verdict, warnings)
+    return 0 if verdict.accepted else 1
+
+
+MAX_SHOWN_CHARS = 1 << 24
+"""Of all components: each repeats what holds for the job as a whole, and a script may have thousands."""
+
+
+def _check_size(verdict: Verdict, name: str) -> None:
+    if sum(len(value) for shown in verdict.shown for value in shown.values()) > MAX_SHOWN_CHARS:
+        words = (
+            f"the options of {name}'s {len(verdict.shown):,} components are over {MAX_SHOWN_CHARS >> 20} MiB"
+        )
+        raise UserError(words, "shorten the values that hold for all of them")
+
+
+def _read(path: str) -> bytes:
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(MAX_SCRIPT_BYTES + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(MAX_SCRIPT_BYTES + 1)
+    except OSError as error:
+        raise UserError(
+            f"cannot read {path}: {os.strerror(error.errno or 0)}", "name a batch script, or -"
+        ) from error
+    if len(data) > MAX_SCRIPT_BYTES:
+        raise UserError(f"{path} is over {MAX_SCRIPT_BYTES >> 20} MiB", "a batch script only starts programs")
+    return data
+
+
+def _place(cwd: str) -> Place:
+    return Place(
+        cwd=cwd,
+        environ=os.environ,
+        now=time.time(),
+        is_root=os.getuid() == 0,
+        user_id=user_there,
+        group_id=group_there,
+        read_text=_read_text,
+    )
+
+
+def _read_text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read(MAX_SCRIPT_BYTES)
+
+
+class _Site:
+    """The controller, if one runs."""
+
+    def __init__(self) -> None:
+        self.client: SyncClient | None = None
+
+    def __enter__(self) -> _Site:
+        try:
+            self.client = SyncClient.connect(default_paths(), start=False)
+        except (UserError, OSError):
+            self.client = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.client is not None:
+            self.client.close()
+
+    def plugins(self) -> dict[str, str]:
+        """The options of the site's plug-ins."""
+        return {} if self.client is None else dict(self.client.call("plugin_options")["options"])
+
+
+def _of_submission(
+    text: str, data: bytes, verdict: Verdict, *, name: str, cwd: str, site: _Site
+) -> list[Remark]:
+    """What would keep the script from being submitted here, or from ever starting."""
+    if not verdict.accepted:
+        return []
+    try:
+        data.decode()
+        known = with_plugins(SBATCH, site.plugins())
+        files = local_files(cwd)
+        draft = draft_script(
+            text, name, cwd=cwd, environ=os.environ, now=time.time(), known=known, read=files
+        )
+        if site.client is None:
+            return []
+        found = dry_run(site.client, draft)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return [Remark(line, "the script is not UTF-8 text: submission refuses it; convert it with iconv")]
+    except UserError as error:
+        return [Remark(0, f"submission refuses it: {error.message}; {error.hint}")]
+    if found["verdict"] != "never":
+        return []
+    return [
+        Remark(
+            0,
+            f"it can never start here: {found['sentence']}" + (f"; {found['hint']}" if found["hint"] else ""),
+        )
+    ]
+
+
+def _say(verdict: Verdict, warnings: list[Remark]) -> None:
+    for number, shown in enumerate(verdict.shown, start=1):
+        head = f"component {number}: " if len(verdict.shown) > 1 else ""
+        print(clean(head + (", ".join(in_words(shown)) or "nothing but a script, on one CPU")))
+    if verdict.fault is not None:
+        where = f"line {verdict.fault.line}: " if verdict.fault.line else ""
+        print(clean(f"refused: {where}{'; '.join(verdict.fault.words)}"))
+    for warning in warnings:
+        print(clean(f"  {warning}"))
+    if verdict.accepted and not warnings:
+        print("  nothing that would bite")
+
+
+def _printable(shown: dict[str, str]) -> dict[str, str]:
+    return {option: _text(value) for option, value in shown.items()}
+
+
+def _text(words: str) -> str:
+    """Bytes that were no UTF-8 as the sign for that."""
+    return words.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

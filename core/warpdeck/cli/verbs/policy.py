@@ -1,0 +1,277 @@
+"""warpdeck prio|share|partitions|reservations|qos: the site's rules, and the numbers that they come to now."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from warpdeck.base.output import format_count, format_time, note, print_json, print_table
+from warpdeck.base.paths import default_paths
+from warpdeck.cli.shared.arguments import Arguments
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.notation.filters.reservations import for_whom, parts_in_words
+from warpdeck.notation.values.durations import format_duration
+from warpdeck.notation.values.tres_counts import format_tres
+
+TEXTS = {
+    "prio": """Shows the priority of jobs that wait, and each number in it.
+
+Each part is a weight ([scheduler.weights] in config.toml) times a factor of 0 to 1:
+  AGE        how long it could have started, full after scheduler.max_age
+  FAIRSHARE  how little its user and account have used of their shares; see `warpdeck share`
+  SIZE       the mean of its parts of the cluster's nodes and CPUs
+  PARTITION  the partition's priority_job_factor over the largest
+  QOS        the QoS's priority over the largest
+  TRES       its part of the cluster's CPUs, memory, GPUs and so on
+The priority is their sum less NICE. Before it count the partition's tier and the right of its QoS to preempt; equal
+ones go by scheduler.queue_order: "response", who waits longest for what the job is worth, or "submission".""",
+    "share": """Shows the tree of accounts: shares, use, and who is owed how much.
+
+  SHARES      as configured; NORM_SHARES their part of the siblings'
+  USAGE       billing-seconds of its jobs, forgotten with the half-life; NORM_USAGE its part of the siblings'
+  LEVEL_FS    NORM_SHARES over NORM_USAGE: above 1 it has used less than its share, below 1 more
+  FAIRSHARE   of a user, over 0 to 1: its rank when the tree is walked by LEVEL_FS (Slurm's Fair Tree)
+  QUOTA       what is guaranteed to the account; beyond it, it borrows what is idle""",
+    "partitions": """Shows the partitions: their nodes as they are, limits, and who may use them. * is the default one.""",
+    "reservations": """Shows nodes that are set aside, when and for whom. Of one that comes again the present or next time; the
+planner minds all of them, and promises no start on its nodes later than its 64th.""",
+    "qos": """Shows the qualities of service: priority, what they preempt, and their limits.""",
+}
+EXAMPLES = {
+    "prio": ("warpdeck prio", "warpdeck prio 12 13_4", "warpdeck prio --json"),
+    "share": ("warpdeck share", "warpdeck share --json"),
+    "partitions": ("warpdeck partitions", "warpdeck partitions --json"),
+    "reservations": ("warpdeck reservations",),
+    "qos": ("warpdeck qos", "warpdeck submit --qos urgent train.sh"),
+}
+
+
+def main(verb: str, words: list[str]) -> int:
+    """Runs one of the verbs."""
+    parser = Arguments(f"warpdeck {verb}", description=TEXTS[verb], examples=EXAMPLES[verb])
+    if verb == "prio":
+        parser.add_argument("jobs", metavar="JOB", nargs="*", help="only these; default: all that wait")
+    parser.add_argument("--noheader", action="store_true", help="no line of titles")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args(words)
+    fields = {"ids": args.jobs} if verb == "prio" else {}
+    with SyncClient.connect(default_paths()) as client:
+        answer = client.call(_ASKED.get(verb, verb), **fields)
+    if args.json:
+        print_json(answer)
+    else:
+        _SHOW[verb](answer, args)
+    return 0
+
+
+def _prio(answer: dict[str, Any], args: argparse.Namespace) -> None:
+    weights: dict[str, float] = answer["weights"]
+    parts = [(name, title) for name, title in PARTS if name in weights]
+    tres = [name for name in weights if name not in dict(PARTS)]
+    head = ["JOBID", "USER", "ACCOUNT", "PARTITION", "QOS", "PRIORITY"]
+    head += [f"+{title}" for _, title in parts] + [f"+{name.upper()}" for name in tres] + ["-NICE"]
+    lines = []
+    for row in answer["jobs"]:
+        facts = [row["label"], row["user"], row["account"], row["partition"], row["qos"]]
+        numbers = [row[f"{name}_part"] for name, _ in parts] + [
+            row["tres_parts"].get(name, 0) for name in tres
+        ]
+        set_by = " (set by hand)" if row["set_by_hand"] else ""
+        shown = [format_count(round(number, 3)) for number in numbers]
+        lines.append([*facts, str(row["priority"]), *shown, f"{row['nice']}{set_by}"])
+    if not lines:
+        note("no job waits")
+        return
+    print_table([] if args.noheader else head, lines, right=frozenset({0, *range(5, len(head))}))
+    if not weights:
+        order = TIES[answer["queue_order"]]
+        note(f"all weights are 0, and jobs of equal priority go {order}. {_write('[scheduler.weights]')}")
+    elif not args.noheader:
+        most = " + ".join(f"{name} (0 to {format_count(weight)})" for name, weight in weights.items())
+        print(f"priority = {most} - nice; the highest goes first")
+
+
+def _share(answer: dict[str, Any], args: argparse.Namespace) -> None:
+    rows = answer["shares"]
+    if not rows:
+        note(f"there are no accounts, so nobody's use counts. {_write('[accounts.NAME] tables')}")
+        return
+    head = (
+        "ACCOUNT",
+        "USER",
+        "SHARES",
+        "NORM_SHARES",
+        "USAGE",
+        "NORM_USAGE",
+        "LEVEL_FS",
+        "FAIRSHARE",
+        "QUOTA",
+    )
+    lines = [
+        [
+            "  " * row["depth"] + row["account"],
+            row["user"],
+            str(row["shares"]),
+            f"{row['norm_shares']:.4f}",
+            f"{row['usage']:.0f}",
+            f"{row['norm_usage']:.4f}",
+            "inf" if row["level_fs"] is None else f"{row['level_fs']:.4f}",
+            "" if row["fairshare"] is None else f"{row['fairshare']:.4f}",
+            format_tres(row["quota"]),
+        ]
+        for row in rows
+    ]
+    print_table([] if args.noheader else head, lines, right=frozenset(range(2, 8)))
+    if not args.noheader:
+        half = answer["half_life_s"]
+        fades = f"half of it is forgotten in {format_duration(half)}" if half else "none of it is forgotten"
+        print(f"usage is in billing-seconds; {fades}")
+
+
+def _partitions(answer: dict[str, Any], args: argparse.Namespace) -> None:
+    head = (
+        "PARTITION",
+        "STATE",
+        "TIME_LIMIT",
+        "NODES",
+        "GPUS",
+        "CPUS",
+        "TIER",
+        "NODE_STATES",
+        "NODELIST",
+        "LIMITS",
+        "MAY_USE",
+    )
+    lines = [
+        [
+            row["name"] + "*" * row["default"],
+            row["state"],
+            format_duration(row["max_time_s"]),
+            str(row["nodes"]),
+            f"{row['gpus_used']}/{row['gpus']}",
+            f"{row['cpus_used']}/{row['cpus']}",
+            str(row["priority_tier"]),
+            ",".join(f"{count} {state}" for state, count in row["node_states"].items()),
+            row["node_list"] + (f" (not there: {row['missing']})" if row["missing"] else ""),
+            _bounds(row),
+            _admitted(row),
+        ]
+        for row in answer["partitions"]
+    ]
+    print_table([] if args.noheader else head, lines, right=frozenset(range(2, 7)))
+    if not args.noheader:
+        print("GPUs and CPUs are used/all")
+    if not answer["configured"]:
+        note(f"no partition is configured: one holds all nodes. {_write('[partitions.NAME] tables')}")
+
+
+def _bounds(row: dict[str, Any]) -> str:
+    """Limits beside the time limit."""
+    default = row["default_time_s"]
+    words = [
+        f"default time {format_duration(default)}" if default is not None else "",
+        f"at least {_nodes(row['min_nodes'])}" if row["min_nodes"] else "",
+        f"at most {_nodes(row['max_nodes'])}" if row["max_nodes"] is not None else "",
+        f"those of QoS {row['qos']}" if row["qos"] else "",
+        "whole nodes" if row["exclusive"] else "",
+        "nodes of one user at a time" if row["exclusive_user"] else "",
+    ]
+    return ", ".join(word for word in words if word) or "none"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def _admitted(row: dict[str, Any]) -> str:
+    """Who may use a partition."""
+    words = []
+    groups = [f"group {name}" for name in row["allow_groups"] or ()]
+    if row["allow_groups"] is not None or row["allow_users"] is not None:
+        words.append(" or ".join([*groups, *(row["allow_users"] or ())]) or "nobody")
+    for title, key in (("account", "accounts"), ("QoS", "qos")):
+        if row[f"allow_{key}"] is not None:
+            words.append(f"{title} {' or '.join(row[f'allow_{key}'])}")
+        if row[f"deny_{key}"]:
+            words.append(f"not {title} {' or '.join(row[f'deny_{key}'])}")
+    return ", ".join(words) or "everybody"
+
+
+def _reservations(answer: dict[str, Any], args: argparse.Namespace) -> None:
+    rows = answer["reservations"]
+    if not rows:
+        note(f"nothing is reserved. {_write('[reservations.NAME] tables')}")
+        return
+    head = ("RESERVATION", "STATE", "START", "END", "DURATION", "NODELIST", "FOR")
+    lines = []
+    for row in rows:
+        both = row["start"] is not None and row["end"] is not None
+        lines.append(
+            [
+                row["name"],
+                row["state"],
+                format_time(row["start"]) or "always",
+                format_time(row["end"]) or "never",
+                f"{format_duration(row['end'] - row['start'] if both else None)} {row['repeat']}".strip(),
+                parts_in_words(row["parts"]) or row["node_list"],
+                for_whom(row),
+            ]
+        )
+    print_table([] if args.noheader else head, lines)
+
+
+def _qos(answer: dict[str, Any], args: argparse.Namespace) -> None:
+    rows = answer["qos"]
+    if not rows:
+        note(f"there is no QoS, and none is needed. {_write('[qos.NAME] tables')}")
+        return
+    head = ("QOS", "PRIORITY", "PREEMPTS", "WHEN_PREEMPTED", "GRACE", "USAGE_FACTOR", "LIMITS")
+    lines = [
+        [
+            row["name"],
+            str(row["priority"]),
+            ",".join(row["preempts"]),
+            row["preempt_mode"] or "as the site says",
+            format_duration(row["grace_s"]),
+            format_count(row["usage_factor"]),
+            " ".join(f"{name}={_limit(name, value)}" for name, value in row["limits"].items()) or "none",
+        ]
+        for row in rows
+    ]
+    print_table([] if args.noheader else head, lines, right=frozenset({1, 4, 5}))
+
+
+def _limit(name: str, value: dict[str, int] | int) -> str:
+    """A limit as config.toml has it."""
+    if isinstance(value, dict):
+        return format_tres(value)
+    return format_duration(value) if name.endswith("_wall") else str(value)
+
+
+def _write(what: str) -> str:
+    """How to change it."""
+    return f"{what} in {default_paths().config} set that; `warpdeck config reload` takes them up"
+
+
+PARTS = (
+    ("age", "AGE"),
+    ("fairshare", "FAIRSHARE"),
+    ("job_size", "SIZE"),
+    ("partition", "PARTITION"),
+    ("qos", "QOS"),
+)
+"""The parts of a priority that have a name of their own, and their titles."""
+TIES = {
+    "submission": "in the order of submission",
+    "response": "by response ratio, (waited + likely run time) / likely run time, the largest first",
+    "promised": "by the starts that they were promised",
+}
+_ASKED = {"prio": "priorities", "share": "shares"}
+_SHOW: dict[str, Callable[[dict[str, Any], argparse.Namespace], None]] = {
+    "prio": _prio,
+    "share": _share,
+    "partitions": _partitions,
+    "reservations": _reservations,
+    "qos": _qos,
+}

@@ -1,0 +1,106 @@
+"""warpdeck proxy: joins an ssh client to a server inside a job, for ssh's ProxyCommand."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.output import note, print_json
+from warpdeck.base.paths import Paths, default_paths
+from warpdeck.cli.shared.arguments import USAGE_EXIT, Arguments
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.client.in_job import ssh_client, ssh_server
+from warpdeck.client.tunnel import Relay, open_tunnel
+
+DESCRIPTION = """Joins standard input and output to an SSH server inside a job, on the job's node, as the job's user: the session
+has the job's GPUs, limits and environment, and ends with it. Made for ssh's ProxyCommand; with --install once,
+
+  ssh wd-12        scp model.pt wd-12:        sftp wd-12        ssh wd-12.gpu02 (one of its nodes)
+
+work, and so do VS Code's Remote-SSH and PyCharm with the host wd-12."""
+EXAMPLES = (
+    "warpdeck proxy --install          has ~/.ssh/config include what is needed",
+    "warpdeck proxy --config           prints it instead",
+    "warpdeck proxy --config --via ann@login    the same for your laptop, through this machine",
+    "ssh -o ProxyCommand='warpdeck proxy %h' wd-12",
+)
+
+
+def main(_: str, words: list[str]) -> int:
+    """Relays, or prints or installs the configuration."""
+    args = _parser().parse_args(words)
+    paths = default_paths()
+    if args.install:
+        ours = ssh_client.install(paths)
+        print(f"~/.ssh/config includes {ours} now: ssh wd-JOB")
+        return 0
+    if args.config:
+        return _print_config(paths, args)
+    if not args.job:
+        raise UserError("no job is given", "write: warpdeck proxy wd-12", exit_code=USAGE_EXIT)
+    return _relay(paths, args)
+
+
+def _parser() -> Arguments:
+    parser = Arguments("warpdeck proxy", description=DESCRIPTION, examples=EXAMPLES)
+    parser.add_argument(
+        "job", nargs="?", metavar="JOB", help="12, wd-12, or wd-12.gpu02 for one of its nodes"
+    )
+    parser.add_argument("--user", default="", help="whom ssh logs in as (%%r), to tell a mistake early")
+    parser.add_argument("--config", action="store_true", help="print the block for ~/.ssh/config")
+    parser.add_argument(
+        "--via", default="", metavar="HOST", help="with --config: for a machine that logs in here"
+    )
+    parser.add_argument("--install", action="store_true", help="have ~/.ssh/config include it")
+    parser.add_argument("--json", action="store_true", help="with --config: print JSON")
+    return parser
+
+
+def _print_config(paths: Paths, args: argparse.Namespace) -> int:
+    ssh_client.authorized_keys(paths)
+    text = ssh_client.config_text(paths, via=args.via)
+    if args.json:
+        print_json({"config": text, "host": f"{ssh_client.PREFIX}{args.job}" if args.job else ""})
+    else:
+        print(text, end="")
+    return 0
+
+
+def _relay(paths: Paths, args: argparse.Namespace) -> int:
+    job, node = ssh_client.parse_host(args.job)
+    with SyncClient.connect(paths) as client:
+        number = open_tunnel(
+            client,
+            job,
+            node=node,
+            argv=ssh_server.command(ssh_client.authorized_keys(paths)),
+            progress=note,
+        )
+        server, rest = _read_banner(client, number)
+        if args.user and args.user != server.user:
+            raise UserError(
+                f"job {job} runs as {server.user} there, not as {args.user}",
+                f"write: ssh {server.user}@{args.job}",
+            )
+        ssh_client.remember_host(paths, args.job, server.host_key)
+        relay = Relay(client, number, source=sys.stdin.fileno(), sink=sys.stdout.fileno())
+        relay.feed(rest)
+        error = relay.run()
+    if error:
+        note(f"warpdeck: {error}")
+    return 1 if error else 0
+
+
+def _read_banner(client: SyncClient, number: int) -> tuple[ssh_server.Server, bytes]:
+    """The server's first line, and what came after it. Raises UserError."""
+    said = bytearray()
+    while b"\n" not in said and len(said) < ssh_server.MAX_BANNER_BYTES:
+        for word, value in client.events(number):
+            if word == "data":
+                said += value
+            if word == "end":
+                raise UserError(value["error"] or "the job has ended", "see `warpdeck show`")
+    line, _, rest = bytes(said).partition(b"\n")
+    client.acknowledge(number, len(line) + 1)
+    return ssh_server.parse_banner(line), rest

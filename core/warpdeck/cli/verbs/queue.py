@@ -1,0 +1,210 @@
+"""warpdeck queue: the jobs, as squeue's users expect them, and which jobs a command line is about."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+
+from warpdeck.base.output import format_count, format_time, print_columns, print_json
+from warpdeck.base.paths import default_paths
+from warpdeck.cli.shared.arguments import Arguments
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.notation.values.durations import format_duration
+from warpdeck.notation.values.lists import words_of
+from warpdeck.protocol.start_text import about
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own: a verb takes longer to import it than to be answered
+    from typing import Any
+
+DEFAULT = "job partition name user state time nodes gpus where"
+NOT_BEGUN = format_duration(0)
+START = "job partition name user state start nodes gpus where"
+
+
+def main(_: str, words: list[str]) -> int:
+    """Lists jobs."""
+    parser = Arguments(
+        "warpdeck queue",
+        description="Lists waiting and running jobs, with the reason of those that wait.",
+        examples=(
+            "warpdeck queue --me",
+            "warpdeck queue --user ann,bob --state PD",
+            "warpdeck queue --start           when those that wait should start, the next first",
+            "warpdeck queue -o +priority,account,qos",
+            "warpdeck queue --all --json      ended jobs too",
+        ),
+    )
+    add_selection(parser)
+    parser.add_argument("-j", "--jobs", default="", metavar="JOB,...", help="only these: 12,13_4")
+    parser.add_argument("-a", "--all", action="store_true", help="ended jobs too")
+    parser.add_argument("--start", action="store_true", help="jobs that wait, and when they should start")
+    parser.add_argument(
+        "-o",
+        "--columns",
+        type=_columns,
+        metavar="NAME,...",
+        help=f"these columns; with + before the first, these too: {', '.join(COLUMNS)}",
+    )
+    parser.add_argument("--limit", type=_count, default=10_000, metavar="N", help="the newest so many jobs")
+    parser.add_argument("--noheader", action="store_true", help="no line of titles")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args(words)
+    with SyncClient.connect(default_paths()) as client:
+        ids, fields = words_of(args.jobs), [] if args.json else needed(_chosen(args))
+        rows = select(client, args, ids=ids, finished=args.all, limit=args.limit, fields=fields)
+    if args.start:
+        rows = sorted((row for row in rows if row["why"] and not row["end"]), key=_expected)
+    if args.json:
+        print_json(rows)
+        return 0
+    print_queue(rows, _chosen(args), now=time.time(), titles=not args.noheader)
+    return 0
+
+
+def _chosen(args: argparse.Namespace) -> list[str]:
+    usual = (START if args.start else DEFAULT).split()
+    if args.columns is None:
+        return usual
+    added, names = args.columns
+    return [*usual[:-1], *names, usual[-1]] if added else names
+
+
+def print_queue(rows: list[dict[str, Any]], names: list[str], *, now: float, titles: bool) -> None:
+    """A table of jobs with these COLUMNS."""
+    columns = [COLUMNS[name] for name in names]
+    right = frozenset(index for index, column in enumerate(columns) if column.right)
+    texts = [[column.text(row, now) for row in rows] for column in columns]
+    heads = [[column.title] if titles else [] for column in columns]
+    print_columns([head + text for head, text in zip(heads, texts, strict=True)], right=right)
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """The options that say which jobs are meant."""
+    parser.add_argument("--me", action="store_true", help="only my jobs")
+    parser.add_argument("-u", "--user", default="", metavar="USER,...", help="only jobs of these users")
+    parser.add_argument(
+        "-t", "--state", default="", metavar="STATE,...", help="only jobs in these states: PENDING or PD ..."
+    )
+    parser.add_argument("-n", "--name", default="", metavar="NAME,...", help="only jobs of these names")
+
+
+def has_selection(args: argparse.Namespace) -> bool:
+    """Whether one of them was given."""
+    return bool(args.me or args.user or args.state or args.name)
+
+
+def select(
+    client: SyncClient,
+    args: argparse.Namespace,
+    *,
+    ids: list[str],
+    finished: bool,
+    limit: int,
+    fields: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """The rows that are meant, with these of their fields (() is all), oldest first. Raises UserError."""
+    users = [str(client.welcome["user"])] if args.me else words_of(args.user)
+    answer = client.call(
+        "jobs",
+        users=users,
+        names=words_of(args.name),
+        states=words_of(args.state),
+        ids=ids,
+        finished=finished,
+        limit=limit,
+        fields=fields,
+    )
+    rows: list[dict[str, Any]] = answer["jobs"]
+    return rows
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of jobs")
+    return int(text)
+
+
+def _columns(text: str) -> tuple[bool, list[str]]:
+    """(whether they are added to the usual ones, the names)."""
+    names = [name.strip().lower() for name in text.removeprefix("+").split(",") if name.strip()]
+    unknown = next((name for name in names if name not in COLUMNS), "")
+    if unknown or not names:
+        raise argparse.ArgumentTypeError(f"there is no column {unknown!r}; there are: {', '.join(COLUMNS)}")
+    return text.startswith("+"), names
+
+
+def _expected(row: dict[str, Any]) -> float:
+    """Jobs whose start cannot be told come last."""
+    return float(row["why"]["expected_start"] or "inf")
+
+
+def elapsed(row: dict[str, Any], now: float) -> float:
+    """Seconds a job has run."""
+    return 0.0 if row["start"] is None else (row["end"] or now) - row["start"]
+
+
+def _time(row: dict[str, Any], now: float) -> str:
+    """Most of a long queue has not begun, and one text does for all of these."""
+    return NOT_BEGUN if row["start"] is None else format_duration(elapsed(row, now))
+
+
+def where(row: dict[str, Any], now: float) -> str:
+    """Where a job runs, or why it does not and when it should."""
+    why = row.get("why")
+    if why:
+        at_unix = why["expected_start"]
+        soon = f"; expected {about(at_unix, now)}" if at_unix else ""
+        return f"({why['code']}) {why['sentence']}{soon}"
+    if row["end"]:
+        return f"{row['node_list']} {row['exit_cause'] or row['exit_code']}"
+    idle_s = now - row["idle_since"] if row["idle_since"] else 0
+    return str(row["node_list"]) + (f" idle {format_duration(round(idle_s))}" if idle_s else "")
+
+
+def _start(row: dict[str, Any]) -> str:
+    return format_time(row["why"]["expected_start"] if row.get("why") else row["start"]) or "N/A"
+
+
+class Column:
+    """A column of the queue: its title, what it needs of a row, and its text of a row at a time."""
+
+    def __init__(
+        self, title: str, needs: str, text: Callable[[dict[str, Any], float], str], *, right: bool = False
+    ) -> None:
+        self.title = title
+        self.needs = needs
+        self.text = text
+        self.right = right
+
+
+COLUMNS = {
+    "job": Column("JOBID", "label", lambda row, now: row["label"], right=True),
+    "partition": Column("PARTITION", "partition", lambda row, now: row["partition"]),
+    "name": Column("NAME", "name", lambda row, now: row["name"]),
+    "user": Column("USER", "user", lambda row, now: row["user"]),
+    "account": Column("ACCOUNT", "account", lambda row, now: row["account"]),
+    "qos": Column("QOS", "qos", lambda row, now: row["qos"]),
+    "priority": Column("PRIORITY", "priority", lambda row, now: format_count(row["priority"]), right=True),
+    "state": Column("ST", "state_short", lambda row, now: row["state_short"]),
+    "time": Column("TIME", "start end", _time, right=True),
+    "limit": Column(
+        "TIME_LIMIT", "time_limit_s", lambda row, now: format_duration(row["time_limit_s"]), right=True
+    ),
+    "submit": Column("SUBMIT_TIME", "submit", lambda row, now: format_time(row["submit"]), right=True),
+    "start": Column("START_TIME", "start why", lambda row, now: _start(row), right=True),
+    "nodes": Column("NODES", "nodes", lambda row, now: str(row["nodes"]), right=True),
+    "cpus": Column("CPUS", "cpus", lambda row, now: str(row["cpus"]), right=True),
+    "gpus": Column("GPUS", "gpus", lambda row, now: str(row["gpus"]), right=True),
+    "restarts": Column("RESTARTS", "restarts", lambda row, now: str(row["restarts"]), right=True),
+    "comment": Column("COMMENT", "comment", lambda row, now: row["comment"]),
+    "where": Column("NODELIST(REASON)", "why node_list end exit_cause exit_code idle_since", where),
+}
+SELECTED_BY = ("why", "end")
+"""What --start looks at."""
+
+
+def needed(names: list[str]) -> list[str]:
+    """The fields that a table of these columns takes: a part of a row, and of the time that decoding takes."""
+    return [*dict.fromkeys([*SELECTED_BY, *(word for name in names for word in COLUMNS[name].needs.split())])]

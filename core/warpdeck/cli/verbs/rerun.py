@@ -1,0 +1,35 @@
+"""warpdeck rerun JOB: the same script, options, variables and code once more."""
+
+from __future__ import annotations
+
+from warpdeck.base.output import note, print_json
+from warpdeck.base.paths import default_paths
+from warpdeck.cli.shared.arguments import Arguments
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.client.submission import rerun
+
+
+def main(_: str, words: list[str]) -> int:
+    """Submits it and says the new id."""
+    parser = Arguments(
+        "warpdeck rerun",
+        description="Submits a job of yours again, as it was recorded: its script, options, variables, and the code of its snapshot,\n"
+        "whatever the folder holds now. It gets a new id; requeue puts the same job back instead.",
+        examples=(
+            "warpdeck rerun 12",
+            "warpdeck rerun 12_3                one task of an array",
+            "warpdeck submit --code-of 12 ...   its code, but other options",
+        ),
+    )
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args(words)
+    with SyncClient.connect(default_paths()) as client:
+        done = rerun(client, args.job)
+    for line in done.notes:
+        note(f"warpdeck: {line}")
+    if args.json:
+        print_json({"job_id": done.job_id, "label": done.label, "tasks": done.tasks, "notes": done.notes})
+    else:
+        print(f"Submitted batch job {done.job_id}")
+    return 0

@@ -1,0 +1,129 @@
+"""warpdeck run: a command on the cluster, waited for; with --pty a terminal.
+
+The controller understands the words: this process, which starts often, only passes on what comes of them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from warpdeck.base.current_folder import current_folder
+from warpdeck.base.errors import UserError
+from warpdeck.base.output import note
+from warpdeck.base.paths import default_paths
+from warpdeck.cli.shared.run_help import HELP
+from warpdeck.client.blocking_client import GONE, STEPS, SyncClient
+from warpdeck_agent.client.lines import write_all
+from warpdeck_agent.client.process import with_process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own, as in api/sync
+    from typing import Any
+
+PATIENCE_S = 1.0
+"""A wait longer than this is explained."""
+NO_COMMAND = ("no command is given", "write: warpdeck run [OPTIONS] COMMAND...")
+
+
+def main(_: str, words: list[str]) -> int:
+    """Runs it; the exit code is the command's."""
+    if not words or words[0] in ("-h", "--help"):
+        print(HELP, end="")
+        return 0 if words else 2
+    if "--pty" in words:
+        from warpdeck.client.terminal_session import run_on_terminal
+
+        code = run_on_terminal(words)
+        if code is not None:
+            return code
+    try:
+        with _connect(words) as client:
+            return _Command(client).run(words)
+    except UserError as error:
+        if error.code != STEPS:
+            raise
+    from warpdeck.slurm.interactive.srun import main as run_step
+
+    return run_step("srun", words)
+
+
+def _connect(words: list[str]) -> SyncClient:
+    """To the controller. None is started for words that say no command. Raises UserError."""
+    paths = default_paths()
+    try:
+        return SyncClient.connect(paths, start=False)
+    except UserError as error:
+        if error.code != GONE:
+            raise
+    from warpdeck.notation.options.getopt import split_command
+
+    if not split_command(words)[1]:
+        raise UserError(*NO_COMMAND)
+    return SyncClient.connect(paths)
+
+
+class _Command:
+    """One run. Ctrl-C cancels its job."""
+
+    def __init__(self, client: SyncClient) -> None:
+        self._client = client
+        self._job_id = 0
+        self._begun = time.monotonic()
+
+    def run(self, words: list[str]) -> int:
+        """Streams both outputs until the job has ended. Raises UserError."""
+        try:
+            return self._follow(words)
+        except KeyboardInterrupt:
+            if self._job_id:
+                self._client.call("cancel", jobs=[str(self._job_id)])
+                note("")
+                note(f"warpdeck: job {self._job_id} cancelled")
+            return 130
+
+    def _follow(self, words: list[str]) -> int:
+        (out, errors), made = self._client.again_until(lambda nonce: self._ask(words, nonce), self._answer)
+        self._job_id = made["job_id"]
+        for line in made["notes"]:
+            note(f"warpdeck: {line}")
+        streams = {out: sys.stdout, errors: sys.stderr}
+        ended: dict[str, int] = {}
+        while streams:
+            number, word, value = self._client.any_event(streams)
+            if word == "data":
+                write_all(streams[number].fileno(), value)
+            elif word == "end":
+                del streams[number]
+                ended = value.get("exit") or ended
+                if value["error"]:
+                    note(f"warpdeck: {value['error']}")
+            elif word == "progress":
+                self._tell(value)
+        if int(ended.get("signal", 0)):
+            return 128 + int(ended["signal"])
+        return int(ended.get("code", 1))
+
+    def _ask(self, words: list[str], nonce: str) -> tuple[int, int]:
+        """The numbers of the streams of both outputs."""
+        errors = self._client.number()
+        env = with_process(os.environ)
+        out = self._client.begin(
+            "run", words=words, env=env, cwd=current_folder(), errors=errors, nonce=nonce
+        )
+        return out, errors
+
+    def _answer(self, streams: tuple[int, int]) -> dict[str, Any]:
+        """The job that was made and what is to be said of it. Nothing comes on the streams before."""
+        while True:
+            _, word, value = self._client.any_event(streams)
+            if word == "ok":
+                made: dict[str, Any] = value
+                return made
+            if word == "progress":
+                self._tell(value)
+
+    def _tell(self, line: str) -> None:
+        if time.monotonic() - self._begun > PATIENCE_S:
+            note(line)

@@ -1,0 +1,115 @@
+"""warpdeck shims: puts Slurm's command names on the PATH."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+import shutil
+import stat
+import subprocess
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths, default_paths
+from warpdeck.cli.shared.arguments import Arguments
+from warpdeck.slurm.shims.shims import SBATCH, install, install_beside_others, is_own, remove_from
+
+USERS = ".local/bin"
+EVERYBODYS = "/usr/local/bin"
+SHELL_S = 10.0
+"""How long a login shell may take to tell its PATH."""
+MARK = "WARPDECK-PATH:"
+"""What stands before it, lest start files print something too."""
+PROFILES = {"bash": (".bash_profile", ".bash_login", ".profile"), "zsh": (".zprofile",)}
+
+
+def main(_: str, words: list[str]) -> int:
+    """Writes the scripts and prints what the shell should do."""
+    parser = Arguments(
+        "warpdeck shims",
+        description="Prints the line that puts sbatch, srun, squeue and the rest on a shell's PATH, before any others. With "
+        f"--install they are put where login shells look: into ~/{USERS}, or by root for a shared site into {EVERYBODYS}.",
+        examples=(
+            "warpdeck shims --install                         for login shells, cron and programs",
+            "warpdeck shims --remove                          takes them away again",
+            "warpdeck shims --folder",
+            'eval "$(warpdeck shims)"                        in this shell',
+            "echo 'eval \"$(warpdeck shims)\"' >> ~/.bashrc   in every shell",
+        ),
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--folder", action="store_true", help="print only the folder that they lie in")
+    which.add_argument("--install", action="store_true", help="put them where login shells find them")
+    which.add_argument("--remove", action="store_true", help="remove what --install has written")
+    args = parser.parse_args(words)
+    paths = default_paths()
+    if args.install or args.remove:
+        folder = _place(paths)
+        return _install(paths, folder) if args.install else _remove(paths, folder)
+    folder = install(paths)
+    print(folder if args.folder else f"export PATH={shlex.quote(folder)}:$PATH")
+    return 0
+
+
+def _place(paths: Paths) -> str:
+    """Everybody's folder for root's shared site, else the user's own."""
+    if os.geteuid() == 0 and os.path.isdir(paths.home) and os.stat(paths.home).st_mode & stat.S_IXOTH:
+        return EVERYBODYS
+    return os.path.join(os.path.expanduser("~"), USERS)
+
+
+def _install(paths: Paths, folder: str) -> int:
+    if not os.path.isdir(paths.home):
+        raise UserError(f"nobody has set up {paths.home}", "start its controller first: warpdeck up")
+    install_beside_others(paths, folder)
+    print(f"Slurm's commands are in {folder}, for {paths.home}")
+    path = _login_path()
+    if folder not in path:
+        print(f"Login shells do not look there. Add this line to {_profile()}:")
+        print(f"  export PATH={shlex.quote(folder)}:$PATH")
+        return 0
+    found = shutil.which(SBATCH, path=os.pathsep.join(path))
+    if found and os.path.dirname(found) != folder and not is_own(found, paths):
+        print(f"Login shells find {found} first: put {folder} before {os.path.dirname(found)} in their PATH")
+    return 0
+
+
+def _remove(paths: Paths, folder: str) -> int:
+    count = remove_from(paths, folder)
+    print(f"{count} of Slurm's commands removed from {folder}" if count else f"none of ours is in {folder}")
+    return 0
+
+
+def _login_path() -> list[str]:
+    """Where this user's login shell looks for commands; [] where it does not say."""
+    account = pwd.getpwuid(os.getuid())
+    env = {
+        "HOME": os.path.expanduser("~"),
+        "USER": account.pw_name,
+        "LOGNAME": account.pw_name,
+        "SHELL": account.pw_shell,
+        "PATH": "/usr/bin:/bin",
+    }
+    try:
+        done = subprocess.run(
+            [account.pw_shell or "/bin/sh", "-lc", f'echo "{MARK}$PATH"'],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SHELL_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    told = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    return told[-1].removeprefix(MARK).split(os.pathsep) if told else []
+
+
+def _profile() -> str:
+    """The file that this user's login shell reads."""
+    shell = os.path.basename(pwd.getpwuid(os.getuid()).pw_shell)
+    names = PROFILES.get(shell, (".profile",))
+    home = os.path.expanduser("~")
+    return "~/" + next((name for name in names if os.path.exists(os.path.join(home, name))), names[-1])

@@ -1,0 +1,321 @@
+"""warpdeck simulate: a workload log, or the site's own past, through the real planner in virtual time."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.output import note, print_json, print_table
+from warpdeck.notation.values.durations import format_duration
+
+if TYPE_CHECKING:
+    from warpdeck.config import Decoded
+    from warpdeck.sim.history import Change
+    from warpdeck.sim.replay import Progress, Replayed
+    from warpdeck.sim.report import Report
+    from warpdeck.sim.resource_model import Machine
+    from warpdeck.sim.simjobs import Workload
+    from warpdeck.sim.trace import Trace
+
+MAX_NODES = 1_000_000
+MAX_GPUS_PER_NODE = 1024
+"""More GPUs in one node than anybody builds."""
+MAX_CPUS = 1_000_000_000
+MAX_GPUS = 100_000
+SHOW_AFTER_S = 1.0
+SHOW_EVERY_S = 0.2
+
+EPILOG = """\
+examples:
+  warpdeck simulate --trace curie.csv.gz --cpus 93312
+  warpdeck simulate --trace philly.csv.gz --nodes 28 --gpus-per-node 8 --limits menu --policy fcfs-easy --json
+  warpdeck simulate --history --config new.toml
+  warpdeck simulate --history --add-gpus 8 --weight fairshare=1000
+
+a log is CSV with the columns job_id,submit_s,runtime_s and cpus or nodes,gpus (also read: user, account_or_vc,
+timelimit_s), or the Standard Workload Format (.swf); either may be gzipped
+limits: log    the log's; a job without one gets its run time, which the output counts
+        exact  the run time of every job
+        menu   run time x 1 to 5, by the job's id, rounded up to 10 or 30 min, 1, 4, 12, 24, 48 h, 7, 30 or 365 d
+"""
+
+
+def main(verb: str, words: list[str]) -> int:
+    """Runs the verb."""
+    args = _parser(verb).parse_args(words)
+    if args.history:
+        return _history(args)
+    for name, given in (
+        ("--from", args.since),
+        ("--to", args.until),
+        ("--add-gpus", args.add_gpus),
+        ("--weight", args.weight),
+    ):
+        if given:
+            raise UserError(f"{name} is about the site's history", "use it with --history", exit_code=2)
+    return _trace(args)
+
+
+def _parser(verb: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"warpdeck {verb}",
+        description="Replays a workload log, or the site's own past, in virtual time and says who would have waited.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--trace", metavar="FILE", help="a workload log: .csv or .swf, also .gz")
+    what.add_argument("--history", action="store_true", help="the jobs that ended here")
+    parser.add_argument("--nodes", type=_count("--nodes", MAX_NODES), metavar="N", help="the machine's nodes")
+    parser.add_argument(
+        "--gpus-per-node", type=_count("--gpus-per-node", MAX_GPUS_PER_NODE, least=0), metavar="G"
+    )
+    parser.add_argument(
+        "--cpus", type=_count("--cpus", MAX_CPUS), metavar="C", help="the machine: one pool of CPUs"
+    )
+    parser.add_argument(
+        "--policy",
+        choices=("fcfs", "fcfs-easy", "conservative", "default"),
+        default="default",
+        help="a textbook policy, or the configured one",
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", help="a config.toml to try; of a log's it is the [scheduler] table"
+    )
+    parser.add_argument("--limits", choices=("log", "menu", "exact"), default="log", help="see below")
+    parser.add_argument("--from", dest="since", metavar="DATE", help="jobs submitted on or after YYYY-MM-DD")
+    parser.add_argument("--to", dest="until", metavar="DATE", help="jobs submitted before YYYY-MM-DD")
+    parser.add_argument(
+        "--add-gpus",
+        type=_count("--add-gpus", MAX_GPUS, least=0),
+        default=0,
+        metavar="G",
+        help="with --history: what if there were so many more, on nodes like the one with most",
+    )
+    parser.add_argument(
+        "--weight",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="with --history: what if age, fairshare, job_size, partition or qos counted so much",
+    )
+    parser.add_argument(
+        "--progress",
+        action="store_true",
+        help="say how far it is on a line of its own, for programs that run it",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _count(name: str, most: int, *, least: int = 1) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text[:12]) <= most:
+            raise argparse.ArgumentTypeError(f"{text[:20]!r} is not from {least} to {most:,}")
+        return int(text)
+
+    return parse
+
+
+def _trace(args: argparse.Namespace) -> int:
+    # Here, not above: --help should not wait for the planner.
+    from warpdeck.config import read
+    from warpdeck.config.site import build_settings
+    from warpdeck.policy import Settings, View
+    from warpdeck.sim.policies import settings_of
+    from warpdeck.sim.replay import replay
+    from warpdeck.sim.report import make_report
+    from warpdeck.sim.simjobs import make_workload
+    from warpdeck.sim.trace import read_trace
+
+    own = Settings() if args.config is None else build_settings(_existing(read, args.config).config)
+    trace = read_trace(args.trace)
+    machine = _machine(args, trace)
+    work = make_workload(trace, machine, limits=args.limits)
+    site = View(nodes=machine.nodes, running=(), pending=())
+    played = replay(work.jobs, site, settings_of(args.policy, own), progress=_progress_line())
+    report = make_report(
+        played,
+        machine_units=machine.units,
+        refused=work.refused,
+        skipped=work.skipped,
+        without_limit=work.without_limit,
+    )
+    _remark(work, played.unstarted)
+    _print(report, as_json=args.json)
+    return 0
+
+
+def _machine(args: argparse.Namespace, trace: Trace) -> Machine:
+    from warpdeck.sim.resource_model import GpuNodes, Pool
+
+    if args.cpus is not None and (args.nodes is not None or args.gpus_per_node is not None):
+        raise UserError(
+            "the machine is given twice", "give --cpus, or --nodes and --gpus-per-node", exit_code=2
+        )
+    if args.nodes is not None:
+        if args.gpus_per_node is None:
+            raise UserError("--nodes needs --gpus-per-node", "0 means nodes without GPUs", exit_code=2)
+        return GpuNodes(args.nodes, gpus_per_node=args.gpus_per_node)
+    cpus = args.cpus or trace.machine_cpus
+    if cpus is None or args.gpus_per_node is not None:
+        raise UserError(
+            "the machine is not given", "give --cpus C, or --nodes N and --gpus-per-node G", exit_code=2
+        )
+    return Pool(cpus)
+
+
+def _remark(work: Workload, unstarted: tuple[object, ...]) -> None:
+    """What the figures rest on, where it is not simply the log."""
+    if work.skipped:
+        note(
+            f"{work.skipped:,} lines skipped: size, submit time or run time unknown, or a part of a job that has a line of its own"
+        )
+    if work.refused:
+        note(f"{work.refused:,} jobs refused: larger than the machine")
+    if work.without_limit:
+        note(f"{work.without_limit:,} jobs without a time limit got their run time as limit; see --limits")
+    if unstarted:
+        note(f"{len(unstarted):,} jobs never started")
+
+
+def _print(report: Report, *, as_json: bool) -> None:
+    import msgspec
+
+    facts: dict[str, Any] = msgspec.to_builtins(report)
+    if as_json:
+        print_json(facts)
+        return
+    for name, value in facts.items():
+        spoken = f"  {format_duration(value)}" if name.endswith("_s") and abs(value) >= 60 else ""
+        print(f"{name:<22} {_figure(value):>14}{spoken}")
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
+
+
+def _progress(args: argparse.Namespace, done: int) -> Progress | None:
+    """Of two replays, of which so many are done: a percentage a line where a program asks for it."""
+    if not args.progress:
+        return _progress_line()
+    shown = -1
+
+    def show(ended: int, total: int) -> None:
+        nonlocal shown
+        percent = (100 * done + 100 * ended // max(1, total)) // 2
+        if percent > shown:
+            shown = percent
+            print(f"{percent} %", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _progress_line() -> Progress | None:
+    """A line on the terminal that is drawn over; none where nobody looks."""
+    if not sys.stderr.isatty():
+        return None
+    begun = shown = time.monotonic()
+    width = os.get_terminal_size(sys.stderr.fileno()).columns
+
+    def show(ended: int, total: int) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - begun < SHOW_AFTER_S or (now - shown < SHOW_EVERY_S and ended + 256 < total):
+            return
+        shown = now
+        line = f"{ended:,} of {total:,} jobs, {now - begun:.0f} s"
+        drawn = "\r" + line[: width - 1].ljust(width - 1) + "\r"
+        os.write(sys.stderr.fileno(), drawn.encode())  # sys.stderr shows control characters
+
+    return show
+
+
+def _history(args: argparse.Namespace) -> int:
+    from warpdeck.base.paths import default_paths
+    from warpdeck.config import load, read
+    from warpdeck.sim.archive import read_archive
+    from warpdeck.sim.history import past_jobs, site_of, with_more_gpus
+    from warpdeck.sim.policies import settings_of, weighted
+    from warpdeck.sim.replay import replay
+
+    _no_machine(args)
+    paths = default_paths()
+    jobs, nodes = read_archive(paths.database)
+    past = past_jobs(jobs, since_unix=_day(args.since, -math.inf), until_unix=_day(args.until, math.inf))
+    if not past:
+        raise UserError("no job of that time ran and ended here", "see `warpdeck queue --all`")
+    site, settings = site_of(load(paths.config).config, nodes)
+    now = replay(past, site, settings, progress=_progress(args, 0))
+    if args.config is not None:
+        site, settings = site_of(_existing(read, args.config).config, nodes)
+    if args.add_gpus:
+        site = with_more_gpus(site, args.add_gpus)
+    tried = weighted(settings_of(args.policy, settings), args.weight)
+    then = replay(past, site, tried, progress=_progress(args, 1))
+    _compare(now, then, len(past), as_json=args.json)
+    return 0
+
+
+def _no_machine(args: argparse.Namespace) -> None:
+    if args.cpus is not None or args.nodes is not None or args.gpus_per_node is not None:
+        raise UserError(
+            "the history is replayed on the nodes that there are", "leave the machine out", exit_code=2
+        )
+
+
+def _existing(read: Callable[[str], Decoded], path: str) -> Decoded:
+    try:
+        return read(path)
+    except FileNotFoundError:
+        raise UserError(f"there is no file {path}", "check the name") from None
+
+
+def _day(text: str | None, default: float) -> float:
+    """Midnight, local time, of YYYY-MM-DD."""
+    if text is None:
+        return default
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%d"))
+    except (ValueError, OverflowError):
+        raise UserError(f"{text!r} is no date", "write YYYY-MM-DD", exit_code=2) from None
+
+
+def _compare(now: Replayed, then: Replayed, jobs: int, *, as_json: bool) -> None:
+    import msgspec
+
+    from warpdeck.sim.history import compare
+
+    users = compare(now, then, by=lambda job: job.user)
+    accounts = compare(now, then, by=lambda job: job.account or "(none)")
+    left = jobs - sum(change.jobs for change in users)
+    if as_json:
+        both = {"users": users, "accounts": accounts}
+        facts: dict[str, Any] = {key: msgspec.to_builtins(value) for key, value in both.items()}
+        print_json({"jobs": jobs, "not_started": left, **facts})
+        return
+    for title, changes in (("USER", users), ("ACCOUNT", accounts)):
+        head = [title, "JOBS", "WAITED", "NOW", "THEN", "CHANGE", "SHORTER", "LONGER"]
+        print_table(head, [_change_line(change) for change in changes], right=frozenset(range(1, 8)))
+        print()
+    if left:
+        note(f"{left:,} of {jobs:,} jobs could not start on today's nodes under one of the two")
+
+
+def _change_line(change: Change) -> list[str]:
+    sign = "-" if change.difference_s < 0 else "+"
+    waits = (change.really_waited_s, change.now_waits_s, change.then_waits_s)
+    return [
+        change.name,
+        str(change.jobs),
+        *(format_duration(wait) for wait in waits),
+        sign + format_duration(abs(change.difference_s)),
+        str(change.shorter),
+        str(change.longer),
+    ]

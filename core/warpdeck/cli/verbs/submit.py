@@ -1,0 +1,175 @@
+"""warpdeck submit [OPTIONS] SCRIPT [ARGS]: sbatch's options, anywhere before the script."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection
+from typing import Any
+
+from warpdeck.base.current_folder import current_folder
+from warpdeck.base.errors import UserError
+from warpdeck.base.output import note, print_json
+from warpdeck.base.paths import default_paths
+from warpdeck.cli.shared.forecast import print_forecast
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.client.job_end import wait_for_end
+from warpdeck.client.submission import (
+    Draft,
+    Submitted,
+    draft_script,
+    dry_run,
+    local_files,
+    read_script,
+    site_options,
+    submit,
+)
+from warpdeck.notation.options.getopt import UNKNOWN, as_word, parse_components
+from warpdeck.notation.options.options import COMMAND, NONE, REQUIRED, SBATCH, Option, Table, table_of
+from warpdeck.notation.request.sweep import array_of, parse_grid, with_sweep
+
+HELP = """usage: warpdeck submit [OPTIONS] SCRIPT [ARGS...]
+       warpdeck submit [OPTIONS] --wrap COMMAND
+
+Submits a batch script. Its #SBATCH (and #PBS, #BSUB) lines are read as sbatch reads them; options given here outrank them.
+The code of the folder is taken as a snapshot: the job runs exactly that, whatever is edited while it waits.
+
+sbatch's options, as usual:
+  -J NAME  -t TIME (minutes, H:MM:SS, D-HH:MM:SS)  -N NODES  -n TASKS  -c CPUS_PER_TASK  --mem 64G
+  --gpus N | --gpus-per-node N | --gres gpu:TYPE:N      -a 0-9%4      -d afterok:12      --hold
+  --gpus 0.5 (a part of one, with that part of its memory)           -p PARTITION,...   -q QOS  -A ACCOUNT
+  -C 'a100&ib'  -L matlab:2  --reservation NAME  --begin 20:00  --deadline now+8hours  --time-min 1:00:00
+  --signal B:USR1@120 (so many seconds before the limit; B: to the script alone)
+  -o logs/%x-%j.out  -e FILE  -D FOLDER  --export ALL,NAME=VALUE  --comment TEXT
+
+and ours:
+  --wrap COMMAND      submit this shell command in place of a script
+  --no-snapshot       run in the folder itself
+  --require-snapshot  refuse to submit if no snapshot can be taken
+  --code-of JOB       run the code that this job of yours ran, not the folder's as it is now
+  --sweep GRID        an array of every combination of values: 'lr=0.1,0.01 seed=1..5'; the script has them as $lr and $seed
+  --dry-run           submit nothing: say when it would start, and what would start it now; exit code 1 if never
+                      (--test-only is the same)
+  --wait              wait for the end; the exit code is the job's
+  --parsable          print the job id alone
+  --json              print JSON
+
+examples:
+  warpdeck submit --gpus 2 --time 4:00:00 train.sh --lr 0.1
+  warpdeck submit --dry-run --gpus 8 train.sh
+  warpdeck submit --array 0-9 sweep.sh
+  warpdeck submit --gpus 1 --sweep 'lr=0.1,0.01 seed=1..5' --wrap 'python train.py --lr $lr --seed $seed'
+  warpdeck submit --gres gpu:h100:1 --wrap 'python train.py'
+"""
+DRY = frozenset({"--dry-run", "--test-only"})
+_OURS = (
+    ("no-snapshot", NONE),
+    ("require-snapshot", NONE),
+    ("code-of", REQUIRED),
+    ("sweep", REQUIRED),
+    ("json", NONE),
+    ("dry-run", NONE),
+)
+
+
+def main(_: str, words: list[str]) -> int:
+    """Submits and says the id. An option that nobody knows may be one of the site's plug-ins: then it is asked, and tried again."""
+    try:
+        return _submit(words, SBATCH)
+    except UserError as error:
+        known = _with_plugins() if error.code == UNKNOWN else SBATCH
+        if known.options.keys() == SBATCH.options.keys():
+            raise
+    return _submit(words, known)
+
+
+def _with_plugins() -> Table:
+    try:
+        with SyncClient.connect(default_paths(), start=False) as client:
+            return site_options(client)
+    except UserError:
+        return SBATCH
+
+
+def _submit(words: list[str], known: Table) -> int:
+    own, (options, *others), rest, wrap = split_words(words, known)
+    if "--help" in own:
+        print(HELP, end="")
+        return 0
+    cwd = current_folder()
+    if wrap is not None:
+        text, name, args = f"#!/bin/sh\n{wrap}\n", "wrap", []
+    elif rest:
+        text, name, args = read_script(rest[0]), rest[0], rest[1:]
+    else:
+        raise UserError("no script is given", "write: warpdeck submit [OPTIONS] SCRIPT [ARGS]")
+    if grid := own.get("--sweep", ""):
+        text, options = with_sweep(text, grid), [f"--array={array_of(parse_grid(grid))}", *options]
+    draft = draft_script(
+        text,
+        name,
+        args=args,
+        options=options,
+        others=others,
+        cwd=cwd,
+        environ=os.environ,
+        now=time.time(),
+        known=known,
+        read=local_files(cwd),
+    )
+    own |= dict.fromkeys((f"--{option}" for option in draft.own), "")
+    snapshot = "none" if "--no-snapshot" in own else "require" if "--require-snapshot" in own else "auto"
+    paths = default_paths()
+    with SyncClient.connect(paths) as client:
+        if own.keys() & DRY:
+            return _say_forecast(dry_run(client, draft), draft, as_json="--json" in own)
+        done = submit(client, draft, paths=paths, snapshot=snapshot, code_of=own.get("--code-of", ""))
+        _say(done, own)
+        if "--wait" not in own:
+            return 0
+        ends = wait_for_end(
+            client,
+            done.job_id,
+            again=lambda: SyncClient.connect(paths, start=False),
+            note=lambda line: note(f"warpdeck: {line}"),
+        )
+        return max(128 + end.signal if end.signal else end.code for end in ends)
+
+
+def _say(done: Submitted, own: Collection[str]) -> None:
+    for line in done.notes:
+        note(f"warpdeck: {line}")
+    if "--json" in own:
+        print_json({"job_id": done.job_id, "label": done.label, "tasks": done.tasks, "notes": done.notes})
+    else:
+        print(done.job_id if "--parsable" in own else f"Submitted batch job {done.job_id}", flush=True)
+
+
+def _say_forecast(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int:
+    """What would become of it; 1 if it can never start."""
+    never = found["verdict"] == "never"
+    if as_json:
+        print_json({**found, "notes": draft.notes})
+        return int(never)
+    for line in draft.notes:
+        note(f"warpdeck: {line}")
+    print_forecast(found, now=time.time())
+    return int(never)
+
+
+def split_words(
+    words: list[str], known: Table
+) -> tuple[dict[str, str], list[list[str]], list[str], str | None]:
+    """(what we are told to do with its values, sbatch's options of each component, script and its arguments, the wrapped
+    command). Raises UserError."""
+    ours = (Option(name, "", takes, "b", COMMAND, frozenset()) for name, takes in _OURS)
+    both = table_of("warpdeck submit", [*known.options.values(), *ours])
+    parts, rest = parse_components(words, "command line", both)
+    found = [pair for part in parts for pair in part]
+    own = {f"--{option}": text for option, text in found if both.options[option].here == COMMAND}
+    options = [
+        [as_word(option, text, both) for option, text in part if both.options[option].here != COMMAND]
+        for part in parts
+    ]
+    wrap = next((text for option, text in reversed(found) if option == "wrap"), None)
+    return own, options, rest, wrap

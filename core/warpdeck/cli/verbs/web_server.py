@@ -1,0 +1,294 @@
+"""warpdeck jupyter|code: a notebook or editor server inside an allocation, as a URL on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+import webbrowser
+from functools import partial
+from typing import NamedTuple
+
+from warpdeck.base.current_folder import current_folder
+from warpdeck.base.errors import UserError
+from warpdeck.base.output import clean, note, print_json
+from warpdeck.base.paths import Paths, default_paths
+from warpdeck.cli.shared.arguments import USAGE_EXIT
+from warpdeck.cli.shared.background import go_on_behind
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.client.forwarding import Forwarding
+from warpdeck.client.in_job import ssh_client, web_server
+from warpdeck.client.in_job.web_server import NO_SERVER, Found
+from warpdeck.client.submission import draft_script, submit
+from warpdeck.client.tunnel import TunnelRefused
+from warpdeck.client.webserver import SLOW, await_server, find_server, start_server
+from warpdeck.notation.options.getopt import takes_next
+
+HELP = """usage: warpdeck {verb} [OPTIONS] [-- WORDS...]
+       warpdeck {verb} --job JOB [--node NODE]
+
+{text}
+
+sbatch's options (--gpus 1 -t 4:00:00 --mem 64G -p PARTITION ...) ask for the allocation, and
+
+  --job JOB       in a job that runs already: beside what it does, or back to a server that was left there
+  --node NODE     of a job on several nodes: which
+  --port PORT     the port on this machine; without it any that is free
+  --detach        print the URL and go on in the background, until the job ends
+  --json          print JSON
+  -- WORDS        further words for the server
+
+Enter opens the URL where a browser is. Ctrl-C asks whether to end the job; without a terminal to ask,
+a job that was made for the server is ended.
+
+examples:
+  warpdeck {verb} --gpus 1 -t 8:00:00
+  warpdeck {verb} --job 12
+  warpdeck {verb} --gpus 1 --detach
+"""
+TEXTS = {
+    web_server.JUPYTER: """Starts JupyterLab (or Jupyter's notebook or server) inside an allocation, on the node's loopback
+and with a token, and prints a URL of this machine that leads there over warpdeck's own connection.
+jupyter must be on the PATH, as here so on the node.""",
+    web_server.CODE: """Starts openvscode-server or code-server, whichever the node has, inside an allocation, on the
+node's loopback and with a token, and prints a URL of this machine that leads there. Where the node has
+neither, it says how VS Code on your own machine reaches the allocation over SSH.""",
+}
+LAST_WORDS_BYTES = 2000
+END_S, END_LOOK_S = 10.0, 0.1
+"""How long the end of a job is waited for whose server is gone."""
+
+
+class Asked(NamedTuple):
+    """The command line."""
+
+    options: list[str]
+    words: list[str]
+    job: str = ""
+    node: str = ""
+    port: int | None = None
+    detach: bool = False
+    json: bool = False
+
+
+def main(verb: str, words: list[str]) -> int:
+    """Finds or starts the server and forwards it until the job ends."""
+    if any(word in ("-h", "--help") for word in words[: words.index("--") if "--" in words else None]):
+        print(HELP.format(verb=verb, text=TEXTS[verb]), end="")
+        return 0
+    asked = parse(words)
+    paths = default_paths()
+    with SyncClient.connect(paths) as client:
+        job = asked.job or _submit(client, paths, verb, asked)
+        try:
+            return _serve(client, paths, verb, job, asked)
+        except KeyboardInterrupt:
+            return _interrupted(client, job, ours=not asked.job)
+
+
+def parse(words: list[str]) -> Asked:
+    """The command line's parts. Raises UserError."""
+    rest: list[str] = []
+    if "--" in words:
+        words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
+    own: dict[str, str] = {}
+    flags: set[str] = set()
+    options: list[str] = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        name, equals, value = word.partition("=")
+        index += 1
+        if word in ("--detach", "--json"):
+            flags.add(word)
+        elif name in ("--job", "--node", "--port"):
+            if not equals:
+                if index >= len(words):
+                    raise UserError(f"{name} needs a value", "see --help", exit_code=USAGE_EXIT)
+                value = words[index]
+                index += 1
+            own[name] = value
+        elif word.startswith("-") and len(word) > 1:
+            options.append(word)
+            if takes_next(word):
+                options += words[index : index + 1]
+                index += 1
+        else:
+            raise UserError(
+                f"one word too many: {word}", "words for the server go behind --", exit_code=USAGE_EXIT
+            )
+    if own.get("--job") and options:
+        raise UserError(
+            f"{options[0]} asks for a new allocation, --job names one", "leave one out", exit_code=USAGE_EXIT
+        )
+    port = own.get("--port")
+    if port is not None and not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise UserError(f"{port!r} is no port", "write: --port 8888", exit_code=USAGE_EXIT)
+    return Asked(
+        options=options,
+        words=rest,
+        job=own.get("--job", ""),
+        node=own.get("--node", ""),
+        port=int(port) if port is not None else None,
+        detach="--detach" in flags,
+        json="--json" in flags,
+    )
+
+
+def _submit(client: SyncClient, paths: Paths, verb: str, asked: Asked) -> str:
+    """A job that is the server."""
+    defaults = ["--job-name", verb, "--output", "%x-%j.log", "--no-requeue"]
+    draft = draft_script(
+        web_server.job_script(verb),
+        verb,
+        args=asked.words,
+        options=[*defaults, *asked.options],
+        cwd=current_folder(),
+        environ=os.environ,
+        now=time.time(),
+    )
+    done = submit(client, draft, paths=paths, snapshot="none")
+    for line in done.notes:
+        note(f"warpdeck: {line}")
+    if not asked.json:
+        note(f"job {done.label}")
+    return done.label
+
+
+def _serve(client: SyncClient, paths: Paths, verb: str, job: str, asked: Asked) -> int:
+    try:
+        if asked.job and not _is_there(client, job, verb, asked.node):
+            start_server(client, job, verb, words=asked.words, node=asked.node)
+        found = await_server(client, job, verb, node=asked.node, progress=note)
+    except UserError as error:
+        raise _explained(client, job, error, ours=not asked.job) from error
+    if found.kind == NO_SERVER:
+        return _say_remote_ssh(client, paths, job, asked)
+    forwarding = Forwarding(
+        paths,
+        job,
+        port=found.port,
+        local_port=asked.port or 0,
+        node=asked.node,
+        purpose=verb,
+        page=found.page,
+        say=note,
+    )
+    forwarding.register(client)
+    url = found.url(forwarding.local_port)
+    _say(found, url, job, asked)
+    if asked.detach and not go_on_behind():
+        return 0
+    try:
+        why = _forward(forwarding, client, url, detached=asked.detach)
+    finally:
+        if asked.detach:
+            os._exit(0)
+    note(why or f"job {job} has ended")
+    return 0
+
+
+def _is_there(client: SyncClient, job: str, verb: str, node: str) -> bool:
+    try:
+        return find_server(client, job, verb, node=node, progress=note) is not None
+    except TunnelRefused:  # one was there, and has ended
+        return False
+
+
+def _say(found: Found, url: str, job: str, asked: Asked) -> None:
+    if asked.json:
+        print_json({"job": job, "kind": found.kind, "port": found.port, "url": url})
+    else:
+        print(url)
+        if found.kind == "code-server":
+            print(f"its password: {found.token}")
+    sys.stdout.flush()
+    if asked.detach:
+        note(f"job {job} goes on; come back with: --job {job}, end it with: warpdeck cancel {job}")
+    elif sys.stdin.isatty():
+        note(("Enter opens it; " if _has_browser() else "") + "Ctrl-C leaves it")
+
+
+def _forward(forwarding: Forwarding, client: SyncClient, url: str, *, detached: bool) -> str:
+    """Forwards until the job ends; in words why it ended sooner."""
+    if detached or not sys.stdin.isatty() or not _has_browser():
+        return forwarding.run(client)
+    with tempfile.NamedTemporaryFile("w", prefix="warpdeck-", suffix=".html") as page:
+        # Not the URL itself on a browser's command line: the token would be in the process list.
+        page.write(f'<meta http-equiv="refresh" content="0; url={url}">\n')
+        page.flush()
+        show = partial(webbrowser.open, f"file://{page.name}")
+        return forwarding.run(client, keys=sys.stdin.fileno(), on_key=show)
+
+
+def _has_browser() -> bool:
+    return sys.platform == "darwin" or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    )
+
+
+def _interrupted(client: SyncClient, job: str, *, ours: bool) -> int:
+    """Ctrl-C: the job is ended if the user says so."""
+    if sys.stdin.isatty():
+        try:
+            ours = input(f"\nend job {job} too? [y/N] ").strip().lower() in ("y", "yes")
+        except (EOFError, KeyboardInterrupt):
+            ours = False
+    if ours:
+        client.call("cancel", jobs=[job])
+        note(f"job {job} is ended")
+    else:
+        note(f"job {job} goes on; come back with: --job {job}")
+    return 130
+
+
+def _explained(client: SyncClient, job: str, error: UserError, *, ours: bool) -> UserError:
+    """The server's own last words, where its job has ended with it."""
+    if not ours or error.code == SLOW or not _ended(client, job):
+        return error
+    said = bytearray()
+    for word, value in client.stream("log", job=job, offset=-LAST_WORDS_BYTES):
+        if word == "data":
+            said += value
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    if not lines:
+        return error
+    return UserError(
+        f"job {job} has ended: {clean(lines[-1])}",
+        "have it on the PATH (pip install jupyterlab, a virtual environment, a module), and see: "
+        f"warpdeck logs {job}",
+    )
+
+
+def _ended(client: SyncClient, job: str) -> bool:
+    """Whether the job has ended, which the controller learns a moment after its processes have."""
+    deadline = time.monotonic() + END_S
+    while time.monotonic() < deadline:
+        if client.call("job", job=job)["row"]["end"]:
+            return True
+        time.sleep(END_LOOK_S)
+    return False
+
+
+def _say_remote_ssh(client: SyncClient, paths: Paths, job: str, asked: Asked) -> int:
+    """The node has no editor server: the user's own VS Code comes over SSH."""
+    host = f"{ssh_client.PREFIX}{job}" + (f".{asked.node}" if asked.node else "")
+    folder = client.call("job", job=job)["work_dir"]
+    if asked.json:
+        print_json({"job": job, "kind": NO_SERVER, "host": host, "folder": folder})
+    else:
+        print(
+            f"The node has neither openvscode-server nor code-server. Job {job} is ready for VS Code on your machine:\n"
+            "  warpdeck proxy --install            once (--config --via HOST prints it for another machine)\n"
+            f"  code --remote ssh-remote+{host} {clean(folder)}"
+        )
+    sys.stdout.flush()
+    if asked.detach or asked.job:
+        return 0
+    number = client.begin("log", job=job, follow=True)
+    while True:  # until the job ends, or Ctrl-C
+        for word, _ in client.events(number):
+            if word == "end":
+                note(f"job {job} has ended")
+                return 0

@@ -1,0 +1,208 @@
+"""A port of this machine's loopback that leads to a port of a job, for as long as the job runs.
+
+The controller's list of forwards knows of it through one connection; each TCP connection has a tunnel in a connection and a
+thread of its own, so that none can hold up another. A controller that goes away is waited for: the port stays. Only the own
+user's connections (and root's) are let in: on a login node everybody can reach the loopback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
+
+from .blocking_client import GONE, SyncClient
+from .tunnel import Relay, TunnelRefused, open_tunnel
+
+MAX_CONNECTIONS = 128
+"""Connections of one forward at once: a browser opens a few dozen. More wait in the backlog."""
+AGAIN_S = 1.0
+"""How often a controller that went away is looked for."""
+MAX_AWAY_S = 24 * 3600.0
+"""A forward in the background must not wait for ever."""
+LOOPBACK = "127.0.0.1"
+
+
+class Forwarding:
+    """One forward. `say` gets remarks for the user, in words."""
+
+    def __init__(
+        self,
+        paths: Paths,
+        job: str,
+        *,
+        port: int,
+        local_port: int | None = None,
+        node: str = "",
+        purpose: str = "",
+        page: str = "",
+        say: Callable[[str], None],
+    ) -> None:
+        self._paths = paths
+        self._job = job
+        self._port = port
+        self._node = node
+        self._purpose = purpose
+        self._page = page
+        self._say = say
+        self._said = ""
+        self._listener = _listen(port, local_port)
+        self.local_port: int = self._listener.getsockname()[1]
+        self._stream = 0
+        self._number = 0
+        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+
+    def register(self, client: SyncClient) -> None:
+        """Tells the controller; waits for the job's start. Raises UserError."""
+        self._stream = client.begin(
+            "forward",
+            job=self._job,
+            node=self._node,
+            port=self._port,
+            local_port=self.local_port,
+            host=socket.gethostname(),
+            purpose=self._purpose,
+            page=self._page,
+        )
+        while True:
+            for word, value in client.events(self._stream):
+                if word == "ok":
+                    self._number = int(value["number"])
+                    self._node = str(value["node"])
+                    return
+                if word == "progress":
+                    self._say(value)
+
+    def run(
+        self, client: SyncClient, *, keys: int | None = None, on_key: Callable[[], object] | None = None
+    ) -> str:
+        """Serves until the job ends or the forward is ended: in words why, "" for the job's end. Raises UserError.
+
+        `keys`: a descriptor whose input is told to `on_key`.
+        """
+        with contextlib.closing(self._listener):
+            while True:
+                try:
+                    return self._serve(client, keys, on_key)
+                except UserError as error:
+                    if error.code != GONE:
+                        raise
+                client.close()
+                client = self._come_back()
+
+    def _serve(self, client: SyncClient, keys: int | None, on_key: Callable[[], object] | None) -> str:
+        sources = [self._listener.fileno(), client.fileno(), *([keys] if keys is not None else [])]
+        while True:
+            for word, value in client.events(self._stream, timeout_s=0):
+                if word == "end":
+                    return str(value["error"])
+            if client.has_buffered(self._stream):
+                continue
+            ready = select.select(sources, [], [])[0]
+            if self._listener.fileno() in ready:
+                self._accept()
+            if keys in ready and on_key is not None:
+                if not os.read(keys or 0, 1024):
+                    sources.remove(keys or 0)
+                else:
+                    on_key()
+
+    def _come_back(self) -> SyncClient:
+        """A controller again, with the forward in its list. Raises UserError."""
+        self._say("the controller went away; waiting for it")
+        deadline = time.monotonic() + MAX_AWAY_S
+        while time.monotonic() < deadline:
+            time.sleep(AGAIN_S)
+            try:
+                client = SyncClient.connect(self._paths, start=False)
+            except UserError:
+                continue
+            try:
+                self.register(client)
+            except UserError as error:
+                client.close()
+                if error.code != GONE:
+                    raise
+                continue
+            self._say("the controller is back")
+            return client
+        raise UserError("the controller did not come back", "start it: warpdeck up")
+
+    def _accept(self) -> None:
+        link, _ = self._listener.accept()
+        owner = owner_of(link)
+        if owner not in (os.geteuid(), 0):
+            self._remark(f"a connection of another user (uid {owner}) was refused")
+            link.close()
+        elif not self._slots.acquire(blocking=False):
+            self._remark(f"{MAX_CONNECTIONS} connections are open; one more was refused")
+            link.close()
+        else:
+            threading.Thread(target=self._carry, args=(link,), daemon=True).start()
+
+    def _carry(self, link: socket.socket) -> None:
+        """One connection, in a thread of its own."""
+        try:
+            with link, SyncClient.connect(self._paths, start=False) as client:
+                number = open_tunnel(
+                    client, self._job, node=self._node, port=self._port, forward=self._number
+                )
+                self._said = ""
+                Relay(client, number, source=link.fileno(), sink=link.fileno()).run()
+        except TunnelRefused as error:
+            self._remark(f"{self._node}: {error.message}")
+        except UserError as error:
+            self._remark(error.message)
+        finally:
+            self._slots.release()
+
+    def _remark(self, words: str) -> None:
+        """Says it, but not again and again: browsers try on."""
+        if words != self._said:
+            self._said = words
+            self._say(words)
+
+
+def _listen(port: int, local_port: int | None) -> socket.socket:
+    """On the asked port; without one on the same as the job's if that is free, else on any. Raises UserError."""
+    for wanted in (local_port,) if local_port is not None else (port, 0):
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((LOOPBACK, wanted))
+            listener.listen(MAX_CONNECTIONS)
+        except OSError as error:
+            listener.close()
+            if local_port is None and wanted:
+                continue
+            raise UserError(
+                f"port {wanted} of this machine cannot be used: {error.strerror}",
+                f"name another: {port}:LOCAL, or {port}:0 for any that is free",
+            ) from error
+        return listener
+    raise AssertionError("port 0 is always free")
+
+
+def owner_of(link: socket.socket) -> int:
+    """The uid of whoever made this connection over the loopback; -1 if that cannot be told."""
+    wanted = (_hexadecimal(link.getpeername()), _hexadecimal(link.getsockname()))
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        next(table)
+        for line in table:
+            fields = line.split()
+            if (fields[1], fields[2]) == wanted:
+                return int(fields[7])
+    return -1
+
+
+def _hexadecimal(address: tuple[str, int]) -> str:
+    """An address as /proc/net/tcp writes it, on a machine of either byte order."""
+    number = int.from_bytes(socket.inet_aton(address[0]), "big")
+    return f"{socket.htonl(number):08X}:{address[1]:04X}"

@@ -1,0 +1,80 @@
+"""The end of a submission, waited for as sbatch --wait does: whatever becomes of the controller meanwhile.
+
+The controller tells each end, also of tasks that ended long ago or while nobody looked, and when there is nothing left to wait for
+(see controller/endwatch). A lost connection is followed by the same question on a new one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from warpdeck.base.errors import UserError
+
+from .blocking_client import GONE, SyncClient
+
+RETRY_S = 1.0
+"""Between attempts while the controller is away."""
+FIELDS = ("id", "exit_code", "state")
+
+
+class End(NamedTuple):
+    """Of a job, or of a task of an array."""
+
+    code: int
+    signal: int
+    state: str
+
+
+def wait_for_end(
+    client: SyncClient, job_id: int, *, again: Callable[[], SyncClient], note: Callable[[str], None]
+) -> list[End]:
+    """Waits until the job, or every task of the array, has ended, and what it wrote is here: the end of each; of one that is not
+    known the code is 1.
+
+    A controller that went away is waited for: `again` connects once more, and `note` is told where that takes a while. The client
+    is closed. Raises UserError.
+    """
+    while True:
+        try:
+            with client:
+                return _ended(client, job_id)
+        except UserError as error:
+            if error.code != GONE:
+                raise
+        client = _connected(again, note)
+
+
+def _connected(again: Callable[[], SyncClient], note: Callable[[str], None]) -> SyncClient:
+    told = False
+    while True:
+        try:
+            return again()
+        except UserError as error:
+            if error.code != GONE:
+                raise
+        if not told:
+            note("waiting: the controller went away")
+            told = True
+        time.sleep(RETRY_S)
+
+
+def _ended(client: SyncClient, job_id: int) -> list[End]:
+    """Over this connection. A lost one is no matter: the question begins anew, and its answer with what has ended by then."""
+    number = client.begin("await_ends", jobs=[job_id], fields=FIELDS)
+    rows: dict[int, dict[str, Any]] = {}
+    done = False
+    while not done:
+        for word, message in client.events(number):
+            if word == "ends":
+                rows.update({row["id"]: row for row in message["ended"]})
+                done = job_id in message["done"]
+    client.call("settle", job=job_id)
+    return [_end(rows[key]) for key in sorted(rows)] or [End(1, 0, "")]
+
+
+def _end(row: dict[str, Any]) -> End:
+    """Of a row, whose exit code is "code:signal"."""
+    code, _, signal = str(row["exit_code"] or "1:0").partition(":")
+    return End(int(code), int(signal or 0), str(row["state"]))

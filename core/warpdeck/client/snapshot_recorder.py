@@ -1,0 +1,192 @@
+"""One process of a user's that records the code of the jobs that they have just submitted, one capture after another.
+
+sbatch tells a job's number and folder and goes its way. Jobs that were submitted from one folder while a capture was under way
+share the next one: it begins after all of them were submitted. A job waits for its record (controller/recording), so what is
+recorded is the code as it was a moment after the submission, and before the job itself wrote anything. It leaves when there
+was nothing to do for a while. What cannot be recorded is told to the job's history, and the job starts without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import socket
+import threading
+import time
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
+from warpdeck.snapshots.capture import Taken, take
+from warpdeck.snapshots.look import Look, look
+from warpdeck_agent.wire import jsontext
+
+from .blocking_client import GONE, SyncClient
+from .snapshot_requests import hand_over, socket_of
+from .submission import upload_tree
+
+PACE_S = 0.1
+"""From one capture to the next: a loop of submissions gets one for every few, and the machine for itself."""
+LINGER_S = 30.0
+"""Without work. A loop of submissions finds it at work; starting one takes a tenth of a second."""
+ORDER_S = 1.0
+MAX_ORDER_BYTES = 64 * 1024
+"""A folder's name is shorter."""
+BACKLOG = 128
+TAKE_OVER_S = 20.0
+"""In which one that is leaving has left."""
+TELL_S = 60.0
+"""How long a controller that is away, or cannot write, is tried; after that its jobs do not wait any more."""
+NOBODY_WAITS = {"not_found", "not_recording"}
+"""Codes of who is refused because all of the jobs were cancelled, or have their record already."""
+PAUSE_S = 0.2
+MAX_NOTE_CHARS = 500
+NICE = 3
+"""Half of what others get: a loop of submissions goes before, and yet a busy login node does not keep the jobs waiting."""
+MAX_FOLDERS = 64
+"""Whose last capture is remembered."""
+
+
+def main(home: str, line: str) -> None:
+    """Serves until there is nothing left to do; `line` is the first order."""
+    os.chdir("/")
+    os.umask(0o077)
+    paths = Paths(home)
+    lock = os.open(socket_of(paths) + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + TAKE_OVER_S
+    while not _locked(lock):
+        # Another was started at the same time, or is leaving.
+        if hand_over(paths, line) or time.monotonic() > deadline:
+            return
+        time.sleep(PAUSE_S / 10)
+    os.setpriority(os.PRIO_PROCESS, 0, NICE)
+    Recorder(paths).run(line)
+
+
+def _locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+class Recorder:
+    """Takes orders in one thread and carries them out in another."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._asked: dict[str, list[int]] = {}
+        """Folder -> jobs, oldest first."""
+        self._busy = False
+        self._before: dict[str, tuple[Taken, Look | None]] = {}
+        """Folder -> its last capture, and what the folder looked like before that."""
+        self._changed = threading.Condition()
+
+    def run(self, line: str) -> None:
+        """Until nothing was asked for a while."""
+        self._take(line)
+        threading.Thread(target=self._work, name="captures", daemon=True).start()
+        with self._listen() as listener:
+            while select.select([listener], [], [], LINGER_S)[0] or self._has_work():
+                self._accept(listener)
+            os.unlink(socket_of(self._paths))  # whoever is too late for us finds nobody, and starts another
+
+    def _listen(self) -> socket.socket:
+        listener = socket.socket(socket.AF_UNIX)
+        folder, name = os.path.split(socket_of(self._paths))
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=descriptor)
+            listener.bind(f"/proc/self/fd/{descriptor}/{name}")
+        finally:
+            os.close(descriptor)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+        return listener
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            link, _ = listener.accept()
+        except BlockingIOError:
+            return
+        with link:
+            link.settimeout(ORDER_S)
+            data = b""
+            try:
+                while not data.endswith(b"\n") and len(data) < MAX_ORDER_BYTES:
+                    piece = link.recv(MAX_ORDER_BYTES)
+                    if not piece:
+                        return
+                    data += piece
+                self._take(data.decode())
+                link.sendall(b"1")
+            except (OSError, ValueError, KeyError, TypeError):
+                return  # who asks so gets no answer, and starts a recorder of their own
+
+    def _take(self, line: str) -> None:
+        asked = jsontext.loads(line)
+        with self._changed:
+            self._asked.setdefault(str(asked["folder"]), []).extend(map(int, asked["jobs"]))
+            self._changed.notify()
+
+    def _has_work(self) -> bool:
+        with self._changed:
+            return self._busy or bool(self._asked)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._busy = False
+                self._changed.wait_for(lambda: self._asked)
+                folder = next(iter(self._asked))
+                jobs = self._asked.pop(folder)
+                self._busy = True
+            begun = time.monotonic()
+            self._record(folder, jobs)
+            time.sleep(max(0.0, begun + PACE_S - time.monotonic()))
+
+    def _record(self, folder: str, jobs: list[int]) -> None:
+        try:
+            taken = self._taken(folder)
+        except (UserError, OSError) as error:
+            taken = Taken(None, [f"no snapshot: {error}"])
+        deadline = time.monotonic() + TELL_S
+        while time.monotonic() < deadline:
+            try:
+                self._tell(taken, jobs)
+            except UserError as error:
+                if error.code in NOBODY_WAITS:
+                    return
+                time.sleep(PAUSE_S)
+            else:
+                return
+
+    def _taken(self, folder: str) -> Taken:
+        """A new capture, or the last one where nothing has changed. Raises UserError, OSError."""
+        before, seen = self._before.pop(folder, (None, None))
+        now = look(before) if before is not None and before.snapshot is not None else None
+        if before is None or seen is None or now is None or now.facts != seen.facts or not seen.proves:
+            before = take(folder, self._paths.snapshots)
+        if len(self._before) >= MAX_FOLDERS:
+            del self._before[next(iter(self._before))]
+        self._before[folder] = before, now
+        return before
+
+    def _tell(self, taken: Taken, jobs: list[int]) -> None:
+        """Raises UserError while the controller is away or cannot write, and where none of the jobs waits."""
+        with SyncClient.connect(self._paths, start=False) as client:
+            snapshot, notes = taken.snapshot, taken.notes
+            try:
+                if snapshot is not None:
+                    upload_tree(client, snapshot, taken.packed)
+            except UserError as error:
+                if error.code == GONE:
+                    raise
+                snapshot, notes = None, [f"no snapshot: {error}"]
+            named = [str(job) for job in jobs]
+            client.call(
+                "code_recorded", jobs=named, snapshot=snapshot, note="; ".join(notes)[:MAX_NOTE_CHARS]
+            )

@@ -1,0 +1,64 @@
+"""Has the user's recorder (snapshots/recorder) take the snapshot of a job's code: tells the one that runs, or starts one.
+
+For the thin client of sbatch, which imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+
+from warpdeck.base.background_process import start
+from warpdeck.base.paths import Paths
+from warpdeck_agent.client.access import connect_path
+from warpdeck_agent.wire import jsontext
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ANSWER_S = 2.0
+"""In which a recorder says that it has taken an order. It does nothing else in that thread."""
+
+
+def order(paths: Paths, jobs: Sequence[int], folder: str) -> str:
+    """Returns when the order is taken, long before it is done; in words why it is not, else ""."""
+    line = jsontext.dumps({"jobs": list(jobs), "folder": folder}) + "\n"
+    try:
+        if not hand_over(paths, line):
+            # The folder that it needs is made here, where somebody can say that it cannot be.
+            os.makedirs(paths.recorder, mode=0o700, exist_ok=True)
+            start("warpdeck.client.snapshot_recorder", paths.home, line)
+    except OSError as error:
+        return f"no snapshot: the recorder cannot be started: {error.strerror or error}"
+    return ""
+
+
+def order_or_tell(paths: Paths, jobs: Sequence[int], folder: str) -> None:
+    """The same; what is wrong the controller is told: the jobs need not wait. Raises UserError."""
+    note = order(paths, jobs, folder)
+    if note:
+        from .blocking_client import SyncClient  # milliseconds that hardly anybody need spend
+
+        with SyncClient.connect(paths, start=False) as client:
+            client.call("code_recorded", jobs=[str(job) for job in jobs], note=note)
+
+
+def hand_over(paths: Paths, line: str) -> bool:
+    """Whether a recorder that runs has taken the order."""
+    try:
+        link = connect_path(socket_of(paths))
+    except OSError:
+        return False
+    try:
+        link.settimeout(ANSWER_S)
+        link.sendall(line.encode())
+        return bool(link.recv(1))
+    except OSError:
+        return False
+    finally:
+        link.close()
+
+
+def socket_of(paths: Paths) -> str:
+    """Of this machine: others may share the folder."""
+    return os.path.join(paths.recorder, f"{os.uname().nodename}.sock")

@@ -1,0 +1,307 @@
+"""From a script or a command to a submitted job: parse, snapshot, upload, submit. The command line and the app both use it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from warpdeck.base.cluster import CLUSTER_OPTIONS
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
+from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES, check_script
+from warpdeck.notation.options.getopt import parse_words
+from warpdeck.notation.options.options import COMMAND, SBATCH, Table, with_plugins
+from warpdeck.notation.options.submit_files import Reader
+from warpdeck.notation.options.variables import SBATCH_VARIABLES, override
+from warpdeck.notation.request.request import Options, build_request
+from warpdeck.notation.request.script_options import Said, each_said
+from warpdeck_agent.client.process import UMASK, with_process
+
+from .blocking_client import SyncClient
+
+MAX_FILE_CHARS = 1 << 20
+"""Of a file of node names or of variables."""
+
+
+class Submitted:
+    """What became of a submission."""
+
+    def __init__(self, answer: dict[str, Any], notes: list[str]) -> None:
+        self.job_id = int(answer["job_id"])
+        self.label = str(answer["label"])
+        self.tasks = int(answer["tasks"])
+        self.notes = notes
+
+
+def read_script(path: str) -> str:
+    """A batch script's text. Raises UserError for what is none."""
+    try:
+        if os.path.isdir(path):
+            raise UserError(f"{path} is a folder", "give a batch script")
+        with open(path, "rb") as file:
+            data = file.read(MAX_SCRIPT_BYTES + 1)
+    except FileNotFoundError as error:
+        raise UserError(f"there is no script {path}", "check the path") from error
+    except OSError as error:
+        raise UserError(
+            f"cannot read {path}: {os.strerror(error.errno or 0)}", "check its permissions"
+        ) from error
+    return script_text(data, path)
+
+
+def script_text(data: bytes, path: str) -> str:
+    """The text of a batch script's bytes. Raises UserError for what is none."""
+    if len(data) > MAX_SCRIPT_BYTES:
+        raise UserError(f"{path} is over {MAX_SCRIPT_BYTES >> 20} MiB", "a batch script only starts programs")
+    if b"\0" in data:
+        raise UserError(
+            f"{path} is a program, not a script", f"submit it as a command: --wrap {shlex.quote(path)}"
+        )
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        hint = f"convert it: iconv -f latin1 -t utf8 {shlex.quote(path)}"
+        raise UserError(f"{path}:{line}: the script is not UTF-8 text", hint) from error
+    check_script(text, path)
+    return text
+
+
+def command_options(words: Sequence[str], known: Table = SBATCH) -> Options:
+    """Options as typed on a command line."""
+    return [(option, value, "command line") for option, value in parse_words(words, "command line", known)]
+
+
+def site_options(client: SyncClient) -> Table:
+    """sbatch's options with those of the site's plug-ins."""
+    return with_plugins(SBATCH, client.call("plugin_options")["options"])
+
+
+class Draft:
+    """A submission that is complete but for its snapshot: what is wrong with it is known before anybody is asked."""
+
+    def __init__(
+        self,
+        request: dict[str, Any],
+        notes: list[str],
+        *,
+        cwd: str,
+        environ: Mapping[str, str],
+        host: str = "",
+        own: frozenset[str] = frozenset(),
+        components: Sequence[dict[str, Any]] = (),
+    ) -> None:
+        self.request = request
+        self.components = [
+            # They run nothing of their own: what the script has, their steps are sent.
+            each | {"script": "", "script_args": [], "env": {}, "holder": "hetjob"}
+            for each in components
+        ]
+        """Of a heterogeneous job: those after the first."""
+        self.notes = notes
+        self.own = own
+        """Names of the options that tell the command itself what to do: wait, parsable..., and that clusters were named."""
+        for each in (request, *self.components):
+            each["submit_dir"] = cwd
+            each["submit_host"] = host or socket.gethostname()
+            if each.get("chdir"):
+                each["chdir"] = os.path.normpath(os.path.join(cwd, _expanded(each["chdir"], environ)))
+
+
+def _expanded(path: str, environ: Mapping[str, str]) -> str:
+    """The path, its ~ being the home of whoever submits: the controller may do this for a user."""
+    if path == "~" or path.startswith("~/"):
+        return environ.get("HOME", "~") + path[1:]
+    return os.path.expanduser(path)
+
+
+def local_files(cwd: str) -> Reader:
+    """Reads the files of this process's user that options name."""
+
+    def read(path: str) -> str:
+        with open(os.path.join(cwd, path), encoding="utf-8") as file:
+            return file.read(MAX_FILE_CHARS)
+
+    return read
+
+
+def draft_script(
+    text: str,
+    name: str,
+    *,
+    args: Sequence[str] = (),
+    options: Sequence[str] = (),
+    others: Sequence[Sequence[str]] = (),
+    cwd: str,
+    environ: Mapping[str, str],
+    now: float,
+    host: str = "",
+    known: Table = SBATCH,
+    read: Reader | None = None,
+) -> Draft:
+    """A batch script; the variables SBATCH_* outrank its options, `options` both. `host` is where it is submitted, if not here.
+
+    `others` are the options of further components. `known` are the options with those of the site's plug-ins, `read` what
+    options may take from files. An `environ` that says no umask and no niceness gets this process's. Raises UserError.
+    """
+    scripts = each_said(text, name, known, environ=environ, words=options)
+    # The variable is there in any case where a command was sent: it says what the submitter's shell has.
+    environ = with_process({}) | dict(environ) | ({UMASK: scripts[0].umask} if scripts[0].umask else {})
+    sections, lasting, own = [options, *others], Options(), set[str]()
+    requests: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for number in range(max(len(scripts), len(sections))):
+        script = scripts[number] if number < len(scripts) else Said([], "", [])
+        said = override([*lasting, *script.options], environ, SBATCH_VARIABLES, known=known)
+        # As with sbatch: what stands last on the command line holds for all that the script has beyond that.
+        said = [*said, *command_options(sections[min(number, len(sections) - 1)], known)]
+        request, more = build_request(said, environ, now=now, known=known, read=read)
+        request.setdefault("name", os.path.basename(name))
+        request |= {"script": text, "script_args": list(args)}
+        request["submit_line"] = shlex.join(["sbatch", *_command_words(sections), name, *args])
+        requests.append(request)
+        notes += [note for note in (*script.notes, *more) if note not in notes]
+        named = {option for option, _, _ in said if option in known.options}
+        own |= {each for each in named if known.options[each].here == COMMAND or each in CLUSTER_OPTIONS}
+        lasting = [each for each in said if each[0] in known.options and not known.options[each[0]].each]
+    return Draft(
+        requests[0], notes, cwd=cwd, environ=environ, host=host, own=frozenset(own), components=requests[1:]
+    )
+
+
+def _command_words(sections: Sequence[Sequence[str]]) -> list[str]:
+    """The options of all components as one command line."""
+    words = list(sections[0])
+    for section in sections[1:]:
+        words += [":", *section]
+    return words
+
+
+def draft_command(
+    argv: Sequence[str],
+    options: Sequence[str] = (),
+    *,
+    cwd: str,
+    environ: Mapping[str, str],
+    now: float,
+    pty: tuple[int, int] | None = None,
+) -> Draft:
+    """A command to be run on all tasks, on a terminal of (rows, cols) if given. Raises UserError."""
+    environ = with_process(environ)
+    request, notes = build_request(command_options(options), environ, now=now)
+    request["argv"] = list(argv)
+    request.setdefault("name", os.path.basename(argv[0]))
+    request["requeue"] = False
+    if pty is not None:
+        request["pty"] = {"rows": pty[0], "cols": pty[1]}
+    request["submit_line"] = shlex.join(["srun", *options, *argv])
+    return Draft(request, notes, cwd=cwd, environ=environ)
+
+
+def has_several_tasks(request: Mapping[str, Any]) -> bool:
+    """Then a command is a step, as srun's: each of its tasks is told where it stands among the others."""
+    resources = request["resources"]
+    several = max(resources.get(name) or 1 for name in ("tasks", "tasks_per_node", "nodes_min")) > 1
+    return several and "container" not in request
+
+
+def submit(
+    client: SyncClient,
+    draft: Draft,
+    *,
+    paths: Paths | None = None,
+    snapshot: str = "auto",
+    code_of: str = "",
+    nonce: str = "",
+) -> Submitted:
+    """Submits it. `snapshot`: auto, none or require; none is taken without `paths`. `code_of`: a job whose code it is to run,
+    in place of the folder's as that is now. `nonce`: of this request, where it may be sent again; "" makes one. Raises UserError."""
+    if code_of:
+        _take_over_snapshot(client, draft.request, code_of)
+    elif snapshot != "none" and paths is not None:
+        _add_snapshot(client, paths, draft.request, draft.notes, required=snapshot == "require")
+    answer = client.create("submit", nonce, request=draft.request, components=draft.components)
+    return Submitted(answer, [*draft.notes, *answer["notes"]])
+
+
+def rerun(client: SyncClient, job: str) -> Submitted:
+    """Submits a job of the user's again, as it was recorded. Raises UserError."""
+    snapshot = client.repeat(lambda: client.call("job", job=job)).get("snapshot")
+    if snapshot and not client.repeat(lambda: client.call("have_tree", tree=snapshot["tree"]))["have"]:
+        packed, facts = _packed(snapshot, job)
+        upload_tree(client, snapshot | facts, packed)
+    answer = client.create("rerun", job=job)
+    return Submitted(answer, answer["notes"])
+
+
+def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:
+    """What would become of it now (siterows.ForecastRow); nothing is submitted. Raises UserError."""
+    found: dict[str, Any] = client.call("dry_run", request=draft.request, components=draft.components)
+    return found
+
+
+def _add_snapshot(
+    client: SyncClient, paths: Paths, request: dict[str, Any], notes: list[str], *, required: bool
+) -> None:
+    from warpdeck.snapshots import take
+
+    try:
+        taken = take(request.get("chdir") or request["submit_dir"], paths.snapshots)
+    except (UserError, OSError) as error:
+        if required:
+            raise
+        notes.append(f"no snapshot: {error}; the job runs in its folder")
+        return
+    if taken.snapshot is None and required:
+        raise UserError(taken.notes[0], "put the code into a git repository")
+    notes += taken.notes
+    if taken.snapshot is None:
+        return
+    request["snapshot"] = taken.snapshot
+    upload_tree(client, taken.snapshot, taken.packed)
+
+
+def _take_over_snapshot(client: SyncClient, request: dict[str, Any], job: str) -> None:
+    """The code of that job, which lies in the user's own store, becomes the request's. Raises UserError."""
+    snapshot = client.repeat(lambda: client.call("job", job=job)).get("snapshot")
+    if not snapshot:
+        raise UserError(f"job {job} has no snapshot", "name a job that was submitted from a code folder")
+    folder = os.path.realpath(request.get("chdir") or request["submit_dir"])
+    subdir = os.path.relpath(folder, snapshot["root"])
+    if subdir.split(os.sep, 1)[0] == os.pardir:
+        raise UserError(
+            f"the snapshot of job {job} is of {snapshot['root']}, and {folder} is not in it",
+            "submit from that folder",
+        )
+    packed, facts = _packed(snapshot, job)
+    request["snapshot"] = snapshot | facts | {"subdir": "" if subdir == os.curdir else subdir}
+    upload_tree(client, request["snapshot"], packed)
+
+
+def _packed(snapshot: Mapping[str, Any], job: str) -> tuple[str, dict[str, Any]]:
+    """(path of the packed tree, its digest and size), from the user's own store. Raises UserError."""
+    from warpdeck.snapshots import SnapshotStore
+
+    is_own = snapshot.get("uid", os.geteuid()) == os.geteuid()
+    if not is_own or not os.access(snapshot["store"], os.R_OK | os.W_OK | os.X_OK):
+        raise UserError(
+            f"the code of job {job} is not in a store of yours",
+            f"it is on its submit host: {snapshot['store']}",
+        )
+    packed, sha256, size_bytes = SnapshotStore(snapshot["store"]).pack(snapshot["tree"])
+    return packed, {"sha256": sha256, "size_bytes": size_bytes}
+
+
+def upload_tree(client: SyncClient, snapshot: Mapping[str, Any], packed: str) -> None:
+    """Gives the controller the packed tree, unless it has it. Raises UserError."""
+
+    def upload() -> None:
+        if not client.call("have_tree", tree=snapshot["tree"])["have"]:
+            client.upload(
+                "put_tree", packed, **{key: snapshot[key] for key in ("tree", "sha256", "size_bytes")}
+            )
+
+    client.repeat(upload)

@@ -1,0 +1,3 @@
+"""Builds the messages that start jobs and steps on nodes: environment, code, hooks, MPI and training
+variables.
+"""

@@ -1,0 +1,189 @@
+"""A committed step becomes the StepLaunch of one node: environment of its tasks, folder, command lines. Pure.
+
+Variables are those of srun(1), beside those that launchers of distributed training look for (see training). A user who has set
+MASTER_ADDR and MASTER_PORT keeps both.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping, Sequence
+
+from warpdeck.config.tables import Hooks
+from warpdeck.controller.events.step_events import StepAsked, World
+from warpdeck.model import Job, Node, NodeName, Share
+from warpdeck.model.step import Step, StepAsk, StepShare
+from warpdeck.notation.step.multiprog import program_of
+from warpdeck.notation.step.step_arguments import TOLD
+from warpdeck.notation.values.hostlist import collapse
+from warpdeck_agent.wire import steps as wire
+
+from .environment import component_variables, made_environment, run_lengths
+from .launching import build_container
+from .mpi import PMI_VARIABLES, pmi_of
+from .node_aliases import address_variables, addresses
+from .training_environment import master_address, master_variables, task_variables
+
+
+def build_step_launch(
+    job: Job,
+    step: Step,
+    node: NodeName,
+    *,
+    event: StepAsked,
+    nodes: Mapping[NodeName, Node],
+    submit_host: str,
+    hooks: Hooks,
+    components: Sequence[Job] = (),
+) -> wire.StepLaunch:
+    """The step's share of that node. `components`: of a heterogeneous job all, by offset; the first one's script has the srun."""
+    assert job.allocation is not None
+    leader = components[0] if components else None
+    ask = event.ask
+    at = step.node_names().index(node)
+    share, world = step.shares[at], event.world or _world_of(step)
+    rank_in_job = job.allocation.node_names().index(node)
+    env = {
+        **{name: value for name, value in ask.env.items() if name not in PMI_VARIABLES},
+        **made_environment(job, rank_in_job, submit_host=submit_host),
+        **{name: value for name, value in ask.env.items() if name.startswith(TOLD)},
+        **_layout(step, at, world),
+        **address_variables((*job.allocation.node_names(), *world.nodes), nodes),
+        "SLURM_DISTRIBUTION": ask.env.get("SLURM_DISTRIBUTION")
+        or ask.distribution
+        or ("block" if step.task_count() > len(step.shares) else "cyclic"),
+        **component_variables(components),
+        **_of_leader(leader, event.world),
+        "SLURM_LAUNCH_NODE_IPADDR": master_address(job.allocation.node_names(), nodes),
+        **task_variables(world.tasks, world.at + at),
+        **_gpus(share),
+        **_rendezvous(step, event, nodes),
+    }
+    if ask.distribution == "plane":
+        env["SLURM_DIST_PLANESIZE"] = str(ask.plane_size)
+    if ask.tasks_per_node is not None:
+        env["SLURM_NTASKS_PER_NODE"] = str(ask.tasks_per_node)
+    if ask.tasks_per_gpu is not None:
+        env["SLURM_NTASKS_PER_TRES"] = str(ask.tasks_per_gpu)
+    return wire.StepLaunch(
+        job_id=job.id,
+        restarts=job.restarts,
+        step=step.number,
+        env=env,
+        cwd=node_folder(job, node, cwd=ask.chdir or event.cwd, caller=event.caller, leader=leader),
+        argv=list(ask.argv),
+        tasks=[_task(ask, share, local, rank) for local, rank in enumerate(share.ranks)],
+        cpu_bind=ask.cpu_bind,
+        bind_verbose=ask.bind_verbose,
+        cpus=0 if step.whole else share.cpus,
+        time_limit_s=float(ask.time_limit_s or 0),
+        mem_bytes=_own_memory(share, job.allocation.shares[rank_in_job]),
+        limits=dict(ask.limits),
+        pmi=pmi_of(step) if event.mpi == "pmi2" else None,
+        container=build_container(ask.container),
+        prologs=[program for program in (hooks.task_prolog, ask.task_prolog) if program],
+        epilogs=[program for program in (ask.task_epilog, hooks.task_epilog) if program],
+    )
+
+
+def _own_memory(share: StepShare, whole: Share) -> int:
+    """What the node has to hold the step to; 0 where it is already held to no more, with its job."""
+    return share.mem_bytes if not whole.mem_bytes or share.mem_bytes < whole.mem_bytes else 0
+
+
+def _task(ask: StepAsk, share: StepShare, local: int, rank: int) -> wire.StepTask:
+    env = {
+        "SLURM_PROCID": str(rank),
+        "SLURM_LOCALID": str(local),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local),
+    }
+    if share.task_gpus:
+        own = share.task_gpus[local]
+        uuids = ",".join(share.gpu_uuids[at] for at in own)
+        env |= {"CUDA_VISIBLE_DEVICES": uuids, "NVIDIA_VISIBLE_DEVICES": uuids}
+        env["SLURM_STEP_GPUS"] = env["GPU_DEVICE_ORDINAL"] = ",".join(str(share.gpus[at]) for at in own)
+    programs = [(program.ranks, program.argv) for program in ask.programs]
+    return wire.StepTask(
+        rank=rank,
+        env=env,
+        argv=program_of(rank, programs) if programs else [],
+        reads=reads(ask, rank),
+        terminal=ask.pty and rank == 0,
+    )
+
+
+def reads(ask: StepAsk, rank: int) -> bool:
+    """Whether the task gets input."""
+    return ask.input_rank == wire.EVERY_TASK or ask.input_rank == rank
+
+
+def _world_of(step: Step) -> World:
+    return World(nodes=step.node_names(), tasks=tuple(len(share.ranks) for share in step.shares))
+
+
+def _layout(step: Step, at: int, world: World) -> dict[str, str]:
+    share, nodes = step.shares[at], collapse(world.nodes)
+    tasks, per_node = sum(world.tasks), run_lengths([*world.tasks])
+    return {
+        "SLURM_STEP_ID": str(step.number),
+        "SLURM_STEPID": str(step.number),
+        "SLURM_STEP_NODELIST": nodes,
+        "SLURM_STEP_NUM_NODES": str(len(world.nodes)),
+        "SLURM_STEP_NUM_TASKS": str(tasks),
+        "SLURM_STEP_TASKS_PER_NODE": per_node,
+        "SLURM_NODELIST": nodes,
+        "SLURM_NNODES": str(len(world.nodes)),
+        "SLURM_NTASKS": str(tasks),
+        "SLURM_NPROCS": str(tasks),
+        "SLURM_TASKS_PER_NODE": per_node,
+        "SLURM_CPUS_PER_TASK": str(step.cpus_per_task),
+        "SLURM_CPUS_ON_NODE": str(share.cpus),
+        "SLURM_NODEID": str(world.at + at),
+        "SLURM_GTIDS": ",".join(str(rank) for rank in share.ranks),
+    }
+
+
+def _of_leader(leader: Job | None, world: World | None) -> dict[str, str]:
+    """A component's tasks are those of its job as a whole; over several of them its nodes are the nodes of all."""
+    made: dict[str, str] = {}
+    if leader is not None:
+        made = {"SLURM_JOB_ID": str(leader.id), "SLURM_JOBID": str(leader.id)}
+    if world is not None:
+        nodes = collapse(world.nodes)
+        made |= {"SLURM_JOB_NODELIST": nodes, "SLURM_JOB_NUM_NODES": str(len(world.nodes))}
+    return made
+
+
+def _gpus(share: StepShare) -> dict[str, str]:
+    uuids = ",".join(share.gpu_uuids)
+    made = {"CUDA_VISIBLE_DEVICES": uuids, "SLURM_GPUS_ON_NODE": str(len(share.gpus))}
+    if share.gpus:
+        indices = ",".join(str(index) for index in share.gpus)
+        made |= {
+            "NVIDIA_VISIBLE_DEVICES": uuids,
+            "SLURM_STEP_GPUS": indices,
+            "GPU_DEVICE_ORDINAL": indices,
+        }
+    return made
+
+
+def _rendezvous(step: Step, event: StepAsked, nodes: Mapping[NodeName, Node]) -> dict[str, str]:
+    """Where rank 0 listens. The port of a step on one node is that node's own choice."""
+    names = step.node_names() if event.world is None else event.world.nodes
+    if event.own_master:
+        known = addresses(names, nodes)
+        own = event.ask.env["MASTER_ADDR"]
+        return {"MASTER_ADDR": known.get(own, own)}
+    return master_variables(master_address(names, nodes), event.port)
+
+
+def node_folder(
+    job: Job, node: NodeName, *, cwd: str, caller: NodeName | None, leader: Job | None = None
+) -> str:
+    """The caller's folder as that node has it: below the job's working folder there, where it is below it here."""
+    there = next((share.work_dir for share in job.shares if share.node == node), "")
+    here = next((share.work_dir for share in (leader or job).shares if share.node == caller), "")
+    if here and there and (cwd == here or cwd.startswith(here.rstrip("/") + "/")):
+        return os.path.normpath(there + cwd[len(here.rstrip("/")) :])
+    return cwd

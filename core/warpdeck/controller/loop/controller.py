@@ -1,0 +1,444 @@
+"""The loop: events in batches, one transaction a batch, effects after the commit, a planning pass when something changed.
+
+One task owns the state. Everybody else calls `apply` (and gets the answer after the commit) or `post` (agents' messages).
+A commit that fails is undone in memory and told to whoever asked; what agents said is kept and tried again, because nobody
+would say it a second time; the loop goes on. What a bug keeps from being decided or written (see bugs) is taken back and told to
+whoever asked for it; its batch is tried event by event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from warpdeck.base.errors import InvalidTransition, StoreError, UserError, WarpdeckError
+from warpdeck.config import Config, Decoded, load
+from warpdeck.controller.events.events import AskHealth, Event, Heard, NodeLost, NodeUp, Noted, Outcome
+from warpdeck.controller.events.node_messages import heard
+from warpdeck.controller.planning.forecast import Forecaster
+from warpdeck.controller.planning.passes import goes_along, may_rest
+from warpdeck.controller.planning.recall import Recall
+from warpdeck.controller.presenters.loop_counters import Tally
+from warpdeck.controller.reducers.reduce import reduce
+from warpdeck.controller.reducers.rule_changes import GroupsOf, Rules, unix_groups
+from warpdeck.controller.state import bug_reports
+from warpdeck.controller.state.measurements import to_reading
+from warpdeck.controller.state.state import State
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import NodeName
+from warpdeck.policy import Plan
+from warpdeck.ports.ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps as stepwire
+
+from .change_listeners import Hub
+from .commit_barrier import Commits
+from .effects import EffectRunner
+from .end_waiters import EndWatch
+from .fences import Fences
+from .health_polling import Inquiry
+from .housekeeping import ToldPriorities, evict_finished, needed_by_others
+from .initial_steps import Asked, FirstSteps
+from .planner import REPLAN_S, Planner
+from .reservation_manager import ReservationManager
+from .sample_rate import Sampling
+from .scheduler_statistics import Diagnosis
+
+log = logging.getLogger("warpdeck.controller")
+
+MAX_ASKED = 20_000
+"""Askers' events under way; more askers wait. Agents' messages are read no further than `heard` lets, and never dropped."""
+MAX_BATCH = 512
+"""Events in one transaction: bounds what one commit can delay."""
+GROUPS_S = 300.0
+"""Whoever has a waiting job is asked this often for the Unix groups that some partition asks about."""
+RETRY_S = 1.0
+"""Between attempts to commit what agents said, while the store cannot write."""
+NOT_UNDERSTOOD = "what its agent says meets an error inside the controller, which is in the controller's log"
+
+
+class Decided(NamedTuple):
+    """What a transaction has decided, for when it is on disk."""
+
+    outcomes: list[tuple[asyncio.Future[Outcome] | None, Outcome | None]]
+    replan: bool
+    swift: Outcome | None
+    along: tuple[Plan, Outcome] | None
+
+
+class Controller:
+    """The scheduler core over a store and a fleet. `clock` gives unix seconds."""
+
+    def __init__(
+        self,
+        store: Store,
+        fleet: Fleet,
+        *,
+        trees: TreeCache,
+        outputs: OutputCollector,
+        clock: Callable[[], float],
+        config: Config,
+        submit_host: str,
+        config_lines: Mapping[tuple[str, ...], int] = {},
+        groups_of: GroupsOf = unix_groups,
+        groups_every_s: float = GROUPS_S,
+    ) -> None:
+        self.store = store
+        self.commits = Commits(store)
+        self.fleet = fleet
+        self.trees = trees
+        self._rules = Rules(config, groups_of)
+        self.config_lines = config_lines
+        """Where each key of the configuration in force stood in its file."""
+        self.clock = clock
+        self.forecaster = Forecaster(clock)
+        self.ends = EndWatch(lambda: self.state, store, self.commits)
+        self.hub = Hub(self.ends.touch)
+        self._sampling = Sampling()
+        self._inquiry = Inquiry()
+        self.tally = Tally()
+        self.diagnosis = Diagnosis(clock())
+        self.on_reload: Callable[[Config], Awaitable[None]] = _nothing
+        """Is told of a configuration once it is in force."""
+        self.state = State()
+        self.controller_id = ""
+        self._queue: asyncio.Queue[Asked] = asyncio.Queue()
+        self._room = asyncio.Semaphore(MAX_ASKED)
+        self._owed: list[Asked] = []
+        self._groups_every_s = groups_every_s
+        self._told_priorities = ToldPriorities()
+        self._recall = Recall(lambda effects: self._effects.add(effects))
+        self._reservations = ReservationManager(state=lambda: self.state, clock=clock, apply=self.apply)
+        self._planner = Planner(
+            self._recall,
+            state=lambda: self.state,
+            clock=clock,
+            apply=self.apply,
+            decide=lambda txn, event: self._reduce(txn, event, None),
+            count_use=self.count_use,
+            tally=self.tally,
+            diagnosis=self.diagnosis,
+            hub=self.hub,
+        )
+        self.outputs = outputs
+        self.submit_host = submit_host
+        self._fences = Fences()
+        self.first_steps = FirstSteps()
+        self._effects = EffectRunner(
+            fleet,
+            trees,
+            outputs,
+            store=store,
+            state=lambda: self.state,
+            config=lambda: self.config,
+            clock=clock,
+            post=self.post,
+            submit_host=submit_host,
+        )
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self._rules.config
+
+    async def load(self) -> None:
+        """Reads the store; raises StoreError. Nothing is started yet."""
+        loaded = await self.store.load(finished_since_unix=self.clock() - self.config.keep_finished_s)
+        self.controller_id = loaded.controller_id
+        self.state = State.from_store(loaded)
+        await self._load_needed()
+        await self.learn_groups(self._waiting_users())
+
+    async def run(self) -> None:
+        """Serves until cancelled. Links to all known nodes are kept from here on."""
+        self.fleet.start(self.post, self.heard)
+        self.outputs.start(lambda job_id, text: self._put(Noted(job_id=job_id, text=text)))
+        for node in self.state.nodes.values():
+            self.fleet.connect(node)
+        self._planner.wakeup.now()
+        lasting = {
+            "events": self._serve,
+            "planner": lambda: self._planner.run(is_idle=self._queue.empty),
+            "housekeeping": self._housekeeping,
+            "groups": self._refresh_groups,
+            "estimates": self._estimate,
+            "reservations": self._reservations.run,
+            "effects": self._effects.run,
+        }
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name, work in lasting.items():
+                    group.create_task(bug_reports.lasting(work, name), name=name)
+        finally:
+            self._planner.wakeup.close()
+            await self.fleet.close()
+
+    async def apply(self, event: Event) -> Outcome:
+        """Puts an event through the reducer; returns after its commit. Raises UserError or StoreError."""
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        await self._recall.before(event, self.state)
+        async with self._room:
+            self._queue.put_nowait((event, answer))
+            return await answer
+
+    async def learn_groups(self, users: Iterable[str]) -> None:
+        """Asks for the Unix groups of these users, if some rule depends on groups. To be done before they submit."""
+        if self._rules.groups_named():
+            self._rules.learn(await asyncio.to_thread(self._rules.look_up, users))
+        self.count_use()
+
+    async def reload(self, path: str) -> tuple[list[str], Decoded]:
+        """Puts the configuration of that file in force, whole or (ConfigError) not at all: (what has changed, it).
+
+        Jobs that run go on. What waits is planned anew by the new rules.
+        """
+        decoded = await asyncio.to_thread(load, path)
+        told = self._rules.adopt(decoded.config)
+        self.config_lines = decoded.lines
+        await self.learn_groups(self._waiting_users())
+        for line in told or ["nothing has changed"]:
+            log.info("configuration: %s", line)
+        self._planner.wakeup.now()
+        self._effects.add([AskHealth(node=name) for name in self._nodes_up()])  # they watch by its rules
+        await self.on_reload(decoded.config)
+        return told, decoded
+
+    def _waiting_users(self) -> list[str]:
+        return sorted({self.state.jobs[job_id].user for job_id in self.state.pending})
+
+    async def carried_out(self, node: NodeName) -> None:
+        """Returns when the node was told all that follows from what was committed up to now."""
+        await self._effects.carried_out(node)
+
+    def post(self, event: FleetEvent) -> None:
+        """A node's message."""
+        name, message = event
+        match message:
+            case wire.Sample():  # nearly all of them are: the others follow
+                self._take_sample(name, message)
+            case str():
+                self._put(NodeLost(name=name, reason=message.partition(":")[2].strip()))
+            case wire.Welcome():
+                self._put(NodeUp(name=name, welcome=message))
+                self._effects.add([AskHealth(node=name)])
+                self._effects.add(self._sampling.begins(name, nodes=len(self.state.nodes)))
+            case stepwire.StepFence():
+                self._effects.add(self._fences.take(name, message, self.state))
+            case _:
+                self._put(heard(name, message, received_unix=self.clock()))
+
+    async def heard(self) -> None:
+        """Returns when what nodes have said up to now is in the state and on disk."""
+        while True:
+            answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            self._queue.put_nowait((Heard(), answer))
+            try:
+                await answer
+            except UserError:
+                await asyncio.sleep(RETRY_S)  # the store cannot write: what they said is kept meanwhile
+            else:
+                return
+
+    async def plan_anew(self) -> None:
+        """Returns when a pass has been made over what is known now, or nobody waits."""
+        await self._planner.plan_anew()
+
+    def _put(self, event: Event) -> None:
+        self._queue.put_nowait((event, None))
+
+    async def _serve(self) -> None:
+        while True:
+            await self._handle(await self._next_batch())
+
+    async def _next_batch(self) -> list[Asked]:
+        batch, self._owed = self._owed, []
+        try:
+            async with asyncio.timeout(RETRY_S if batch else None):
+                batch.append(await self._queue.get())
+        except TimeoutError:
+            return batch
+        while len(batch) < MAX_BATCH and not self._queue.empty():
+            batch.append(self._queue.get_nowait())
+        return batch
+
+    async def _handle(self, batch: list[Asked]) -> None:
+        """One transaction."""
+        txn = Transaction(self.state, self.clock())
+        try:
+            decided = self._decide(txn, batch)
+            await self.commits.commit(txn.changes())
+        except StoreError as error:
+            self._give_up(txn, batch, error)
+        except Exception:
+            await self._take_apart(txn, batch)
+        else:
+            self._follow_up(txn, batch, decided)
+
+    def _decide(self, txn: Transaction, batch: list[Asked]) -> Decided:
+        self.tally.events += len(batch)
+        outcomes = [(answer, self._reduce(txn, event, answer)) for event, answer in batch]
+        steps = self.first_steps.due(self.state, txn.touched_jobs())
+        outcomes += [(answer, self._reduce(txn, event, answer)) for event, answer in steps]
+        batch += steps
+        called_for = any(outcome is not None and outcome.replan for _, outcome in outcomes)
+        replan = called_for and self.state.minds_events
+        swift = bug_reports.unless(txn, lambda: self._planner.succeed(txn, [event for event, _ in batch]))
+        replan = replan and swift is None
+        goes = replan and goes_along(self.state, outcomes)
+        along = bug_reports.unless(txn, lambda: self._planner.plan_along(txn)) if goes else None
+        return Decided(outcomes=outcomes, replan=replan, swift=swift, along=along)
+
+    def _follow_up(self, txn: Transaction, batch: list[Asked], decided: Decided) -> None:
+        """What is done and told once it is on disk."""
+        outcomes, replan = decided.outcomes, decided.replan
+        self.tally.commits += 1
+        self._recall.settled(self.state)
+        self.diagnosis.count_jobs(self.state, txn.states_before())
+        for answer, outcome in outcomes:
+            if outcome is None:
+                continue
+            self._effects.add(outcome.effects)
+            if answer is not None and not answer.done():
+                answer.set_result(outcome)
+        self.hub.touch(jobs=txn.touched_jobs(), nodes=self._nodes_touched(txn, batch))
+        self._reservations.note_change()
+        if decided.swift is not None:
+            self._effects.add(decided.swift.effects)
+            replan = decided.swift.replan
+        if decided.along is not None:
+            made, starting = decided.along
+            self._effects.add(starting.effects)
+            self._planner.take_whys(made)
+            replan = starting.replan
+        if replan and may_rest(outcomes):
+            self._planner.wakeup.after_rest()
+        elif replan:
+            self._planner.wakeup.now()
+
+    def _give_up(self, txn: Transaction, batch: list[Asked], error: StoreError) -> None:
+        """Takes a batch back that could not be committed. Clients may have seen it meanwhile: they are told again."""
+        jobs, nodes = list(txn.touched_jobs()), self._nodes_touched(txn, batch)
+        txn.undo()
+        self.tally.failed_commits += 1
+        log.error("%s", error)
+        for _, answer in batch:
+            _fail(answer, UserError(str(error), "free some space, then try again"))
+        self._owed = [asked for asked in batch if asked[1] is None]
+        self._planner.wakeup.after(RETRY_S)
+        self.hub.touch(jobs=jobs, nodes=nodes)
+
+    async def _take_apart(self, txn: Transaction, batch: list[Asked]) -> None:
+        """Takes back a batch that a bug has kept from being decided or written: only who meets it alone is refused."""
+        jobs, nodes = list(txn.touched_jobs()), self._nodes_touched(txn, batch)
+        txn.undo()
+        self.tally.failed_commits += 1
+        self.hub.touch(jobs=jobs, nodes=nodes)
+        if len(batch) == 1:
+            event, answer = batch[0]
+            _fail(answer, bug_reports.refusal(type(event).__name__))
+            return
+        bug_reports.note("a transaction")
+        for asked in batch:
+            await self._handle([asked])
+
+    def _reduce(
+        self, txn: Transaction, event: Event, answer: asyncio.Future[Outcome] | None
+    ) -> Outcome | None:
+        mark = txn.mark()
+        try:
+            return reduce(txn, event)
+        except (UserError, InvalidTransition) as error:
+            txn.undo(mark)
+            if answer is None:
+                log.warning("%s refused: %s", type(event).__name__, error)
+            _fail(answer, error)
+        except Exception:
+            txn.undo(mark)
+            _fail(answer, bug_reports.refusal(type(event).__name__))
+            if isinstance(event, NodeUp):
+                self._put(NodeLost(name=event.name, reason=NOT_UNDERSTOOD))
+        return None
+
+    def _nodes_touched(self, txn: Transaction, batch: list[Asked]) -> list[NodeName]:
+        names = dict.fromkeys(txn.touched_nodes())
+        for job_id in txn.touched_jobs():
+            job = self.state.jobs.get(job_id)
+            if job is not None and job.allocation is not None:
+                names.update(dict.fromkeys(job.allocation.node_names()))
+        for event, _ in batch:
+            if isinstance(event, NodeUp | NodeLost):
+                names[event.name] = None
+        return list(names)
+
+    def count_use(self) -> None:
+        """Puts what everybody has used up to now beside the rules in force."""
+        state = self.state
+        state.site = state.accounting.charged(state, self._rules.site, now=self.clock())
+
+    def _take_sample(self, name: NodeName, sample: wire.Sample) -> None:
+        state = self.state
+        if name not in state.nodes:
+            return
+        before = state.picture.blocked(state, name)
+        last = state.readings.get(name)
+        reading = state.readings[name] = to_reading(sample)
+        others = state.picture.blocked(state, name).keys() != before.keys()  # their words change all the time
+        if others and state.minds_events:
+            self._planner.wakeup.now()
+        jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
+        idle = {*reading.idle, *(last.idle if last else ())}
+        self.hub.touch(jobs=[*jobs, *(job_id for job_id, _ in sorted(idle))], nodes=[name])
+
+    async def _housekeeping(self) -> None:
+        while True:
+            await asyncio.sleep(REPLAN_S)
+            before_unix = self.clock() - self.config.keep_finished_s
+            self.hub.touch(jobs=evict_finished(self.state, ended_before_unix=before_unix))
+            self.hub.touch(jobs=self._told_priorities.moved(self.state.priorities))
+            self._effects.add([AskHealth(node=name) for name in self._inquiry.next(self._nodes_up())])
+            self._set_sampling()
+            self.count_use()
+
+    def _nodes_up(self) -> list[NodeName]:
+        return [name for name in self.state.nodes if self.fleet.is_up(name)]
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Somebody looks on all the time: nodes tell more often at once, and less often a while after it is over."""
+        with self._sampling.watched():
+            self._set_sampling()
+            yield
+
+    def _set_sampling(self) -> None:
+        self._effects.add(self._sampling.orders(self._nodes_up(), nodes=len(self.state.nodes)))
+
+    async def _estimate(self) -> None:
+        await self.forecaster.estimate_for_ever(
+            self.state, planned=self._planner.planned, tell=lambda jobs: self.hub.touch(jobs=jobs)
+        )
+
+    async def _refresh_groups(self) -> None:
+        while True:
+            await asyncio.sleep(self._groups_every_s)
+            before = self._rules.site
+            await self.learn_groups(self._waiting_users())
+            if self._rules.site is not before:
+                self._planner.wakeup.now()
+
+    async def _load_needed(self) -> None:
+        for job_id in sorted(needed_by_others(self.state)):
+            for job in await self.store.named(job_id):
+                if job.id not in self.state.jobs:
+                    self.state.place_job(job)
+
+
+async def _nothing(config: Config) -> None:
+    """Nobody has to know."""
+
+
+def _fail(answer: asyncio.Future[Outcome] | None, error: WarpdeckError) -> None:
+    if answer is not None and not answer.done():
+        answer.set_exception(error)

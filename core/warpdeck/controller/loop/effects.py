@@ -1,0 +1,293 @@
+"""Carries out effects after their commit, in order for each node. Any of them may be repeated without harm."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from warpdeck.base.errors import RemoteError, StoreError
+from warpdeck.config import Config
+from warpdeck.controller.events.events import (
+    AskHealth,
+    CollectOutput,
+    DropNode,
+    Effect,
+    ForgetShare,
+    ForgetStep,
+    KillShare,
+    KillStep,
+    LaunchShare,
+    LaunchStep,
+    LimitShare,
+    SetSampling,
+    SpreadFence,
+    TakeBack,
+    TellJob,
+)
+from warpdeck.controller.launch.launching import build_launch, output_paths
+from warpdeck.controller.launch.step_launch import build_step_launch
+from warpdeck.controller.reducers.node_health import question
+from warpdeck.controller.reducers.step_commands import find_step
+from warpdeck.controller.state import bug_reports
+from warpdeck.controller.state.state import State
+from warpdeck.model import Job, NodeName
+from warpdeck.notation.values.umask import umask_of
+from warpdeck.ports.ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
+from warpdeck_agent.wire import WireError
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps as stepwire
+
+log = logging.getLogger("warpdeck.effects")
+
+
+class EffectRunner:
+    """One queue and one task per node: a node that is slow to take a launch delays no other."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        trees: TreeCache,
+        outputs: OutputCollector,
+        *,
+        store: Store,
+        state: Callable[[], State],
+        config: Callable[[], Config],
+        clock: Callable[[], float],
+        post: Callable[[FleetEvent], None],
+        submit_host: str,
+    ) -> None:
+        self._store = store
+        self._state = state
+        self._config = config
+        self._clock = clock
+        self._post = post
+        self._fleet = fleet
+        self._trees = trees
+        self._outputs = outputs
+        self._submit_host = submit_host
+        self._queues: dict[NodeName, asyncio.Queue[Effect | asyncio.Future[None]]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    def add(self, effects: Sequence[Effect]) -> None:
+        """Queues effects. The queues are bounded by the jobs that hold resources."""
+        for effect in effects:
+            queue = self._queues.get(effect.node)
+            if queue is None:
+                queue = self._queues[effect.node] = asyncio.Queue()
+                if self._group is not None:
+                    self._group.create_task(self._work(queue), name=f"effects of {effect.node}")
+            queue.put_nowait(effect)
+
+    async def carried_out(self, node: NodeName) -> None:
+        """Returns when what was queued for the node up to now has been carried out."""
+        queue = self._queues.get(node)
+        if queue is not None:
+            reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            queue.put_nowait(reached)
+            await reached
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for name, queue in self._queues.items():
+                group.create_task(self._work(queue), name=f"effects of {name}")
+            await asyncio.Event().wait()
+
+    async def _work(self, queue: asyncio.Queue[Effect | asyncio.Future[None]]) -> None:
+        while True:
+            effect = await queue.get()
+            if isinstance(effect, asyncio.Future):
+                if not effect.done():
+                    effect.set_result(None)
+                continue
+            try:
+                await self._carry_out(effect)
+            except RemoteError as error:
+                log.warning("%s: %s", type(effect).__name__, error)
+            except WireError as error:
+                log.warning("%s: %s", type(effect).__name__, error)
+                what = "step" if isinstance(effect, LaunchStep) else "job"
+                self._excuse(effect, f"the {what} is too large to be sent to {effect.node}: {error}")
+            except Exception:
+                bug_reports.note(type(effect).__name__)
+                self._excuse(effect, "an error inside the controller, which is in the controller's log")
+
+    def _excuse(self, effect: Effect, reason: str) -> None:
+        """A launch that could not be told to its node has not begun there: as if the node had said so."""
+        match effect:
+            case LaunchShare(job_id=job_id):
+                job = self._state().jobs.get(job_id)
+                if job is not None:
+                    failed = wire.LaunchFailed(job_id=job_id, restarts=job.restarts, message=reason)
+                    self._post((effect.node, failed))
+            case LaunchStep(job_id=job_id, number=number):
+                step = find_step(self._state(), job_id, number)
+                if step is not None:
+                    ended = stepwire.StepReport(
+                        job_id=job_id, restarts=step.restarts, step=number, phase="exited", message=reason
+                    )
+                    self._post((effect.node, ended))
+
+    async def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case LaunchShare():
+                await self._launch(effect)
+            case KillShare():
+                site_s = self._config().grace_s
+                grace_s = site_s if effect.grace_s is None else effect.grace_s
+                await self._fleet.send(
+                    effect.node,
+                    wire.Kill(
+                        job_id=effect.job_id,
+                        restarts=effect.restarts,
+                        cause=effect.cause,
+                        grace_s=0.0 if effect.at_once else grace_s,
+                        signal=effect.signal,
+                        whom=effect.whom,
+                    ),
+                )
+            case TakeBack():
+                launches = [list(key) for key in effect.launches]
+                await self._fleet.send(effect.node, wire.TakeBack(launches=launches))
+            case LimitShare():
+                await self._limit(effect)
+            case ForgetShare():
+                self._forget(effect)
+            case CollectOutput():
+                await self._collect(effect)
+            case AskHealth():
+                asked = question(self._config(), now=self._clock())
+                await self._fleet.send(effect.node, asked)
+            case SetSampling():
+                await self._fleet.send(effect.node, wire.SampleEvery(interval_s=effect.interval_s))
+            case TellJob():
+                notice = wire.Notice(job_id=effect.job_id, restarts=effect.restarts, text=effect.text)
+                await self._fleet.send(effect.node, notice)
+            case DropNode():
+                await self._fleet.remove(effect.node)
+            case LaunchStep():
+                await self._launch_step(effect)
+            case KillStep():
+                await self._fleet.send(effect.node, self._step_kill(effect))
+            case ForgetStep():
+                forget = stepwire.ForgetStep(
+                    job_id=effect.job_id, restarts=effect.restarts, step=effect.number
+                )
+                await self._fleet.send(effect.node, forget)
+            case SpreadFence():
+                await self._fleet.send(effect.node, effect.said)
+            case _:
+                assert_never(effect)
+
+    async def _launch(self, effect: LaunchShare) -> None:
+        job = self._state().jobs.get(effect.job_id)
+        if job is None or job.allocation is None:
+            return
+        rank = job.allocation.node_names().index(effect.node)
+        config = self._config()
+        share, node = job.allocation.shares[rank], self._state().nodes.get(effect.node)
+        gpus = node.gpus if node is not None else ()
+        launch = build_launch(
+            job,
+            rank,
+            submit_host=self._submit_host,
+            config=config,
+            nodes=self._state().nodes,
+            gpu_mem_bytes=next((gpu.mem_bytes for gpu in gpus if gpu.index in share.gpus), 0),
+            behind=None if job.behind is None else self._state().jobs.get(job.behind),
+            components=self._state().array_members(job.id) if job.component else (),
+        )
+        tree = self._trees.find(job.uid, launch.tree.tree) if launch.tree is not None else None
+        if launch.tree is not None and tree is not None:
+            # The digest is that of the owner's upload, as we read it. One that the job names could be of another's code.
+            own = dataclasses.replace(launch.tree, sha256=tree.sha256, size_bytes=tree.size_bytes)
+            launch = dataclasses.replace(launch, tree=own)
+        await self._fleet.launch(effect.node, launch, tree)
+
+    async def _limit(self, effect: LimitShare) -> None:
+        job = self._state().jobs.get(effect.job_id)
+        if job is not None and job.restarts == effect.restarts:
+            told = wire.SetLimit(
+                job_id=effect.job_id, restarts=effect.restarts, time_limit_s=job.time_limit_s
+            )
+            await self._fleet.send(effect.node, told)
+
+    async def _launch_step(self, effect: LaunchStep) -> None:
+        state = self._state()
+        job, step = state.jobs.get(effect.job_id), find_step(state, effect.job_id, effect.number)
+        if job is None or step is None or job.allocation is None or step.is_finished:
+            return
+        launch = build_step_launch(
+            job,
+            step,
+            effect.node,
+            event=effect.asked,
+            nodes=state.nodes,
+            submit_host=self._submit_host,
+            hooks=self._config().hooks,
+            components=state.array_members(job.array_job_id) if job.component else (),
+        )
+        await self._fleet.send(effect.node, launch)
+
+    def _step_kill(self, effect: KillStep) -> stepwire.StepKill:
+        return stepwire.StepKill(
+            job_id=effect.job_id,
+            restarts=effect.restarts,
+            step=effect.number,
+            signal=effect.signal,
+            grace_s=0.0 if effect.at_once else self._config().grace_s,
+        )
+
+    async def _collect(self, effect: CollectOutput) -> None:
+        job = self._state().jobs.get(effect.job_id)
+        if job is None or (not job.request.script and not job.request.output):
+            return
+        if effect.restarts != job.restarts and not await self._had(effect):
+            log.warning("%s says that it had start %d of job %s", effect.node, effect.restarts, job.label())
+            return
+        self._outputs.begin(
+            job.id,
+            effect.restarts,
+            effect.node,
+            files=_files(job),
+            append=job.request.appends(effect.restarts) or _writes_with_others(job),
+            uid=job.uid,
+            umask=umask_of(job.request.env),
+        )
+
+    async def _had(self, effect: CollectOutput) -> bool:
+        """Whether that earlier start of the job was on the node. A store that cannot be read costs no output: then it counts as so."""
+        try:
+            runs = await self._store.runs_of([effect.job_id])
+        except StoreError as error:
+            log.warning("start %d of job %s: %s", effect.restarts, effect.job_id, error)
+            return True
+        return any(
+            run.restarts == effect.restarts and effect.node in (share.node for share in run.shares)
+            for run in runs
+        )
+
+    def _forget(self, effect: ForgetShare) -> None:
+        assert self._group is not None
+        self._group.create_task(self._forget_when_collected(effect))
+
+    async def _forget_when_collected(self, effect: ForgetShare) -> None:
+        try:
+            await self._outputs.finished(effect.job_id, effect.restarts, effect.node)
+        except Exception:
+            bug_reports.note("collecting output")
+        await self._fleet.send(effect.node, wire.Forget(job_id=effect.job_id, restarts=effect.restarts))
+
+
+def _writes_with_others(job: Job) -> bool:
+    """Whether other nodes write the same file, some perhaps directly: then nobody here may empty it."""
+    return not job.request.script and len(job.shares) > 1
+
+
+def _files(job: Job) -> dict[str, str]:
+    stdout, stderr = output_paths(job)
+    return {channel: path for channel, path in (("out", stdout), ("err", stderr)) if path}

@@ -1,0 +1,242 @@
+"""Waiting for jobs: the one mechanism for everybody who waits for the end of a job, or for its start.
+
+A waiter names submissions. What it is told is read from the state and the store each time, never collected from changes: a change
+only says where to look again. So a waiter cannot miss an end, whatever became of the records on the way: tasks that were handed to
+a node and taken back, waiting tasks folded into one record, jobs that were requeued, records that have left the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from warpdeck.controller.state.state import State
+from warpdeck.model import Job, JobId, JobState, has_task
+from warpdeck.ports.ports import Store
+
+from .commit_barrier import Commits
+
+Start = tuple[JobId, int]
+"""One start of a job: its id and its number of restarts."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """News of one submission. `begun`: jobs that run now; `ended`: jobs that have ended; `done`: none is left to wait for;
+    `unknown`: neither the memory nor the store has the submission (any more)."""
+
+    number: JobId
+    begun: Sequence[Job] = ()
+    ended: Sequence[Job] = ()
+    done: bool = False
+    unknown: bool = False
+
+
+@dataclass
+class Waiter:
+    """Jobs of the waiter's submissions that have changed since it last looked."""
+
+    jobs: dict[JobId, dict[JobId, None]] = field(default_factory=dict)
+    """By submission."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note(self, number: JobId, job_id: JobId) -> None:
+        """The job of that submission is to be looked at again."""
+        self.jobs.setdefault(number, {})[job_id] = None
+        self.changed.set()
+
+    def take(self) -> dict[JobId, dict[JobId, None]]:
+        """What has changed; from now on nothing has."""
+        taken, self.jobs = self.jobs, {}
+        self.changed.clear()
+        return taken
+
+
+class EndWatch:
+    """Who waits for which submission. `state` is called anew each time, since a loading controller replaces it."""
+
+    def __init__(self, state: Callable[[], State], store: Store, commits: Commits) -> None:
+        self.state = state
+        self.store = store
+        self.commits = commits
+        self._waiters: dict[JobId, dict[int, Waiter]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many submissions are waited for."""
+        return len(self._waiters)
+
+    def touch(self, jobs: Iterable[JobId]) -> None:
+        """These jobs have changed, or may have. Where a record is gone, the record that took it in has changed as well."""
+        if not self._waiters:
+            return
+        known = self.state().jobs
+        for job_id in jobs:
+            job = known.get(job_id)
+            for number in {job_id, job_id if job is None else job.array_job_id}:
+                for waiter in self._waiters.get(number, {}).values():
+                    waiter.note(number, job_id)
+
+    def join(self, waiter: Waiter, number: JobId) -> None:
+        """From now on the waiter hears of that submission."""
+        self._waiters.setdefault(number, {})[id(waiter)] = waiter
+
+    def leave(self, waiter: Waiter, number: JobId) -> None:
+        """It does not any more."""
+        waiters = self._waiters.get(number, {})
+        waiters.pop(id(waiter), None)
+        if not waiters:
+            self._waiters.pop(number, None)
+
+    @contextmanager
+    def waiter(self, job: Job) -> Iterator[Waiter]:
+        """A waiter for one job. Tasks of an array may change their records, so it hears of the whole array."""
+        made = Waiter()
+        self.join(made, job.array_job_id)
+        try:
+            yield made
+        finally:
+            self.leave(made, job.array_job_id)
+
+    async def record_of(self, job: Job) -> Job | None:
+        """The record that holds the job now: its own, or the folded one of its array if it waits there again. None: it is
+        known no more."""
+        state = self.state()
+        now = state.jobs.get(job.id)
+        if now is not None and _holds(now, job):
+            return now
+        for member in state.array_members(job.array_job_id):
+            if _holds(member, job):
+                return member
+        if now is not None and job.array_task_id is None:
+            return now  # what is left of a folded record
+        return next((each for each in await self.store.named(job.array_job_id) if _holds(each, job)), None)
+
+
+def _holds(record: Job, job: Job) -> bool:
+    """Whether that record is the job's, or counts its task among those that wait."""
+    if job.array_task_id is None:
+        return record.id == job.id and record.array_task_id is None
+    if record.array_job_id != job.array_job_id:
+        return False
+    return record.array_task_id == job.array_task_id or has_task(record.pending_tasks, job.array_task_id)
+
+
+class _Wait:
+    """What one waiter was told of one submission."""
+
+    def __init__(self) -> None:
+        self.is_new = True
+        self.begun: set[Start] = set()
+        self.ended: set[Start] = set()
+        self.open: JobId | None = None
+        """A job that had not ended, or was not told, at the last look."""
+
+
+class EndsAsked:
+    """One question for the ends of submissions, each told once; with `begun` for their starts too. `close` it at the end."""
+
+    def __init__(self, watch: EndWatch, *, begun: bool = False) -> None:
+        self._watch = watch
+        self._tells_starts = begun
+        self._waiter = Waiter()
+        self._waits: dict[JobId, _Wait] = {}
+
+    def __len__(self) -> int:
+        """The submissions that are still waited for."""
+        return len(self._waits)
+
+    def add(self, numbers: Iterable[int]) -> None:
+        """Waits for these too."""
+        for number in map(JobId, numbers):
+            if number not in self._waits:
+                self._waits[number] = _Wait()
+                self._watch.join(self._waiter, number)
+                self._waiter.note(number, number)
+
+    def close(self) -> None:
+        """Waits for nothing any more."""
+        for number in list(self._waits):
+            self._leave(number)
+
+    async def pages(self) -> AsyncIterator[list[Page]]:
+        """For ever: at once what has ended already, then what changes. A list is all that one look has found."""
+        while True:
+            await self._waiter.changed.wait()
+            if found := await self.look():
+                yield found
+
+    async def look(self) -> list[Page]:
+        """What there is to tell now."""
+        pages = [await self._look(number, jobs) for number, jobs in self._waiter.take().items()]
+        return [page for page in pages if page.begun or page.ended or page.done]
+
+    async def _look(self, number: JobId, changed: Iterable[JobId]) -> Page:
+        wait = self._waits.get(number)
+        if wait is None:
+            return Page(number)
+        state = self._watch.state()
+        stored: list[Job] = []
+        if wait.is_new:
+            stored = await self._stored(number, wait)
+            changed = [job.id for job in state.named(number)]
+        jobs = [state.jobs[job_id] for job_id in changed if job_id in state.jobs]
+        ended = await self._committed(number, [job for job in jobs if job.is_finished])
+        ended = [*stored, *(job for job in ended if (job.id, job.restarts) not in wait.ended)]
+        wait.ended.update((job.id, job.restarts) for job in ended)
+        wait.is_new = False
+        if not self._is_open(number, wait):
+            missed = await self._stored(number, wait)
+            wait.ended.update((job.id, job.restarts) for job in missed)
+            self._leave(number)
+            return Page(number, ended=[*ended, *missed], done=True, unknown=not wait.ended)
+        return Page(number, begun=self._begun(jobs, wait), ended=ended)
+
+    async def _stored(self, number: JobId, wait: _Wait) -> list[Job]:
+        """Ends that the waiter was not told, of jobs that the memory does not have."""
+        found = await self._watch.store.named(number)
+        known = self._watch.state().jobs
+        return [
+            job
+            for job in found
+            if job.is_finished and job.id not in known and (job.id, job.restarts) not in wait.ended
+        ]
+
+    async def _committed(self, number: JobId, jobs: list[Job]) -> list[Job]:
+        """Those of them that are on disk. The others have changed meanwhile, and are looked at again."""
+        if not jobs:
+            return []
+        await self._watch.commits.settled()
+        known = self._watch.state().jobs
+        for job in jobs:
+            if job.id in known and known[job.id] is not job:
+                self._waiter.note(number, job.id)
+        return [job for job in jobs if known.get(job.id) is job]
+
+    def _is_open(self, number: JobId, wait: _Wait) -> bool:
+        """Whether any job of it has not ended, or has ended and was not told yet."""
+        state = self._watch.state()
+
+        def is_open(job: Job) -> bool:
+            return not job.is_finished or (job.id, job.restarts) not in wait.ended
+
+        last = state.jobs.get(wait.open) if wait.open is not None else None
+        if last is not None and is_open(last):
+            return True
+        wait.open = next((job.id for job in state.named(number) if is_open(job)), None)
+        return wait.open is not None
+
+    def _begun(self, jobs: Iterable[Job], wait: _Wait) -> list[Job]:
+        if not self._tells_starts:
+            return []
+        found = [
+            job for job in jobs if job.state is JobState.RUNNING and (job.id, job.restarts) not in wait.begun
+        ]
+        wait.begun.update((job.id, job.restarts) for job in found)
+        return found
+
+    def _leave(self, number: JobId) -> None:
+        del self._waits[number]
+        self._watch.leave(self._waiter, number)

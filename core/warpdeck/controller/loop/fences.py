@@ -1,0 +1,107 @@
+"""Fences of ranks that speak PMI on several nodes: what the ranks of each have put is gathered, and given to all of them.
+
+Kept in memory alone: agents repeat their last two fences on every new link, so that one that was gathered is given again to
+whoever has missed it, and a controller that starts anew gathers anew. One gathering for each step; what a node says of a step
+that it is not of counts for nothing. See the agent's exchange.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from warpdeck.controller.events.events import Effect, KillStep, SpreadFence
+from warpdeck.controller.state.state import State
+from warpdeck.model import JobId, NodeName
+from warpdeck.model.step import Step
+from warpdeck_agent.wire.steps import FENCE_PIECE_BYTES, StepFence, StepFenced, pieces
+
+log = logging.getLogger("warpdeck.steps")
+
+MAX_NODE_BYTES = 8 * 1024 * 1024
+"""What the ranks of a node may put before one fence, on average; agents let them put less."""
+MAX_FENCES = 2
+"""Gatherings of a step that are kept: the one that goes on, and the one before it for nodes that have missed it."""
+StepKey = tuple[JobId, int, int]
+
+
+@dataclass
+class _Gathering:
+    values: dict[str, str] = field(default_factory=dict)
+    size_bytes: int = 0
+    here: set[NodeName] = field(default_factory=set)
+    """Nodes that have said everything."""
+
+
+class Fences:
+    """All of them, by step."""
+
+    def __init__(self) -> None:
+        self._steps: dict[StepKey, dict[int, _Gathering]] = {}
+
+    def take(self, node: NodeName, said: StepFence, state: State) -> list[Effect]:
+        """What follows from a node's word."""
+        step = state.steps.get(JobId(said.job_id), {}).get(said.step)
+        if step is None or step.is_finished or step.restarts != said.restarts:
+            return []
+        if node not in step.node_names():
+            return []
+        known = self._of(step, state)
+        if known and said.number < max(known) - 1:
+            return []
+        gathering = known.setdefault(said.number, _Gathering())
+        for number in sorted(known)[:-MAX_FENCES]:
+            del known[number]
+        for key, value in said.values.items():
+            gathering.size_bytes += len(value) + (0 if key in gathering.values else len(key))
+            gathering.size_bytes -= len(gathering.values.get(key, ""))
+        gathering.values.update(said.values)
+        if gathering.size_bytes > MAX_NODE_BYTES * len(step.shares):
+            log.warning("step %s: its ranks say too much to each other; it is ended", step.label())
+            return _end(step)
+        if not said.last:
+            return []
+        missed = node in gathering.here and len(gathering.here) == len(step.shares)
+        gathering.here.add(node)
+        if len(gathering.here) < len(step.shares):
+            return []
+        return _spread(step, said.number, gathering, to=[node] if missed else list(step.node_names()))
+
+    def _of(self, step: Step, state: State) -> dict[int, _Gathering]:
+        """Of that step; those of steps that have ended are let go."""
+        key = (step.job_id, step.restarts, step.number)
+        if key not in self._steps:
+            self._steps = {old: kept for old, kept in self._steps.items() if _runs(old, state)}
+            self._steps[key] = {}
+        return self._steps[key]
+
+
+def _runs(key: StepKey, state: State) -> bool:
+    step = state.steps.get(key[0], {}).get(key[2])
+    return step is not None and not step.is_finished and step.restarts == key[1]
+
+
+def _end(step: Step) -> list[Effect]:
+    return [
+        KillStep(node=name, job_id=step.job_id, restarts=step.restarts, number=step.number)
+        for name in step.node_names()
+    ]
+
+
+def _spread(step: Step, number: int, gathering: _Gathering, *, to: list[NodeName]) -> list[Effect]:
+    parts = pieces(gathering.values, FENCE_PIECE_BYTES)
+    return [
+        SpreadFence(
+            node=name,
+            said=StepFenced(
+                job_id=step.job_id,
+                restarts=step.restarts,
+                step=step.number,
+                number=number,
+                values=part,
+                last=at == len(parts),
+            ),
+        )
+        for name in to
+        for at, part in enumerate(parts, 1)
+    ]

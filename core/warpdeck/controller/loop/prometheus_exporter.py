@@ -1,0 +1,106 @@
+"""GET /metrics over HTTP for Prometheus. Bound to loopback unless the site says otherwise: there is no password.
+
+It speaks as much HTTP as a scraper needs: one request a connection, its head bounded in size and time, no body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from warpdeck.config import Config
+from warpdeck.controller.presenters.prometheus_gauges import Picture
+
+if TYPE_CHECKING:
+    from .controller import Controller
+
+log = logging.getLogger("warpdeck.metrics")
+
+MAX_HEAD_BYTES = 8192
+HEAD_S = 10.0
+"""A client that takes longer to ask, or to take the answer, is closed."""
+MAX_SCRAPES = 8
+"""At once; one more waits for a second's chance and is refused."""
+
+
+class Exporter:
+    """Serves where the configuration in force says, and moves when that changes."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._server: asyncio.Server | None = None
+        self._place: tuple[str, int] = ("", 0)
+        self._scrapes = 0
+
+    @property
+    def port(self) -> int:
+        """Where it listens, 0 if it does not."""
+        return int(self._server.sockets[0].getsockname()[1]) if self._server is not None else 0
+
+    async def follow(self, config: Config) -> None:
+        """Listens as the configuration says. A port that cannot be had is logged: jobs matter more."""
+        place = (config.metrics_address, config.metrics_port)
+        if place == self._place:
+            return
+        await self.close()
+        self._place = place
+        if not config.metrics_port:
+            return
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, config.metrics_address, config.metrics_port, limit=MAX_HEAD_BYTES
+            )
+        except OSError as error:
+            log.error("no metrics: cannot listen on %s port %d: %s", *place, error.strerror or error)
+        else:
+            log.info("metrics on http://%s:%d/metrics", config.metrics_address, self.port)
+
+    async def close(self) -> None:
+        """Listens no more."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self._place = ("", 0)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(HEAD_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+            status, body = await self._answer(head)
+            writer.write(_response(status, body))
+            async with asyncio.timeout(HEAD_S):
+                await writer.drain()
+        except asyncio.LimitOverrunError:
+            writer.write(_response("431 Request Header Fields Too Large", b""))
+        except (TimeoutError, asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            writer.close()
+
+    async def _answer(self, head: bytes) -> tuple[str, bytes]:
+        """(status, body)"""
+        method, _, rest = head.split(b"\r\n", 1)[0].partition(b" ")
+        path = rest.partition(b" ")[0].partition(b"?")[0]
+        if method not in (b"GET", b"HEAD"):
+            return "405 Method Not Allowed", b"only GET\n"
+        if path != b"/metrics":
+            return "404 Not Found", b"see /metrics\n"
+        if self._scrapes >= MAX_SCRAPES:
+            return "503 Service Unavailable", b"too many scrapes at once\n"
+        self._scrapes += 1
+        try:
+            controller = self._controller
+            picture = Picture(controller.state, controller.tally, clients=len(controller.hub.listeners))
+            text = await asyncio.to_thread(picture.text)
+        finally:
+            self._scrapes -= 1
+        return "200 OK", text if method == b"GET" else b""
+
+
+def _response(status: str, body: bytes) -> bytes:
+    kind = CONTENT_TYPE_LATEST if status.startswith("200") else "text/plain; charset=utf-8"
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + body

@@ -1,0 +1,69 @@
+"""Background task that applies the changes of reservations that are due as time passes.
+
+It looks after something has changed, at most once every REST_S, and when the clock alone makes a change due. A site without
+reservations costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Awaitable, Callable
+
+from warpdeck.base.errors import InvalidTransition, UserError
+from warpdeck.controller.events.events import Event, Outcome, ReservationsTended
+from warpdeck.controller.reducers.reservation_lifecycle import has_reservations, is_due, next_moment
+from warpdeck.controller.state.state import State
+
+log = logging.getLogger("warpdeck.controller")
+REST_S = 1.0
+MOST_S = 3600.0
+"""The longest wait, so that a clock that was set anew is noticed."""
+
+
+class ReservationManager:
+    """Sends `ReservationsTended` to the controller whenever a change is due. `state` returns the present state."""
+
+    def __init__(
+        self,
+        *,
+        state: Callable[[], State],
+        clock: Callable[[], float],
+        apply: Callable[[Event], Awaitable[Outcome]],
+    ) -> None:
+        self._state = state
+        self._clock = clock
+        self._apply = apply
+        self._wanted = asyncio.Event()
+
+    def note_change(self) -> None:
+        """Record that jobs, nodes or reservations have changed."""
+        if has_reservations(self._state()):
+            self._wanted.set()
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        moment = self._clock()
+        while True:
+            await self._wait(moment - self._clock())
+            moment = math.inf
+            if has_reservations(self._state()):
+                moment = await self._look()
+                await asyncio.sleep(REST_S)
+
+    async def _wait(self, most_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, min(MOST_S, most_s))):
+                await self._wanted.wait()
+        self._wanted.clear()
+
+    async def _look(self) -> float:
+        """Apply the changes that are due. Return the time of the next change that the clock alone causes."""
+        if is_due(self._state(), self._clock()):
+            try:
+                await self._apply(ReservationsTended())
+            except (UserError, InvalidTransition) as error:
+                log.warning("reservations were not tended: %s", error)
+        return next_moment(self._state(), self._clock())

@@ -1,0 +1,104 @@
+"""What the controller has done since it began, or since an admin set its figures back to 0: what sdiag tells.
+
+Counters for monitoring never go back, so they are others (tally).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from warpdeck.controller.state.state import State
+from warpdeck.model import BY_ITSELF, FINISHED, HOLDS_RESOURCES, JobId, JobState
+
+MAX_KINDS = 1000
+"""Kinds of requests, and users, that are counted; what comes after them is counted as "others"."""
+OTHERS = "others"
+
+
+class Span:
+    """Times of one thing."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_s = 0.0
+        self.most_s = 0.0
+        self.last_s = 0.0
+
+    def add(self, took_s: float) -> None:
+        self.count += 1
+        self.total_s += took_s
+        self.last_s = took_s
+        self.most_s = max(self.most_s, took_s)
+
+    def row(self) -> dict[str, float | int]:
+        return {
+            "count": self.count,
+            "total_s": self.total_s,
+            "most_s": self.most_s,
+            "last_s": self.last_s,
+        }
+
+
+class Diagnosis:
+    """Times and counts."""
+
+    def __init__(self, now: float) -> None:
+        self.reset(now)
+
+    def reset(self, now: float) -> None:
+        """All of it to 0."""
+        self._since = now
+        self._passes = Span()
+        self._last_pass_unix: float | None = None
+        self._looked_at = 0
+        self._last_queue = 0
+        self._jobs = dict.fromkeys(("submitted", "started", "completed", "canceled", "failed"), 0)
+        self._kinds: dict[str, Span] = {}
+        self._users: dict[str, Span] = {}
+
+    def count_pass(self, now: float, took_s: float, *, waiting: int) -> None:
+        """A planning pass over so many waiting jobs."""
+        self._passes.add(took_s)
+        self._last_pass_unix = now
+        self._looked_at += waiting
+        self._last_queue = waiting
+
+    def count_jobs(self, state: State, before: Mapping[JobId, JobState | None]) -> None:
+        """What a committed transaction has done, by the states in which it found its jobs."""
+        for job_id, was in before.items():
+            job = state.jobs.get(job_id)
+            if job is None or job.state is was:
+                continue
+            if was is None and job.id == job.array_job_id:
+                self._jobs["submitted"] += job.request.array.count() if job.request.array else 1
+            if job.state in HOLDS_RESOURCES and was not in HOLDS_RESOURCES:
+                self._jobs["started"] += 1
+            if job.state in FINISHED and was not in FINISHED:
+                self._jobs[_end(job.state)] += 1
+
+    def count_request(self, kind: str, user: str, took_s: float) -> None:
+        """One that was answered."""
+        for spans, name in ((self._kinds, kind), (self._users, user)):
+            key = name if name in spans or len(spans) < MAX_KINDS else OTHERS
+            spans.setdefault(key, Span()).add(took_s)
+
+    def figures(self) -> dict[str, Any]:
+        """For clients."""
+        return {
+            "since": self._since,
+            "jobs": dict(self._jobs),
+            "passes": self._passes.row(),
+            "last_pass": self._last_pass_unix,
+            "looked_at": self._looked_at,
+            "last_queue": self._last_queue,
+            "requests": {kind: span.row() for kind, span in sorted(self._kinds.items())},
+            "users": {user: span.row() for user, span in sorted(self._users.items())},
+        }
+
+
+def _end(state: JobState) -> str:
+    """Whether it ended by itself, was told to, or could not go on."""
+    if state in BY_ITSELF:
+        return "completed"
+    return "canceled" if state is JobState.CANCELLED else "failed"

@@ -1,0 +1,212 @@
+"""What is to be expected for a job that waits, or for a request that nobody has made yet.
+
+The policy is asked on an immutable picture, in a thread: on a large cluster one answer takes as long as a planning pass, and the
+loop must not wait for it. There is one thread, whoever asks and gives up waiting: many who ask take turns, not the processor.
+
+A request is rehearsed: it is submitted as any other is, within a transaction that is taken back at once. So whatever a real
+submission would be refused for, it is refused for here, in the same words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Submitted
+from warpdeck.controller.presenters.priority_rows import priority_rows
+from warpdeck.controller.presenters.serializers import NEVER_STARTED, why_row
+from warpdeck.controller.reducers.submitting import submit
+from warpdeck.controller.state.admission import NEVER_STARTS
+from warpdeck.controller.state.planner_view import build_view
+from warpdeck.controller.state.state import State, amend
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import Job, JobId, JobState
+from warpdeck.notation.values.hostlist import collapse
+from warpdeck.policy import TOLD, Advice, Backlog, Settings, View, advise, likely_starts, priorities
+from warpdeck.protocol.site_rows import AheadRow, ForecastRow, PriorityRow
+
+T = TypeVar("T")
+ESTIMATE_S = 15.0
+"""Between estimates of the starts of jobs far back in the queue."""
+LOOK_S = 1.0
+"""Between looks whether somebody waits for whom a pass has worked no start out."""
+ESTIMATE_REST = 100.0
+"""Times as long as an estimate took it rests at least: it takes no more than a percent of a core."""
+MAX_MOVED = 2000
+"""Rows of such jobs that are sent again after one estimate, the soonest first."""
+FEW_JOBS = 2000
+"""Waiting jobs, and nodes, whose likely starts are estimated within some ten milliseconds."""
+
+
+class Forecaster:
+    """Answers one question after the other. `clock` gives unix seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forecast")
+
+    async def of_job(self, state: State, job: Job) -> ForecastRow:
+        """For a job that is there."""
+        async with self._turn:
+            job = state.jobs.get(job.id, job)
+            if job.state is not JobState.PENDING:
+                return _of_started(job)
+            now = self._clock()
+            view = build_view(state, now=now)
+            asked = job.array_job_id if job.is_led else job.id  # it starts with its leader
+            return await self._ask(view, now, state.site.settings, asked, label=job.label())
+
+    async def of_request(self, state: State, event: Submitted) -> ForecastRow:
+        """For a request, as if it were submitted now. What it is refused for is an answer too."""
+        async with self._turn:
+            now = self._clock()
+            try:
+                view, job_id = rehearse(state, event, now=now)
+            except UserError as error:
+                return ForecastRow(
+                    verdict="never",
+                    code=error.code,
+                    sentence=error.message.removeprefix(NEVER_STARTS),
+                    hint=error.hint,
+                    details=error.details,
+                )
+            return await self._ask(view, now, state.site.settings, job_id, label="")
+
+    async def priorities(self, state: State, *, wanted: Collection[JobId] | None) -> list[PriorityRow]:
+        """Of the jobs that wait, highest first; all if `wanted` is None."""
+        async with self._turn:
+            now = self._clock()
+            view, settings = build_view(state, now=now), state.site.settings
+            return await self._aside(partial(priority_rows, view, now, settings, wanted=wanted))
+
+    async def _ask(
+        self, view: View, now: float, settings: Settings, job_id: JobId, *, label: str
+    ) -> ForecastRow:
+        return await self._aside(partial(forecast_row, view, now, settings, job_id, label=label))
+
+    async def estimate(self, state: State) -> Backlog:
+        """The likely starts of all that wait for room. Few jobs are looked at in the loop itself, which takes milliseconds."""
+        now, settings = self._clock(), state.site.settings
+        view = build_view(state, now=now)
+        besides = frozenset(job_id for job_id, why in state.whys.items() if why.code not in TOLD)
+        work = partial(likely_starts, view, now, settings, priorities=state.priorities, besides=besides)
+        if len(view.pending) <= FEW_JOBS and len(view.nodes) <= FEW_JOBS:
+            return work()
+        async with self._turn:
+            return await self._aside(work)
+
+    async def estimate_for_ever(
+        self, state: State, *, planned: asyncio.Event, tell: Callable[[list[JobId]], None]
+    ) -> None:
+        """Of those whom the passes are too many for. The more there are the longer it takes and the rarer it is done."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await planned.wait()
+            planned.clear()
+            rest_s = LOOK_S
+            if any(why.code in TOLD and why.expected_start_unix is None for why in state.whys.values()):
+                begun = loop.time()
+                before, state.backlog = state.backlog, await self.estimate(state)
+                rest_s = max(ESTIMATE_S, (loop.time() - begun) * ESTIMATE_REST)
+                tell(state.backlog.moved_since(before, self._clock())[:MAX_MOVED])
+            await asyncio.sleep(rest_s)
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def forecast_row(view: View, now: float, settings: Settings, job_id: JobId, *, label: str) -> ForecastRow:
+    """What is to be expected of a job of the view's queue. Takes as long as a planning pass and more."""
+    advice = advise(view, now, settings, job_id)
+    row = _row(view, advice, job_id, label=label)
+    if advice.why is None or row.verdict != "later" or row.expected_start is not None:
+        return row
+    if advice.why.code not in TOLD:
+        return msgspec.structs.replace(row, untold=_untold(advice.why.code))
+    ranks = priorities(view, now, settings)
+    at_unix = likely_starts(view, now, settings, priorities=ranks).start_of(job_id)
+    if at_unix is None:
+        return msgspec.structs.replace(row, untold="jobs without a time limit are in its way")
+    return msgspec.structs.replace(row, expected_start=at_unix, rough=True)
+
+
+def _untold(code: str) -> str:
+    """Why nobody can say when a job starts that waits for this reason."""
+    if code.startswith("JobHeld"):
+        return "it is held"
+    if code.startswith("Dependency"):
+        return "it waits for other jobs to end"
+    if code == "JobArrayTaskLimit":
+        return "it waits for tasks of its own array to end"
+    if code.startswith(("QOS", "Assoc", "Max", "Licenses")):
+        return "it waits for others under the same limit"
+    if code.startswith(("Partition", "Reservation")):
+        return "an admin must change something first"
+    return "nobody knows when nodes that it may use take jobs again"
+
+
+def rehearse(state: State, event: Submitted, *, now: float) -> tuple[View, JobId]:
+    """The picture with the request in the queue, released if it asks to be held. The state is as before. Raises UserError."""
+    txn = Transaction(state, now)
+    try:
+        job = submit(txn, event).job
+        assert job is not None
+        for each in state.array_members(job.id):
+            if each.held:
+                txn.put_job(amend(each, held=False))
+        return build_view(state, now=now), job.id
+    finally:
+        txn.undo()
+
+
+def _of_started(job: Job) -> ForecastRow:
+    """Of a job that does not wait; one that ended without a start has a reason."""
+    why = why_row(job, None)
+    starting = job.notice if job.state is JobState.CONFIGURING else ""
+    return ForecastRow(
+        job=job.label(),
+        state=job.state.value,
+        code=why.code if why else "",
+        sentence=why.sentence if why else starting,
+    )
+
+
+def _row(view: View, advice: Advice, job_id: JobId, *, label: str) -> ForecastRow:
+    asked = next(job for job in view.pending if job.id == job_id)
+    if advice.starts_now:
+        return ForecastRow(
+            verdict="now",
+            job=label,
+            id=job_id,
+            partition=advice.partition,
+            cpus=advice.cpus,
+            node_list=collapse(advice.nodes),
+            priority=advice.priority,
+        )
+    why = advice.why
+    leaders = set(advice.leaders)
+    named = {job.id: AheadRow(label=job.name, user=job.user) for job in view.pending if job.id in leaders}
+    code = why.code if why else "None"
+    return ForecastRow(
+        verdict="never" if code in NEVER_STARTED.values() else "later",
+        job=label,
+        id=job_id,
+        partition=asked.partition,
+        cpus=sum(
+            each.resources.task_count() * each.resources.cpus_per_task for each in (asked, *asked.components)
+        ),
+        expected_start=why.expected_start_unix if why else None,
+        code=code,
+        sentence=why.sentence if why else "not looked at yet",
+        priority=advice.priority,
+        ahead=advice.ahead,
+        leaders=[named[job_id] for job_id in advice.leaders],
+        changes=list(advice.changes),
+    )

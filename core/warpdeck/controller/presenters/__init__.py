@@ -1,0 +1,1 @@
+"""Builds the rows that clients and exporters see from the state. Pure: nothing here changes the state."""

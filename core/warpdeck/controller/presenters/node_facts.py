@@ -1,0 +1,96 @@
+"""Nodes as Slurm's commands need them: states with their flags, amounts, who may use them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from warpdeck.base.cluster import ALL_NODES
+from warpdeck.controller.state.reservations import reservations
+from warpdeck.controller.state.state import State
+from warpdeck.controller.state.view import gpu_holders, runs_jobs, shares_on
+from warpdeck.model import JobState, Link, Node, NodeName
+from warpdeck.protocol.node_rows import NodeFacts
+
+
+def node_facts(state: State, nodes: Iterable[Node], *, now: float) -> list[NodeFacts]:
+    """Of these nodes."""
+    maintenance: set[NodeName] = set()
+    reserved: set[NodeName] = set()
+    for each in reservations(state, now):
+        if each.start_unix <= now < each.end_unix and not each.parts:
+            (maintenance if each.maintenance else reserved).update(each.nodes)
+    return [
+        _facts(state, node, maintenance=node.name in maintenance, reserved=node.name in reserved)
+        for node in nodes
+    ]
+
+
+def _facts(state: State, node: Node, *, maintenance: bool, reserved: bool) -> NodeFacts:
+    shares = [share for _, share in shares_on(state, node.name)]
+    reading = state.readings.get(node.name)
+    known = state.site.nodes.get(node.name)
+    topology = node.topology.told(node.cpus)
+    cpus_used = sum(share.cpus for share in shares)
+    return NodeFacts(
+        name=node.name,
+        hostname=node.hostname,
+        address=node.address or node.hostname,
+        base=_base(state, node, cpus_used),
+        drained=node.drained,
+        responding=state.links.get(node.name) is Link.UP,
+        maintenance=maintenance,
+        reserved=reserved,
+        completing=any(job.state is JobState.COMPLETING for job in state.jobs_on(node.name)),
+        reason=node.reason if node.drained else state.link_reasons.get(node.name, ""),
+        reason_at=node.reason_at_unix or None,
+        cpus=node.cpus,
+        sockets=topology.sockets,
+        cores=topology.cores,
+        threads=topology.threads,
+        cpus_used=cpus_used,
+        cpu_pct=reading.cpu_pct if reading else None,
+        mem_bytes=node.mem_bytes,
+        tmp_disk_bytes=node.tmp_disk_bytes,
+        mem_alloc_bytes=sum(share.mem_bytes for share in shares),
+        mem_used_bytes=reading.mem_used_bytes if reading else None,
+        gpus=_counted([gpu.type for gpu in node.gpus]),
+        gpus_used=_held(state, node),
+        features=sorted(known.features) if known else [],
+        weight=known.weight if known else 1,
+        comment=known.comment if known else "",
+        extra=known.extra if known else "",
+        kernel=node.kernel,
+        arch=node.arch,
+        booted=node.booted_at_unix or None,
+        agent_start=node.agent_at_unix or None,
+        partitions=_partitions(state, node.name),
+    )
+
+
+def _base(state: State, node: Node, cpus_used: int) -> str:
+    link = state.links.get(node.name, Link.CONNECTING)
+    if link is not Link.UP and not state.jobs_on(node.name):
+        return "down" if link is Link.LOST else "unknown"
+    if not runs_jobs(state, node.name):
+        return "idle"
+    return "allocated" if cpus_used >= node.cpus else "mixed"
+
+
+def _counted(types: Sequence[str]) -> dict[str, int]:
+    return {kind: types.count(kind) for kind in sorted(set(types))}
+
+
+def _held(state: State, node: Node) -> dict[str, list[int]]:
+    holders = gpu_holders(state, node.name)
+    found: dict[str, list[int]] = {}
+    for gpu in node.gpus:
+        if gpu.index in holders:
+            found.setdefault(gpu.type, []).append(gpu.index)
+    return found
+
+
+def _partitions(state: State, name: NodeName) -> list[str]:
+    parts = state.site.partitions
+    if not parts:
+        return [ALL_NODES]
+    return [part.name for part in parts if part.nodes is None or name in part.nodes]

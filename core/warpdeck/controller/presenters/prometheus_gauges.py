@@ -1,0 +1,237 @@
+"""The state as Prometheus metrics. GPUs have the names, units and labels of NVIDIA's DCGM exporter, so that its dashboards work.
+
+A picture of the state is taken in the loop, and is frozen: the text is made of it in a thread. What there is of every GPU and
+node is written as text here, for prometheus_client takes ten times as long over the 60,000 lines of a thousand nodes, and the
+loop waits while a thread computes. Everything else is prometheus_client's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from warpdeck.base.cluster import ALL_NODES
+from warpdeck.controller.state.state import State
+from warpdeck.controller.state.view import gpu_holders, shares_on
+from warpdeck.model import Gpu, GpuReading, Job, Node, NodeHealth, Reading, count_tasks
+
+from .loop_counters import Tally
+from .serializers import node_state
+
+MIB = 2**20
+GPU_LABELS = ("gpu", "UUID", "device", "modelName", "Hostname", "hpc_job")
+"""As dcgm-exporter has them; `hpc_job` is the job that holds the GPU, "" if none does."""
+
+
+class _NodePart(NamedTuple):
+    node: Node
+    state: str
+    reading: Reading | None
+    health: NodeHealth | None
+    holders: dict[int, str]
+    cpus_used: int
+
+
+class Picture(Collector):
+    """One scrape's worth."""
+
+    def __init__(self, state: State, tally: Tally, *, clients: int) -> None:
+        self._jobs = [state.jobs[job_id] for job_id in (*state.active, *state.pending)]
+        self._nodes = [_node_part(state, state.nodes[name]) for name in sorted(state.nodes)]
+        self._tally = tally
+        self._clients = clients
+
+    def text(self) -> bytes:
+        """What is served."""
+        return "".join((*self._gpu_lines(), *self._node_lines())).encode() + generate_latest(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """The families that do not grow with the site."""
+        yield _jobs(self._jobs)
+        yield from self._loop()
+
+    def _gpu_lines(self) -> Iterator[str]:
+        seen = [
+            (_labels(GPU_LABELS, _gpu_labels(part, gpu)), gpu, readings.get(gpu.index, UNREAD), part)
+            for part in self._nodes
+            for readings in ({gpu.index: gpu for gpu in part.reading.gpus} if part.reading else {},)
+            for gpu in part.node.gpus
+        ]
+        for name, words, value in GPU_METRICS:
+            rows = ((labels, value(gpu, reading, part)) for labels, gpu, reading, part in seen)
+            yield from _family(name, words, rows)
+
+    def _node_lines(self) -> Iterator[str]:
+        states = ((_labels(("Hostname", "state"), (part.node.name, part.state)), 1) for part in self._nodes)
+        yield from _family("warpdeck_node_state", "1 for the state that a node is in", states)
+        seen = [(_labels(("Hostname",), (part.node.name,)), part) for part in self._nodes]
+        for name, words, value in NODE_METRICS:
+            yield from _family(name, words, ((labels, value(part)) for labels, part in seen))
+
+    def _loop(self) -> Iterator[Metric]:
+        tally = self._tally
+        counts = (
+            ("warpdeck_events", "Events that were reduced", tally.events),
+            ("warpdeck_commits", "Transactions that were committed", tally.commits),
+            ("warpdeck_failed_commits", "Transactions that the store refused", tally.failed_commits),
+            ("warpdeck_passes", "Planning passes", tally.passes),
+            ("warpdeck_passes_seconds", "Time spent in planning passes", tally.passes_s),
+        )
+        for name, words, count in counts:
+            yield CounterMetricFamily(name, words, value=count)
+        yield GaugeMetricFamily(
+            "warpdeck_last_pass_seconds", "How long the last pass took", value=tally.last_pass_s
+        )
+        yield GaugeMetricFamily("warpdeck_clients", "Clients that are connected", value=self._clients)
+
+
+def _labels(names: Iterable[str], values: Iterable[str]) -> str:
+    """As the text format has them; made once for all metrics of a thing."""
+    pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
+    return "{" + ",".join(pairs) + "} "
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _family(name: str, words: str, rows: Iterable[tuple[str, float | None]]) -> Iterator[str]:
+    """A family of gauges as text; what is not known is left out."""
+    yield f"# HELP {name} {words}\n# TYPE {name} gauge\n"
+    for labels, value in rows:
+        if value is not None:
+            yield f"{name}{labels}{float(value)!r}\n"
+
+
+def _node_part(state: State, node: Node) -> _NodePart:
+    holders = {index: state.jobs[job_id].label() for index, job_id in gpu_holders(state, node.name).items()}
+    cpus_used = sum(share.cpus for _, share in shares_on(state, node.name))
+    return _NodePart(
+        node,
+        node_state(state, node, cpus_used),
+        state.readings.get(node.name),
+        state.health.get(node.name),
+        holders,
+        cpus_used,
+    )
+
+
+def _gpu_labels(part: _NodePart, gpu: Gpu) -> tuple[str, ...]:
+    job = part.holders.get(gpu.index, "")
+    return (str(gpu.index), gpu.uuid, f"nvidia{gpu.index}", gpu.name, part.node.name, job)
+
+
+def _mib(size: int | None) -> float | None:
+    return None if size is None else size / MIB
+
+
+def _free(gpu: Gpu, reading: GpuReading) -> float | None:
+    used = reading.mem_used_bytes
+    return None if used is None else (gpu.mem_bytes - used) / MIB
+
+
+def _drained(gpu: Gpu, part: _NodePart) -> float:
+    return float(part.node.drained or any(drain.uuid == gpu.uuid for drain in part.node.gpu_drains))
+
+
+UNREAD = GpuReading(index=-1)
+GpuValue = Callable[[Gpu, GpuReading, _NodePart], float | None]
+GPU_METRICS: tuple[tuple[str, str, GpuValue], ...] = (
+    ("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", lambda gpu, now, _: now.util_pct),
+    (
+        "DCGM_FI_DEV_FB_USED",
+        "Framebuffer memory used (in MiB).",
+        lambda gpu, now, _: _mib(now.mem_used_bytes),
+    ),
+    ("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", lambda gpu, now, _: _free(gpu, now)),
+    ("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", lambda gpu, now, _: now.power_w),
+    ("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", lambda gpu, now, _: now.temp_c),
+    (
+        "DCGM_FI_PROF_PCIE_TX_BYTES",
+        "What the GPU sends over PCIe (in bytes per second).",
+        lambda gpu, now, _: now.links.pcie_tx_bytes_s,
+    ),
+    (
+        "DCGM_FI_PROF_PCIE_RX_BYTES",
+        "What the GPU receives over PCIe (in bytes per second).",
+        lambda gpu, now, _: now.links.pcie_rx_bytes_s,
+    ),
+    (
+        "DCGM_FI_PROF_NVLINK_TX_BYTES",
+        "What the GPU sends over all its NVLinks (in bytes per second).",
+        lambda gpu, now, _: now.links.nvlink_tx_bytes_s,
+    ),
+    (
+        "DCGM_FI_PROF_NVLINK_RX_BYTES",
+        "What the GPU receives over all its NVLinks (in bytes per second).",
+        lambda gpu, now, _: now.links.nvlink_rx_bytes_s,
+    ),
+    ("DCGM_FI_DEV_PCIE_LINK_GEN", "PCIe generation now.", lambda gpu, now, _: now.links.pcie_gen),
+    ("DCGM_FI_DEV_PCIE_LINK_WIDTH", "PCIe lanes now.", lambda gpu, now, _: now.links.pcie_width),
+    (
+        "DCGM_FI_DEV_PCIE_MAX_LINK_GEN",
+        "PCIe generation at most.",
+        lambda gpu, now, _: now.links.pcie_gen_max,
+    ),
+    (
+        "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH",
+        "PCIe lanes at most.",
+        lambda gpu, now, _: now.links.pcie_width_max,
+    ),
+    (
+        "warpdeck_gpu_nvlinks",
+        "NVLinks of the GPU",
+        lambda gpu, now, _: now.links.nvlinks or None,
+    ),
+    (
+        "warpdeck_gpu_nvlinks_up",
+        "NVLinks of the GPU that are up",
+        lambda gpu, now, _: now.links.nvlinks_up if now.links.nvlinks else None,
+    ),
+    (
+        "DCGM_FI_DEV_XID_ERRORS",
+        "Value of the last XID error encountered.",
+        lambda gpu, _, part: float(part.health.last_xids.get(gpu.uuid, 0)) if part.health else None,
+    ),
+    (
+        "warpdeck_gpu_drained",
+        "Whether no job may have the GPU: it or its node is drained",
+        lambda gpu, _, part: _drained(gpu, part),
+    ),
+)
+"""Name, words, value; None leaves the GPU out."""
+
+NODE_METRICS: tuple[tuple[str, str, Callable[[_NodePart], float | None]], ...] = (
+    ("warpdeck_node_cpus", "CPUs of the node", lambda part: part.node.cpus),
+    ("warpdeck_node_cpus_allocated", "CPUs that jobs hold", lambda part: part.cpus_used),
+    (
+        "warpdeck_node_cpu_percent",
+        "Use of all CPUs",
+        lambda part: part.reading.cpu_pct if part.reading else None,
+    ),
+    ("warpdeck_node_memory_bytes", "Memory of the node", lambda part: part.node.mem_bytes),
+    (
+        "warpdeck_node_memory_used_bytes",
+        "Memory that is in use",
+        lambda part: part.reading.mem_used_bytes if part.reading else None,
+    ),
+)
+
+
+def _jobs(jobs: Iterable[Job]) -> Metric:
+    """Array tasks count one by one."""
+    counts = Counter[tuple[str, str]]()
+    for job in jobs:
+        partition = job.partition or job.request.partition or ALL_NODES
+        counts[job.state.value, partition] += max(1, count_tasks(job.pending_tasks))
+    family = GaugeMetricFamily(
+        "warpdeck_jobs", "Jobs and array tasks that have not ended", labels=("state", "partition")
+    )
+    for labels, count in sorted(counts.items()):
+        family.add_metric(labels, count)
+    return family

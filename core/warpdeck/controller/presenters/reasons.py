@@ -1,0 +1,95 @@
+"""Columns of jobs that wait, or have ended: why, in Slurm's words, and for which other jobs. Pure."""
+
+from __future__ import annotations
+
+from warpdeck.controller.state.dependencies import judge_one
+from warpdeck.controller.state.state import State
+from warpdeck.controller.state.suspect_nodes import HELD_AFTER_NODES
+from warpdeck.model import FINISHED, Dependency, Job, JobState
+from warpdeck.protocol.job_rows import WhyRow
+
+from . import unavailable_nodes
+from .row_context import Sight
+from .serializers import NEXT, why_row
+
+CAUSES = {
+    "timeout": "TimeLimit",
+    "node_fail": "NodeDown",
+    "oom": "OutOfMemory",
+    "launch_failed": "JobLaunchFailure",
+    "dependency": "DependencyNeverSatisfied",
+    "deadline": "DeadLine",
+}
+"""The cause of an end -> Slurm's reason. What was cancelled or preempted has none."""
+
+
+def why_of(sight: Sight, job: Job) -> WhyRow | None:
+    return why_row(job, sight.state.whys.get(job.id), sight.state.backlog)
+
+
+def reason_of(sight: Sight, job: Job) -> str:
+    """Without the sentence, which most do not print."""
+    if job.state is JobState.PENDING and job.behind is not None:
+        return NEXT
+    if is_held(job) or (job.held and job.state not in FINISHED):
+        return _hold_reason(job)
+    if job.state is JobState.PENDING:
+        why = sight.state.whys.get(job.id)
+        if why is not None and why.code == unavailable_nodes.CODE:
+            return sight.unavailable(job.request.partition, job.request.resources.nodelist)
+        return why.code if why is not None else "None"
+    if job.state not in FINISHED:
+        return "None"
+    cause = job.exit.cause if job.exit else job.ending_cause
+    if cause in CAUSES or job.state is not JobState.FAILED:
+        return CAUSES.get(cause, "None")
+    return "JobLaunchFailure" if job.exit and job.exit.signal else "NonZeroExitCode"  # as slurmctld has it
+
+
+def _hold_reason(job: Job) -> str:
+    """Of one that is held, or will be once it is requeued."""
+    if job.lost_reservation:
+        return f"Reservation {job.lost_reservation} was deleted"
+    if len(job.failed_nodes) >= HELD_AFTER_NODES and not job.held_by_admin:
+        return "launch failed requeued held"
+    if job.requeued_held:
+        return "job requeued in held state"
+    if job.special_exit:
+        return "job requeued in special exit state"
+    return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
+
+
+def dependency_text(sight: Sight, job: Job) -> str:
+    asked = job.request.dependencies
+    if asked is None or job.state is not JobState.PENDING:
+        return ""
+    words = []
+    for clause in asked.clauses:
+        verdict = judge_one(
+            clause,
+            job,
+            members=sight.state.named,
+            first_namesake=sight.namesakes.first_before,
+            now=sight.now,
+        )
+        if not verdict.holds:
+            words.append(
+                f"{_clause_text(sight.state, clause)}({'failed' if verdict.never else 'unfulfilled'})"
+            )
+    return ("?" if asked.any_of else ",").join(words)
+
+
+def _clause_text(state: State, clause: Dependency) -> str:
+    if clause.kind == "singleton":
+        return clause.kind
+    delay = f"+{clause.delay_s // 60}" if clause.delay_s else ""
+    if clause.task is not None:
+        return f"{clause.kind}:{clause.job_id}_{clause.task}{delay}"
+    array = any(member.request.array is not None for member in state.named(clause.job_id)[:1])
+    return f"{clause.kind}:{clause.job_id}{'_*' if array else ''}{delay}"
+
+
+def is_held(job: Job) -> bool:
+    """Whether it waits so, or did until its end."""
+    waits = job.state is JobState.PENDING or (job.state in FINISHED and job.start_at_unix is None)
+    return waits and (job.held or job.held_by_admin)

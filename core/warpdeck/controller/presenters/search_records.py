@@ -1,0 +1,131 @@
+"""What is kept of an ended job to find it by: the same words that its row says; and a question's answer from such rows.
+
+`page` and `costs` say what every store answers; the one over SQLite does it in SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from warpdeck.base.cluster import NORMAL_QOS
+from warpdeck.base.errors import UserError
+from warpdeck.model import COMPACT, Job, JobId
+from warpdeck.model.past import PAST_ORDERS, Cost, EndedJob, GroupCost, PastQuery, cost_of, end_in_words
+from warpdeck.notation.filters.job_filter import holds
+from warpdeck.ports.ports import PastPage
+
+from .serializers import holdings, never_started, partition_of, sweep_of_job, usage_row
+
+
+def ended_job(job: Job) -> EndedJob:
+    """Of a job that has ended, with its request."""
+    assert job.end_at_unix is not None
+    request, has = job.request, holdings(job)
+    use = usage_row(job) if job.shares else None
+    start = job.start_at_unix
+    _, unstarted = never_started(job)
+    return EndedJob(
+        id=job.id,
+        label=job.label(),
+        array_job_id=job.family_id,
+        name=request.name,
+        user=job.user,
+        account=request.account,
+        partition=partition_of(job),
+        qos=request.qos or NORMAL_QOS,
+        state=job.state.value,
+        state_short=COMPACT[job.state],
+        reason=unstarted
+        or end_in_words(
+            state=job.state.value,
+            exit_code=str(job.exit) if job.exit else "",
+            cause=job.exit.cause if job.exit else "",
+        ),
+        node_list=has.node_list,
+        nodes=has.nodes,
+        cpus=has.cpus,
+        gpus=has.gpus,
+        mem_bytes=has.mem_bytes,
+        submit=job.submit_at_unix,
+        end=job.end_at_unix,
+        ran_s=0.0 if start is None else max(0.0, job.end_at_unix - start),
+        gpu_util_pct=use.gpu_util_pct if use else None,
+        gpu_idle_pct=use.gpu_idle_pct if use else None,
+        sweep=sweep_of_job(job),
+    )
+
+
+_KEYS: dict[str, Callable[[EndedJob], Any]] = {
+    "end": lambda job: job.end,
+    "job": lambda job: job.array_job_id,
+    "state": lambda job: job.state_short,
+    "name": lambda job: job.name.lower(),
+    "user": lambda job: job.user,
+    "account": lambda job: job.account,
+    "partition": lambda job: job.partition,
+    "qos": lambda job: job.qos,
+    "nodes": lambda job: job.nodes,
+    "cpus": lambda job: job.cpus,
+    "gpus": lambda job: job.gpus,
+    "mem": lambda job: job.mem_bytes,
+    "time": lambda job: job.ran_s,
+    "submit": lambda job: job.submit,
+    "where": lambda job: job.node_list.lower(),
+}
+
+
+def unordered(order: str) -> UserError:
+    """What is said of an order that there is not."""
+    return UserError(f"{order!r} orders no ended jobs", f"choose one of {', '.join(PAST_ORDERS)}")
+
+
+def moved(job: int) -> UserError:
+    """What is said where the job beside which a page stands is not there: it was put into the queue again."""
+    return UserError(f"job {job} has left the history", "look it up anew", code="moved")
+
+
+def page(jobs: Iterable[EndedJob], query: PastQuery, *, counted: bool) -> PastPage:
+    """The ids of one page. Raises UserError."""
+    if query.order not in _KEYS:
+        raise unordered(query.order)
+    key = _KEYS[query.order]
+    chosen = _chosen(jobs, query)
+    placed = sorted(((key(job), job.id) for job in chosen), reverse=query.descending != query.backwards)
+    first = query.offset
+    if query.beside is not None:
+        numbers = [number for _, number in placed]
+        if query.beside not in numbers:
+            raise moved(query.beside)
+        first += numbers.index(query.beside) + 1
+    ids = [JobId(number) for _, number in placed[first : first + query.limit]]
+    return PastPage(ids=tuple(ids[::-1] if query.backwards else ids), total=len(chosen) if counted else None)
+
+
+def costs(jobs: Iterable[EndedJob], query: PastQuery) -> list[GroupCost]:
+    """What the jobs have cost. Raises UserError."""
+    found: dict[tuple[str, str, str, str, str], Cost] = {}
+    for job in _chosen(jobs, query):
+        group = (job.user, job.account, job.partition, job.state, job.reason)
+        cost = cost_of(
+            state=job.state,
+            ran_s=job.ran_s,
+            cpus=job.cpus,
+            gpus=job.gpus,
+            util_pct=job.gpu_util_pct,
+            idle_pct=job.gpu_idle_pct,
+        )
+        found[group] = found.get(group, Cost()).plus(cost)
+    return [
+        GroupCost(user=user, account=account, partition=partition, state=state, reason=reason, cost=cost)
+        for (user, account, partition, state, reason), cost in found.items()
+    ]
+
+
+def _chosen(jobs: Iterable[EndedJob], query: PastQuery) -> list[EndedJob]:
+    test = holds(query.clauses)
+    return [
+        job
+        for job in jobs
+        if query.user in (None, job.user) and (query.until is None or job.end <= query.until) and test(job)
+    ]

@@ -1,0 +1,34 @@
+"""Which of the nodes that a waiting job may have are down or drained, as squeue tells behind ReqNodeNotAvail: tools that wait
+for jobs (ReFrame) read there whether it is worth waiting. Pure.
+
+As slurmctld has it: of a job that names nodes those among them, of any other its partitions'.
+"""
+
+from __future__ import annotations
+
+from warpdeck.controller.state.state import State
+from warpdeck.model import Link, NodeName
+from warpdeck.notation.values.hostlist import collapse
+from warpdeck.policy.limits.access import partition_names
+
+CODE = "ReqNodeNotAvail"
+
+
+def reason(state: State, partition: str, named: tuple[str, ...]) -> str:
+    """The reason of a job of this partition with these nodes in its nodelist; the code alone where it is not about such nodes."""
+    nodes = collapse([name for name in _may_have(state, partition, named) if not _is_available(state, name)])
+    return f"{CODE}, UnavailableNodes:{nodes}" if nodes else CODE
+
+
+def _may_have(state: State, partition: str, named: tuple[str, ...]) -> list[NodeName]:
+    if named:
+        return [NodeName(name) for name in named if name in state.nodes]
+    among = set(partition_names(partition, state.site.settings))
+    sets = [part.nodes for part in state.site.partitions if part.name in among]
+    if not sets:
+        return list(state.nodes)
+    return [name for name in state.nodes if any(nodes is None or name in nodes for nodes in sets)]
+
+
+def _is_available(state: State, name: NodeName) -> bool:
+    return not state.nodes[name].drained and state.links.get(name) is not Link.LOST

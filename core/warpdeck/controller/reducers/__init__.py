@@ -1,0 +1,3 @@
+"""One function for each kind of event. Each changes the state in a transaction and returns the effects to
+run after the commit.
+"""

@@ -1,0 +1,54 @@
+"""Allocations that are held for a client, srun or salloc, and run nothing by themselves: they end when that says so."""
+
+from __future__ import annotations
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Effect, HolderLeft, HolderSeen, Outcome
+from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import ExitStatus, Job, JobState
+from warpdeck.ports.caller import may_touch, whose
+
+from .job_commands import end_job
+
+RELEASED = "released"
+"""The cause of such an end; the job's own status is what its holder says."""
+
+
+def leave(txn: Transaction, event: HolderLeft) -> Outcome:
+    """The holder needs it no more, or is gone."""
+    job = txn.state.jobs.get(event.job_id)
+    if job is None or not job.request.holder:
+        raise UserError(f"job {event.job_id} is held by nobody", "cancel it: warpdeck cancel")
+    if not may_touch(event.who, job):
+        raise UserError(f"job {job.label()} belongs to {whose(event.who, job)}, not to {event.who.user}")
+    return Outcome(effects=tuple(release(txn, job, ExitStatus(code=event.code, signal=event.signal))))
+
+
+def see(txn: Transaction, event: HolderSeen) -> Outcome:
+    """Notes whether the holder is there; the first moment without it counts, over starts of the controller."""
+    since = None if event.there else txn.now
+    if event.step is not None:
+        step = txn.state.steps.get(event.job_id, {}).get(event.step)
+        if step is not None and not step.is_finished and event.there == (step.unheld_since_unix is not None):
+            txn.put_step(amend(step, unheld_since_unix=since))
+        return Outcome(replan=False)
+    job = txn.state.jobs.get(event.job_id)
+    if job is not None and not job.is_finished and event.there == (job.unheld_since_unix is not None):
+        txn.put_job(amend(job, unheld_since_unix=since))
+    return Outcome(replan=False)
+
+
+def release(txn: Transaction, job: Job, status: ExitStatus) -> list[Effect]:
+    """Ends the allocation with this status; one that waits never was."""
+    if job.is_finished or job.state is JobState.COMPLETING:
+        return []
+    if job.state is JobState.PENDING:
+        for each in txn.state.array_members(job.array_job_id):
+            if each.state is JobState.PENDING:
+                txn.put_job(
+                    amend(each, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled")
+                )
+                txn.log(each.id, "whoever waited for it has left")
+        return []
+    return end_job(txn, txn.put_job(amend(job, exit=status)), RELEASED)

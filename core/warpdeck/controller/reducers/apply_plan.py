@@ -1,0 +1,162 @@
+"""What the planner decided: starts, preemptions, resumptions, and ends of jobs that can never start. Handlers of the reducer."""
+
+from __future__ import annotations
+
+from warpdeck.controller.events.events import Effect, LaunchShare, Outcome, Planned
+from warpdeck.controller.state.array_record_splitting import split_tasks
+from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.controller.state.view import all_is_free, eligible_unix, wants_users_apart, why_unavailable
+from warpdeck.model import Allocation, ExitStatus, Job, JobState, Share, ShareStatus, has_task
+from warpdeck.policy import End, Preempt, Resume, Start
+
+from .hetjob_components import others, whole_starts
+from .job_commands import end_job
+from .launch_prefetch import hand
+from .suspension import resume_job, suspend_job
+
+
+def decide(txn: Transaction, event: Planned) -> Outcome:
+    """Commits the planner's decisions; one that does not fit the present state any more is left for the next pass."""
+    effects: list[Effect] = []
+    for end in event.ends:
+        _end_waiting(txn, end)
+    for preempt in event.preempts:
+        effects += _preempt(txn, preempt)
+    for resume in event.resumes:
+        effects += _resume(txn, resume)
+    for group in whole_starts(txn.state, event.starts):
+        effects += _start_all(txn, group)
+    for ahead in event.aheads:
+        effects += hand(txn, ahead)
+    stopped = any(preempt.mode == "suspend" for preempt in event.preempts)
+    return Outcome(effects=tuple(effects), replan=bool(event.ends) or stopped)
+
+
+def _end_waiting(txn: Transaction, end: End) -> None:
+    """A job that can never start ends, and says why."""
+    job = txn.state.jobs.get(end.job_id)
+    if job is None or job.state is not JobState.PENDING:
+        return
+    cause = "deadline" if end.state == "DEADLINE" else "dependency"
+    status = ExitStatus(cause=cause, message=end.sentence)
+    txn.put_job(amend(job, state=JobState(end.state), exit=status, end_at_unix=txn.now, ending_cause=cause))
+    txn.log(job.id, f"ended without a start ({end.code}): {end.sentence}")
+    for other in others(txn.state, job) if not job.is_led else ():
+        _end_waiting(txn, amend(end, job_id=other.id))
+
+
+def _preempt(txn: Transaction, preempt: Preempt) -> list[Effect]:
+    """The job leaves for another: it is stopped where it is, or has its grace time to save its work."""
+    job = txn.state.jobs.get(preempt.job_id)
+    if job is None or job.state is not JobState.RUNNING:
+        return []
+    txn.log(job.id, f"preempted ({preempt.mode}): {preempt.sentence}")
+    _keep_room(txn, preempt)
+    if preempt.mode == "suspend":
+        return suspend_job(txn, job, keeps_gpus=preempt.keeps_gpus)
+    job = amend(
+        job,
+        requeue_on_exit=preempt.mode == "requeue" and job.request.pty is None,
+        leaves_by_unix=txn.now + preempt.grace_s,
+    )
+    return end_job(txn, job, "preempted", grace_s=preempt.grace_s)
+
+
+def _keep_room(txn: Transaction, preempt: Preempt) -> None:
+    """Those for whom others leave know where."""
+    for job_id, room in ((preempt.for_job_id, preempt.room), *preempt.rooms_beside):
+        job = txn.state.jobs.get(job_id)
+        if job is not None and job.state is JobState.PENDING and job.room != room:
+            txn.put_job(amend(job, room=room))
+
+
+def _resume(txn: Transaction, resume: Resume) -> list[Effect]:
+    job = txn.state.jobs.get(resume.job_id)
+    if job is None or job.state is not JobState.SUSPENDED or job.allocation is None:
+        return []
+    if job.suspended_by:
+        return []
+    if not all_is_free(txn.state, job.allocation, besides=job.id):
+        return []
+    return resume_job(txn, job)
+
+
+def _start_all(txn: Transaction, starts: list[Start]) -> list[Effect]:
+    """All of them, or none."""
+    mark, effects = txn.mark(), list[Effect]()
+    for start in starts:
+        launches = _start(txn, start)
+        if not launches:
+            txn.undo(mark)
+            return []
+        effects += launches
+    return effects
+
+
+def _start(txn: Transaction, start: Start) -> list[Effect]:
+    job = txn.state.jobs.get(start.job_id)
+    if job is None or job.state is not JobState.PENDING or job.held:
+        return []
+    if not _can_begin(txn, start.allocation) or not _users_may_meet(txn, job, start):
+        return []
+    if job.is_folded_array:
+        if start.task is None or not has_task(job.pending_tasks, start.task):
+            return []
+        job = split_tasks(txn, amend(job, room=None), ((start.task, start.task, 1),))
+    names = start.allocation.node_names()
+    job = txn.put_job(
+        amend(
+            job,
+            state=JobState.CONFIGURING,
+            allocation=start.allocation,
+            room=None,
+            partition=start.partition or job.request.partition,
+            drawn_into="" if job.request.reservation else start.reservation,
+            priority=txn.state.priorities.get(start.job_id),
+            time_limit_s=_limit_s(job, start, txn.now),
+            eligible_at_unix=eligible_unix(txn.state, job, now=txn.now),
+            shares=tuple(ShareStatus(node=name) for name in names),
+        )
+    )
+    txn.log(job.id, f"allocated {', '.join(_say(share) for share in start.allocation.shares)}")
+    return [LaunchShare(node=name, job_id=job.id) for name in names]
+
+
+def _can_begin(txn: Transaction, allocation: Allocation) -> bool:
+    """Whether all of it is free, on nodes and GPUs that take jobs."""
+    state = txn.state
+    nodes = [state.nodes.get(name) for name in allocation.node_names()]
+    takes = all(node is not None and not why_unavailable(state, node) for node in nodes)
+    return (
+        takes
+        and not any(
+            index in state.picture.blocked(state, share.node)
+            for share in allocation.shares
+            for index in share.gpus
+        )
+        and all_is_free(state, allocation, besides=None)
+    )
+
+
+def _users_may_meet(txn: Transaction, job: Job, start: Start) -> bool:
+    """Whether nobody is on its nodes who may not be there beside it (--exclusive=user)."""
+    state = txn.state
+    apart = wants_users_apart(state, job, start.partition)
+    there = [other for name in start.allocation.node_names() for other in state.jobs_on(name)]
+    others = [other for other in there if other.uid != job.uid]
+    return not any(apart or wants_users_apart(state, other, other.partition) for other in others)
+
+
+def _limit_s(job: Job, start: Start, now: float) -> int | None:
+    """As decided; a job without any limit may run until its deadline."""
+    deadline = job.request.deadline_unix
+    if start.time_limit_s is not None or deadline is None:
+        return start.time_limit_s
+    return max(1, int(deadline - now))
+
+
+def _say(share: Share) -> str:
+    if not share.gpus:
+        return share.node
+    return f"{share.node} (GPU {','.join(str(index) for index in share.gpus)})"

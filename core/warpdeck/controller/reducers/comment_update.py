@@ -1,0 +1,49 @@
+"""Records of jobs get other comments, or another derived exit code: a handler of the reducer.
+
+As in slurmdbd: of one's own jobs the comment and the derived exit code, admins all of all; if one of the jobs may not be
+changed so, none is.
+"""
+
+from __future__ import annotations
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Annotated, Outcome, Who
+from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import Job
+from warpdeck.model.annotations import Annotations
+from warpdeck.ports.caller import may_touch, whose
+
+from .job_commands import recall
+
+OF_ADMINS = frozenset({"admin_comment", "system_comment"})
+NONE = Annotations()
+
+
+def annotate(txn: Transaction, event: Annotated) -> Outcome:
+    """Raises UserError."""
+    recall(txn, event.ended)
+    wanted = event.annotating.asked()
+    for number in event.ids:
+        job = txn.state.jobs.get(number)
+        if job is None:
+            raise UserError(f"there is no job {number}", code="not_found")
+        check_rights(event.who, job, wanted)
+        now = {"derived_at_unix": txn.now} if "derived_exit" in wanted else {}
+        txn.put_job(amend(job, annotations=amend(job.annotations or NONE, **wanted, **now)))
+        txn.log(job.id, f"its record changed by {event.who.user}: {', '.join(sorted(wanted))}")
+    return Outcome(replan=False)
+
+
+def check_rights(who: Who, job: Job, wanted: dict[str, str | int]) -> None:
+    """Raises UserError."""
+    if who.admin:
+        return
+    if not may_touch(who, job):
+        raise UserError(
+            f"job {job.label()} belongs to {whose(who, job)}, not to {who.user}", code="not_owner"
+        )
+    if wanted.keys() & OF_ADMINS:
+        raise UserError(
+            "only admins write an admin's or the system's comment", "write `comment`", code="denied"
+        )

@@ -1,0 +1,84 @@
+"""Reservations of some CPUs and GPUs of nodes, as the controller makes them: what is left of the nodes, and whose they become."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.state.reservations import meet, reservations, view_of
+from warpdeck.controller.state.state import State
+from warpdeck.controller.state.view import why_unavailable
+from warpdeck.model import Node, NodeName, Reservation
+from warpdeck.policy import ReservationView
+from warpdeck.policy.reservations.reservation_allocation import Leftover, parts_of
+
+WHOLE = "a reservation of CPUs or GPUs has no nodes that are replaced"
+
+
+def with_parts(state: State, wanted: Reservation, now: float) -> Reservation:
+    """The reservation with the parts that it asks for. Raises UserError."""
+    asked = wanted.asked
+    assert asked is not None
+    if wanted.replace:
+        raise UserError(WHOLE, "leave out REPLACE and REPLACE_DOWN")
+    if wanted.any_nodes and asked.chosen:
+        raise UserError("ANY_NODES goes with nodes that are named", "name the nodes, or leave out ANY_NODES")
+    each = view_of(state, wanted)
+    others = [
+        other for other in reservations(state, now) if other.name != wanted.name and meet(each, other, now)
+    ]
+    names = sorted(each.nodes) if wanted.nodes is None else wanted.nodes
+    unknown = [name for name in names if name not in state.nodes]
+    if unknown:
+        raise UserError(f"there is no node {unknown[0]}", "see `warpdeck node ls`", code="InvalidNode")
+    nodes = [state.nodes[name] for name in names]
+    if asked.chosen:
+        whole = {name for other in others if not other.parts for name in other.nodes}
+        nodes = [node for node in nodes if node.name not in whole and not why_unavailable(state, node)]
+    parts = parts_of(asked, [_leftover(state, node, others) for node in nodes])
+    return msgspec.structs.replace(
+        wanted,
+        nodes=tuple(part.node for part in parts),
+        parts=parts,
+        asked=None,
+        node_count=len(parts) if asked.chosen else 0,
+    )
+
+
+def check_parts(state: State, new: ReservationView, there: Sequence[ReservationView]) -> None:
+    """Raises UserError where its nodes have not so much beside these."""
+    if new.parts and new.nodes != {part.node for part in new.parts}:
+        raise UserError(
+            "the parts are not of the nodes that are named", "say what is asked for, not the parts"
+        )
+    for part in new.parts:
+        node = state.nodes.get(part.node)
+        left = None if node is None else _leftover(state, node, there)
+        if left is None:
+            continue
+        if part.cpus > left.cpus or any(count > left.gpus.get(name, 0) for name, count in part.gpus):
+            has = [each.name for each in there if part.node in each.nodes]
+            who = f"reservation {has[0]} has" if has else "there is not"
+            raise UserError(
+                f"{who} so much of {part.node} at that time",
+                "ask for less, or another node",
+                code="reservation_busy",
+            )
+
+
+def _leftover(state: State, node: Node, others: Iterable[ReservationView]) -> Leftover:
+    """What of the node no part of these has; whole nodes are not minded."""
+    parts = [part for each in others for part in each.parts if part.node == node.name]
+    gpus = Counter(gpu.type.lower() for gpu in node.gpus)
+    for part in parts:
+        gpus.subtract(dict(part.gpus))
+    return Leftover(
+        node=NodeName(node.name),
+        cpus=node.cpus - sum(part.cpus for part in parts),
+        gpus={name: max(0, count) for name, count in gpus.items()},
+        cpus_each=node.cpus / max(1, len(node.gpus)),
+        idle=not state.jobs_on(node.name),
+    )

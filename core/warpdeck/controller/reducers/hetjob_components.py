@@ -1,0 +1,128 @@
+"""Heterogeneous jobs: their components are jobs of their own, which begin together and do not outlast their leader.
+
+The leader, which is the first, runs the script; the others hold their nodes for it until it has ended. One of the others may
+end by itself, cancelled or out of time. If it loses a node, or has to leave, or the job is to begin again, all of them go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Effect
+from warpdeck.controller.state.state import State, amend
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import Component, ExitStatus, Job, JobId, JobState, Request
+from warpdeck.notation.options.directives import MAX_COMPONENTS
+from warpdeck.policy import Start
+
+from .allocations import RELEASED, release
+from .job_commands import end_job, put_back
+
+HOLDER = "hetjob"
+"""For whom the allocation of a component is held: for the script of its leader."""
+_ALL_END = frozenset({"node_fail", "launch_failed", "preempted", "unknown"})
+"""Causes with which a component takes all others along."""
+
+
+def check_components(requests: tuple[Request, ...]) -> None:
+    """Raises UserError for what no heterogeneous job can be."""
+    if len(requests) > MAX_COMPONENTS:
+        raise UserError(
+            f"a job of {len(requests)} components; {MAX_COMPONENTS} is the most", "submit it as several jobs"
+        )
+    if len(requests) > 1 and any(request.array is not None for request in requests):
+        raise UserError(
+            "a heterogeneous job cannot be an array", "leave out --array, or the components", code="array"
+        )
+    first, *others = requests
+    if others and not first.script and not first.holder:
+        raise UserError("only a batch script can have several components", "submit it with sbatch")
+
+
+def as_components(requests: tuple[Request, ...]) -> list[Request]:
+    """What is kept of them: script and code are the first one's, and who holds one back holds all."""
+    if len(requests) == 1:
+        return [*requests]
+    first, *rest = requests
+    hold = any(request.hold for request in requests)
+    same = {"in_place": first.in_place, "snapshot": first.snapshot, "code_due_unix": first.code_due_unix}
+    return [
+        amend(first, hold=hold),
+        *(
+            amend(each, script="", script_args=(), argv=(), holder=HOLDER, hold=hold, env={}, **same)
+            for each in rest
+        ),
+    ]
+
+
+def place_of(job_id: JobId, offset: int, *, size: int) -> Component | None:
+    """The component of that offset in a job whose first id this is; None for a plain job."""
+    return Component(leader=job_id, offset=offset, size=size) if size > 1 else None
+
+
+def others(state: State, job: Job) -> list[Job]:
+    """The other components that are in memory, by offset."""
+    found = state.array_members(job.array_job_id) if job.component is not None else []
+    return [each for each in found if each.id != job.id]
+
+
+def whole_starts(state: State, starts: Iterable[Start]) -> list[list[Start]]:
+    """The starts, those of one heterogeneous job together; none of it where one of its components does not start."""
+    found: list[list[Start]] = []
+    groups: dict[JobId, list[Start]] = {}
+    for start in starts:
+        job = state.jobs.get(start.job_id)
+        if job is None or job.component is None:
+            found.append([start])
+            continue
+        group = groups.setdefault(job.array_job_id, [])
+        group.append(start)
+        if len(group) == 1 + sum(not each.is_finished for each in others(state, job)):
+            found.append(group)
+    return found
+
+
+def after_end(txn: Transaction, ended: Job, *, again: bool) -> list[Effect]:
+    """What the end of a component is for the others. `again`: it waits again, and so do they."""
+    cause = ended.exit.cause if ended.exit is not None else ""
+    if ended.component is None or not (again or not ended.is_led or cause in _ALL_END):
+        return []
+    effects: list[Effect] = []
+    for job in others(txn.state, ended):
+        if again:
+            effects += _begin_again(txn, job)
+        elif not job.is_finished and job.state is not JobState.COMPLETING:
+            effects += _end_with(txn, job, ended)
+    return effects
+
+
+def _begin_again(txn: Transaction, job: Job) -> list[Effect]:
+    if job.is_finished:
+        put_back(txn, job)
+        txn.log(job.id, "requeued with the other components")
+        return []
+    if job.state is JobState.PENDING:
+        return []
+    return end_job(txn, txn.put_job(amend(job, requeue_on_exit=True)), "requeued")
+
+
+def _end_with(txn: Transaction, job: Job, ended: Job) -> list[Effect]:
+    """As the leader did, or the one that could not go on."""
+    status = ended.exit or ExitStatus()
+    txn.log(job.id, f"ends with component {ended.label()}")
+    job = amend(job, ended_by_uid=ended.ended_by_uid)
+    if job.state is JobState.PENDING:
+        txn.put_job(
+            amend(job, state=ended.state, exit=status, end_at_unix=txn.now, ending_cause=ended.ending_cause)
+        )
+        return []
+    if status.cause and status.cause != RELEASED:
+        return end_job(txn, job, status.cause)
+    return release(txn, job, status)
+
+
+def is_left(state: State, job: Job) -> bool:
+    """Whether it is a component of a job whose leader has ended for good, so that it need not wait again."""
+    leader = state.jobs.get(job.array_job_id)
+    return job.is_led and (leader is None or leader.is_finished)

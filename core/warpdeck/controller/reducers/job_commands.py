@@ -1,0 +1,366 @@
+"""What users ask of jobs: cancel, hold, release, requeue. Handlers of the reducer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from itertools import chain
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import (
+    Cancelled,
+    Effect,
+    Held,
+    KillShare,
+    Order,
+    Outcome,
+    Released,
+    Requeued,
+    TellJob,
+    Told,
+    Who,
+)
+from warpdeck.controller.state.request_revision import Amended
+from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import Job, JobId, JobState, Ranges, split_ranges
+from warpdeck.model.ranges import format_ranges, without_steps
+from warpdeck.notation.values.job_ids import parse_job_id
+from warpdeck.ports.caller import may_touch, whose
+
+from .naming import Naming
+
+ROOT_UID = 0
+
+
+def recall(txn: Transaction, ended: tuple[Job, ...]) -> None:
+    """Brings ended jobs back into memory, so that an event can refer to them; the store has them already."""
+    for job in ended:
+        if job.id not in txn.state.jobs:
+            txn.state.place_job(job)
+
+
+def cancel(txn: Transaction, event: Cancelled) -> Outcome:
+    """Ends jobs, waiting or running, or sends them a signal."""
+    if event.signal:
+        return on_each(txn, event, lambda job: _signal(txn, job, event))
+    return on_each(txn, event, lambda job: _cancel_one(txn, job, event))
+
+
+def _cancel_one(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
+    who = event.who
+    if job.is_led and _goes_with_its_leader(txn, job, event.jobs):
+        return []
+    if job.is_finished:
+        raise UserError(f"job {job.label()} has ended already ({job.state})", code="already_done")
+    if event.waiting_only and job.state is not JobState.PENDING:
+        raise UserError(
+            f"job {job.label()} has begun and goes on", "cancel it by its own number", code="already_begun"
+        )
+    txn.log(job.id, f"cancelled by {who.user}")
+    job = amend(job, ended_by_uid=who.uid)
+    if job.state is JobState.PENDING:
+        txn.put_job(amend(job, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled"))
+        return []
+    return end_job(txn, job, "cancelled")
+
+
+def is_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) -> bool:
+    """Whether an order that names these is for all components of the job."""
+    leader = txn.state.jobs.get(job.array_job_id)
+    return leader is not None and not {leader.label(), str(leader.id)}.isdisjoint(named)
+
+
+def _goes_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) -> bool:
+    """Whether nothing is to be done to a component because all of its job ends. Raises UserError for one that waits alone."""
+    leader, is_all = txn.state.jobs.get(job.array_job_id), is_with_its_leader(txn, job, named)
+    if job.state is not JobState.PENDING or leader is None or leader.is_finished:
+        return is_all and job.is_finished
+    if not is_all:
+        raise UserError(
+            f"job {job.label()} is a component of a job that waits",
+            f"its components start together: cancel all of it, {leader.id}",
+            code="component",
+        )
+    return True
+
+
+def end_job(txn: Transaction, job: Job, cause: str, *, grace_s: float | None = None) -> list[Effect]:
+    """Orders the end of a running job on all its nodes. What is asked first stays the cause.
+
+    A suspended one does not get back what it gave away: others hold that now.
+    """
+    ended = amend(
+        job,
+        state=JobState.COMPLETING,
+        ending_cause=job.ending_cause or cause,
+        requeue_on_exit=job.requeue_on_exit and cause in ("requeued", "preempted"),
+    )
+    txn.put_job(ended)
+    return [
+        KillShare(node=share.node, job_id=job.id, restarts=job.restarts, cause=cause, grace_s=grace_s)
+        for share in job.shares
+        if share.phase != "exited"
+    ]
+
+
+def _signal(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
+    if job.state is not JobState.RUNNING:
+        code = "pending" if job.state in (JobState.PENDING, JobState.CONFIGURING) else "already_done"
+        raise UserError(f"job {job.label()} is not running ({job.state})", code=code)
+    txn.log(job.id, f"signal {event.signal} sent")
+    return [
+        KillShare(node=share.node, job_id=job.id, restarts=job.restarts, signal=event.signal, whom=event.whom)
+        for share in job.shares
+        if share.phase == "running"
+    ]
+
+
+def hold(txn: Transaction, event: Held) -> Outcome:
+    """Waiting jobs stay where they are until released; one that runs waits so once it is requeued."""
+    return on_each(txn, event, lambda job: _hold_one(txn, job, event))
+
+
+def release(txn: Transaction, event: Released) -> Outcome:
+    """Held jobs may start again. A priority that was set gives way to the computed one, held or not, as in Slurm."""
+    amended = Amended()
+    return on_each(txn, event, lambda job: _release_one(txn, job, event.who, amended))
+
+
+def _hold_one(txn: Transaction, job: Job, event: Held) -> list[Effect]:
+    _check_unfinished(job)
+    set_held(txn, job, event.who, for_owner=event.for_owner)
+    return []
+
+
+def set_held(txn: Transaction, job: Job, who: Who, *, for_owner: bool = False) -> Job:
+    """What root holds, or an admin of somebody else's, only an admin releases, but for `for_owner`."""
+    by_admin = job.held_by_admin or (who.admin and (who.uid == ROOT_UID or who.uid != job.uid))
+    if who.admin and for_owner:
+        by_admin = False
+    if job.held and by_admin is job.held_by_admin:
+        return job
+    txn.log(job.id, f"held by {who.user}")
+    return txn.put_job(amend(job, held=True, held_by_admin=by_admin))
+
+
+def _release_one(txn: Transaction, job: Job, who: Who, amended: Amended) -> list[Effect]:
+    _check_unfinished(job)
+    if job.held_by_admin and not who.admin:
+        raise UserError(
+            f"job {job.label()} is held by an admin", "ask an administrator to release it", code="denied"
+        )
+    waits = job.state is JobState.PENDING
+    if waits and job.request.priority is not None:
+        job = txn.put_job(amended.of(txn, job, amend(job.request, priority=None)))
+        txn.log(job.id, f"priority computed again, for {who.user}")
+    if job.held:
+        # Who was held did not wait for anybody.
+        eligible = max(job.eligible_at_unix, txn.now) if waits else job.eligible_at_unix
+        txn.put_job(
+            amend(
+                job,
+                held=False,
+                held_by_admin=False,
+                failed_nodes=(),
+                lost_reservation="",
+                requeued_held=False,
+                special_exit=False,
+                eligible_at_unix=eligible,
+            )
+        )
+        txn.log(job.id, f"released by {who.user}")
+    return []
+
+
+def _check_unfinished(job: Job) -> None:
+    if job.is_finished:
+        raise UserError(
+            f"job {job.label()} is over ({job.state})",
+            "hold or release it while it is in the queue",
+            code="finished",
+        )
+
+
+def requeue(txn: Transaction, event: Requeued) -> Outcome:
+    """Running jobs are ended and wait again; ended ones wait again at once."""
+    return on_each(txn, event, lambda job: _requeue_one(txn, job, event))
+
+
+def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
+    if job.is_led and not is_with_its_leader(txn, job, event.jobs):
+        raise UserError(
+            f"job {job.label()} is a component", f"requeue all of it: {job.array_job_id}", code="not_leader"
+        )
+    if event.unfinished_only and job.state not in (
+        JobState.CONFIGURING,
+        JobState.RUNNING,
+        JobState.SUSPENDED,
+    ):
+        return []
+    if not job.request.requeue:
+        raise UserError(
+            f"job {job.label()} was submitted with --no-requeue", "submit it again", code="no_requeue"
+        )
+    if job.state is JobState.PENDING:
+        raise UserError(f"job {job.label()} is waiting already", code="pending")
+    if job.request.pty is not None or (job.request.holder and job.component is None):
+        raise UserError(
+            f"job {job.label()} is interactive; it cannot be requeued", "start a new one", code="no_batch"
+        )
+    held = event.hold or event.special_exit
+    txn.log(job.id, "requeue asked" + (", held" if held else ""))
+    if held:
+        job = amend(job, held=True, requeued_held=event.hold, special_exit=event.special_exit)
+    if job.is_finished:
+        put_back(txn, job)
+        return []
+    if job.state is JobState.COMPLETING:
+        raise UserError(f"job {job.label()} is ending", "requeue it when it has ended", code="ending")
+    job = amend(job, requeue_on_exit=True)
+    return end_job(txn, job, "requeued")
+
+
+def tell(txn: Transaction, event: Told) -> Outcome:
+    """Shows a line where the people of running jobs see it: on the first node of each."""
+    return on_each(txn, event, lambda job: _tell_one(job, event))
+
+
+def _tell_one(job: Job, event: Told) -> list[Effect]:
+    if job.state is not JobState.RUNNING:
+        raise UserError(f"job {job.label()} is not running ({job.state})", code="not_running")
+    words = f"{event.who.user}: {event.text}"
+    return [TellJob(node=job.shares[0].node, job_id=job.id, restarts=job.restarts, text=words)]
+
+
+def put_back(txn: Transaction, job: Job) -> Job:
+    """Back to PENDING with a new start count: whatever an old launch still reports does not count any more."""
+    if job.start_at_unix is not None:
+        txn.put_run(job)
+    return txn.put_job(
+        amend(
+            job,
+            state=JobState.PENDING,
+            restarts=job.restarts + 1,
+            annotations=job.annotations if job.start_at_unix is None else None,
+            steps_made=0,
+            allocation=None,
+            shares=(),
+            exit=None,
+            ending_cause="",
+            ended_by_uid=None,
+            requeue_on_exit=False,
+            partition="",
+            drawn_into="",
+            priority=None,
+            time_limit_s=None,
+            leaves_by_unix=None,
+            suspended_at_unix=None,
+            suspended_by="",
+            suspended_s=0.0,
+            resumed_at_unix=None,
+            kept=None,
+            start_at_unix=None,
+            end_at_unix=None,
+            eligible_at_unix=txn.now,
+        )
+    )
+
+
+def _on_some(
+    txn: Transaction, found: list[Job], act: Callable[[Job], list[Effect]]
+) -> tuple[list[Effect], list[tuple[Job, UserError]]]:
+    """Does it to those of the jobs to which it applies; what follows, and which of them refuse it."""
+    effects: list[Effect] = []
+    refused: list[tuple[Job, UserError]] = []
+    for job in found:
+        mark = txn.mark()
+        try:
+            effects += act(job)
+        except UserError as error:
+            txn.undo(mark)
+            refused.append((job, error))
+    return effects, refused
+
+
+def _parts(reference: str, found: list[Job], refused: list[tuple[Job, UserError]]) -> dict[str, str]:
+    """Of an array, where it was not done to all that was named: tasks, and what they are refused for, "" if they are not."""
+    named = parse_job_id(reference)[1] or ()
+    if found[0].request.array is None or not (refused or named):
+        return {}
+    codes = {job.id: error.code for job, error in refused}
+    by_code: dict[str, Ranges] = {}
+    for job in found:
+        code = codes.get(job.id, "")
+        by_code[code] = (*by_code.get(code, ()), *_tasks_of(job))
+    there = without_steps(tuple(chain.from_iterable(by_code.values())))
+    if unknown := split_ranges(named, there)[1]:
+        by_code["not_found"] = unknown
+    if by_code.keys() == {""}:
+        return {}
+    parts = sorted((without_steps(ranges), code) for code, ranges in by_code.items())
+    return {format_ranges(ranges): code for ranges, code in parts}
+
+
+def _tasks_of(job: Job) -> Ranges:
+    task = job.array_task_id
+    return job.pending_tasks if task is None else ((task, task, 1),)
+
+
+def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) -> Outcome:
+    """Does it for every job named; what cannot be done to one is told and leaves the others alone."""
+    effects: list[Effect] = []
+    labels: list[str] = []
+    errors: list[str] = []
+    codes: list[str] = []
+    refused: list[str] = []
+    parts: dict[str, dict[str, str]] = {}
+    who = order.who
+    recall(txn, order.ended)
+    naming = Naming(txn)
+    for reference in order.jobs:
+        mark = txn.mark()
+        try:
+            found = _found(txn, naming, order, reference)
+            follows, failed = _on_some(txn, found, partial(_own, who, reference, act))
+            parts[reference] = _parts(reference, found, failed)
+            if len(failed) == len(found):
+                raise failed[0][1]
+            effects += follows
+            labels.append(reference)
+        except UserError as error:
+            txn.undo(mark)
+            naming.forget()
+            errors.append(error.line)
+            codes.append(error.code)
+            refused.append(reference)
+    return Outcome(
+        effects=tuple(effects),
+        labels=tuple(labels),
+        errors=tuple(errors),
+        codes=tuple(codes),
+        refused=tuple(refused),
+        parts={name: tasks for name, tasks in parts.items() if tasks},
+    )
+
+
+def _found(txn: Transaction, naming: Naming, order: Order, reference: str) -> list[Job]:
+    """Whose an array is that is to end is told before what tasks it lacks, as Slurm has it. Raises UserError."""
+    try:
+        return naming.find(reference)
+    except UserError as error:
+        if error.code == "not_found" and isinstance(order, Cancelled):
+            for job in txn.state.named(JobId(parse_job_id(reference)[0])):
+                if job.request.array is not None and not may_touch(order.who, job):
+                    raise _not_theirs(order.who, reference, job) from None
+        raise
+
+
+def _not_theirs(who: Who, reference: str, job: Job) -> UserError:
+    return UserError(f"job {reference} belongs to {whose(who, job)}, not to {who.user}", code="not_owner")
+
+
+def _own(who: Who, reference: str, act: Callable[[Job], list[Effect]], job: Job) -> list[Effect]:
+    if not may_touch(who, job):
+        raise _not_theirs(who, reference, job)
+    return act(job)

@@ -1,0 +1,199 @@
+"""Which mails a job's changes ask for, and their words. Pure.
+
+As Slurm has it: an array is told of as a whole unless ARRAY_TASKS asks for its tasks; a job that failed is told of as failed where
+FAIL is asked for. We tell more of two: a job that failed has ended, for who asked for END alone (Slurm tells of arrays so, of other
+jobs nothing); and an array has failed all of whose tasks a signal ended (Slurm says that it ended, and nothing where FAIL was asked).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from warpdeck.model import FINISHED, Job, JobState
+from warpdeck.notation.request.mail import SHARES
+
+FAILURES = frozenset(
+    {JobState.FAILED, JobState.TIMEOUT, JobState.NODE_FAIL, JobState.OUT_OF_MEMORY, JobState.DEADLINE}
+)
+WAITING = frozenset({JobState.PENDING, JobState.CONFIGURING})
+NEVER = "DependencyNeverSatisfied"
+"""Why a job waits that will never start and is not ended for that (--kill-on-invalid-dep=no)."""
+INVALID = "INVALID_DEPEND"
+ONCE = (*SHARES, INVALID)
+"""What is told once."""
+DAY_S = 86_400
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """How a job was when it was last looked at."""
+
+    state: JobState
+    restarts: int
+    told: tuple[str, ...] = ()
+    """What is told once: shares of its time limit, and a dependency that cannot hold."""
+    start_unix: float | None = None
+    suspended_s: float = 0.0
+    status: int = 0
+    """As wait(2) has it."""
+
+    @property
+    def began(self) -> bool:
+        return self.start_unix is not None
+
+
+class Mail(msgspec.Struct, frozen=True, kw_only=True):
+    """One mail. `to` is as the user wrote it, or the user's name."""
+
+    job_id: int
+    user: str
+    to: str
+    event: str
+    subject: str
+    state: str
+    exit_code: str
+    nodes: tuple[str, ...] = ()
+
+
+def seen(job: Job, told: tuple[str, ...] = ()) -> Seen:
+    """How the job is now."""
+    status = job.exit.code << 8 | job.exit.signal if job.exit is not None else 0
+    return Seen(job.state, job.restarts, told, job.start_at_unix, job.suspended_s, status)
+
+
+def mails(before: Seen, job: Job, others: Iterable[Seen], *, now: float, why: str = "") -> list[Mail]:
+    """What to send for a job that has changed. `others` of its array are as they were last looked at: of those that change at the
+    same time one after the other is looked at, and exactly one of them is the first that began and the last that ended.
+    They may be a hundred thousand, so no more of them are looked at than it takes. `why` is the reason code of a job that waits.
+    """
+    found = _events(before, job, others, now)
+    if why == NEVER and INVALID not in before.told:
+        found.append(INVALID)
+    events = [event for event in found if event in job.request.mail_types]
+    if job.is_finished and before.state is not job.state:
+        events += _end(job, others)
+    tasks = [seen(job), *others] if events and as_whole(job) else []
+    return [
+        _mail(event, job, _times(event, before, job, now) + _outcome(event, job, tasks)) for event in events
+    ]
+
+
+def _events(before: Seen, job: Job, others: Iterable[Seen], now: float) -> list[str]:
+    found = []
+    if job.restarts > before.restarts:
+        found.append("REQUEUE")
+    began = job.start_at_unix is not None and job.state not in WAITING
+    if began and before.state in WAITING and not (as_whole(job) and any(other.began for other in others)):
+        found.append("BEGIN")
+    if job.state is JobState.RUNNING and job.time_limit_s and job.start_at_unix is not None:
+        share = (now - job.start_at_unix - job.suspended_s) / job.time_limit_s
+        over = [event for event, least in SHARES.items() if share >= least and event not in before.told]
+        found += over
+    return found
+
+
+def told(before: Seen, sent: Sequence[Mail]) -> tuple[str, ...]:
+    """What is told once and was told by now."""
+    return (*before.told, *(mail.event for mail in sent if mail.event in ONCE))
+
+
+def _end(job: Job, others: Iterable[Seen]) -> list[str]:
+    asked = job.request.mail_types
+    found = []
+    if job.start_at_unix is None and INVALID in asked and job.ending_cause == "dependency":
+        found.append(INVALID)
+    states = {job.state}
+    if as_whole(job):
+        if not all(other.state in FINISHED for other in others):
+            return found
+        states |= {other.state for other in others}
+    if "TIME_LIMIT" in asked and JobState.TIMEOUT in states:
+        found.append("TIME_LIMIT")
+    if "FAIL" in asked and not FAILURES.isdisjoint(states):
+        found.append("FAIL")
+    elif "END" in asked:
+        found.append("END")
+    return found
+
+
+def as_whole(job: Job) -> bool:
+    """Whether it is told of the job's array."""
+    return job.request.array is not None and "ARRAY_TASKS" not in job.request.mail_types
+
+
+WORDS = {
+    "BEGIN": "Began",
+    "END": "Ended",
+    "FAIL": "Failed",
+    "REQUEUE": "Requeued",
+    "INVALID_DEPEND": "Invalid dependency",
+    "TIME_LIMIT": "Reached time limit",
+    **{event: f"Reached {share:.0%} of time limit" for event, share in SHARES.items()},
+}
+
+
+def _times(event: str, before: Seen, job: Job, now: float) -> str:
+    """How long it waited or ran; an array as a whole did neither."""
+    if as_whole(job) or event == INVALID:
+        return ""
+    if event == "BEGIN":
+        return f", Queued time {_clock((job.start_at_unix or now) - job.submit_at_unix)}"
+    if event == "REQUEUE":
+        ran_s = now - before.start_unix - before.suspended_s if before.start_unix is not None else 0.0
+    elif job.start_at_unix is not None:
+        ran_s = (job.end_at_unix or now) - job.start_at_unix - job.suspended_s
+    else:
+        ran_s = 0.0
+    return f", Run time {_clock(ran_s)}"
+
+
+def _clock(seconds: float) -> str:
+    days, rest = divmod(int(max(0.0, seconds)), DAY_S)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days}-{clock}" if days else clock
+
+
+def _outcome(event: str, job: Job, tasks: Sequence[Seen]) -> str:
+    """How it ended; of an array's tasks the least and the most."""
+    if event not in ("END", "FAIL"):
+        return ""
+    if tasks:
+        again = ", with requeued tasks" if any(task.restarts for task in tasks) else ""
+        return f", {_of_tasks(job, [task.status for task in tasks])}{again}"
+    by_signal = job.exit is not None and job.exit.signal and job.exit.cause not in OUR_ENDS
+    return f", {job.state.value}" + (
+        "" if by_signal else f", ExitCode {job.exit.code if job.exit is not None else 0}"
+    )
+
+
+OUR_ENDS = ("timeout", "cancelled", "node_fail")
+"""The signal was not the job's own."""
+
+
+def _of_tasks(job: Job, statuses: Sequence[int]) -> str:
+    least, most = min(statuses), max(statuses)
+    if not (least & 0xFF or most & 0xFF):
+        word = "Mixed" if most and not least else job.state.value
+        return f"{word}, ExitCode [{least >> 8}-{most >> 8}]"
+    if most & 0xFF:
+        return f"Mixed, MaxSignal [{most & 0xFF}]"
+    return f"Mixed, MaxExitCode [{most >> 8}]"
+
+
+def _mail(event: str, job: Job, more: str) -> Mail:
+    name = f"Job_id={job.label()}"
+    if as_whole(job):
+        name = f"Array Summary Job_id={job.array_job_id}_* ({job.array_job_id})"
+    elif job.request.array is not None:
+        name = f"Array Task Job_id={job.label()} ({job.id})"
+    return Mail(
+        job_id=job.id,
+        user=job.user,
+        to=job.request.mail_user or job.user,
+        event=event,
+        subject=f"Slurm {name} Name={job.request.name} {WORDS[event]}{more}",
+        state=job.state.value,
+        exit_code=str(job.exit) if job.exit is not None else "",
+        nodes=job.allocation.node_names() if job.allocation is not None else (),
+    )

@@ -1,0 +1,233 @@
+"""Nodes come, go, and are drained: handlers of the reducer. After a Welcome the node's word is settled with the journal."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import (
+    DropNode,
+    Effect,
+    KillShare,
+    LaunchShare,
+    NodeAdded,
+    NodeDrained,
+    NodeLost,
+    NodeRemoved,
+    NodeResumed,
+    NodeUp,
+    Outcome,
+)
+from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import Facility, Gpu, GpuDrain, GpuUuid, Job, JobId, Link, Node, NodeName, Topology
+from warpdeck_agent.wire import messages as wire
+
+from . import step_commands
+from .progress import apply_report
+
+_GPU_WORDS = {"nvidia", "geforce", "tesla", "quadro", "graphics", "device", "rtx", "gtx"}
+
+
+def add(txn: Transaction, event: NodeAdded) -> Outcome:
+    """A new node. Raises UserError if there is one of that name."""
+    if event.node.name in txn.state.nodes:
+        raise UserError(
+            f"there is a node {event.node.name} already", "give another --name, or remove the old one first"
+        )
+    txn.put_node(amend(event.node, added_at_unix=txn.now))
+    txn.put_made_by_name(event.node.name, uid=event.uid, mark=event.mark)
+    return Outcome()
+
+
+def drain(txn: Transaction, event: NodeDrained) -> Outcome:
+    """No new jobs; running ones go on. An admin's word stays until an admin takes it back."""
+    node = known(txn, event.name)
+    if event.gpus:
+        drains = {each.uuid: each for each in node.gpu_drains}
+        for uuid in _gpus_named(node, event.gpus):
+            drains[uuid] = GpuDrain(uuid=uuid, reason=event.reason, at_unix=txn.now)
+        txn.put_node(amend(node, gpu_drains=tuple(drains.values())))
+    else:
+        txn.put_node(amend(node, drained=True, drain_checks=(), reason=event.reason, reason_at_unix=txn.now))
+    return Outcome()
+
+
+def resume(txn: Transaction, event: NodeResumed) -> Outcome:
+    """Takes jobs again. The GPUs that it has now are all that it is expected to have."""
+    node = known(txn, event.name)
+    if event.gpus:
+        again = _gpus_named(node, event.gpus)
+        left = tuple(each for each in node.gpu_drains if each.uuid not in again)
+        txn.put_node(amend(node, gpu_drains=left))
+    else:
+        known_gpus = tuple(gpu.uuid for gpu in node.gpus)
+        resumed = amend(node, drained=False, drain_checks=(), gpu_drains=(), known_gpus=known_gpus)
+        txn.put_node(amend(resumed, reason="", reason_at_unix=txn.now))
+    return Outcome()
+
+
+def _gpus_named(node: Node, indices: tuple[int, ...]) -> list[GpuUuid]:
+    """Raises UserError for one that the node has not."""
+    uuids = {gpu.index: gpu.uuid for gpu in node.gpus}
+    for index in indices:
+        if index not in uuids:
+            raise UserError(f"{node.name} has no GPU {index}", f"see `warpdeck node show {node.name}`")
+    return [uuids[index] for index in indices]
+
+
+def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
+    """Takes the node out. Its jobs stand in the way, or end as NODE_FAIL when forced."""
+    known(txn, event.name)
+    jobs = [*txn.state.jobs_on(event.name), *txn.state.handed_to(event.name)]
+    if jobs and not event.force:
+        labels = ", ".join(job.label() for job in jobs[:5]) + (" ..." if len(jobs) > 5 else "")
+        raise UserError(
+            f"jobs hold {event.name}: {labels}",
+            "cancel them first, or use --force: they are killed (NODE_FAIL, or requeued)",
+        )
+    effects: list[Effect] = [
+        KillShare(node=event.name, job_id=job.id, restarts=job.restarts, at_once=True) for job in jobs
+    ]
+    for job in jobs:
+        effects += _lose_share(txn, job, event.name, f"node {event.name} was removed")
+    txn.drop_node(event.name)
+    return Outcome(effects=(*effects, DropNode(node=event.name)))
+
+
+def lost(txn: Transaction, event: NodeLost) -> Outcome:
+    """The link broke. The node keeps its jobs: it may be running them well."""
+    if event.name in txn.state.nodes:
+        txn.state.links[event.name] = Link.LOST
+        txn.state.link_reasons[event.name] = event.reason
+        txn.state.readings.pop(event.name, None)
+        txn.note_condition(event.name)
+    return Outcome()
+
+
+def up(txn: Transaction, event: NodeUp) -> Outcome:
+    """An agent is there: take its inventory, and settle every launch that either side knows of."""
+    name, welcome = event.name, event.welcome
+    node = txn.state.nodes.get(name)
+    if node is None:
+        return Outcome()
+    txn.state.links[name] = Link.UP
+    txn.state.link_reasons.pop(name, None)
+    txn.note_condition(name)
+    rebooted = bool(node.boot_id) and node.boot_id != welcome.inventory.boot_id
+    described = describe(node, welcome.inventory)
+    if described != node:
+        txn.put_node(described)
+    effects: list[Effect] = []
+    told = {(said.job_id, said.restarts) for said in welcome.jobs}
+    for said in welcome.jobs:
+        if rebooted and said.phase != "exited":
+            effects += _end_before_boot(said, name)
+            said = dataclasses.replace(
+                said, phase="lost", cause="node_fail", message=f"{name} was rebooted", exit_code=1
+            )
+        effects += apply_report(txn, name, said)
+    for job in (*txn.state.jobs_on(name), *txn.state.handed_to(name)):
+        job = txn.state.jobs[job.id]
+        if (job.id, job.restarts) not in told:
+            effects += _settle_untold(txn, job, name, rebooted=rebooted)
+    effects += step_commands.settle_node(txn, name, welcome.steps)
+    return Outcome(effects=tuple(effects))
+
+
+def _end_before_boot(said: wire.JobReport, name: NodeName) -> list[Effect]:
+    """What only holds a part of the node outlives a reboot as a record, and nothing else of it does: the agent is to let it go."""
+    if said.phase != "running":
+        return []
+    return [KillShare(node=name, job_id=JobId(said.job_id), restarts=said.restarts, at_once=True)]
+
+
+def _settle_untold(txn: Transaction, job: Job, name: NodeName, *, rebooted: bool) -> list[Effect]:
+    """The node holds no record of a share: never begun, or lost with the node's disk or power.
+
+    After a reboot nobody can tell whether it had begun, so it is not launched under the same start count again.
+    """
+    share = next(share for share in job.shares if share.node == name)
+    if share.phase == "exited":
+        return []
+    if rebooted:
+        return _lose_share(txn, job, name, f"{name} was rebooted", cause=job.ending_cause or "node_fail")
+    if share.phase == "launching" and not job.ending_cause:
+        return [LaunchShare(node=name, job_id=job.id)]
+    if share.phase == "launching":
+        return _lose_share(txn, job, name, "", cause=job.ending_cause)
+    return _lose_share(txn, job, name, f"{name} has no record of the job any more")
+
+
+def _lose_share(
+    txn: Transaction, job: Job, name: NodeName, message: str, *, cause: str = "node_fail"
+) -> list[Effect]:
+    gone = wire.JobReport(
+        job_id=job.id,
+        restarts=job.restarts,
+        phase="exited",
+        exit_code=1,
+        cause=cause,
+        message=message,
+        ended_at=txn.now,
+    )
+    return apply_report(txn, name, gone)
+
+
+def known(txn: Transaction, name: NodeName) -> Node:
+    """The node of that name. Raises UserError."""
+    node = txn.state.nodes.get(name)
+    if node is None:
+        raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="not_found")
+    return node
+
+
+def describe(node: Node, found: wire.Inventory) -> Node:
+    """The node with what its agent discovered. GPUs that it had before are remembered, should some be missing now."""
+    uuids = tuple(GpuUuid(gpu.uuid) for gpu in found.gpus)
+    return amend(
+        node,
+        known_gpus=uuids if len(uuids) >= len(node.known_gpus) else node.known_gpus,
+        hostname=found.hostname,
+        address=found.address,
+        arch=found.arch,
+        boot_id=found.boot_id,
+        booted_at_unix=found.booted_unix,
+        agent_at_unix=found.agent_unix,
+        cpus=found.cpus,
+        mem_bytes=found.mem_bytes,
+        topology=Topology(
+            sockets=found.sockets, cores=found.cores_per_socket, threads=found.threads_per_core
+        ),
+        tmp_disk_bytes=found.tmp_disk_bytes,
+        gpus=tuple(
+            Gpu(
+                index=gpu.index,
+                uuid=GpuUuid(gpu.uuid),
+                name=gpu.name,
+                type=gpu_type(gpu.name),
+                mem_bytes=gpu.mem_bytes,
+                numa_node=gpu.numa_node,
+                island=gpu.island,
+                isolation=gpu.isolation,
+            )
+            for gpu in found.gpus
+        ),
+        driver=found.driver,
+        kernel=found.kernel,
+        containment=found.containment,
+        facilities=tuple(
+            Facility(name=each.name, strength=each.strength, how=each.how) for each in found.facilities
+        ),
+        containers=tuple(found.containers),
+        gpu_error=found.gpu_error,
+    )
+
+
+def gpu_type(name: str) -> str:
+    """The short type that --gres=gpu:TYPE matches: "NVIDIA H100 80GB HBM3" -> h100, "NVIDIA GeForce RTX 3090" -> 3090."""
+    for word in re.split(r"[\s\-_]+", name.lower()):
+        if word and word not in _GPU_WORDS and not re.fullmatch(r"\d+g[bi]?b?", word):
+            return word
+    return name.lower().replace(" ", "_") or "gpu"

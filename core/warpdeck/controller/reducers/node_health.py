@@ -1,0 +1,223 @@
+"""What follows from a node's health: GPUs and nodes are drained with the reason, jobs are told, and what is well again resumes.
+
+A check that fails drains the GPU or the node that it is about. Where it is one that can be well again by itself (disk, mount,
+clock, heat, the site's program), so is the drain, if we made it; what an admin drained, an admin resumes. A fault (Xid, ECC)
+is an event: it drains its GPU once, for good. An admin who resumes a node that still fails sees it drained at the next look.
+Xids that any faulty program can cause drain nothing, else a user's bug would take a cluster down: the job is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import msgspec
+
+from warpdeck.config import Config, HealthRules
+from warpdeck.controller.events.events import Effect, HealthTold, Outcome, TellJob
+from warpdeck.controller.state.node_conditions import says_other
+from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import CLEARING, Check, GpuDrain, GpuUuid, Job, JobState, Node, NodeHealth, Verdict
+from warpdeck_agent.wire import messages as wire
+
+from .job_commands import end_job
+
+log = logging.getLogger("warpdeck.health")
+
+
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+    """Something new that the jobs on a GPU (`uuid` "": on the node) are told."""
+
+    check: str
+    message: str
+    uuid: str = ""
+    gpu: int = -1
+    drains: bool = True
+
+    def sentence(self, node: Node) -> str:
+        """For the job's history and its output."""
+        where = f"GPU {self.gpu} of {node.name}" if self.uuid else f"node {node.name}"
+        return f"{where}: {self.message}"
+
+
+def question(config: Config, *, now: float) -> wire.AskHealth:
+    """How nodes are to be watched."""
+    table = config.health
+    return wire.AskHealth(
+        at_unix=now,
+        interval_s=table.interval_s,
+        program=table.program,
+        program_timeout_s=table.timeout_s,
+        min_free_bytes=table.min_free,
+    )
+
+
+def take(txn: Transaction, event: HealthTold) -> Outcome:
+    """Takes an agent's word on its node. Handler of the reducer."""
+    state, node = txn.state, txn.state.nodes.get(event.name)
+    if node is None:
+        return Outcome(replan=False)
+    rules = state.site.health
+    before = state.health.get(node.name, NodeHealth(at_unix=0.0))
+    off_s = _clock_off_s(event, before, rules.max_clock_skew_s)
+    checks = (
+        *(_check(said) for said in event.health.checks),
+        *_clock(event, before, off_s, most_s=rules.max_clock_skew_s),
+        *_gpus(node),
+    )
+    state.health[node.name] = NodeHealth(
+        at_unix=event.received_unix,
+        checks=checks,
+        last_xids={fault.uuid: fault.xid for fault in event.health.faults if fault.xid},
+        clock_off_s=off_s,
+    )
+    judged, troubles = judge(node, checks, event.health.faults, rules=rules, now=txn.now)
+    if judged == node:
+        return Outcome(replan=False)
+    txn.put_node(judged)
+    effects: list[Effect] = []
+    for trouble in troubles:
+        log.warning("%s", trouble.sentence(node))
+        effects += _tell(txn, judged, trouble, rules)
+    return Outcome(effects=tuple(effects))
+
+
+def judge(
+    node: Node, checks: tuple[Check, ...], faults: Iterable[wire.Fault], *, rules: HealthRules, now: float
+) -> tuple[Node, list[Trouble]]:
+    """The node as it is to be from now on, and what is new. The one decision about health."""
+    failing = [each for each in checks if each.verdict is Verdict.FAIL and each.name not in rules.ignore]
+    news = [fault for fault in faults if fault.number > node.faults_until]
+    said = [
+        *(_fault(fault, rules) for fault in news if fault.at_unix >= node.added_at_unix),
+        *(_failure(check) for check in failing if check.uuid),
+    ]
+    its_own = {*node.known_gpus, *(gpu.uuid for gpu in node.gpus)}
+    troubles = [trouble for trouble in said if trouble.uuid in its_own]
+    drains, begun = _drain_gpus(node, checks, troubles, now=now)
+    node = amend(
+        node,
+        gpu_drains=drains,
+        faults_until=max([node.faults_until, *(fault.number for fault in news)]),
+    )
+    judged, of_node = _drain_node(node, checks, [check for check in failing if not check.uuid], now=now)
+    return judged, [*begun, *of_node]
+
+
+def _fault(fault: wire.Fault, rules: HealthRules) -> Trouble:
+    drains = fault.check not in rules.ignore and fault.xid not in rules.ignore_xids
+    return Trouble(check=fault.check, message=fault.message, uuid=fault.uuid, gpu=fault.gpu, drains=drains)
+
+
+def _failure(check: Check) -> Trouble:
+    return Trouble(check=check.name, message=check.message, uuid=check.uuid, gpu=check.gpu)
+
+
+def _drain_gpus(
+    node: Node, checks: tuple[Check, ...], troubles: list[Trouble], *, now: float
+) -> tuple[tuple[GpuDrain, ...], list[Trouble]]:
+    """The drains from now on, and the troubles that are news. A lasting cause takes the place of one that may clear."""
+    looked = any(check.name == "gpu_lost" for check in checks)
+    failing = {(trouble.uuid, trouble.check) for trouble in troubles}
+    drains = {
+        drain.uuid: drain
+        for drain in node.gpu_drains
+        if not (looked and drain.check in CLEARING and (drain.uuid, drain.check) not in failing)
+    }
+    news = []
+    for trouble in troubles:
+        uuid = GpuUuid(trouble.uuid)
+        known = drains.get(uuid)
+        if not trouble.drains:
+            news.append(trouble)
+        elif known is None or (known.check in CLEARING and trouble.check not in CLEARING):
+            drains[uuid] = GpuDrain(uuid=uuid, reason=trouble.message, check=trouble.check, at_unix=now)
+            news.append(trouble)
+    return tuple(drains.values()), news
+
+
+def _drain_node(
+    node: Node, checks: tuple[Check, ...], failing: list[Check], *, now: float
+) -> tuple[Node, list[Trouble]]:
+    """Drained for as long as a check fails, unless an admin drained it."""
+    if node.drained and not node.drain_checks:
+        return node, []
+    names = {check.name for check in failing}
+    if not any(check.name in ("disk", "mount") for check in checks):
+        names.update(node.drain_checks)  # an agent that has just begun has not looked yet
+    found = tuple(sorted(names))
+    reason = "; ".join(check.message for check in failing) or node.reason
+    if found == node.drain_checks:
+        return (amend(node, reason=reason) if says_other(reason, node.reason) else node), []
+    if not found:
+        return amend(node, drained=False, drain_checks=(), reason="", reason_at_unix=now), []
+    news = [_failure(check) for check in failing if check.name not in node.drain_checks]
+    return amend(node, drained=True, drain_checks=found, reason=reason, reason_at_unix=now), news
+
+
+def _tell(txn: Transaction, node: Node, trouble: Trouble, rules: HealthRules) -> list[Effect]:
+    """Every job on it gets a line in its history and where its people look, and leaves if the site wants that."""
+    effects: list[Effect] = []
+    sentence = trouble.sentence(node)
+    for job in txn.state.jobs_on(node.name):
+        if not _concerns(job, node, trouble):
+            continue
+        job = txn.put_job(amend(job, notice=sentence))
+        txn.log(job.id, sentence)
+        effects.append(TellJob(node=node.name, job_id=job.id, restarts=job.restarts, text=sentence))
+        if trouble.drains and trouble.check in rules.requeue_on:
+            effects += _requeue(txn, job)
+    return effects
+
+
+def _concerns(job: Job, node: Node, trouble: Trouble) -> bool:
+    shares = job.allocation.shares if job.allocation is not None else ()
+    return any(
+        share.node == node.name and (not trouble.uuid or trouble.uuid in share.gpu_uuids) for share in shares
+    )
+
+
+def _requeue(txn: Transaction, job: Job) -> list[Effect]:
+    """Where the job allows it; a job that is ending already ends as it was told."""
+    may_move = job.state in (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
+    if not may_move or not job.request.requeue or job.request.pty is not None:
+        return []
+    txn.log(job.id, "goes back into the queue because of it")
+    return end_job(txn, amend(job, requeue_on_exit=True), "requeued")
+
+
+def _check(said: wire.Check) -> Check:
+    """An agent of another version may know other words: they drain nothing."""
+    verdict = Verdict(said.state) if said.state in set(Verdict) else Verdict.WARN
+    return Check(name=said.name, verdict=verdict, message=said.message, gpu=said.gpu, uuid=said.uuid)
+
+
+def _clock_off_s(event: HealthTold, before: NodeHealth, most_s: float) -> float:
+    """The node's clock was read after we had asked and before we were told: however slow the link, its error is between these."""
+    told = event.health
+    if not told.asked_at_unix:
+        return before.clock_off_s
+    at_most, at_least = told.at_unix - told.asked_at_unix, told.at_unix - event.received_unix
+    off_s = at_least if at_least > 0 else min(0.0, at_most)
+    return off_s if abs(off_s) > most_s else 0.0
+
+
+def _clock(event: HealthTold, before: NodeHealth, off_s: float, *, most_s: float) -> tuple[Check, ...]:
+    if not event.health.asked_at_unix:
+        return tuple(check for check in before.checks if check.name == "clock")
+    if not off_s:
+        return (Check(name="clock", verdict=Verdict.OK, message=f"within {most_s:g} s of the controller's"),)
+    side = "ahead of" if off_s > 0 else "behind"
+    words = f"its clock is {abs(off_s):.0f} s {side} the controller's"
+    return (Check(name="clock", verdict=Verdict.FAIL, message=words),)
+
+
+def _gpus(node: Node) -> tuple[Check, ...]:
+    """GPUs that were there at an earlier start of its agent. One in the place of another is no loss."""
+    there = {gpu.uuid for gpu in node.gpus}
+    if len(there) >= len(node.known_gpus):
+        return ()
+    missing = ", ".join(uuid for uuid in node.known_gpus if uuid not in there)
+    words = f"{len(there)} of {len(node.known_gpus)} GPUs are there: {missing} is missing"
+    return (Check(name="gpus", verdict=Verdict.FAIL, message=words),)

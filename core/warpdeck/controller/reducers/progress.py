@@ -1,0 +1,349 @@
+"""What nodes say of jobs: started, ended, refused, gone. Handlers of the reducer.
+
+A job is RUNNING when every share runs. It ends when its batch share ended (the other nodes of a gang only hold the
+allocation), or, for an srun-like job, when all shares have. The end is final when every share has ended.
+"""
+
+from __future__ import annotations
+
+from warpdeck.controller.events.events import (
+    CollectOutput,
+    Effect,
+    ForgetShare,
+    GivenBack,
+    KillShare,
+    LaunchRefused,
+    LimitShare,
+    Outcome,
+    Remarked,
+    Reported,
+)
+from warpdeck.controller.state.array_record_splitting import fold_back
+from warpdeck.controller.state.measurements import to_curve, to_own, to_usage
+from warpdeck.controller.state.nodeclock import end_of, moment, start_of
+from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.suspect_nodes import HELD_AFTER_NODES
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import BY_ITSELF, ExitStatus, Job, JobCurve, JobId, JobState, NodeName, ShareStatus
+from warpdeck_agent.wire import messages as wire
+
+from . import hetjob_components, step_commands
+from .allocations import RELEASED
+from .job_commands import end_job, put_back
+from .launch_prefetch import move_up, step_in
+from .node_failures import blame, blame_check
+from .suspension import set_right
+
+WORTH_TELLING = 0.05
+"""A prediction of what waits is another when it differs by more than this part: thousands of short tasks follow each other."""
+WORTH_TELLING_S = 1.0
+"""And by more than this: nobody plans by less, and how long short tasks take differs by a larger part each time."""
+_STATE_OF_CAUSE = {
+    "cancelled": JobState.CANCELLED,
+    "requeued": JobState.CANCELLED,
+    "preempted": JobState.PREEMPTED,
+    "timeout": JobState.TIMEOUT,
+    "idle": JobState.TIMEOUT,
+    "oom": JobState.OUT_OF_MEMORY,
+    "node_fail": JobState.NODE_FAIL,
+    "launch_failed": JobState.FAILED,
+    "unknown": JobState.FAILED,
+}
+
+
+def report(txn: Transaction, event: Reported) -> Outcome:
+    """An agent's word on a launch of ours. Words on launches that do not count any more are put right."""
+    effects = tuple(apply_report(txn, event.name, event.report))
+    return Outcome(effects=effects, replan=event.report.phase != "running" or _starts_are_awaited(txn))
+
+
+def _starts_are_awaited(txn: Transaction) -> bool:
+    """Whether a waiting job may depend on another's start. Nothing else that waits gains by one."""
+    jobs = txn.state.jobs
+    return any(jobs[job_id].request.dependencies is not None for job_id in txn.state.pending)
+
+
+def remark(txn: Transaction, event: Remarked) -> Outcome:
+    """For the job's history, and for whoever asks what it does."""
+    said = event.remark
+    job = txn.state.jobs.get(JobId(said.job_id))
+    if job is not None and _is_there(job, event.name, said.restarts) and not job.is_finished:
+        sentence = f"{event.name}: {said.text}"
+        txn.put_job(amend(job, notice=sentence))
+        txn.log(job.id, sentence)
+    return Outcome(replan=False)
+
+
+def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:
+    """A node could not start its share; nothing of it runs there. If that is the node's fault, the job waits again."""
+    failed = event.failed
+    blame(txn, event.name, failed.drain)
+    to_blame = blame_check(txn, event.name, failed.check, reason=failed.message) or failed.again
+    again = to_blame and _may_try_again(txn, event.name, failed)
+    gone = wire.JobReport(
+        job_id=failed.job_id,
+        restarts=failed.restarts,
+        phase="exited",
+        exit_code=1,
+        cause="requeued" if again else "launch_failed",
+        message=failed.message,
+        ended_at=txn.now,
+    )
+    return Outcome(effects=tuple(apply_report(txn, event.name, gone)))
+
+
+def give_back(txn: Transaction, event: GivenBack) -> Outcome:
+    """Handed tasks that have not begun wait again, as if they had never been handed; what was asked of them meanwhile is done."""
+    effects: list[Effect] = []
+    for job_id, restarts in event.launches:
+        job = txn.state.jobs.get(job_id)
+        if job is None or not _is_there(job, event.name, restarts) or not _may_have_waited_there(job):
+            continue
+        if job.state is JobState.COMPLETING:
+            gone = wire.JobReport(job_id, restarts, phase="exited", cause=job.ending_cause, ended_at=txn.now)
+            effects += apply_report(txn, event.name, gone)
+            continue
+        waits = amend(
+            job,
+            state=JobState.PENDING,
+            behind=None,
+            allocation=None,
+            shares=(),
+            partition="",
+            time_limit_s=None,
+        )
+        txn.put_job(waits)
+        move_up(txn, job.id, job.behind)
+        fold_back(txn, waits)
+    return Outcome(effects=tuple(effects))
+
+
+def _may_have_waited_there(job: Job) -> bool:
+    """Whether nothing of it has begun, as far as is known here."""
+    is_open = job.state in (JobState.CONFIGURING, JobState.COMPLETING)
+    return is_open and all(share.phase == "launching" for share in job.shares)
+
+
+def _may_try_again(txn: Transaction, name: NodeName, failed: wire.LaunchFailed) -> bool:
+    """Sends the job back to the queue. As in Slurm a job whose prolog failed waits held: it might drain one node after the other."""
+    job = txn.state.jobs.get(JobId(failed.job_id))
+    if job is None or job.state is not JobState.CONFIGURING or job.request.pty is not None:
+        return False
+    if not _is_there(job, name, failed.restarts):
+        return False
+    txn.log(job.id, f"not started on {name}: {failed.message}")
+    job = amend(job, requeue_on_exit=True, held=job.held or bool(failed.drain))
+    txn.put_job(_failed_by(txn, job, name) if failed.check else job)
+    return True
+
+
+def _failed_by(txn: Transaction, job: Job, name: NodeName) -> Job:
+    """The job after its node could not start it. It goes elsewhere; if several nodes could not, it may be the job after all."""
+    nodes = tuple(dict.fromkeys((*job.failed_nodes, name)))
+    job = amend(job, failed_starts=job.failed_starts + 1, failed_nodes=nodes)
+    if len(nodes) < HELD_AFTER_NODES:
+        return job
+    why = f"held: {len(nodes)} nodes could not start it ({', '.join(nodes)})"
+    txn.log(job.id, why)
+    return amend(job, held=True, notice=why)
+
+
+def apply_report(txn: Transaction, name: NodeName, said: wire.JobReport) -> list[Effect]:
+    """Moves the share and the job along. Repeated reports change nothing and cost at most a Forget."""
+    job = txn.state.jobs.get(JobId(said.job_id))
+    share = None if job is None else _share(job, name)
+    current = job is not None and share is not None and job.restarts == said.restarts and not job.is_finished
+    if not current or job is None or share is None:
+        if job is None and _is_unreadable(txn, JobId(said.job_id)) and said.phase == "running":
+            _keep_clear(txn, name, said.job_id)
+            return []
+        return _settle_stray(job, name, said)
+    if share.phase == "exited":
+        return []
+    if said.phase == "running":
+        return _share_runs(txn, job, share, said)
+    return _share_ended(txn, job, share, said)
+
+
+def _is_unreadable(txn: Transaction, job_id: JobId) -> bool:
+    """Whether the record of this job could not be read and was set aside."""
+    return any(row.table == "jobs" and row.key == str(job_id) for row in txn.state.unreadable)
+
+
+def _keep_clear(txn: Transaction, name: NodeName, job_id: int) -> None:
+    """Drain a node on which a job runs of which we know nothing: it goes on, and nobody gets what it may hold."""
+    node = txn.state.nodes[name]
+    if not node.drained:
+        reason = (
+            f"Job {job_id} runs here, but its record could not be read. Resume the node when it has ended."
+        )
+        txn.put_node(amend(node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now))
+
+
+def _settle_stray(job: Job | None, name: NodeName, said: wire.JobReport) -> list[Effect]:
+    """A launch that does not count any more is ended and let go; what it has written is the user's all the same. Whether the node
+    had that earlier start, the store knows: who carries out the effect asks it."""
+    job_id = JobId(said.job_id)
+    if said.phase == "running":
+        return [KillShare(node=name, job_id=job_id, restarts=said.restarts, at_once=True)]
+    effects: list[Effect] = []
+    was_there = job is not None and (said.restarts < job.restarts or _is_there(job, name, said.restarts))
+    if was_there and not _is_visible(said):
+        effects.append(CollectOutput(node=name, job_id=job_id, restarts=said.restarts))
+    return [*effects, ForgetShare(node=name, job_id=job_id, restarts=said.restarts)]
+
+
+def _is_visible(said: wire.JobReport) -> bool:
+    """Whether the output lies where the user looks for it."""
+    return not said.stdout_path.startswith("spool:")
+
+
+def _share_runs(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobReport) -> list[Effect]:
+    effects: list[Effect] = []
+    visible = _is_visible(said)
+    started = amend(
+        share,
+        phase="running",
+        pid=said.pid,
+        stdout_path=said.stdout_path,
+        stderr_path=said.stderr_path,
+        work_dir=said.work_dir,
+        visible=visible,
+    )
+    if share != started:
+        job = txn.put_job(_with_share(job, started))
+    if not visible:
+        effects.append(CollectOutput(node=share.node, job_id=job.id, restarts=job.restarts))
+    effects += set_right(job, share.node, stopped_there=said.suspended)
+    if said.time_limit_s not in (-1.0, job.time_limit_s or 0.0):
+        effects.append(LimitShare(node=share.node, job_id=job.id, restarts=job.restarts))
+    if job.state is JobState.COMPLETING:
+        effects.append(
+            KillShare(node=share.node, job_id=job.id, restarts=job.restarts, cause=job.ending_cause)
+        )
+    elif job.state is JobState.CONFIGURING and all(part.phase != "launching" for part in job.shares):
+        txn.put_job(
+            amend(job, state=JobState.RUNNING, start_at_unix=start_of(txn, job, share.node, said.started_at))
+        )
+        txn.log(job.id, "running on " + ", ".join(part.node for part in job.shares))
+    return effects
+
+
+def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobReport) -> list[Effect]:
+    blame(txn, share.node, said.drain)
+    cause = said.cause or ("unknown" if said.phase == "lost" else "")
+    status = ExitStatus(code=said.exit_code, signal=said.signal, cause=cause, message=said.message)
+    paths = {}
+    if said.stdout_path:
+        paths = {"stdout_path": said.stdout_path, "visible": _is_visible(said)}
+    ended = amend(
+        share,
+        phase="exited",
+        exit=status,
+        stderr_path=said.stderr_path or share.stderr_path,
+        work_dir=said.work_dir or share.work_dir,
+        peak_mem_bytes=said.peak_mem_bytes,
+        cpu_seconds=said.cpu_seconds,
+        system_s=said.system_s,
+        own=to_own(said.own),
+        gpu=to_usage(said.gpu),
+        **paths,
+    )
+    if said.curve is not None:
+        txn.put_curve(JobCurve(job_id=job.id, node=share.node, curve=to_curve(said.curve)))
+    begun_unix = job.start_at_unix
+    if begun_unix is None and said.started_at:
+        begun_unix = start_of(txn, job, share.node, said.started_at)
+    began, over = said.started_at or said.ended_at, said.ended_at  # both by the node's clock
+    suspect = txn.state.suspects.take_end(share.node, job, status, began_unix=began, ended_unix=over)
+    blame(txn, share.node, suspect)
+    job = amend(_with_share(job, ended), start_at_unix=begun_unix)
+    effects: list[Effect] = []
+    if not ended.visible:
+        effects.append(CollectOutput(node=share.node, job_id=job.id, restarts=job.restarts))
+    if all(part.phase == "exited" for part in job.shares):
+        return effects + finish(txn, job, ended_at=moment(txn, share.node, said.ended_at))
+    txn.put_job(job)
+    batch_ended = bool(job.request.script) and job.shares[0].phase == "exited"
+    failed = cause not in ("", "cancelled") and job.state is not JobState.COMPLETING
+    if job.state is not JobState.COMPLETING and (batch_ended or failed):
+        effects += end_job(txn, job, cause if failed else "")
+    return effects
+
+
+def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
+    """All shares have ended: the job's final state, or back to the queue. The nodes may forget it after the commit."""
+    status = final_status(job)
+    state = _STATE_OF_CAUSE.get(status.cause)
+    if state is None:
+        state = JobState.COMPLETED if (status.code, status.signal) == (0, 0) else JobState.FAILED
+    effects: list[Effect] = [
+        ForgetShare(node=share.node, job_id=job.id, restarts=job.restarts) for share in job.shares
+    ]
+    behind = job.behind
+    if job.start_at_unix is not None:
+        ended_at = end_of(txn, job, ended_at=ended_at)
+        job = step_in(txn, job)
+    txn.log(job.id, f"ended {state}, exit {status}" + (f": {status.message}" if status.message else ""))
+    ended = txn.put_job(amend(job, state=state, exit=status, end_at_unix=ended_at, behind=None))
+    heir = move_up(txn, job.id, behind)
+    if heir is not None:
+        txn.heirs[job.id] = heir
+    if state in BY_ITSELF:
+        _expect_of_the_rest(txn, ended)
+    step_commands.end_all(txn, ended, ended_at=ended_at)
+    again = job.requeue_on_exit or (
+        state is JobState.NODE_FAIL and job.request.requeue and not job.request.pty
+    )
+    again = again and not hetjob_components.is_left(txn.state, job)
+    if again:
+        put_back(txn, ended)
+        txn.log(job.id, f"requeued (start {job.restarts + 1})")
+    return effects + hetjob_components.after_end(txn, ended, again=again)
+
+
+def _expect_of_the_rest(txn: Transaction, ended: Job) -> None:
+    """Tasks of an array take alike: what waits of it is expected to run as long as those that have ended."""
+    rest = txn.state.jobs.get(ended.array_job_id)
+    if rest is None or rest.state is not JobState.PENDING:
+        return
+    likely_s = txn.state.predict(rest.user, rest.request)
+    if not _is_near(rest.predicted_s, likely_s):
+        txn.put_job(amend(rest, predicted_s=likely_s))
+
+
+def _is_near(before_s: float | None, likely_s: float | None) -> bool:
+    if before_s is None or likely_s is None:
+        return before_s is likely_s
+    return abs(likely_s - before_s) <= max(WORTH_TELLING_S, WORTH_TELLING * before_s)
+
+
+def final_status(job: Job) -> ExitStatus:
+    """The batch share's status, or the worst of all; what ordered the end outranks what the nodes saw."""
+    ends = [share.exit or ExitStatus(cause="unknown", code=1) for share in job.shares]
+    worst = ends[0] if job.request.script else max(ends, key=lambda end: (end.signal, end.code))
+    blamed = next((end for end in ends if end.cause not in ("", "cancelled")), None)
+    if job.ending_cause == RELEASED and job.exit is not None:
+        return ExitStatus(code=job.exit.code, signal=job.exit.signal, message=job.exit.message)
+    if job.ending_cause:
+        message = blamed.message if blamed is not None else worst.message
+        return ExitStatus(code=worst.code, signal=worst.signal, cause=job.ending_cause, message=message)
+    if blamed is not None and not worst.cause:
+        return ExitStatus(
+            code=worst.code or 1, signal=worst.signal, cause=blamed.cause, message=blamed.message
+        )
+    return worst
+
+
+def _is_there(job: Job, name: NodeName, restarts: int) -> bool:
+    """Whether this start of the job has a share of the node: of others' jobs a node's word counts for nothing."""
+    return job.restarts == restarts and _share(job, name) is not None
+
+
+def _share(job: Job, name: NodeName) -> ShareStatus | None:
+    return next((share for share in job.shares if share.node == name), None)
+
+
+def _with_share(job: Job, changed: ShareStatus) -> Job:
+    shares = tuple(changed if part.node == changed.node else part for part in job.shares)
+    return amend(job, shares=shares)

@@ -1,0 +1,130 @@
+"""Reservations as time goes on: policy.tending says what is to be done, this finds what it asks and does it.
+
+Looked at after what has changed, a moment later and no more often than every REST_S, and when the clock alone has something to
+be done; never on a site without reservations.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import msgspec
+
+from warpdeck.controller.events.events import Effect, Outcome
+from warpdeck.controller.state.reservations import ends_for, next_begin_unix, reservations, taken_nodes
+from warpdeck.controller.state.state import State
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.controller.state.view import why_unavailable
+from warpdeck.model import Job, JobId, JobState
+from warpdeck.policy import ReservationView
+from warpdeck.policy.reservations.lifecycle import NodePool, Tended, Use, next_deed_unix, tend
+from warpdeck.policy.resources.features import with_features
+
+from .job_commands import end_job
+from .reserving import lose
+
+
+def has_reservations(state: State) -> bool:
+    """Whether there is anything to look at."""
+    return bool(state.reserved or state.site.reservations or state.in_reservations)
+
+
+def is_due(state: State, now: float) -> bool:
+    """Whether something is to be done."""
+    return any(deed != _nothing(each) for each, deed in _deeds(state, now)) or bool(_orphans(state, now))
+
+
+def next_moment(state: State, now: float) -> float:
+    """When the clock alone makes something to be done; inf for never."""
+    uses = _uses(state)
+    moments = (next_deed_unix(each, uses.get(each.name, Use())) for each in reservations(state, now))
+    return min((at for at in moments if at > now), default=math.inf)
+
+
+def tend_all(txn: Transaction) -> Outcome:
+    """Does what is to be done."""
+    state, now = txn.state, txn.now
+    effects: list[Effect] = []
+    for each, deed in list(_deeds(state, now)):
+        lose(txn, deed.losers, hold=each.hold_jobs_after)
+        for job_id in deed.overrun:
+            txn.log(job_id, f"its reservation {each.name} is over, and so is its time")
+            effects += end_job(txn, state.jobs[job_id], "timeout")
+        if each.name in state.reserved and deed != _nothing(each):
+            _keep(txn, each, deed)
+    lose(txn, _orphans(state, now), hold=True)
+    return Outcome(effects=tuple(effects))
+
+
+def _keep(txn: Transaction, each: ReservationView, deed: Tended) -> None:
+    """The reservation as it is from now on."""
+    made = txn.state.reserved[each.name]
+    if deed.purged and not made.repeat:
+        txn.drop_reservation(made.name)
+        return
+    if deed.purged:
+        begin = next_begin_unix(each, txn.now)
+        length_s = each.end_unix - each.start_unix
+        made = msgspec.structs.replace(made, start_unix=begin, end_unix=begin + length_s)
+    if deed.nodes != each.nodes:
+        made = msgspec.structs.replace(made, nodes=tuple(sorted(deed.nodes)))
+    txn.put_reservation(msgspec.structs.replace(made, idle_since_unix=deed.idle_since_unix))
+
+
+def _deeds(state: State, now: float) -> list[tuple[ReservationView, Tended]]:
+    uses = _uses(state)
+    return [
+        (each, tend(each, uses.get(each.name, Use()), _pool(state, each, now), now))
+        for each in reservations(state, now)
+    ]
+
+
+def _nothing(each: ReservationView) -> Tended:
+    return Tended(nodes=each.nodes, idle_since_unix=each.idle_since_unix)
+
+
+def _uses(state: State) -> dict[str, Use]:
+    """The jobs by reservation."""
+    jobs = sorted((state.jobs[job_id] for job_id in state.in_reservations), key=_reservation)
+    return {name: _use(state, list(some)) for name, some in itertools.groupby(jobs, key=_reservation)}
+
+
+def _reservation(job: Job) -> str:
+    return job.reservation
+
+
+def _use(state: State, jobs: list[Job]) -> Use:
+    running = [job for job in jobs if job.id not in state.pending]
+    return Use(
+        waiting=tuple(job.id for job in jobs if job.id in state.pending),
+        running=tuple(
+            (job.id, ends_for(state, job) if job.state is JobState.RUNNING else math.inf) for job in running
+        ),
+    )
+
+
+def _orphans(state: State, now: float) -> list[JobId]:
+    """Waiting jobs of reservations that are not there any more: taken out of the configuration."""
+    known = {each.name for each in reservations(state, now)}
+    return [
+        job_id
+        for job_id in state.in_reservations
+        if job_id in state.pending and state.jobs[job_id].reservation not in known
+    ]
+
+
+def _pool(state: State, each: ReservationView, now: float) -> NodePool:
+    """What it may have instead of its nodes, where any are to be replaced."""
+    if not each.node_count or each.static or each.parts:
+        return NodePool()
+    able = frozenset(name for name, node in state.nodes.items() if not why_unavailable(state, node))
+    if each.features:
+        able &= with_features(
+            each.features, {name: facts.features for name, facts in state.site.nodes.items()}
+        )
+    idle = frozenset(name for name in state.nodes if not state.jobs_on(name))
+    taken = taken_nodes(state, each, now)
+    table = next((part for part in state.site.partitions if part.name == each.partition), None)
+    inside = able if table is None or table.nodes is None else table.nodes
+    return NodePool(able=able, idle=idle, spare=tuple(sorted((able & idle & inside) - taken)))

@@ -1,0 +1,170 @@
+"""Reservations are made and removed: handlers of the reducer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Outcome, ReservationMade, ReservationRemoved
+from warpdeck.controller.state.request_revision import Amended
+from warpdeck.controller.state.reservations import meet, reservations, view_of
+from warpdeck.controller.state.state import State, amend
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import JobId, JobState, Reservation
+from warpdeck.model.created_by_nonce import find_made
+from warpdeck.model.reservation import PERIOD_S
+from warpdeck.policy import ReservationView
+
+from .gpu_shares import check_parts, with_parts
+
+MAX_RESERVATIONS = 1000
+"""Made at run time: each costs every pass."""
+KEPT_S = 86_400.0
+"""One that is over can still be seen for so long, and goes when another is made."""
+
+
+def make(txn: Transaction, event: ReservationMade) -> Outcome:
+    """A new reservation. Raises UserError where it names what is not there, or gets into another's way."""
+    state, wanted = txn.state, event.reservation
+    if find_made(state.made, event.uid, event.mark) is not None:
+        return Outcome(replan=False)
+    for each in list(state.reserved.values()):
+        if each.end_unix is None or each.repeat or each.float_s is not None:
+            continue
+        kept_s = 0.0 if each.name == wanted.name and not event.instead else KEPT_S
+        if each.end_unix + kept_s <= txn.now:
+            txn.drop_reservation(each.name)
+    if event.instead:
+        _check_made(state, wanted.name)
+    if wanted.asked is not None:
+        wanted = with_parts(state, wanted, txn.now)
+    _check(state, wanted, now=txn.now, instead=event.instead)
+    txn.put_reservation(wanted)
+    txn.put_made_by_name(wanted.name, uid=event.uid, mark=event.mark)
+    return Outcome()
+
+
+def _check_made(state: State, name: str) -> None:
+    """Raises UserError where it was not made at run time."""
+    if name in state.reserved:
+        return
+    if any(each.name == name for each in state.site.reservations):
+        raise UserError(
+            f"reservation {name} stands in config.toml", "take it out there, then `warpdeck config reload`"
+        )
+    raise UserError(f"there is no reservation {name}", "see `warpdeck reservations`", code="not_found")
+
+
+def _check(state: State, wanted: Reservation, *, now: float, instead: bool) -> None:
+    others = [each for each in reservations(state, now) if not (instead and each.name == wanted.name)]
+    if any(each.name == wanted.name for each in others):
+        raise UserError(
+            f"there is a reservation {wanted.name} already",
+            "see `warpdeck reservations`",
+            code="reservation_exists",
+        )
+    if len(state.reserved) >= MAX_RESERVATIONS and not instead:
+        raise UserError(
+            f"there are {MAX_RESERVATIONS:,} reservations already", "remove some", code="reservation_exists"
+        )
+    unknown = [name for name in wanted.nodes or () if name not in state.nodes]
+    if unknown:
+        raise UserError(f"there is no node {unknown[0]}", "see `warpdeck node ls`", code="InvalidNode")
+    for name, count in wanted.licenses:
+        if count > dict(state.site.licenses).get(name, 0):
+            raise UserError(
+                f"there are not {count} licenses of {name}", "see `scontrol show licenses`", code="Licenses"
+            )
+    if wanted.first_cores and wanted.parts:
+        raise UserError(
+            "which cores of a node a reservation has cannot be said",
+            "leave out FIRST_CORES, or reserve whole nodes",
+            code="reservation_cores",
+        )
+    of_none = wanted.licenses or wanted.watts or wanted.burst_buffer
+    if wanted.nodes == () and not (of_none and wanted.any_nodes):
+        raise UserError("the reservation names no node", "name some, or ALL")
+    if wanted.repeat:
+        _check_repeat(wanted)
+    elif wanted.float_s is not None:
+        pass  # it never begins, so it is never over
+    elif wanted.end_unix is not None and wanted.end_unix <= max(now, wanted.start_unix):
+        raise UserError(
+            "the reservation would be over before it begins",
+            "give a later start or duration",
+            code="reservation_over",
+        )
+    whose = (wanted.users, wanted.accounts, wanted.deny_users, wanted.deny_accounts)
+    if not (wanted.maintenance or any(whose)):
+        raise UserError(
+            "a reservation is for somebody or for maintenance",
+            "give users or accounts, or the flag MAINT (--maintenance)",
+            code="reservation_for_nobody",
+        )
+    _check_accounts(state, wanted)
+    if not (wanted.maintenance or wanted.overlap):
+        _check_alone(state, wanted, others, now=now)
+
+
+def _check_alone(state: State, wanted: Reservation, others: list[ReservationView], *, now: float) -> None:
+    """That no other has one of its nodes in its time, or so much of it that there is too little."""
+    new = view_of(state, wanted)
+    there = [each for each in others if new.nodes & each.nodes and meet(new, each, now)]
+    for each in there:
+        if not (new.parts and each.parts):
+            both = min(new.nodes & each.nodes)
+            raise UserError(
+                f"reservation {each.name} has {both} at that time",
+                "see `warpdeck reservations`",
+                code="reservation_overlaps",
+            )
+    check_parts(state, new, there)
+
+
+def _check_repeat(wanted: Reservation) -> None:
+    if wanted.float_s is not None:
+        raise UserError(
+            "a reservation that floats does not come again",
+            "leave out one of TIME_FLOAT and the repetition",
+            code="reservation_floats",
+        )
+    length_s = None if wanted.end_unix is None else wanted.end_unix - wanted.start_unix
+    if length_s is None or length_s <= 0:
+        raise UserError("a reservation that comes again needs a duration", "give one, such as 2:00:00")
+    if length_s > PERIOD_S[wanted.repeat]:
+        raise UserError("the reservation would come again before it is over", "give a shorter duration")
+
+
+def _check_accounts(state: State, wanted: Reservation) -> None:
+    known = {account.name for account in state.site.accounts}
+    unknown = [name for name in wanted.accounts if name not in known]
+    if unknown:
+        raise UserError(f"there is no account {unknown[0]}", "see `warpdeck share`", code="InvalidAccount")
+
+
+def remove(txn: Transaction, event: ReservationRemoved) -> Outcome:
+    """Its nodes are everybody's again; jobs that wait for it are held, or wait on without it."""
+    _check_made(txn.state, event.name)
+    losers = [
+        job_id
+        for job_id in txn.state.in_reservations
+        if job_id in txn.state.pending and txn.state.jobs[job_id].reservation == event.name
+    ]
+    lose(txn, losers, hold=txn.state.reserved[event.name].hold_jobs_after)
+    txn.drop_reservation(event.name)
+    return Outcome()
+
+
+def lose(txn: Transaction, losers: Iterable[JobId], *, hold: bool) -> None:
+    """The reservation of these jobs is over: they go on without one, and wait held unless it says otherwise."""
+    amended = Amended()
+    for job_id in losers:
+        job = txn.state.jobs[job_id]
+        name = job.reservation
+        if job.request.reservation:
+            job = amended.of(txn, job, amend(job.request, reservation=""))
+        waits = job.state is JobState.PENDING
+        if hold and waits and not job.held:
+            job = amend(job, held=True, lost_reservation=name)
+        txn.put_job(amend(job, drawn_into=""))
+        txn.log(job.id, f"its reservation {name} is over" + (", held" if hold and waits else ""))

@@ -1,0 +1,410 @@
+"""Steps: asked for, reported on, ended. Handlers of the reducer.
+
+A step is laid out by policy.steps over what the job holds and what its steps hold of that. It ends when all its nodes have
+told the end of all their tasks; what a node cannot tell any more counts as ended with code 1. With the job end its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import (
+    Effect,
+    ForgetStep,
+    KillStep,
+    LaunchStep,
+    Outcome,
+    StepAsked,
+    StepEndAsked,
+    StepReported,
+)
+from warpdeck.controller.events.step_events import World
+from warpdeck.controller.launch.node_aliases import our_names
+from warpdeck.controller.state.measurements import to_curve, to_spreads, to_usage
+from warpdeck.controller.state.state import State, amend
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import ExitStatus, Job, JobCurve, JobId, JobState, Link, NodeName
+from warpdeck.model.step import Step, StepPart, StepShare, TaskEnd
+from warpdeck.policy.step_placement import Busy, Layout, lay_out
+from warpdeck.ports.caller import may_touch, whose
+from warpdeck_agent.wire import steps as wire
+
+from .allocations import release
+from .node_failures import blame_check
+
+STARTING = "starting"
+"""The code of an error about a job that starts at this moment: nothing worth telling, for nobody has to end."""
+EXPIRED = "expired"
+"""The code of an error about a job that has ended."""
+BUSY = "busy"
+"""The code of an error that is gone when others have ended: who asks waits and asks again."""
+MAX_STEPS = 100_000
+"""Steps of one start of a job, as many as Slurm lets a job have twice over: each leaves a row for good."""
+_STATE_OF_CAUSE = {
+    "cancelled": JobState.CANCELLED,
+    "timeout": JobState.TIMEOUT,
+    "node_fail": JobState.NODE_FAIL,
+}
+
+_ENCODER = msgspec.msgpack.Encoder()
+_ASKED = msgspec.msgpack.Decoder(StepAsked)
+
+
+def plan_step(state: State, event: StepAsked) -> Layout:
+    """Where the step would go now. Raises UserError; with the code BUSY or STARTING where waiting helps."""
+    job = state.jobs.get(event.job_id)
+    if job is None:
+        raise UserError(f"job {event.job_id} is not known", "see `warpdeck queue`", code="not_found")
+    if not may_touch(event.who, job):
+        raise UserError(
+            f"job {job.label()} belongs to {whose(event.who, job)}", "only its owner may start steps in it"
+        )
+    _check_runs(job)
+    assert job.allocation is not None
+    nodelist = our_names(event.ask.nodelist, job.allocation.node_names(), state.nodes)
+    found = lay_out(
+        msgspec.structs.replace(event.ask, nodelist=nodelist)
+        if nodelist != event.ask.nodelist
+        else event.ask,
+        job.allocation,
+        job=job.request.resources,
+        running=list(state.steps.get(job.id, {}).values()),
+    )
+    if isinstance(found, Busy):
+        raise UserError(
+            f"Job {job.id} step creation temporarily disabled, retrying (Requested nodes are busy)",
+            "other steps hold them; --overlap shares with these, --exact asks for less",
+            code=BUSY,
+            details={"steps": ",".join(f"{job.id}.{number}" for number in found.steps)},
+        )
+    away = [share.node for share in found.shares if state.links.get(share.node) is not Link.UP]
+    if away:
+        raise UserError(f"node {away[0]} does not answer now", "it is tried again", code=BUSY)
+    return found
+
+
+def _check_runs(job: Job) -> None:
+    if job.is_finished:
+        raise UserError(f"job {job.label()} has ended ({job.state})", "see `warpdeck queue`", code=EXPIRED)
+    if job.state is JobState.COMPLETING:
+        raise UserError(f"job {job.label()} has ended ({job.state})", "see `warpdeck queue`")
+    if job.state is JobState.SUSPENDED:
+        raise UserError(f"job {job.label()} is suspended", "it is tried again", code=BUSY)
+    if job.state is not JobState.RUNNING:
+        code = STARTING if job.state is JobState.CONFIGURING else BUSY
+        raise UserError(f"job {job.label()} does not run yet ({job.state})", "it is tried again", code=code)
+
+
+def ask(txn: Transaction, event: StepAsked) -> Outcome:
+    """A new step, if there is room for it; over several components one of each, all with the same number.
+
+    The numbers of a heterogeneous job are counted over all its components.
+    """
+    made = made_before(txn.state, event)
+    if made is not None:
+        return Outcome(step=made, replan=False)
+    events = (event, *event.others)
+    layouts = [plan_step(txn.state, each) for each in events]
+    jobs = [txn.state.jobs[each.job_id] for each in events]
+    if layouts[0].shares[0].node != event.first:
+        raise UserError("its first node was taken meanwhile", "it is tried again", code=BUSY)
+    first = jobs[0]
+    members = jobs if first.component is None else txn.state.array_members(first.array_job_id)
+    number = max(job.steps_made for job in members)
+    if number >= MAX_STEPS:
+        raise UserError(
+            f"job {jobs[0].label()} has had {MAX_STEPS:,} steps", "start several tasks with one srun"
+        )
+    beside = tuple(job.id for job in jobs) if len(jobs) > 1 else ()
+    tasks = sum(len(share.ranks) for layout in layouts for share in layout.shares)
+    effects: list[Effect] = []
+    for each, layout in zip(in_one_world(events, layouts), layouts, strict=True):
+        first_rank = 0 if each.world is None else sum(each.world.tasks[: each.world.at])
+        each = _with_input(each, tasks)
+        step = _make(txn, each, layout, number, first_rank=first_rank, beside=beside)
+        effects += [
+            LaunchStep(node=share.node, job_id=step.job_id, number=number, asked=each)
+            for share in step.shares
+        ]
+    return Outcome(effects=tuple(effects), step=find_step(txn.state, event.job_id, number), replan=False)
+
+
+def made_before(state: State, event: StepAsked) -> Step | None:
+    """The step that this very request has made, running or ended lately."""
+    job = state.jobs.get(event.job_id)
+    if not event.nonce or job is None or not may_touch(event.who, job):
+        return None
+    steps = state.steps.get(event.job_id, {}).values()
+    return next((step for step in steps if step.nonce == event.nonce), None)
+
+
+def in_one_world(events: Sequence[StepAsked], layouts: Sequence[Layout]) -> list[StepAsked]:
+    """The events, each with what it has to know of the others."""
+    if len(events) == 1:
+        return [*events]
+    shares = [share for layout in layouts for share in layout.shares]
+    world = World(
+        nodes=tuple(share.node for share in shares), tasks=tuple(len(share.ranks) for share in shares)
+    )
+    found, at = list[StepAsked](), 0
+    for event, layout in zip(events, layouts, strict=True):
+        found.append(amend(event, others=(), port=events[0].port, world=amend(world, at=at)))
+        at += len(layout.shares)
+    return found
+
+
+def _make(
+    txn: Transaction,
+    event: StepAsked,
+    layout: Layout,
+    number: int,
+    *,
+    first_rank: int,
+    beside: tuple[JobId, ...],
+) -> Step:
+    job, asked = txn.state.jobs[event.job_id], event.ask
+    txn.put_job(amend(job, steps_made=number + 1))
+    shares = layout.shares
+    if first_rank:
+        shares = tuple(
+            amend(share, ranks=tuple(rank + first_rank for rank in share.ranks)) for share in shares
+        )
+    step = Step(
+        job_id=job.id,
+        restarts=job.restarts,
+        number=number,
+        name=asked.name,
+        cpus_per_task=layout.cpus_per_task,
+        holds=not asked.overlap,
+        whole=not asked.exact,
+        kill_on_bad_exit=asked.kill_on_bad_exit,
+        caller=event.caller,
+        nonce=event.nonce,
+        asked=_ENCODER.encode(event),
+        beside=beside,
+        shares=shares,
+        parts=tuple(StepPart(node=share.node) for share in shares),
+        start_at_unix=txn.now,
+    )
+    txn.put_step(step)
+    return step
+
+
+def whole_step(state: State, step: Step) -> list[Step]:
+    """The step, with those of the other components that srun has started with it, by their ranks."""
+    found = [find_step(state, job_id, step.number) for job_id in step.beside]
+    return [each for each in found if each is not None] or [step]
+
+
+def _with_input(event: StepAsked, tasks: int) -> StepAsked:
+    """A number that no task has is the name of a file, as in Slurm, which all tasks read."""
+    if not tasks <= event.ask.input_rank < wire.EVERY_TASK:
+        return event
+    ask = msgspec.structs.replace(event.ask, input_rank=wire.EVERY_TASK)
+    return msgspec.structs.replace(event, ask=ask)
+
+
+def end(txn: Transaction, event: StepEndAsked) -> Outcome:
+    """Ends a step, or sends it a signal."""
+    job, step = txn.state.jobs.get(event.job_id), find_step(txn.state, event.job_id, event.number)
+    if job is not None and not may_touch(event.who, job):
+        raise UserError(
+            f"job {job.label()} belongs to {whose(event.who, job)}, not to {event.who.user}", code="denied"
+        )
+    if job is None or step is None or step.is_finished:
+        words = f"step {event.job_id}.{event.number} does not run"
+        raise UserError(words, f"see `warpdeck show {event.job_id}`", code=_why_none(job, step))
+    running = [each for each in whole_step(txn.state, step) if not each.is_finished]
+    if event.signal:
+        kills = [kill for each in running for kill in _kills(each, signal=event.signal)]
+        return Outcome(effects=tuple(kills), replan=False)
+    return Outcome(effects=tuple(_end_step(txn, step, event.cause)), replan=False)
+
+
+def _why_none(job: Job | None, step: Step | None) -> str:
+    """The code of the error that tells of a step that does not run."""
+    if job is None or job.is_finished:
+        return "not_found"
+    if step is not None:
+        return "already_done"
+    return "pending" if job.state is JobState.PENDING else "no_step"
+
+
+def report(txn: Transaction, event: StepReported) -> Outcome:
+    """An agent's word on a step."""
+    return Outcome(effects=tuple(apply_report(txn, event.name, event.report)), replan=False)
+
+
+def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> list[Effect]:
+    """Moves the step along. Repeated reports change nothing; words on what does not count any more are put right."""
+    step = find_step(txn.state, JobId(said.job_id), said.step)
+    part = None if step is None else next((each for each in step.parts if each.node == name), None)
+    if step is None or part is None or step.restarts != said.restarts or step.is_finished:
+        return _settle_stray(step, name, said)
+    if part.phase == "exited":
+        return []
+    known = {end.rank: end for end in part.ends}
+    share = next(each for each in step.shares if each.node == name)
+    here = {rank for rank in share.ranks if rank not in known} if said.ends else set()
+    told_now = {
+        each.rank: each for each in said.ends if each.rank in here
+    }  # of others' ranks its word counts for nothing
+    fresh = [
+        TaskEnd(rank=each.rank, code=each.code, signal=each.signal, oom=each.oom)
+        for each in told_now.values()
+    ]
+    over = said.phase == "exited"
+    if over:
+        told = known.keys() | {each.rank for each in fresh}
+        fresh += [TaskEnd(rank=rank, code=1) for rank in share.ranks if rank not in told]
+    moved = amend(
+        part,
+        phase=said.phase,
+        ends=(*part.ends, *fresh),
+        cpu_seconds=said.cpu_seconds,
+        system_s=said.system_s,
+        peak_mem_bytes=said.peak_mem_bytes,
+        spreads=to_spreads(said.spreads),
+        gpu=to_usage(said.gpu),
+        message=(f"{name}: {said.message}" if said.check else said.message) or part.message,
+        abort=part.abort or _abort(said),
+    )
+    if moved == part:
+        return []
+    step = amend(step, parts=tuple(moved if each.node == name else each for each in step.parts))
+    if step.asked and all(each.phase != "launching" for each in step.parts):
+        step = amend(step, asked=b"")
+    failed = "launch_failed" if over and said.message else ""
+    if over and blame_check(txn, name, said.check, reason=said.message):
+        failed = "node_fail"
+        if all(part.phase == "exited" for part in step.parts):
+            step = amend(step, ending_cause=step.ending_cause or failed)
+    txn.put_step(step)
+    if said.curve is not None:
+        txn.put_curve(JobCurve(job_id=step.job_id, node=name, curve=to_curve(said.curve), step=step.number))
+    return _follow_up(txn, step, fresh, failed=failed)
+
+
+def _settle_stray(step: Step | None, name: NodeName, said: wire.StepReport) -> list[Effect]:
+    """A step of ours that has ended waits for its streams; any other is ended and let go."""
+    job_id, start = JobId(said.job_id), said.restarts
+    if said.phase != "exited":
+        return [KillStep(node=name, job_id=job_id, restarts=start, number=said.step, at_once=True)]
+    if step is not None and step.restarts == start:
+        return []
+    return [ForgetStep(node=name, job_id=job_id, restarts=start, number=said.step)]
+
+
+def _follow_up(txn: Transaction, step: Step, fresh: list[TaskEnd], *, failed: str) -> list[Effect]:
+    """What follows from these ends: the step's own, or the end of the other tasks, for the cause `failed` where that is given."""
+    if all(part.phase == "exited" for part in step.parts):
+        ended = _finish(txn, step, ended_at=txn.now)
+        job = txn.state.jobs[step.job_id]
+        is_all = job.request.holder == "srun" and step.number == 0
+        if is_all:
+            return release(txn, job, ended)
+        if len(step.beside) < 2:
+            return []
+    if step.ending_cause:
+        return []
+    if any(part.abort is not None for part in step.parts):
+        return _end_step(txn, step, "aborted")
+    if failed:
+        return _end_step(txn, step, failed)
+    if step.kill_on_bad_exit and any(each.shell_code() for each in fresh):
+        return _end_step(txn, step, "bad_exit")
+    return []
+
+
+def _abort(said: wire.StepReport) -> TaskEnd | None:
+    end = said.abort
+    return None if end is None else TaskEnd(rank=end.rank, code=end.code, signal=end.signal)
+
+
+def _end_step(txn: Transaction, step: Step, cause: str) -> list[Effect]:
+    effects: list[Effect] = []
+    for each in whole_step(txn.state, step):
+        if not each.is_finished:
+            txn.put_step(amend(each, ending_cause=each.ending_cause or cause))
+            effects += _kills(each)
+    return effects
+
+
+def _kills(step: Step, *, signal: int = 0) -> list[Effect]:
+    return [
+        KillStep(
+            node=part.node, job_id=step.job_id, restarts=step.restarts, number=step.number, signal=signal
+        )
+        for part in step.parts
+        if part.phase != "exited"
+    ]
+
+
+def _finish(txn: Transaction, step: Step, *, ended_at: float) -> ExitStatus:
+    aborted = next((part.abort for part in step.parts if part.abort is not None), None)
+    worst = max(step.ends().values(), key=TaskEnd.shell_code, default=TaskEnd(rank=0, code=1))
+    if aborted is not None and step.ending_cause == "aborted":
+        worst = aborted if aborted.shell_code() else TaskEnd(rank=aborted.rank, code=1)
+    message = next((part.message for part in step.parts if part.message), "")
+    state = _STATE_OF_CAUSE.get(step.ending_cause)
+    if any(end.oom for end in step.ends().values()):
+        state = JobState.OUT_OF_MEMORY
+    if state is None:
+        state = JobState.FAILED if worst.shell_code() or message else JobState.COMPLETED
+    code = worst.code or (1 if message and not worst.shell_code() else 0)
+    status = ExitStatus(code=code, signal=worst.signal, cause=step.ending_cause, message=message)
+    txn.put_step(amend(step, state=state, exit=status, end_at_unix=max(ended_at, step.start_at_unix)))
+    return status
+
+
+def end_all(txn: Transaction, job: Job, *, ended_at: float) -> None:
+    """The job has ended: so have its steps."""
+    for step in list(txn.state.steps.get(job.id, {}).values()):
+        if not step.is_finished:
+            parts = tuple(_closed(part, share) for part, share in zip(step.parts, step.shares, strict=True))
+            cause = step.ending_cause or "cancelled"
+            _finish(txn, amend(step, parts=parts, ending_cause=cause), ended_at=ended_at)
+
+
+def _closed(part: StepPart, share: StepShare) -> StepPart:
+    told = {end.rank for end in part.ends}
+    missing = tuple(TaskEnd(rank=rank, signal=9) for rank in share.ranks if rank not in told)
+    return amend(part, phase="exited", ends=(*part.ends, *missing))
+
+
+def settle_node(txn: Transaction, name: NodeName, told: list[wire.StepReport]) -> list[Effect]:
+    """What a Welcome says of steps, and what it does not: a step that the node has no record of has not begun, or has ended."""
+    effects: list[Effect] = []
+    for said in told:
+        effects += apply_report(txn, name, said)
+    known = {(said.job_id, said.restarts, said.step) for said in told}
+    for job in txn.state.jobs_on(name):
+        for step in list(txn.state.steps.get(job.id, {}).values()):
+            if not step.is_finished and (job.id, job.restarts, step.number) not in known:
+                effects += _settle_untold(txn, step, name)
+    return effects
+
+
+def _settle_untold(txn: Transaction, step: Step, name: NodeName) -> list[Effect]:
+    part = next((each for each in step.parts if each.node == name), None)
+    if part is None or part.phase == "exited":
+        return []
+    if part.phase == "launching" and step.asked and not step.ending_cause:
+        asked = _ASKED.decode(step.asked)
+        return [LaunchStep(node=name, job_id=step.job_id, number=step.number, asked=asked)]
+    gone = wire.StepReport(
+        job_id=step.job_id,
+        restarts=step.restarts,
+        step=step.number,
+        phase="exited",
+        message=f"node {name} has no record of the step",
+    )
+    return apply_report(txn, name, gone)
+
+
+def find_step(state: State, job_id: JobId, number: int) -> Step | None:
+    """A step of a job in memory: one that runs, or one that ended lately."""
+    return state.steps.get(job_id, {}).get(number)

@@ -1,0 +1,187 @@
+"""What enters the queue: a job, an array, or all components of a heterogeneous job. Handlers of the reducer."""
+
+from __future__ import annotations
+
+import itertools
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Outcome, Submitted, Who
+from warpdeck.controller.state import admission
+from warpdeck.controller.state.array_record_splitting import fold
+from warpdeck.controller.state.cpu_assignment import with_core_threads
+from warpdeck.controller.state.dependencies import not_waited_for, without_unknown
+from warpdeck.controller.state.reservations import reservations
+from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import Component, Job, JobId, Request, count_tasks
+from warpdeck.model.created_by_nonce import Made, Mark, find_made
+from warpdeck.model.ranges import MAX_RANGES
+from warpdeck.notation.values.arrays import MAX_TASKS
+from warpdeck.policy import parse_constraint
+
+from .hetjob_components import as_components, check_components, place_of
+from .job_commands import recall
+
+MAX_OPEN_JOBS = 1_000_000
+"""Unfinished job records; keeps memory bounded."""
+
+MOST_RECORDING_S = 120.0
+"""What a job waits at most for the record of its code: as long as a capture of a large tree over a slow network takes."""
+
+
+def submit(txn: Transaction, event: Submitted) -> Outcome:
+    """Checks what is asked against what the cluster can ever give and makes the job, or all components. Raises UserError."""
+    before = find_made(txn.state.made, event.who.uid, event.mark)
+    if before is not None:
+        members = txn.state.named(JobId(before.job_id))
+        return Outcome(job=members[0] if members else None, made=before, replan=False)
+    if len(txn.state.pending) + len(txn.state.active) >= MAX_OPEN_JOBS:
+        raise UserError(f"{MAX_OPEN_JOBS:,} jobs are open already", "cancel some, or wait")
+    recall(txn, event.ended)
+    notes: list[str] = []
+    requests = tuple(_without_unknown(txn, each, notes) for each in (event.request, *event.components))
+    check_components(requests)
+    checked = [_checked(txn, request, event.who) for request in as_components(requests)]
+    first = JobId(txn.state.next_job_id)
+    made = [
+        _make(txn, request, event.who, place_of(first, offset, size=len(checked)))
+        for offset, request in enumerate(checked)
+    ]
+    if len(made) > 1:
+        admission.check_together(txn.state, made[0], now=txn.now)
+    notes = list(dict.fromkeys(notes))
+    said = (*notes, *txn.state.site.remarks(event.request))
+    return Outcome(job=made[0], made=_put_made(txn, event, made[0], said), notes=tuple(notes))
+
+
+def _put_made(txn: Transaction, event: Submitted, job: Job, notes: tuple[str, ...]) -> Made:
+    """What the request is answered; kept where it may come again."""
+    array = event.request.array
+    made = Made(
+        uid=event.who.uid,
+        mark=event.mark or Mark("", ""),
+        at_unix=txn.now,
+        job_id=job.id,
+        label=job.label(),
+        tasks=count_tasks(array.ranges) if array else 1,
+        notes=notes,
+    )
+    if event.mark is not None:
+        txn.put_made(made)
+    return made
+
+
+def _checked(txn: Transaction, request: Request, who: Who) -> Request:
+    """The request with the site's defaults. Raises UserError for what can never be."""
+    if not request.script and not request.argv and not request.holder:
+        raise UserError("nothing to run: neither a script nor a command", "give a script with a #! line")
+    _check_array(request)
+    _check_rights(request, who)
+    check_times(request, txn.now)
+    if not who.admin or request.priority == 0:
+        # As in Slurm, where scripts of other users may say one: it counts for nothing.
+        request = amend(request, priority=None)
+    parse_constraint(request.resources.constraint)
+    parse_constraint(request.resources.prefer, "prefer")
+    request = with_core_threads(txn.state, txn.state.site.complete(request, who.user))
+    check_reservation(txn, request, who)
+    if request.code_due_unix is not None:
+        request = amend(request, code_due_unix=min(request.code_due_unix, txn.now + MOST_RECORDING_S))
+    return request
+
+
+def _make(txn: Transaction, request: Request, who: Who, component: Component | None) -> Job:
+    """The job of a request that was checked. Raises UserError where there is no place for it in the queue."""
+    state, job_id = txn.state, txn.new_job_id()
+    is_led = component is not None and component.offset > 0
+    base = Job(
+        id=job_id,
+        array_job_id=component.leader if component is not None else job_id,
+        component=component,
+        request=request,
+        request_key=job_id if is_led else 0,
+        user=who.user,
+        uid=who.uid,
+        submit_at_unix=txn.now,
+        eligible_at_unix=max(txn.now, request.begin_at_unix or 0.0),
+        held=request.hold,
+        predicted_s=state.predict(who.user, request),
+    )
+    job = fold(base, request.array.ranges) if request.array else base
+    admission.check(state, job, now=txn.now)
+    txn.add_request(job_id, request)
+    txn.put_job(job)
+    txn.log(job_id, f"submitted by {who.user}" + (", held" if request.hold else ""))
+    return job
+
+
+def _check_rights(request: Request, who: Who) -> None:
+    if who.admin:
+        return
+    if request.admin_comment:
+        raise UserError("only admins write an admin's comment", "write --comment", code="denied")
+    if request.nice < 0:
+        raise UserError(
+            "only admins may ask for a negative --nice", "leave it out, or write one above 0", code="nice"
+        )
+
+
+def check_reservation(txn: Transaction, request: Request, who: Who) -> None:
+    """Raises UserError where the request names a reservation that is not there, or not for its user."""
+    name = request.reservation
+    if not name:
+        return
+    found = next((each for each in reservations(txn.state, txn.now) if each.name == name), None)
+    if found is None or found.end_unix <= txn.now:
+        raise UserError(f"there is no reservation {name}", "see `warpdeck reservations`", code="reservation")
+    if not found.admits(who.user, request.account):
+        raise UserError(
+            f"reservation {name} is not for {who.user}",
+            "leave out --reservation, or ask its admin",
+            code="reservation_denied",
+        )
+
+
+def check_times(request: Request, now: float) -> None:
+    """Raises UserError where the request could not be done before its deadline."""
+    if request.deadline_unix is None:
+        return
+    begins = max(now, request.begin_at_unix or 0.0)
+    if begins + (request.time_min_s or request.time_limit_s or 0) >= request.deadline_unix:
+        raise UserError(
+            "it could not end before its deadline",
+            "give a later --deadline or a shorter --time",
+            code="deadline",
+        )
+
+
+def _without_unknown(txn: Transaction, request: Request, notes: list[str]) -> Request:
+    """The request, waiting for jobs that are known; notes what else it names."""
+    if request.dependencies is None:
+        return request
+    left, unknown = without_unknown(request.dependencies, txn.state.named)
+    if not unknown:
+        return request
+    notes.append(not_waited_for(unknown))
+    return amend(request, dependencies=left)
+
+
+def _check_array(request: Request) -> None:
+    array = request.array
+    if array is None:
+        return
+    whole = all(
+        0 <= first <= last and step >= 1 and (last - first) % step == 0 for first, last, step in array.ranges
+    )
+    apart = all(left[1] < right[0] for left, right in itertools.pairwise(array.ranges))
+    if not array.ranges or not whole or not apart:
+        raise UserError(
+            "the array's ranges are empty or overlap",
+            "write --array=FIRST-LAST[:STEP][%LIMIT]",
+            code="array",
+        )
+    if count_tasks(array.ranges) > MAX_TASKS:
+        raise UserError(f"an array of over {MAX_TASKS:,} tasks", "split it", code="array")
+    if len(array.ranges) > MAX_RANGES:
+        words = f"an array whose numbers lie in over {MAX_RANGES:,} ranges"
+        raise UserError(words, "number its tasks without gaps, or split it", code="array")

@@ -1,0 +1,120 @@
+"""Jobs that are stopped where they are and go on later: by an admin's word, or as the planner decided. Handlers of the reducer.
+
+A suspended job keeps its memory; its CPUs are free for others, and its GPUs where the site gives those away. What an admin has
+suspended only an admin lets go on; the planner leaves it alone. Whoever resumes it, what it held must be free again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Effect, KillShare, Outcome, Resumed, Suspended, Who
+from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.controller.state.view import all_is_free
+from warpdeck.model import Allocation, Job, JobState, NodeName
+from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
+
+from .job_commands import is_with_its_leader, on_each
+
+SIGCONT, SIGSTOP = 18, 19
+"""As numbers: Linux's on every architecture that has NVIDIA GPUs."""
+
+
+def suspend(txn: Transaction, event: Suspended) -> Outcome:
+    """Running jobs stop where they are. Raises UserError for anybody but admins, as in Slurm."""
+    _check_admin(event.who)
+    return on_each(txn, event, lambda job: _suspend_one(txn, job, event.who, event.jobs))
+
+
+def resume(txn: Transaction, event: Resumed) -> Outcome:
+    """Suspended jobs go on. Raises UserError for anybody but admins."""
+    _check_admin(event.who)
+    return on_each(txn, event, lambda job: _resume_one(txn, job, event.who))
+
+
+def _check_admin(who: Who) -> None:
+    if not who.admin:
+        hint = "ask an administrator; `warpdeck hold` keeps waiting jobs from starting"
+        raise UserError("only admins may suspend and resume jobs", hint, code="denied")
+
+
+def _suspend_one(txn: Transaction, job: Job, who: Who, named: Collection[str]) -> list[Effect]:
+    if job.is_led and not is_with_its_leader(txn, job, named):
+        raise UserError(
+            f"job {job.label()} is a component", f"suspend all of it: {job.array_job_id}", code="component"
+        )
+    if job.state is JobState.SUSPENDED and job.suspended_by:
+        return []
+    if job.state is JobState.SUSPENDED:
+        txn.put_job(amend(job, suspended_by=who.user))
+        txn.log(job.id, f"kept suspended by {who.user}")
+        return []
+    if job.state is not JobState.RUNNING:
+        raise UserError(
+            f"job {job.label()} is not running ({job.state})",
+            "only running jobs can be suspended",
+            code="pending" if job.state is JobState.PENDING else "not_running",
+        )
+    return suspend_job(txn, job, keeps_gpus=True, by=who.user)
+
+
+def _resume_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
+    if job.state is not JobState.SUSPENDED or job.allocation is None:
+        code = "pending" if job.state is JobState.PENDING else "not_suspended"
+        raise UserError(f"job {job.label()} is not suspended ({job.state})", code=code)
+    if not all_is_free(txn.state, job.allocation, besides=job.id):
+        raise UserError(
+            f"what job {job.label()} held is not free", "wait until it is, or cancel what runs in its place"
+        )
+    return resume_job(txn, job, by=who.user)
+
+
+def suspend_job(txn: Transaction, job: Job, *, keeps_gpus: bool, by: str = "") -> list[Effect]:
+    """Stops a running job. `by` is the admin who wants it so; "" is the planner."""
+    assert job.allocation is not None
+    kept = tuple(
+        amend(share, cpus=0) if keeps_gpus else amend(share, cpus=0, gpus=(), gpu_uuids=())
+        for share in job.allocation.shares
+    )
+    stopped = txn.put_job(
+        amend(
+            job,
+            state=JobState.SUSPENDED,
+            suspended_at_unix=txn.now,
+            suspended_by=by,
+            kept=Allocation(shares=kept),
+        )
+    )
+    txn.log(job.id, f"suspended by {by}" if by else "suspended")
+    return [
+        effect for share in stopped.shares for effect in set_right(stopped, share.node, stopped_there=False)
+    ]
+
+
+def resume_job(txn: Transaction, job: Job, *, by: str = "") -> list[Effect]:
+    """A suspended job goes on with all that it had. The time it was stopped does not count against its limit."""
+    stopped_s = max(0.0, txn.now - (job.suspended_at_unix or txn.now))
+    going = txn.put_job(
+        amend(
+            job,
+            state=JobState.RUNNING,
+            kept=None,
+            suspended_at_unix=None,
+            suspended_by="",
+            resumed_at_unix=txn.now,
+            suspended_s=job.suspended_s + stopped_s,
+        )
+    )
+    txn.log(job.id, f"resumed by {by}" if by else "resumed")
+    return [effect for share in going.shares for effect in set_right(going, share.node, stopped_there=True)]
+
+
+def set_right(job: Job, node: NodeName, *, stopped_there: bool) -> list[Effect]:
+    """What a node must be told where the job's share is not as the job is: an order may have been lost with the link."""
+    wanted = job.state is JobState.SUSPENDED
+    if job.state not in (JobState.SUSPENDED, JobState.RUNNING) or stopped_there == wanted:
+        return []
+    number, cause = (SIGSTOP, SUSPENDED) if wanted else (SIGCONT, RESUMED)
+    return [KillShare(node=node, job_id=job.id, restarts=job.restarts, cause=cause, signal=number)]

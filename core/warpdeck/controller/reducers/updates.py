@@ -1,0 +1,233 @@
+"""Jobs that are there already are changed: `scontrol update job`. Handlers of the reducer.
+
+Who may change what, and when, is as in Slurm (job_mgr's update): of a waiting job everything, and the site's rules and the
+cluster are asked again as if it were submitted now; of a running one its time limit, and what decides nothing any more or
+not yet (name, comment, mails, priority and nice, requeue, the array's throttle, deadline, time-min, switches). Users shorten
+limits, lower priorities and set a `nice` from 0 on; admins do all. A priority of 0 is a hold; any other stays as it was set, in
+place of age and `nice`, until a release.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Effect, LimitShare, Outcome, Updated, Who
+from warpdeck.controller.state import admission
+from warpdeck.controller.state.cpu_assignment import with_core_threads
+from warpdeck.controller.state.dependencies import clause_name, not_waited_for, targets, without_unknown
+from warpdeck.controller.state.request_revision import Amended
+from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.controller.state.view import Namesakes, waiting_limit_s
+from warpdeck.model import ArraySpec, Dependencies, Job, JobState, Request, Resources
+from warpdeck.model.change import JobChange
+from warpdeck.model.request import MAX_LIMIT_S
+
+from .job_commands import on_each, set_held
+from .submitting import check_reservation, check_times
+
+ANY_TIME = frozenset(
+    {"name", "comment", "admin_comment", "requeue", "throttle", "nice", "priority", "mail_types", "mail_user"}
+)
+"""What may change as long as the job has not ended."""
+NEXT_START = frozenset({"deadline_unix", "max_switches", "switches_wait_s", "time_min_s"})
+"""What decides nothing of a job that runs, and counts once it is requeued."""
+LIMIT = frozenset({"time_limit_s", "time_limit_more_s", "end_at_unix"})
+AFTERWARDS = frozenset({"comment", "admin_comment"})
+"""What may change of a job that has ended."""
+OF_RESOURCES = frozenset(Resources.__struct_fields__)
+OF_REQUEST = frozenset(Request.__struct_fields__)
+
+
+def update(txn: Transaction, event: Updated) -> Outcome:
+    """Changes the jobs named, all or none of what is asked for each."""
+    wanted = event.change.asked()
+    if not wanted:
+        raise UserError("no change is named", "name what is to be other, such as TimeLimit=2:00:00")
+    amended = Amended()
+    return on_each(txn, event, lambda job: _update_one(txn, job, event, amended))
+
+
+def _update_one(txn: Transaction, job: Job, event: Updated, amended: Amended) -> list[Effect]:
+    change, wanted = event.change, event.change.asked()
+    _check_state(job, wanted)
+    _check_hold(job, change)
+    _check_rights(job, change, event.who, txn)
+    if change.priority == 0:
+        job = set_held(txn, job, event.who)
+        was_set = job.request.priority is not None
+        change = msgspec.structs.replace(change, priority=None if was_set else msgspec.UNSET)
+        wanted = change.asked()
+        if not wanted:
+            return []
+    changed = job
+    effects: list[Effect] = []
+    if job.state is JobState.PENDING:
+        request = _changed_request(txn, job, change, event.who)
+        changed = amended.of(txn, job, request)
+        if "begin_at_unix" in wanted:
+            changed = amend(changed, eligible_at_unix=max(txn.now, request.begin_at_unix or 0.0))
+    else:
+        rest = wanted - LIMIT
+        if rest:
+            changed = amended.of(txn, job, _replaced(job.request, change))
+        if wanted & LIMIT:
+            changed, effects = _limited(changed, change)
+    txn.put_job(changed)
+    txn.log(job.id, f"changed by {event.who.user}: {', '.join(sorted(wanted))}")
+    return effects
+
+
+def _check_state(job: Job, wanted: frozenset[str]) -> None:
+    if job.is_finished and wanted - AFTERWARDS:
+        raise UserError(f"job {job.label()} has ended already ({job.state})", code="finished")
+    if "end_at_unix" in wanted and job.start_at_unix is None:  # it may be starting, too
+        raise UserError(f"job {job.label()} is not running ({job.state})", code="not_running")
+    if job.state is JobState.PENDING:
+        return
+    fixed = sorted(wanted - ANY_TIME - NEXT_START - LIMIT - AFTERWARDS)
+    if fixed:
+        raise UserError(
+            f"job {job.label()} does not wait any more ({job.state}): {fixed[0]} stays as it is",
+            "cancel it and submit it anew",
+            code="not_pending",
+        )
+
+
+def _check_hold(job: Job, change: JobChange) -> None:
+    if job.held and change.priority:
+        raise UserError(f"job {job.label()} is held", "release it first", code="held")
+
+
+def _check_rights(job: Job, change: JobChange, who: Who, txn: Transaction) -> None:
+    if who.admin:
+        return
+    request = job.request
+    if change.admin_comment is not msgspec.UNSET:
+        raise _denied("only admins write an admin's comment")
+    if isinstance(change.nice, int) and change.nice < min(0, request.nice):
+        raise _denied("only admins may ask for a negative --nice")
+    if change.priority is not msgspec.UNSET and change.priority != 0:
+        now = txn.state.priorities.get(job.id) if request.priority is None else request.priority
+        if change.priority is None or now is None or change.priority > now:
+            raise _denied("only admins may raise a priority")
+    if change.contiguous is True:
+        raise _denied("only admins may ask for nodes beside each other after the submission")
+    if change.asked() & LIMIT and job.state is not JobState.PENDING:
+        asked_s = _asked_limit(job, change, now_s=job.time_limit_s)
+        if job.time_limit_s is not None and (asked_s is None or asked_s > job.time_limit_s):
+            raise _denied("only admins may lengthen the time limit of a running job")
+
+
+def _denied(sentence: str) -> UserError:
+    return UserError(sentence, "ask an administrator", code="denied")
+
+
+def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Who) -> Request:
+    """The request of a waiting job as it is to be, if it may be so."""
+    if isinstance(change.dependencies, Dependencies):
+        change = amend(change, dependencies=_known_dependencies(txn, job, change.dependencies))
+    wanted, state = change.asked(), txn.state
+    request = with_core_threads(state, state.site.complete(_replaced(job.request, change), job.user))
+    if wanted & LIMIT:
+        limit_s = _asked_limit(job, change, now_s=_limit_s(txn, job))
+        request = amend(request, time_limit_s=limit_s, unlimited=limit_s is None)
+    if wanted & (LIMIT | {"time_min_s"}):
+        _check_limit(txn, job, request)
+    check_times(request, txn.now)
+    if "reservation" in wanted:
+        check_reservation(txn, request, who)
+    for name in {*request.resources.nodelist, *request.resources.exclude}:
+        if wanted & {"nodelist", "exclude"} and name not in state.nodes:
+            raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="InvalidNode")
+    if wanted - ANY_TIME:
+        admission.check(state, amend(job, request=request), now=txn.now, there_already=True)
+    return request
+
+
+def _known_dependencies(txn: Transaction, job: Job, asked: Dependencies) -> Dependencies | None:
+    """What of it can be waited for. Raises UserError."""
+    for clause in asked.clauses:
+        found = targets(clause, txn.state.named) if clause.kind != "singleton" else ()
+        if any(each.array_job_id == job.array_job_id for each in found):
+            raise UserError(f"it depends on job {clause_name(clause)}, which is itself", code="dependency")
+    left, unknown = without_unknown(asked, txn.state.named)
+    if unknown:
+        txn.log(job.id, not_waited_for(unknown))
+    return left
+
+
+def _replaced(request: Request, change: JobChange) -> Request:
+    """The request with all that is plainly put in place of another value."""
+    wanted = change.asked() - LIMIT
+    values = {name: getattr(change, name) for name in wanted}
+    resources = {name: value for name, value in values.items() if name in OF_RESOURCES}
+    if "mem_per_node_bytes" in resources or "mem_per_cpu_bytes" in resources:
+        none = {"mem_per_node_bytes": None, "mem_per_cpu_bytes": None, "mem_per_gpu_bytes": None}
+        resources = {**none, **resources}
+    if "exclusive" in resources:
+        resources = {"share_with": "", **resources}
+    if "nodes_min" in resources or "nodes_max" in resources:
+        low = resources.get("nodes_min", request.resources.nodes_min)
+        resources["nodes_open"] = "nodes_max" not in resources
+        resources["nodes_max"] = max(low, resources.get("nodes_max", low))
+    plain = {name: value for name, value in values.items() if name in OF_REQUEST}
+    if values.get("priority", request.priority) is not None:
+        plain["nice"] = 0 if "priority" in values else request.nice
+    if "throttle" in wanted and request.array is not None:
+        plain["array"] = ArraySpec(ranges=request.array.ranges, throttle=values["throttle"])
+    if resources:
+        plain["resources"] = amend(request.resources, **resources)
+    return amend(request, **plain)
+
+
+def _limit_s(txn: Transaction, job: Job) -> int | None:
+    """What a waiting job would run under."""
+    return waiting_limit_s(txn.state, job, Namesakes(txn.state), now=txn.now)
+
+
+def _check_limit(txn: Transaction, job: Job, request: Request) -> None:
+    """Raises UserError for a limit that is less than the least time."""
+    limit_s = _limit_s(txn, amend(job, request=request))
+    if request.time_min_s and limit_s and request.time_min_s > limit_s:
+        raise UserError(
+            "its least time is more than its time limit", "give a shorter TimeMin", code="time_min"
+        )
+
+
+def _asked_limit(job: Job, change: JobChange, *, now_s: int | None) -> int | None:
+    """The time limit that the job is to have, which now is `now_s`. Raises UserError: longer than one may ask for, no store
+    takes it."""
+    limit_s = _moved_limit(job, change, now_s)
+    if limit_s is not None and limit_s > MAX_LIMIT_S:
+        words = f"job {job.label()} would have a time limit of over {MAX_LIMIT_S} seconds"
+        raise UserError(words, "write TimeLimit=UNLIMITED to take the limit away", code="limit")
+    return limit_s
+
+
+def _moved_limit(job: Job, change: JobChange, now_s: int | None) -> int | None:
+    if isinstance(change.end_at_unix, float):
+        assert job.start_at_unix is not None, "who is not running is refused before"
+        return max(1, round(change.end_at_unix - job.start_at_unix - job.suspended_s))
+    if not change.time_limit_more_s:
+        return None if change.time_limit_s is msgspec.UNSET else change.time_limit_s
+    if now_s is None:
+        raise UserError(f"job {job.label()} has no time limit that could be changed by so much", code="limit")
+    limit_s = now_s + change.time_limit_more_s
+    if limit_s < 1:
+        minutes = f"{-change.time_limit_more_s // 60} > {now_s // 60}"
+        raise UserError(
+            f"TimeLimit decrement larger than current time limit ({minutes})", code="limit_decrement"
+        )
+    return limit_s
+
+
+def _limited(job: Job, change: JobChange) -> tuple[Job, list[Effect]]:
+    """The running job under its new limit, and what its nodes are told: they keep it."""
+    limited = amend(job, time_limit_s=_asked_limit(job, change, now_s=job.time_limit_s))
+    return limited, [
+        LimitShare(node=share.node, job_id=job.id, restarts=job.restarts)
+        for share in job.shares
+        if share.phase != "exited"
+    ]

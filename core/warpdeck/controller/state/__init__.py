@@ -1,0 +1,1 @@
+"""The controller's state, the transactions that change it, and the indexes and views that follow from it."""

@@ -1,0 +1,176 @@
+"""What was used, for fairshare and for limits of TRES-minutes: as the rules' tables want it, decayed to now.
+
+What a job has used is the integral of what it holds over the time that it runs, each second counting half as much after
+each half-life, times the factor of its QoS. It enters the durable totals in the very transaction in which the job lets go
+of its resources; before, it follows from the job's start. So no second is counted twice or lost, whenever the controller
+is killed. Time that a job is suspended costs nothing: it counts as if it had run without a break up to its end.
+
+Totals are kept by account, user and QoS. Accounts above are summed by the tree as it is in the configuration now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from warpdeck.config import Site, Usage, with_usage
+from warpdeck.model import Job, JobId
+from warpdeck.policy import WALL, decayed, decayed_seconds, held_tres
+from warpdeck.ports.ports import UsageRow
+
+from .tables import Tables
+
+COUNT_ANEW_S = 60.0
+"""Running jobs are counted this often; those that end, at once."""
+
+Key = tuple[str, str, str]
+"""Account, user, QoS."""
+TresSeconds = dict[str, float]
+
+
+def charge(state: Tables, job: Job, *, ended_unix: float) -> UsageRow | None:
+    """The new total of the job's account, user and QoS when it lets go of what it held; None if it never ran."""
+    if job.start_at_unix is None or job.allocation is None:
+        return None
+    key = key_of(job)
+    before = state.used.get(key)
+    at_unix = ended_unix if before is None else max(before.at_unix, ended_unix)
+    tres = {} if before is None else _decayed_total(before, at_unix, _half_life_s(state.site))
+    held = _held(state, job, state.site)
+    _add(tres, _used(job, held, state.site, until_unix=ended_unix, now=at_unix))
+    account, user, qos = key
+    return UsageRow(account=account, user=user, qos=qos, at_unix=at_unix, tres=tres)
+
+
+def key_of(job: Job) -> Key:
+    """Whose use the job's is."""
+    return job.request.account, job.user, job.request.qos
+
+
+class Accounting:
+    """The rules with what was used, kept until it is time to count anew. One for each Tables."""
+
+    def __init__(self) -> None:
+        self._rules: Site | None = None
+        self._charged = Site()
+        self._counted_unix = 0.0
+        self._settled: dict[Key, UsageRow] = {}
+        self._running: dict[JobId, _Running] = {}
+
+    @property
+    def counted_unix(self) -> float:
+        """Up to when the use of running jobs was counted."""
+        return self._counted_unix
+
+    def charged(self, state: Tables, rules: Site, *, now: float) -> Site:
+        """The rules with the use of all up to now (of running jobs: up to the last count)."""
+        if not (rules.accounts or rules.users or rules.qos):
+            return rules
+        if rules is not self._rules:
+            self._rules, self._running = rules, {}
+            self._count(state, rules, now)
+        elif not 0.0 <= now - self._counted_unix < COUNT_ANEW_S:
+            self._count(state, rules, now)
+        elif self._settled == state.used:
+            return self._charged
+        self._settled = dict(state.used)
+        self._charged = with_usage(rules, self._total(state, rules, now))
+        return self._charged
+
+    def _count(self, state: Tables, rules: Site, now: float) -> None:
+        self._counted_unix = now
+        before, self._running = self._running, {}
+        for job in map(state.jobs.__getitem__, state.active):
+            if job.start_at_unix is not None:
+                known = before.get(job.id)
+                held = known.held if known and known.is_of(job) else _held(state, job, rules)
+                used = _used(job, held, rules, until_unix=now, now=now)
+                self._running[job.id] = _Running(job.restarts, key_of(job), held, used)
+
+    def _total(self, state: Tables, rules: Site, now: float) -> Usage:
+        half_life_s = _half_life_s(rules)
+        totals: dict[Key, TresSeconds] = {}
+        for key, row in self._settled.items():
+            totals[key] = _decayed_total(row, now, half_life_s)
+        for job_id, known in self._running.items():
+            if job_id in state.active and known.is_of(state.jobs[job_id]):
+                _add(totals.setdefault(known.key, {}), known.used)
+        return summed(totals, rules)
+
+
+class _Running(NamedTuple):
+    """One start of a job at the last count."""
+
+    restarts: int
+    key: Key
+    held: dict[str, float]
+    used: TresSeconds
+
+    def is_of(self, job: Job) -> bool:
+        return job.restarts == self.restarts
+
+
+def _held(state: Tables, job: Job, rules: Site) -> dict[str, float]:
+    """What counts of a job in each second that it runs."""
+    assert job.allocation is not None
+    factor = next((each.usage_factor for each in rules.qos if each.name == job.request.qos), 1.0)
+    counts = held_tres(job.allocation, gpu_types(state, job), rules.settings.billing_weights)
+    counts.update({f"license/{name}": count for name, count in job.request.licenses})
+    counts[WALL] = 1
+    return {name: count * factor for name, count in counts.items() if count}
+
+
+def _used(job: Job, held: dict[str, float], rules: Site, *, until_unix: float, now: float) -> TresSeconds:
+    """What this start of the job has used until then, decayed to `now`."""
+    assert job.start_at_unix is not None
+    if job.suspended_at_unix is not None:
+        until_unix = min(until_unix, job.suspended_at_unix)
+    begun_unix = job.start_at_unix + job.suspended_s
+    seconds = decayed_seconds(begun_unix, until_unix, now=now, half_life_s=_half_life_s(rules))
+    return {name: count * seconds for name, count in held.items()}
+
+
+def summed(totals: dict[Key, TresSeconds], rules: Site) -> Usage:
+    """By account (with all below it), user and QoS."""
+    usage = Usage()
+    parents = {account.name: account.parent for account in rules.accounts}
+    for (account, user, qos), used in sorted(totals.items()):
+        _add(usage.qos.setdefault(qos, {}), used)
+        _add(usage.user_tres.setdefault((user, account), {}), used)
+        for name in _chain(account, parents):
+            _add(usage.account_tres.setdefault(name, {}), used)
+    usage.users.update({key: used.get("billing", 0.0) for key, used in usage.user_tres.items()})
+    usage.accounts.update({name: used.get("billing", 0.0) for name, used in usage.account_tres.items()})
+    return usage
+
+
+def _chain(account: str, parents: dict[str, str]) -> Iterable[str]:
+    seen: set[str] = set()
+    while account in parents and account not in seen:
+        seen.add(account)
+        yield account
+        account = parents[account]
+
+
+def _decayed_total(row: UsageRow, now: float, half_life_s: float) -> TresSeconds:
+    elapsed_s = max(0.0, now - row.at_unix)
+    return {
+        name: decayed(used, elapsed_s=elapsed_s, half_life_s=half_life_s) for name, used in row.tres.items()
+    }
+
+
+def _half_life_s(site: Site) -> float:
+    """0.0, as `decayed` has it, where use is never forgotten."""
+    return site.half_life_s or 0.0
+
+
+def gpu_types(state: Tables, job: Job) -> dict[str, str]:
+    """uuid -> type, for the GPUs of the nodes on which the job runs."""
+    assert job.allocation is not None
+    nodes = (state.nodes.get(name) for name in job.allocation.node_names())
+    return {gpu.uuid: gpu.type.lower() for node in nodes if node is not None for gpu in node.gpus}
+
+
+def _add(into: TresSeconds, more: TresSeconds) -> None:
+    for name, count in more.items():
+        into[name] = into.get(name, 0.0) + count

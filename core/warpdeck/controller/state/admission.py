@@ -1,0 +1,89 @@
+"""Whether a submission may enter the queue, asked of the policy as often as needed and no more.
+
+The rules are asked each time. Whether the empty cluster could ever hold a request depends on the nodes and the rules only, and
+takes long on a large cluster, so the answer is kept for equal requests until one of those changes.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.base.errors import UserError
+from warpdeck.model import Job, count_tasks
+from warpdeck.policy import PendingJob, Refusal, View, admit, admit_together
+
+from .accounting import key_of
+from .state import State
+from .view import Namesakes, pending_job, rules_view, with_components
+
+NEVER_STARTS = "this request can never start: "
+"""How a refusal begins."""
+
+
+def check(state: State, job: Job, *, now: float, there_already: bool = False) -> None:
+    """Raises UserError where the site forbids the job, or the cluster can never hold it.
+
+    One that is `there_already` does not count against the limits on how many may be submitted.
+    """
+    asked = pending_job(state, job, Namesakes(state), now=now)
+    view, settings = rules_view(state), state.site.settings
+    if there_already:
+        view = _without(view, job)
+    refusal = admit(asked, view, settings, must_fit=False) or _misfit(state, asked, view)
+    if refusal is not None:
+        raise _refused(refusal)
+
+
+def check_together(state: State, leader: Job, *, now: float) -> None:
+    """Raises UserError where the components of a job, each of which may wait, could never start at once."""
+    if not state.nodes or not all(node.cpus for node in state.nodes.values()):
+        return
+    names = Namesakes(state)
+    asked = with_components(state, pending_job(state, leader, names, now=now), names, now=now)
+    view = msgspec.structs.replace(rules_view(state), nodes=state.picture.nodes(state))
+    refusal = admit_together(asked, view, state.site.settings)
+    if refusal is not None:
+        raise _refused(refusal)
+
+
+def _misfit(state: State, asked: PendingJob, view: View) -> Refusal | None:
+    nodes, settings = tuple(state.nodes.values()), state.site.settings
+    if not nodes or not all(node.cpus for node in nodes):
+        return None  # a node whose size is not known yet might be the one that fits
+    kept, key = state.admitted.answers(nodes, settings), _same_answer(asked)
+    if key not in kept:
+        whole = msgspec.structs.replace(view, nodes=state.picture.nodes(state))
+        kept[key] = admit(asked, whole, settings)
+    return kept[key]
+
+
+def _refused(refusal: Refusal) -> UserError:
+    return UserError(
+        f"{NEVER_STARTS}{refusal.sentence}",
+        refusal.hint,
+        code=refusal.code,
+        details={"unknown": refusal.unknown} if refusal.unknown else None,
+    )
+
+
+def _without(view: View, job: Job) -> View:
+    """As if it had not been submitted."""
+    key = key_of(job)
+    rest = view.submitted.get(key, 0) - max(1, count_tasks(job.pending_tasks))
+    return msgspec.structs.replace(view, submitted={**view.submitted, key: max(0, rest)})
+
+
+def _same_answer(asked: PendingJob) -> tuple[object, ...]:
+    """All of a request on which it depends whether the empty cluster can hold it, and whose limits allow what it gets."""
+    return (
+        asked.resources,
+        asked.partition,
+        asked.user,
+        asked.account,
+        asked.qos,
+        asked.time_limit_s,
+        asked.unlimited,
+        asked.time_min_s,
+        asked.deadline_unix,
+        asked.licenses,
+    )

@@ -1,0 +1,33 @@
+"""How many threads the cores have where a request may run: what it holds follows from that if it uses fewer of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from warpdeck.model import Node, Request
+from warpdeck.policy.limits.access import partition_names
+
+if TYPE_CHECKING:
+    from .state import State
+
+
+def with_core_threads(state: State, request: Request) -> Request:
+    """The request, which knows the most threads that a core has on nodes of its partitions: on others it holds cores more."""
+    asked = request.resources
+    if asked.threads_per_core is None and asked.tasks_per_core is None:
+        return request
+    most = max((node.topology.told(node.cpus).threads for node in _nodes(state, request)), default=1)
+    return msgspec.structs.replace(
+        request, resources=msgspec.structs.replace(asked, core_threads=max(1, most))
+    )
+
+
+def _nodes(state: State, request: Request) -> Iterator[Node]:
+    names = partition_names(request.partition, state.site.settings)
+    within = [part.nodes for part in state.site.partitions if part.name in names]
+    for name, node in state.nodes.items():
+        if not within or any(nodes is None or name in nodes for nodes in within):
+            yield node

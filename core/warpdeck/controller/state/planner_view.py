@@ -1,0 +1,28 @@
+"""Builds the planner's view of the state."""
+
+from __future__ import annotations
+
+from warpdeck.policy import View
+
+from .reservations import windows
+from .state import State
+
+
+def build_view(state: State, *, now: float) -> View:
+    """An immutable picture of the state. Nodes by name, jobs by id."""
+    site, picture = state.site, state.picture
+    running, pending = picture.running(state, now=now), picture.pending(state, now=now)
+    return View(
+        nodes=picture.nodes(state),
+        running=running,
+        pending=pending,
+        partitions=site.partitions,
+        qos=site.qos,
+        accounts=site.accounts,
+        users=site.users,
+        reservations=windows(state, now, running=running, pending=pending),
+        licenses=site.licenses,
+        counted_unix=state.accounting.counted_unix,
+        longest_wait_s=state.waits.longest_s(now),
+        leaders=tuple(state.leaders),
+    )

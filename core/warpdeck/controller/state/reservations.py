@@ -1,0 +1,168 @@
+"""Reservations as they are at a moment: those of the configuration beside those that admins make at run time.
+
+Jobs that run there are left alone: they end within their limits, and a reservation begins on what is free of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from warpdeck.model import Job, NodeName, Reservation
+from warpdeck.notation.filters.reservation_flags import AS_ASKED
+from warpdeck.policy import PendingJob, ReservationView, RunningJob
+
+from .recurrence import occurrences
+from .tables import Tables
+
+FURTHER = 7
+"""Occurrences after the next one with which a new reservation may not overlap, and after all that is planned: a week of a
+daily one."""
+MAX_OCCURRENCES = 64
+"""Of one reservation that the planner minds: over two days of an hourly one, two months of a daily one. Each costs every pass."""
+AS_MADE = (*AS_ASKED, "idle_since_unix")
+"""Fields that the planner's view of a reservation has as they were made."""
+
+
+def reservations(state: Tables, now: float) -> tuple[ReservationView, ...]:
+    """All of them, by name. One that comes again is told as it is now, or will be next."""
+    made = [
+        *state.site.reservations_on(state.nodes),
+        *(view_of(state, each) for each in state.reserved.values()),
+    ]
+    parents = {account.name: account.parent for account in state.site.accounts if account.parent}
+    if parents:
+        made = [_with_children(each, parents) for each in made]
+    return tuple(sorted((_next(each, now) for each in made), key=lambda each: each.name))
+
+
+def _with_children(each: ReservationView, parents: Mapping[str, str]) -> ReservationView:
+    """With the accounts under those that it names."""
+    if not (each.accounts or each.deny_accounts):
+        return each
+    return msgspec.structs.replace(
+        each, accounts_below=_below(each.accounts, parents), deny_below=_below(each.deny_accounts, parents)
+    )
+
+
+def _below(names: frozenset[str], parents: Mapping[str, str]) -> frozenset[str]:
+    found, more = set[str](), set(names)
+    while more:
+        more = {name for name, parent in parents.items() if parent in more} - found
+        found |= more
+    return frozenset(found)
+
+
+def ends_for(state: Tables, job: Job) -> float:
+    """When its reservation is over for a job that runs in it, so that it ends; inf if it may run on."""
+    made, begun = state.reserved.get(job.reservation), job.start_at_unix
+    each = (
+        view_of(state, made)
+        if made is not None
+        else next(
+            (each for each in state.site.reservations_on(state.nodes) if each.name == job.reservation), None
+        )
+    )
+    if each is None or begun is None or each.flex:
+        return math.inf
+    return _next(each, begun).end_unix
+
+
+def windows(
+    state: Tables, now: float, *, running: Iterable[RunningJob], pending: Iterable[PendingJob]
+) -> tuple[ReservationView, ...]:
+    """The same for the planner, with further occurrences of those that come again: nobody may run into them.
+
+    As many as until all that runs has ended and the longest that waits could have run, and some more; the last one has no end:
+    nobody is promised anything behind it, rather than a time at which the reservation is in the way.
+    """
+    there = reservations(state, now)
+    if not any(each.repeat for each in there):
+        return there
+    until_unix = _horizon_unix(now, running, pending, state.site.settings.default_time_s)
+    found: list[ReservationView] = []
+    for each in there:
+        *before, last = occurrences_of(each, now, until_unix=until_unix)
+        found += [*before, msgspec.structs.replace(last, end_unix=math.inf) if each.repeat else last]
+    return tuple(sorted(found, key=lambda each: each.name))
+
+
+def _horizon_unix(
+    now: float, running: Iterable[RunningJob], pending: Iterable[PendingJob], default_time_s: int | None
+) -> float:
+    """When all that runs has ended and the longest that waits has run after it, as far as they have limits."""
+    ends = max((job.ends_by_unix for job in running if job.ends_by_unix is not None), default=now)
+    longest = max((job.time_limit_s or 0 for job in pending), default=0)
+    return max(now, ends) + max(longest, default_time_s or 0)
+
+
+def occurrences_of(each: ReservationView, now: float, *, until_unix: float) -> list[ReservationView]:
+    """The present or next one and, where it comes again, those until then and FURTHER after it."""
+    first = _next(each, now)
+    if not each.repeat:
+        return [first]
+    length_s, found, beyond = first.end_unix - first.start_unix, [first], 0
+    for begin in itertools.islice(_begins(first, first.start_unix), 1, MAX_OCCURRENCES):
+        again = {"name": f"{each.name} (+{len(found)})", "start_unix": begin, "end_unix": begin + length_s}
+        found.append(msgspec.structs.replace(each, **again))
+        beyond += begin > until_unix
+        if beyond >= FURTHER:
+            break
+    return found
+
+
+def _next(each: ReservationView, now: float) -> ReservationView:
+    """Its occurrence that is not over yet."""
+    if each.float_s is not None:
+        begin = now + each.float_s
+        return msgspec.structs.replace(
+            each, start_unix=begin, end_unix=begin + (each.end_unix - each.start_unix)
+        )
+    if not each.repeat or each.end_unix > now:
+        return each
+    length_s = each.end_unix - each.start_unix
+    begin = next(begin for begin in _begins(each, now) if begin + length_s > now)
+    return msgspec.structs.replace(each, start_unix=begin, end_unix=begin + length_s)
+
+
+def _begins(each: ReservationView, after_unix: float) -> Iterator[float]:
+    return occurrences(each.start_unix, each.repeat, after_unix=after_unix)
+
+
+def view_of(state: Tables, made: Reservation) -> ReservationView:
+    return ReservationView(
+        name=made.name,
+        nodes=frozenset(state.nodes if made.nodes is None else made.nodes),
+        start_unix=made.start_unix,
+        end_unix=math.inf if made.end_unix is None else made.end_unix,
+        users=frozenset(made.users),
+        accounts=frozenset(made.accounts),
+        deny_users=frozenset(made.deny_users),
+        deny_accounts=frozenset(made.deny_accounts),
+        parts=made.parts,
+        **{name: getattr(made, name) for name in AS_MADE},
+    )
+
+
+def taken_nodes(state: Tables, each: ReservationView, now: float) -> frozenset[NodeName]:
+    """The nodes that other reservations have in its time."""
+    others = (other for other in reservations(state, now) if other.name != each.name)
+    return frozenset().union(*(other.nodes for other in others if meet(each, other, now)))
+
+
+def meet(one: ReservationView, other: ReservationView, now: float) -> bool:
+    """Whether there is a time at which both are, as far as that is looked at."""
+    theirs = occurrences_of(other, now, until_unix=now)
+    return any(
+        max(mine.start_unix, each.start_unix) < min(mine.end_unix, each.end_unix)
+        for mine in occurrences_of(one, now, until_unix=now)
+        for each in theirs
+    )
+
+
+def next_begin_unix(each: ReservationView, now: float) -> float:
+    """When one that comes again begins the next time."""
+    return next(begin for begin in _begins(each, now) if begin > now)

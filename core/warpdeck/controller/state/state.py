@@ -1,0 +1,184 @@
+"""What the controller knows; it changes through a Transaction alone (transaction.py).
+
+Durable: jobs, nodes, use, the next job id. Volatile: links, readings, whys, priorities; they are learnt again after a
+restart. The site's rules are read from its configuration and put here for all who decide.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from warpdeck.model import Job, JobId, JobState, Link, NodeName, Reservation, count_tasks
+from warpdeck.model.created_by_nonce import place_made
+from warpdeck.model.step import Step
+from warpdeck.ports.ports import Loaded
+
+from .accounting import Accounting, key_of
+from .admission_cache import AdmissionCache
+from .deadlines import minds_the_clock, rests
+from .tables import Tables
+from .view_cache import Picture
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+MAX_ENDED_STEPS = 64
+"""Ended steps of a job that stay in memory, for those who wait for their ends; the store has them all."""
+
+
+class State(Tables):
+    """Jobs that are unfinished or ended lately, and all nodes. Read by anyone; changed through a Transaction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.admitted = AdmissionCache()
+        self.accounting = Accounting()
+        self.picture = Picture()
+
+    @classmethod
+    def from_store(cls, loaded: Loaded) -> State:
+        """The state a starting controller begins with: everything as committed, no link up."""
+        state = cls()
+        state.next_job_id = loaded.next_job_id
+        state.unreadable = loaded.unreadable
+        for job in loaded.jobs:
+            state.place_job(job)
+        for node in loaded.nodes:
+            state.nodes[node.name] = node
+            state.links[node.name] = Link.CONNECTING
+        state.conditions = {each.node: each for each in loaded.conditions}
+        state.used = {row.key: row for row in loaded.usage}
+        for made in loaded.made:
+            place_made(state.made, made)
+        state.waits = loaded.waits
+        state.reserved = {each.name: each for each in loaded.reservations}
+        for step in loaded.steps:
+            state.place_step(step)
+        for job in loaded.last_runs:
+            state.learn(job)
+        return state
+
+    def promise(self, job_id: JobId, at_unix: float) -> None:
+        """A waiting job has a start reserved."""
+        if job_id in self.pending and self.promised.get(job_id) != at_unix:
+            self.promised[job_id] = at_unix
+            self.picture.forget_job(job_id)
+
+    def place_job(self, job: Job) -> None:
+        """Puts a job into the tables and indices."""
+        self._take_out(job.id)
+        self.picture.note_moved(job)
+        self.jobs[job.id] = job
+        self.in_state[job.state] = self.in_state.get(job.state, 0) + 1
+        _count(self.submitted, job, times=1)
+        if job.request.array is not None or job.component is not None:
+            self._members.setdefault(job.array_job_id, {})[job.id] = None
+        _keep(self.pending, job.id, wanted=job.state is JobState.PENDING)
+        _keep(self.timed, job.id, wanted=job.id in self.pending and minds_the_clock(job.request))
+        _keep(self.resting, job.id, wanted=job.id in self.pending and rests(job))
+        _keep(self.untold, job.id, wanted=job.state is JobState.PENDING)
+        if job.component is not None:
+            kept = self.led if job.is_led else self.leaders
+            _keep(kept, job.id, wanted=job.state is JobState.PENDING)
+        _keep(self.active, job.id, wanted=job.holds_resources)
+        _keep(self.in_reservations, job.id, wanted=bool(job.reservation) and not job.is_finished)
+        if job.behind is not None:
+            self.follower[job.behind] = job.id
+        for name in _held_nodes(job):
+            self._on_node.setdefault(name, {})[job.id] = None
+            self.picture.forget_holders(name)
+        if job.state is not JobState.PENDING:
+            self.whys.pop(job.id, None)
+            self.promised.pop(job.id, None)
+
+    def place_step(self, step: Step) -> None:
+        """Puts a step into the table; of ended ones the latest stay."""
+        steps = self.steps.setdefault(step.job_id, {})
+        steps[step.number] = step
+        ended = [number for number, each in steps.items() if each.is_finished]
+        for number in ended[:-MAX_ENDED_STEPS]:
+            del steps[number]
+
+    def place_reservation(self, name: str, made: Reservation | None) -> None:
+        """Puts a reservation into the table; None takes it out. When it is over tells when jobs in it end."""
+        if made is None:
+            self.reserved.pop(name, None)
+        else:
+            self.reserved[name] = made
+        for job_id in self.in_reservations:
+            if self.jobs[job_id].reservation == name:
+                self.picture.forget_job(job_id)
+
+    def drop_job(self, job_id: JobId) -> None:
+        """Takes a job out of memory; the store keeps it."""
+        self.steps.pop(job_id, None)
+        self._take_out(job_id)
+        job = self.jobs.pop(job_id)
+        self.pending.pop(job_id, None)
+        self.timed.pop(job_id, None)
+        self.resting.pop(job_id, None)
+        self.untold.pop(job_id, None)
+        self.leaders.pop(job_id, None)
+        self.led.pop(job_id, None)
+        self.active.pop(job_id, None)
+        self.in_reservations.pop(job_id, None)
+        self.whys.pop(job_id, None)
+        self.promised.pop(job_id, None)
+        members = self._members.get(job.array_job_id, {})
+        members.pop(job_id, None)
+        if not members:
+            self._members.pop(job.array_job_id, None)
+
+    def drop_node(self, name: NodeName) -> None:
+        """Takes a node out, with what was learnt of it: one that comes under its name later begins anew."""
+        self.nodes.pop(name, None)
+        self.links.pop(name, None)
+        self.link_reasons.pop(name, None)
+        self.readings.pop(name, None)
+        self.health.pop(name, None)
+        self.conditions.pop(name, None)
+
+    def _take_out(self, job_id: JobId) -> None:
+        """Takes out of counts and indices what the job was."""
+        self.picture.forget_job(job_id)
+        job = self.jobs.get(job_id)
+        if job is None:
+            return
+        self.picture.note_moved(job)
+        self.in_state[job.state] -= 1
+        if job.behind is not None and self.follower.get(job.behind) == job_id:
+            del self.follower[job.behind]
+        _count(self.submitted, job, times=-1)
+        for name in _held_nodes(job):
+            self.picture.forget_holders(name)
+            there = self._on_node[name]
+            del there[job_id]
+            if not there:
+                del self._on_node[name]
+
+
+def _held_nodes(job: Job) -> tuple[NodeName, ...]:
+    return job.allocation.node_names() if job.allocation is not None and job.holds_resources else ()
+
+
+def _count(submitted: dict[tuple[str, str, str], int], job: Job, *, times: int) -> None:
+    if job.is_finished:
+        return
+    key = key_of(job)
+    submitted[key] = submitted.get(key, 0) + times * (
+        count_tasks(job.pending_tasks) if job.pending_tasks else 1
+    )
+    if not submitted[key]:
+        del submitted[key]
+
+
+def _keep(index: dict[JobId, None], job_id: JobId, *, wanted: bool) -> None:
+    if wanted:
+        index[job_id] = None
+    else:
+        index.pop(job_id, None)
+
+
+def amend(thing: _T, **changes: object) -> _T:
+    """A copy of a job, share or node with these fields changed."""
+    return msgspec.structs.replace(thing, **changes)

@@ -1,0 +1,328 @@
+"""From the state to what the planner sees, and the same facts for checking a start when it is applied."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from warpdeck.config import NodeFacts
+from warpdeck.model import (
+    Allocation,
+    GpuUuid,
+    Job,
+    JobId,
+    JobState,
+    Link,
+    Node,
+    NodeName,
+    Reading,
+    Resources,
+    Share,
+)
+from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
+from warpdeck.policy.limits.access import partition_names, time_limit
+
+from .deadlines import begins_unix, waits_for_record
+from .dependencies import judge
+from .tables import Tables
+
+GIB = 2**30
+FOREIGN_MIN_BYTES = 64 * 1024 * 1024
+"""A stranger's process below this (a display server, a monitor) does not block a GPU."""
+
+
+def rules_view(state: Tables) -> View:
+    """What a submission is judged by beside the nodes: the rules, and how many jobs are in the queue."""
+    site = state.site
+    return View(
+        nodes=(),
+        running=(),
+        pending=(),
+        submitted=state.submitted,
+        partitions=site.partitions,
+        qos=site.qos,
+        accounts=site.accounts,
+        users=site.users,
+        licenses=site.licenses,
+    )
+
+
+def why_unavailable(state: Tables, node: Node) -> str:
+    """Why the node takes no new job, "" if it does."""
+    if node.drained:
+        return f"drained: {node.reason}" if node.reason else "drained"
+    link = state.links.get(node.name, Link.CONNECTING)
+    if link is Link.UP:
+        return ""
+    if link is Link.CONNECTING:
+        return "not connected yet"
+    reason = state.link_reasons.get(node.name, "")
+    return f"does not answer ({reason})" if reason else "does not answer"
+
+
+def wants_users_apart(state: Tables, job: Job, partition: str) -> bool:
+    """Whether no other user's job may be on the job's nodes when it runs in this partition (--exclusive=user)."""
+    return job.request.resources.share_with == "user" or any(
+        part.exclusive_user for part in state.site.partitions if part.name == partition
+    )
+
+
+def runs_jobs(state: Tables, name: NodeName) -> bool:
+    """Whether jobs run there; as in Slurm those that are suspended there leave a node idle."""
+    return any(job.state is not JobState.SUSPENDED for job in state.jobs_on(name))
+
+
+def shares_on(state: Tables, name: NodeName) -> list[tuple[JobId, Share]]:
+    """What is held of the node now: (job, its share there), by job id."""
+    return [
+        (job.id, share)
+        for job in state.jobs_on(name)
+        for share in (job.held_allocation.shares if job.held_allocation is not None else ())
+        if share.node == name
+    ]
+
+
+def gpu_holders(state: Tables, name: NodeName) -> dict[int, JobId]:
+    """GPU index -> the job that holds it on this node."""
+    return {index: job_id for job_id, share in shares_on(state, name) for index in share.gpus}
+
+
+def gpu_users(state: Tables, name: NodeName) -> dict[int, set[JobId]]:
+    """GPU index -> the jobs that may keep memory there: those it is given to, and suspended ones that were pushed off it."""
+    users: dict[int, set[JobId]] = {}
+    for job in state.jobs_on(name):
+        for share in job.allocation.shares if job.allocation is not None else ():
+            for index in share.gpus if share.node == name else ():
+                users.setdefault(index, set()).add(job.id)
+    return users
+
+
+def is_free(state: Tables, node: Node, share: Share, *, besides: JobId | None) -> bool:
+    """Whether the share still fits beside what other jobs than `besides` hold on the node now."""
+    held = [other for job_id, other in shares_on(state, node.name) if job_id != besides]
+    cpus = sum(other.cpus for other in held)
+    mem = sum(other.mem_bytes for other in held)
+    return (
+        cpus + share.cpus <= node.cpus
+        and mem + share.mem_bytes <= node.mem_bytes
+        and all(_part_left(held, index) >= share.gpu_share_pct for index in share.gpus)
+    )
+
+
+def all_is_free(state: Tables, allocation: Allocation, *, besides: JobId | None) -> bool:
+    """Whether the whole allocation fits beside what other jobs than `besides` hold now."""
+    for share in allocation.shares:
+        node = state.nodes.get(share.node)
+        if node is None or not is_free(state, node, share, besides=besides):
+            return False
+    return True
+
+
+def _part_left(held: Sequence[Share], index: int) -> int:
+    """Percent of a GPU that nobody holds."""
+    return 100 - sum(other.gpu_share_pct for other in held if index in other.gpus)
+
+
+def blocked_gpus(
+    node: Node, reading: Reading | None, users: dict[int, set[JobId]], *, strangers: bool = True
+) -> dict[int, str]:
+    """GPU index -> why no job may have it: it is drained or ill, or a process that is not of a job that may use it, or
+    nobody who is seen, keeps memory there (if `strangers` count)."""
+    drained = {each.uuid: each.reason for each in node.gpu_drains}
+    blocked = {gpu.index: f"drained: {drained[gpu.uuid]}" for gpu in node.gpus if gpu.uuid in drained}
+    for gpu in reading.gpus if reading else ():
+        if gpu.index in blocked:
+            continue
+        if gpu.error:
+            blocked[gpu.index] = gpu.error
+        for process in gpu.processes if strangers else ():
+            if process.mem_bytes < FOREIGN_MIN_BYTES:
+                continue
+            if process.job_id in users.get(gpu.index, ()):
+                continue
+            owner = f"job {process.job_id}" if process.job_id else (process.user or "an unknown user")
+            pid, gib = f"pid {process.pid}, " if process.pid else "", process.mem_bytes / GIB
+            blocked[gpu.index] = f"held by {owner} outside the queue ({pid}{gib:.1f} GiB)"
+        if strangers and gpu.unexplained_bytes and gpu.index not in users and gpu.index not in blocked:
+            blocked[gpu.index] = (
+                f"{gpu.unexplained_bytes / GIB:.1f} GiB of it are used, and no process is seen"
+            )
+    return blocked
+
+
+def node_view(node: Node, facts: NodeFacts, blocked: dict[int, str], *, unavailable: str) -> NodeView:
+    """A node as the policy sees it."""
+    return NodeView(
+        name=node.name,
+        cpus=node.cpus,
+        mem_bytes=node.mem_bytes,
+        topology=node.topology,
+        tmp_disk_bytes=node.tmp_disk_bytes,
+        gpus=tuple(
+            GpuView(
+                index=gpu.index,
+                uuid=GpuUuid(gpu.uuid),
+                type=gpu.type,
+                mem_bytes=gpu.mem_bytes,
+                blocked=blocked.get(gpu.index, ""),
+                numa_node=gpu.numa_node,
+                island=gpu.island,
+            )
+            for gpu in node.gpus
+        ),
+        unavailable=unavailable,
+        features=facts.features,
+        switch=facts.switch,
+        weight=facts.weight,
+    )
+
+
+def running_job(job: Job, now: float, grace_s: float, *, closes_unix: float = math.inf) -> RunningJob:
+    """A job that holds resources, as the policy sees it. `closes_unix`: when its reservation is over, which ends it."""
+    assert job.allocation is not None
+    request, ending = job.request, job.state is JobState.COMPLETING
+    ends = job.ends_by_unix()
+    if ending:
+        ends = ends if job.leaves_by_unix is not None else now + grace_s
+    elif job.start_at_unix is None and job.time_limit_s is not None:
+        ends = now + job.time_limit_s
+    elif job.state is JobState.SUSPENDED and ends is not None:
+        ends += now - (job.suspended_at_unix or now)
+    if closes_unix < math.inf and not ending and job.state is not JobState.SUSPENDED:
+        ends = closes_unix if ends is None else min(ends, closes_unix)
+    return RunningJob(
+        id=job.id,
+        allocation=job.held_allocation or job.allocation,
+        ends_by_unix=ends,
+        array_job_id=job.array_job_id,
+        label=job.label(),
+        user=job.user,
+        uid=job.uid,
+        account=request.account,
+        qos=request.qos,
+        partition=job.partition,
+        reservation=job.reservation,
+        licenses=request.licenses,
+        start_at_unix=job.start_at_unix or now,
+        expects_end_unix=job.expects_end_unix(),
+        requeue=request.requeue and request.pty is None,
+        ending=ending,
+        users_apart=request.resources.share_with == "user",
+        suspended=job.state is JobState.SUSPENDED,
+        resumes_to=job.allocation if job.state is JobState.SUSPENDED and not job.suspended_by else None,
+    )
+
+
+def waiting_limit_s(state: Tables, job: Job, namesakes: Namesakes, *, now: float) -> int | None:
+    """The limit that a waiting job would run under in the first partition that it asks for."""
+    asked, site = job.request.time_limit_s, state.site
+    if asked is not None:
+        return asked
+    names = partition_names(job.request.partition, site.settings)[:1]
+    found = next((each for each in site.partitions if each.name in names), None)
+    return time_limit(pending_job(state, job, namesakes, now=now), found, site.settings, now)
+
+
+def pending_job(state: Tables, job: Job, namesakes: Namesakes, *, now: float) -> PendingJob:
+    """A waiting job, or one that asks to be let in, as the policy sees it."""
+    request = job.request
+    verdict = judge(job, members=state.named, first_namesake=namesakes.first_before, now=now)
+    return PendingJob(
+        id=job.id,
+        array_job_id=job.array_job_id,
+        label=job.label(),
+        user=job.user,
+        uid=job.uid,
+        resources=_asked_by_now(state.shapes.one(request.resources), waited_s=now - job.eligible_at_unix),
+        submit_at_unix=job.submit_at_unix,
+        eligible_at_unix=max(job.eligible_at_unix, verdict.since_unix),
+        time_limit_s=request.time_limit_s,
+        unlimited=request.unlimited,
+        predicted_s=job.predicted_s,
+        promised_at_unix=state.promised.get(job.id),
+        time_min_s=request.time_min_s,
+        reservation=request.reservation,
+        licenses=request.licenses,
+        deadline_unix=request.deadline_unix,
+        held_by_admin=job.held_by_admin,
+        lost_reservation=job.lost_reservation,
+        requeued_held=job.requeued_held,
+        room=job.room,
+        partition=request.partition,
+        account=request.account,
+        qos=request.qos,
+        priority=request.priority,
+        nice=request.nice,
+        begin_at_unix=begins_unix(request),
+        recording=waits_for_record(request),
+        held=job.held,
+        waits_for=verdict.waits_for,
+        never=verdict.never,
+        kill_invalid=request.kill_on_invalid_dep,
+        tasks=job.pending_tasks if verdict.tasks is None else verdict.tasks,
+        throttle=request.array.throttle if request.array else 0,
+    )
+
+
+def with_components(state: Tables, leader: PendingJob, namesakes: Namesakes, *, now: float) -> PendingJob:
+    """The leader of a heterogeneous job with its other components. What one waits for, all wait for."""
+    members = [job for job in state.array_members(leader.id) if job.id != leader.id]
+    made = [pending_job(state, job, namesakes, now=now) for job in members if job.state is JobState.PENDING]
+    parts = (leader, *made)
+    stays = [f"component {job.label()}, which has not ended yet" for job in members if not _may_wait(job)]
+    held = [f"component {job.name}, which is held" for job in made if job.held]
+    return msgspec.structs.replace(
+        leader,
+        components=tuple(made),
+        waits_for=next((job.waits_for for job in parts if job.waits_for), "")
+        or next(iter((*stays, *held)), ""),
+        never=next((job.never for job in parts if job.never), ""),
+        begin_at_unix=max((job.begin_at_unix for job in parts if job.begin_at_unix), default=None),
+        eligible_at_unix=max(job.eligible_at_unix for job in parts),
+    )
+
+
+def _may_wait(job: Job) -> bool:
+    return job.state is JobState.PENDING or job.is_finished
+
+
+def _asked_by_now(asked: Resources, *, waited_s: float) -> Resources:
+    """Few switches are waited for only so long (--switches=COUNT@TIME)."""
+    if asked.max_switches is None or asked.switches_wait_s is None or waited_s < asked.switches_wait_s:
+        return asked
+    return _on_any_switches(asked)
+
+
+@functools.lru_cache(maxsize=1000)
+def _on_any_switches(asked: Resources) -> Resources:
+    """One object for equal requests, which the planner knows again by identity."""
+    return msgspec.structs.replace(asked, max_switches=None)
+
+
+def eligible_unix(state: Tables, job: Job, *, now: float) -> float:
+    """Since when the job waits for nothing but its turn: what it depends on, or its begin time, came later than it did."""
+    if job.request.dependencies is None:
+        return job.eligible_at_unix
+    verdict = judge(job, members=state.named, first_namesake=Namesakes(state).first_before, now=now)
+    return max(job.eligible_at_unix, verdict.since_unix)
+
+
+class Namesakes:
+    """Unfinished jobs by uid and name, for `singleton`. Sorted once per picture, and only if somebody asks."""
+
+    def __init__(self, state: Tables) -> None:
+        self._state = state
+        self._groups: dict[tuple[int, str], list[Job]] | None = None
+
+    def first_before(self, job: Job) -> Job | None:
+        """The oldest unfinished job of the same user and name that was submitted before this one."""
+        if self._groups is None:
+            self._groups = {}
+            for job_id in sorted((*self._state.active, *self._state.pending)):
+                other = self._state.jobs[job_id]
+                self._groups.setdefault((other.uid, other.request.name), []).append(other)
+        oldest = self._groups.get((job.uid, job.request.name), [])
+        return next((other for other in oldest if other.array_job_id < job.array_job_id), None)

@@ -1,0 +1,165 @@
+"""What of the last picture for the planner still holds. A pass is made for every event, and most things have not changed.
+
+A job's part holds until the job is replaced (Tables.place_job and drop_job say so, through `forget_job`) or what was promised
+to it changes, and where it depends on other jobs until one of these is replaced: a job may depend on hundreds, and hundreds of
+jobs on the same. Parts that depend on the time or on jobs of a name are made anew each time. A node's part holds as long as all that
+it was made from are the same objects.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, cast
+
+from warpdeck.config import NodeFacts
+from warpdeck.model import Job, JobId, JobState, Link, Node, NodeName, Reading
+from warpdeck.policy import NodeView, PendingJob, RunningJob
+
+from .dependencies import lasting_targets
+from .reservations import ends_for
+from .tables import Tables
+from .view import (
+    Namesakes,
+    blocked_gpus,
+    gpu_users,
+    node_view,
+    pending_job,
+    running_job,
+    why_unavailable,
+    with_components,
+)
+
+NO_FACTS = NodeFacts()
+
+
+class _KeptNode(NamedTuple):
+    """A node's part, and what it was made from."""
+
+    node: Node
+    facts: NodeFacts
+    blocked: dict[int, str]
+    view: NodeView
+
+    def is_from(self, node: Node, facts: NodeFacts, blocked: dict[int, str], *, unavailable: str) -> bool:
+        return (
+            self.node is node
+            and self.facts is facts
+            and self.blocked is blocked
+            and self.view.unavailable == unavailable
+        )
+
+
+class Picture:
+    """The parts that are kept. One for each Tables."""
+
+    def __init__(self) -> None:
+        self._pending: dict[JobId, PendingJob] = {}
+        self._running: dict[JobId, RunningJob] = {}
+        self._nodes: dict[NodeName, _KeptNode] = {}
+        self._blocked: dict[NodeName, tuple[Node, Reading | None, dict[int, str]]] = {}
+        self._depends: dict[JobId, frozenset[JobId]] = {}
+        """Of kept waiting jobs those on which they depend."""
+        self._moved: set[JobId] = set()
+        """Jobs, and submissions, that have moved since the last look, as long as some are kept that depend on others."""
+        self._last_nodes: tuple[NodeView, ...] = ()
+        self._last_running: tuple[RunningJob, ...] = ()
+
+    def forget_job(self, job_id: JobId) -> None:
+        """The job is another now, or is gone."""
+        self._pending.pop(job_id, None)
+        self._running.pop(job_id, None)
+        self._depends.pop(job_id, None)
+
+    def note_moved(self, job: Job) -> None:
+        """The job is another now, came or went: those that depend on it are judged again."""
+        if self._depends:
+            self._moved.update((job.id, job.array_job_id))
+
+    def forget_holders(self, name: NodeName) -> None:
+        """Other jobs hold this node now."""
+        self._blocked.pop(name, None)
+
+    def pending(self, state: Tables, *, now: float) -> tuple[PendingJob, ...]:
+        """The waiting jobs, by id."""
+        self._forget_dependents()
+        kept, ids = self._pending, sorted(state.pending)
+        if state.led:  # they stand with their leaders
+            ids = [job_id for job_id in ids if job_id not in state.led]
+        made = list(map(kept.get, ids))
+        if not all(made):
+            namesakes = Namesakes(state)
+            for at, job in enumerate(made):
+                if job is None:
+                    made[at] = self._pending_job(state, state.jobs[ids[at]], namesakes, now)
+        return tuple(cast("list[PendingJob]", made))
+
+    def _pending_job(self, state: Tables, job: Job, namesakes: Namesakes, now: float) -> PendingJob:
+        made = pending_job(state, job, namesakes, now=now)
+        if job.component is not None:
+            return with_components(state, made, namesakes, now=now)
+        asked = job.request.dependencies
+        targets = None if asked is None else lasting_targets(asked)
+        if job.request.resources.max_switches is None and (asked is None or targets is not None):
+            self._pending[job.id] = made
+            if targets is not None:
+                self._depends[job.id] = targets
+        return made
+
+    def _forget_dependents(self) -> None:
+        """Those of whom a job has moved on which they depend."""
+        if self._moved:
+            changed = [each for each, targets in self._depends.items() if not targets.isdisjoint(self._moved)]
+            for job_id in changed:
+                self.forget_job(job_id)
+            self._moved.clear()
+
+    def running(self, state: Tables, *, now: float) -> tuple[RunningJob, ...]:
+        """The jobs that hold resources, by id."""
+        kept = self._running
+        made = tuple(
+            kept.get(job_id) or self._running_job(state, state.jobs[job_id], now)
+            for job_id in sorted(state.active)
+        )
+        if made != self._last_running:
+            self._last_running = made
+        return self._last_running
+
+    def _running_job(self, state: Tables, job: Job, now: float) -> RunningJob:
+        closes_unix = ends_for(state, job) if job.reservation else math.inf
+        made = running_job(job, now, state.site.grace_s, closes_unix=closes_unix)
+        if job.state is JobState.RUNNING and job.start_at_unix is not None:
+            self._running[job.id] = made
+        return made
+
+    def nodes(self, state: Tables) -> tuple[NodeView, ...]:
+        """All nodes, by name."""
+        if len(self._nodes) > len(state.nodes):
+            self._nodes = {name: made for name, made in self._nodes.items() if name in state.nodes}
+        made = tuple(self._node(state, state.nodes[name]) for name in sorted(state.nodes))
+        if made != self._last_nodes:
+            self._last_nodes = made
+        return self._last_nodes
+
+    def _node(self, state: Tables, node: Node) -> NodeView:
+        facts, blocked = state.site.nodes.get(node.name, NO_FACTS), self.blocked(state, node.name)
+        up = not node.drained and state.links.get(node.name) is Link.UP
+        unavailable = "" if up else why_unavailable(state, node)
+        kept = self._nodes.get(node.name)
+        if kept is not None and kept.is_from(node, facts, blocked, unavailable=unavailable):
+            return kept.view
+        made = node_view(node, facts, blocked, unavailable=unavailable)
+        self._nodes[node.name] = _KeptNode(node, facts, blocked, made)
+        return made
+
+    def blocked(self, state: Tables, name: NodeName) -> dict[int, str]:
+        """GPU index -> why no job may have it. The same object for as long as it says the same."""
+        node, reading, kept = state.nodes[name], state.readings.get(name), self._blocked.get(name)
+        if kept is not None and kept[0] is node and kept[1] is reading:
+            return kept[2]
+        strangers = state.site.avoid_foreign_processes
+        found = blocked_gpus(node, reading, gpu_users(state, name), strangers=strangers)
+        before = self._nodes.get(name)
+        if before is not None and before.blocked == found:
+            found = before.blocked
+        self._blocked[name] = (node, reading, found)
+        return found

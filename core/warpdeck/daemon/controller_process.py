@@ -1,0 +1,187 @@
+"""python -m warpdeck.daemon.controller_process --home FOLDER: the controller's process."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import logging
+import logging.handlers
+import os
+import random
+import signal
+import socket
+import sys
+import time
+
+import uvloop
+
+from warpdeck.base.controller_daemon import take_lock
+from warpdeck.base.errors import StoreError, UserError
+from warpdeck.base.paths import Paths
+from warpdeck.config import ConfigError, load
+from warpdeck.controller.events.events import NodeAdded
+from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.loop.collector import Collector
+from warpdeck.controller.loop.controller import Controller
+from warpdeck.controller.loop.log_limit import RateLimit
+from warpdeck.controller.loop.mailer import Mailer
+from warpdeck.controller.loop.prometheus_exporter import Exporter
+from warpdeck.fleet.fleet import AgentFleet
+from warpdeck.fleet.openfiles import raise_limit
+from warpdeck.fleet.outputs import Outputs
+from warpdeck.model import Node, NodeName
+from warpdeck.server.server import ApiServer
+from warpdeck.store import SqliteStore
+
+log = logging.getLogger("warpdeck")
+
+MAX_LOG_BYTES = 16 * 1024 * 1024
+"""controller.log becomes controller.log.1 at this size."""
+
+
+async def serve(paths: Paths, *, local_node: bool) -> None:
+    """Runs until SIGTERM. A SIGHUP before it is ready waits."""
+    stop, hung_up = asyncio.Event(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+    decoded = load(paths.config)
+    for warning in decoded.warnings:
+        log.warning("%s", warning.sentence(paths.config))
+    check_database(paths)
+    store = await SqliteStore.open(paths.database)
+    collector = Collector()
+    try:
+        fleet = AgentFleet(paths, await store.controller_id(), random.Random(), on_ended=collector.collect)
+        trees = TreeFiles(paths.trees)
+        controller = Controller(
+            store,
+            fleet,
+            trees=trees,
+            outputs=Outputs(fleet, paths.outputs),
+            clock=time.time,
+            config=decoded.config,
+            submit_host=socket.gethostname(),
+            config_lines=decoded.lines,
+        )
+        with collector.loading():
+            await controller.load()
+        server = ApiServer(controller, trees, paths, stop=stop)
+        fleet.answer_calls(server.serve_call)
+        async with asyncio.TaskGroup() as group:
+            loop_task = group.create_task(controller.run())
+            reloads = group.create_task(_reload_on(hung_up, controller, paths))
+            if local_node and not controller.state.nodes:
+                await _add_this_machine(controller)
+            await server.start()
+            exporter = Exporter(controller)
+            controller.on_reload = exporter.follow
+            await exporter.follow(controller.config)
+            mailer = group.create_task(Mailer(controller).run())
+            leave_starter(paths)
+            log.info("serving on %s", paths.socket)
+            await stop.wait()
+            await server.close()
+            reloads.cancel()
+            mailer.cancel()
+            await exporter.close()
+            loop_task.cancel()
+    finally:
+        await store.close()
+        collector.close()
+
+
+def check_database(paths: Paths) -> None:
+    """Raise UserError if the database is missing or empty in a home that has had one: its jobs' ids would be given out again."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.stat(paths.database).st_size:
+            return
+    left = [
+        path for path in (paths.agent, paths.trees, paths.outputs) if os.path.isdir(path) and os.listdir(path)
+    ]
+    if left:
+        raise UserError(
+            f"{paths.database} is empty or missing, but earlier jobs have left {' and '.join(left)}",
+            "Put a copy of the database back. To begin anew without the earlier jobs, move these folders away.",
+        )
+
+
+async def _reload_on(hung_up: asyncio.Event, controller: Controller, paths: Paths) -> None:
+    """After each SIGHUP: nobody waits for an answer, so what is wrong goes to the log."""
+    while True:
+        await hung_up.wait()
+        hung_up.clear()
+        try:
+            await controller.reload(paths.config)
+        except ConfigError as error:
+            for problem in error.problems:
+                log.error("configuration not taken up: %s", problem.sentence(error.file))
+        except UserError as error:
+            log.error("configuration not taken up: %s", error)
+
+
+async def _add_this_machine(controller: Controller) -> None:
+    node = Node(name=NodeName(socket.gethostname().split(".")[0] or "local"))
+    await controller.apply(NodeAdded(node=node))
+    controller.fleet.connect(node)
+
+
+def start_log(paths: Paths) -> None:
+    """Everything is logged to a file that is bounded: what is older than the last MAX_LOG_BYTES or two is dropped."""
+    handler = logging.handlers.RotatingFileHandler(paths.log, maxBytes=MAX_LOG_BYTES, backupCount=1)
+    handler.addFilter(RateLimit())
+    line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(level=logging.INFO, format=line, handlers=[handler])
+    logging.getLogger("asyncssh").setLevel(logging.WARNING)
+    logging.raiseExceptions = (
+        False  # a line that a full disk does not take is lost, and nobody reads a complaint
+    )
+
+
+def leave_starter(paths: Paths) -> None:
+    """From here on nobody reads our standard error: what the interpreter itself may say goes beside the log."""
+    descriptor = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.dup2(descriptor, sys.stderr.fileno())
+    os.close(descriptor)
+
+
+def main() -> int:
+    """Takes the home's lock and serves. What keeps it from starting is said on standard error, for whoever started it."""
+    parser = argparse.ArgumentParser(prog="warpdeck.controller")
+    parser.add_argument("--home", required=True)
+    parser.add_argument("--no-local-node", action="store_true")
+    args = parser.parse_args()
+    paths = Paths(args.home)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # until somebody minds it
+    os.umask(0o077)
+    status = 0
+    try:
+        take_lock(paths)  # it goes with the process: who waits for the end of one waits for that of the other
+        start_log(paths)
+        raise_limit()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(paths, local_node=not args.no_local_node))
+        gc.freeze()  # the interpreter need not look through all of it once more
+    except* (UserError, StoreError, OSError) as group:
+        status = 1
+        _say(group.exceptions[0])
+    except* Exception:
+        status = 1
+        log.exception("a bug ended the controller")
+    return status
+
+
+def _say(error: Exception) -> None:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    log.error("%s", error)
+    print(error, file=sys.stderr)
+    if isinstance(error, UserError) and error.hint:
+        print(error.hint, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

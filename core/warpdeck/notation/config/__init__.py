@@ -1,0 +1,1 @@
+"""Edits config.toml in place and keeps its comments and layout."""

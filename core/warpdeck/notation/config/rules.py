@@ -1,0 +1,43 @@
+"""What a table of config.toml says, and values as TOML has them."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from warpdeck.base.errors import UserError
+
+BY_HAND = "change it in the file itself"
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+"""What needs no quotes as a key."""
+_DELETE = "\x7f"
+"""The one character that JSON has as it is and TOML does not."""
+
+
+def values_of(text: str, *path: str) -> dict[str, Any]:
+    """What the table at the path says; {} where there is none. Raises UserError."""
+    try:
+        found: Any = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"config.toml cannot be read: {error}", BY_HAND) from error
+    for word in path:
+        found = found.get(word) if isinstance(found, dict) else None
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def literal(value: object) -> str:
+    """As TOML has it; a table in braces."""
+    if isinstance(value, Mapping):
+        pairs = ", ".join(f"{key_text((key,))} = {literal(each)}" for key, each in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(literal, value))}]"
+    return json.dumps(value, ensure_ascii=False).replace(_DELETE, "\\u007f")
+
+
+def key_text(path: Sequence[str]) -> str:
+    """As one writes the key: accounts."a.b".parent."""
+    return ".".join(word if _BARE.fullmatch(word) else literal(word) for word in path)

@@ -1,0 +1,215 @@
+"""config.toml changed in place: comments, order and all else stay as their author wrote them.
+
+A change is made where the file says it, in whatever way: below a title, with dots, or in braces (which are written anew). The
+result is read back: if it means anything else than was asked for, it is refused and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from warpdeck.base.errors import UserError
+from warpdeck.model.amendment import Amendment
+
+from .rules import BY_HAND, key_text, literal, values_of
+from .toml_lines import Path, Places, Title, places
+
+MAX_NAME_CHARS = 64
+
+
+class _Edit(NamedTuple):
+    """These letters of the text become others."""
+
+    begin: int
+    end: int
+    text: str = ""
+
+
+def amended(text: str, changes: Sequence[Amendment]) -> str:
+    """The text in which all of it is so. Raises UserError."""
+    expected = copy.deepcopy(values_of(text))
+    for change in changes:
+        _check_names(change.path)
+        _expect(expected, change)
+        page = _Page(text, expected)
+        edits = (
+            page.removal(change.path) if change.values is None else page.change(change.path, change.values)
+        )
+        text = _apply(text, edits)
+    if not _mean_the_same(text, expected, [change.path[:-1] for change in changes if change.values is None]):
+        names = ", ".join(key_text(change.path) for change in changes)
+        raise UserError(
+            f"{names} is written in config.toml in a way that cannot be changed from here", BY_HAND
+        )
+    return text
+
+
+def _check_names(path: Path) -> None:
+    wrong = next(
+        (word for word in path if not word.isprintable() or not 0 < len(word) <= MAX_NAME_CHARS), None
+    )
+    if wrong is not None:
+        raise UserError(f"{wrong[:MAX_NAME_CHARS]!r} is no name", f"use up to {MAX_NAME_CHARS} letters")
+
+
+def _expect(data: dict[str, Any], change: Amendment) -> None:
+    """Makes the same change of what the text means. Raises UserError."""
+    *above, name = change.path
+    table: Any = data
+    for word in above:
+        table = table.setdefault(word, {}) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or not isinstance(table.get(name, {}), dict):
+        raise UserError(f"{key_text(change.path)} is no table in config.toml", BY_HAND)
+    if change.values is None:
+        table.pop(name, None)
+        return
+    own = table.setdefault(name, {})
+    for key, value in change.values.items():
+        own.pop(key, None) if value is None else own.update({key: value})
+
+
+def _mean_the_same(text: str, expected: dict[str, Any], emptied: Sequence[Path]) -> bool:
+    """Where all that a table held was taken away, none is as good as an empty one."""
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return False
+    for data in (found, expected):
+        for path in emptied:
+            _drop_empty(data, path)
+    return found == expected
+
+
+def _drop_empty(data: dict[str, Any], path: Path) -> None:
+    *above, name = path or ("",)
+    for word in above:
+        data = data.get(word, {})
+    if data.get(name) == {}:
+        del data[name]
+
+
+def _apply(text: str, edits: Sequence[_Edit]) -> str:
+    for edit in sorted(edits, key=lambda each: (each.begin, each.end), reverse=True):
+        text = text[: edit.begin] + edit.text + text[edit.end :]
+    return text
+
+
+class _Page:
+    """The text, where things stand in it, and what it shall mean."""
+
+    def __init__(self, text: str, wanted: dict[str, Any]) -> None:
+        self._text = text
+        self._wanted = wanted
+        self._places: Places = places(text)
+
+    def change(self, path: Path, values: Mapping[str, Any]) -> list[_Edit]:
+        if braces := self._braces(path):
+            return [self._rewritten(braces)]
+        edits, fresh = [], []
+        for key, value in values.items():
+            place = self._places.values.get((*path, key))
+            if place is None:
+                fresh += [(key, value)] if value is not None else []
+            elif value is None:
+                edits.append(self._line(place.key, place.end))
+            else:
+                edits.append(_Edit(place.begin, place.end, literal(value)))
+        return edits + self._added(path, fresh)
+
+    def removal(self, path: Path) -> list[_Edit]:
+        braces = self._braces(path)
+        if braces and braces != path:
+            return [self._rewritten(braces)]
+        edits = [
+            self._line(place.key, place.end)
+            for key, place in self._places.values.items()
+            if key[: len(path)] == path and not place.in_braces
+        ]
+        titles = [title for title in self._places.titles if title.path[: len(path)] == path]
+        return edits + [self._title_line(title) for title in titles]
+
+    def _braces(self, path: Path) -> Path:
+        """The outermost table in braces that is, or holds, the one at the path."""
+        for length in range(1, len(path) + 1):
+            place = self._places.values.get(path[:length])
+            if place is not None and not place.in_braces and self._text[place.begin] == "{":
+                return path[:length]
+        return ()
+
+    def _rewritten(self, path: Path) -> _Edit:
+        place, wanted = self._places.values[path], self._wanted
+        for word in path:
+            wanted = wanted[word]
+        return _Edit(place.begin, place.end, literal(wanted))
+
+    def _line(self, begin: int, end: int) -> _Edit:
+        """All of the lines from there to there goes."""
+        return _Edit(self._text.rfind("\n", 0, begin) + 1, self._line_end(end))
+
+    def _title_line(self, title: Title) -> _Edit:
+        """It goes, with an empty line above it."""
+        begin, end, _ = self._line(title.at, title.below)
+        return _Edit(begin - self._text[:begin].endswith("\n\n"), end)
+
+    def _line_end(self, at: int) -> int:
+        """One past the line's newline."""
+        return self._text.find("\n", at) + 1 or len(self._text)
+
+    def _added(self, path: Path, values: Sequence[tuple[str, Any]]) -> list[_Edit]:
+        """New lines: below the table's title, else beside its dotted keys, else below a new title."""
+        title = next((each for each in self._places.titles if each.path == path), None)
+        if title is not None:
+            return self._inserted(self._end_of(title), [(key,) for key, _ in values], values)
+        dotted = [
+            each
+            for key, each in self._places.values.items()
+            if key[: len(path)] == path and len(self._above(each.key)) < len(path)
+        ]
+        if dotted:
+            at = max(place.end for place in dotted)
+            inside = len(self._above(at))
+            return self._inserted(at, [(*path, key)[inside:] for key, _ in values], values)
+        if self._stands_dotted(path[:-1]):
+            return self._added(path[:-1], [(path[-1], dict(values))])
+        near = max(self._titles_near(path), key=self._end_of, default=None)
+        at = self._end_of(near) if near is not None else len(self._text)
+        lines = "".join(f"{key_text((key,))} = {literal(value)}\n" for key, value in values)
+        end = self._line_end(at)
+        space = "\n" if end and not self._text[:end].endswith("\n") else ""
+        return [_Edit(end, end, f"{space}{chr(10) if end else ''}[{key_text(path)}]\n{lines}")]
+
+    def _above(self, at: int) -> Path:
+        """The table that a place in the text is in."""
+        return next((each.path for each in reversed(self._places.titles) if each.at < at), ())
+
+    def _stands_dotted(self, path: Path) -> bool:
+        """Whether what the table holds is written beside other keys: users.ann = {}."""
+        if any(title.path[: len(path)] == path for title in self._places.titles):
+            return False
+        return any(key[: len(path)] == path for key in self._places.values)
+
+    def _titles_near(self, path: Path) -> Iterator[Title]:
+        """Those of the nearest table above that the file has, and of what stands below it."""
+        for length in range(len(path) - 1, 0, -1):
+            near = [each for each in self._places.titles if each.path[:length] == path[:length]]
+            if near:
+                yield from near
+                return
+
+    def _inserted(self, at: int, keys: Sequence[Path], values: Sequence[tuple[str, Any]]) -> list[_Edit]:
+        pairs = zip(keys, values, strict=True)
+        lines = "".join(f"{key_text(key)} = {literal(value)}\n" for key, (_, value) in pairs)
+        end = self._line_end(at)
+        space = "\n" if not self._text[:end].endswith("\n") else ""
+        return [_Edit(end, end, space + lines)] if lines else []
+
+    def _end_of(self, title: Title) -> int:
+        """The end of the last value below the title, or the title's."""
+        following = min(
+            (each.at for each in self._places.titles if each.at > title.at), default=len(self._text)
+        )
+        ends = [each.end for each in self._places.values.values() if title.at < each.key < following]
+        return max(ends, default=title.below)

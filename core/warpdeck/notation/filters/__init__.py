@@ -1,0 +1,1 @@
+"""Text forms that select or describe jobs and reservations."""

@@ -1,0 +1,246 @@
+"""The filter of lists of jobs: words, fields and comparisons, all of which must hold.
+
+    llama            in the id, name, user, state, nodes or what a task of a sweep has
+    user:ann st:PD   in that field (id, name, user, state, node, part, account, qos, reason, sweep); user:me is whoever
+                     asks; name~llm is the same
+    gpu>4 gpu=0      a number compared (gpu, cpu, nodes)
+    lr=0.1           a parameter of a sweep and its whole value; sweep:gpu=2 where its name is a number's, above
+    !vit  !user:bob  must not hold
+
+What is half typed never fails: `gpu>` narrows nothing yet. A list in memory is tested by `holds`, the store's past by the
+same clauses in SQL.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+from warpdeck.base.errors import UserError
+from warpdeck.model import COMPACT, JobState
+from warpdeck.model.past import MAX_CLAUSES, Clause
+from warpdeck.notation.request.sweep import KEPT_GRIDS, parse_grid
+
+WORD = "word"
+"""The field of a word that names none."""
+TEXT_FIELDS = ("id", "name", "user", "state", "node", "part", "account", "qos", "reason", "sweep")
+NUMBER_FIELDS = ("gpu", "cpu", "nodes")
+LONGEST_VALUE = 256
+"""Characters of one word that count."""
+MOST_DIGITS = 15
+"""Of a number: what an integer of the store can hold."""
+MOST_VALUES = 500
+"""Of a parameter, while its tasks wait as one: the text is kept for each such job, and looked through as it is typed."""
+_SHORT = {
+    "st": "state",
+    "s": "state",
+    "u": "user",
+    "n": "name",
+    "partition": "part",
+    "nodes": "node",
+    "job": "id",
+}
+_COMPARED = re.compile(r"(gpu|cpu|nodes)s?(>=|<=|>|<|=)([0-9]*)")
+_COMPARABLE = {*NUMBER_FIELDS, *(f"{field}s" for field in NUMBER_FIELDS)}
+_COMPARES = re.compile(r"([a-z]+)[<>=]")
+_NAMED = re.compile(r"([a-z]+)[:~](.*)")
+OPERATORS: dict[str, Callable[[int, int], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "=": operator.eq,
+}
+
+
+class Filtered(Protocol):
+    """What a filter looks at of a job."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def user(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def state_short(self) -> str: ...
+    @property
+    def node_list(self) -> str: ...
+    @property
+    def partition(self) -> str: ...
+    @property
+    def account(self) -> str: ...
+    @property
+    def qos(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def sweep(self) -> str: ...
+    @property
+    def gpus(self) -> int: ...
+    @property
+    def cpus(self) -> int: ...
+    @property
+    def nodes(self) -> int: ...
+
+
+Test = Callable[[Filtered], bool]
+_TEXT: dict[str, Callable[[Filtered], str]] = {
+    "id": lambda row: row.label,
+    "name": lambda row: row.name,
+    "user": lambda row: row.user,
+    "node": lambda row: row.node_list,
+    "part": lambda row: row.partition,
+    "account": lambda row: row.account,
+    "qos": lambda row: row.qos,
+    "reason": lambda row: row.reason,
+}
+_NUMBERS: dict[str, Callable[[Filtered], int]] = {
+    "gpu": lambda row: row.gpus,
+    "cpu": lambda row: row.cpus,
+    "nodes": lambda row: row.nodes,
+}
+
+
+def parse_filter(text: str, *, me: str = "") -> tuple[Clause, ...]:
+    """The clauses of a filter's text; of a text without end the first ones. `me`: who `user:me` is."""
+    words = text.lower().split()[:MAX_CLAUSES]
+    return tuple(clause for word in words if (clause := _clause(word, me)) is not None)
+
+
+def holds(clauses: Sequence[Clause]) -> Test:
+    """One test that all of the clauses make."""
+    tests = [_test(clause) for clause in clauses]
+    return lambda row: all(test(row) for test in tests)
+
+
+def states_meant(clause: Clause) -> list[JobState]:
+    """The states for which a clause on the state, or a word, holds. "r" is Slurm's short code, not a letter to look for."""
+    wanted = clause.value
+    if clause.field == WORD:
+        return [each for each in JobState if wanted in each.lower() or wanted in COMPACT[each].lower()]
+    return [each for each in JobState if _is_state(wanted, each, COMPACT[each])]
+
+
+def number_of(clause: Clause) -> int:
+    """What a comparison compares with. Raises UserError where that is no number."""
+    if not (clause.value.isascii() and clause.value.isdecimal()):
+        raise UserError(f"{clause.field}{clause.sign}{clause.value} compares with no number", "write gpu>4")
+    return int(clause.value[:MOST_DIGITS])
+
+
+def misread(text: str) -> str:
+    """What in a filter that matches nothing is probably not what was meant, in words; "" where all is understood."""
+    for word in text.lower().split()[:MAX_CLAUSES]:
+        bare = word.lstrip("!")
+        clause, named, compared = _clause(bare, ""), _NAMED.fullmatch(bare), _COMPARES.match(bare)
+        if clause is None:
+            continue
+        if clause.field == "state" and not states_meant(clause):
+            return f"there is no state {clause.value} (R, PD, CD, F, or the beginning of one, as in canc)"
+        if named and clause.field == WORD and named[1] in _COMPARABLE:
+            return f"{named[1]} is a number ({named[1]}>4, {named[1]}=0)"
+        if named and clause.field == WORD:
+            return f"there is no field {named[1]} ({' '.join(TEXT_FIELDS)})"
+        if compared and clause.field == WORD:
+            if compared[1] in _COMPARABLE:
+                return f"{bare} compares with no whole number (gpu>4)"
+            if compared[0].endswith("="):
+                return f"no sweep here has {bare}, and {compared[1]} is not compared ({' '.join(NUMBER_FIELDS)} are)"
+            return f"{compared[1]} is not compared ({' '.join(NUMBER_FIELDS)} are)"
+    return ""
+
+
+def plain_words(text: str) -> str:
+    """The words that are looked for as they stand: what a table may point out."""
+    return " ".join(
+        word
+        for word in text.split()
+        if not any(sign in word for sign in ":!~") and not _COMPARED.fullmatch(word)
+    )
+
+
+def _clause(word: str, me: str) -> Clause | None:
+    """None where nothing is narrowed yet."""
+    absent = word.startswith("!")
+    word = word.lstrip("!") if absent else word
+    compared = _COMPARED.fullmatch(word)
+    if compared:
+        field, sign, digits = compared.groups()
+        if not digits:
+            return None
+        return Clause(field=field, sign=sign, value=digits[:MOST_DIGITS], absent=absent)
+    named = _NAMED.fullmatch(word)
+    field = _SHORT.get(named[1], named[1]) if named else WORD
+    value = named[2] if named and field in TEXT_FIELDS else word
+    field = field if field in TEXT_FIELDS else WORD
+    if not value:
+        return None
+    if field == "user" and value == "me" and me:
+        return Clause(field="user", sign="is", value=me, absent=absent)
+    return Clause(field=field, sign="has", value=value[:LONGEST_VALUE], absent=absent)
+
+
+def _test(clause: Clause) -> Test:
+    inner = _bare(clause)
+    return (lambda row: not inner(row)) if clause.absent else inner
+
+
+def _bare(clause: Clause) -> Test:
+    field, value = clause.field, clause.value
+    if field in _NUMBERS and clause.sign in OPERATORS:
+        number, compare, wanted = _NUMBERS[field], OPERATORS[clause.sign], number_of(clause)
+        return lambda row: compare(number(row), wanted)
+    if field == "state":
+        return lambda row: _is_state(value, row.state, row.state_short)
+    if field == "sweep":
+        return lambda row: in_sweep(value, row.sweep)
+    if field in _TEXT:
+        read = _TEXT[field]
+        if clause.sign == "is":
+            return lambda row: read(row) == value
+        return lambda row: value in read(row).lower()
+    return lambda row: value in _hay(row) or in_sweep(value, row.sweep)
+
+
+def _is_state(wanted: str, state: str, short: str) -> bool:
+    return not wanted or wanted == short.lower() or state.lower().startswith(wanted)
+
+
+def _hay(row: Filtered) -> str:
+    return f"{row.label} {row.name} {row.user} {row.state} {row.state_short} {row.node_list}".lower()
+
+
+def sought_in_sweep(wanted: str) -> str:
+    """What `padded_sweep` holds where it is met: of `lr=0.1` the whole value, else any piece of it."""
+    if "=" not in wanted:
+        return wanted
+    return f" {wanted}" if wanted.endswith("=") else f" {wanted} "
+
+
+def padded_sweep(sweep: str) -> str:
+    """What a task of a sweep has, as it is looked through; of what waits as one also each value apart."""
+    if not sweep:
+        return ""
+    text = sweep.lower()
+    return f" {text} {_each_pair(text)} " if "," in text or ".." in text else f" {text} "
+
+
+def in_sweep(wanted: str, sweep: str) -> bool:
+    """Whether what a task has meets those words, or could where tasks wait as one."""
+    return bool(sweep) and sought_in_sweep(wanted) in padded_sweep(sweep)
+
+
+@lru_cache(maxsize=KEPT_GRIDS)
+def _each_pair(grid: str) -> str:
+    """ "lr=0.1 lr=0.01 seed=1 ..."; none of a text that was cut within quotes."""
+    try:
+        found = [f"{each.name}={value}" for each in parse_grid(grid) for value in each.values[:MOST_VALUES]]
+    except UserError:
+        return ""
+    return " ".join(found)

@@ -1,0 +1,142 @@
+"""Flags of a reservation, as `scontrol create reservation flags=` and our own form take them (Slurm's parse_resv_flags)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from warpdeck.base.errors import UserError
+from warpdeck.notation.values.durations import format_clock, parse_seconds
+
+
+class Flag(NamedTuple):
+    """`least`: letters of it that must be written; `told`: how Slurm prints it, where that is otherwise."""
+
+    name: str
+    least: int = 1
+    told: str = ""
+    takes_back: bool = True
+
+
+AS_ASKED = (
+    *("maintenance", "overlap", "repeat", "magnetic", "flex", "any_nodes", "hold_jobs_after", "float_s"),
+    *("purge_after_s", "node_count", "partition", "replace", "static", "groups", "features", "licenses"),
+    *("first_cores", "burst_buffer", "watts", "max_start_delay_s"),
+)
+"""Fields of model.Reservation that all who know one have as they were asked for: its kind."""
+REPEATS = ("HOURLY", "DAILY", "WEEKDAY", "WEEKEND", "WEEKLY")
+"""In small letters they are model.reservation.Repeat; repeated because importing that costs msgspec."""
+_TABLE = (
+    Flag("MAINTENANCE", 3, "MAINT"),
+    Flag("OVERLAP", takes_back=False),
+    Flag("FLEX"),
+    Flag("IGNORE_JOBS"),
+    *(Flag(name) for name in REPEATS),
+    Flag("ANY_NODES"),
+    Flag("LICENSE_ONLY", told="ANY_NODES"),
+    Flag("STATIC_ALLOC", told="STATIC"),
+    Flag("PART_NODES", 2),
+    Flag("MAGNETIC", 3),
+    Flag("PROMISCUOUS", 2, "MAGNETIC"),
+    Flag("PURGE_COMP", 2),
+    Flag("FIRST_CORES", takes_back=False),
+    Flag("TIME_FLOAT", takes_back=False),
+    Flag("REPLACE", takes_back=False),
+    Flag("REPLACE_DOWN", 8, takes_back=False),
+    Flag("NO_HOLD_JOBS_AFTER_END", takes_back=False),
+)
+"""In the order in which a cut one is looked for: the first that begins so is meant."""
+FLAGS = tuple(dict.fromkeys(flag.told or flag.name for flag in _TABLE))
+"""As they are printed. IGNORE_JOBS is how it always is: jobs that run there are left alone; PART_NODES
+is the nodes of the partition."""
+PURGE_S = 300
+"""For PURGE_COMP without a time, or with one that cannot be read, as in Slurm."""
+
+
+class BadFlags(Exception):
+    """No flag begins so, or it cannot be taken back."""
+
+
+class Asked(NamedTuple):
+    """Flag as it is printed -> what is behind its `=`, "" for nothing; and those that are taken back."""
+
+    more: dict[str, str]
+    less: frozenset[str]
+
+
+def parse_flags(text: str, *, sign: str = "") -> Asked:
+    """FLAG,... with a + or - before any of them, which holds for those behind it too; `sign` for all. Raises BadFlags."""
+    more: dict[str, str] = {}
+    less = set()
+    for word in filter(None, text.split(",")):
+        sign, word = (word[0], word[1:]) if word[0] in "+-" else (sign, word)
+        name, _, value = word.partition("=")
+        upper = name.upper()
+        meant = next(
+            (flag for flag in _TABLE if len(upper) >= flag.least and flag.name.startswith(upper)), None
+        )
+        if meant is None or (sign == "-" and not meant.takes_back) or (sign and meant.name == "TIME_FLOAT"):
+            raise BadFlags
+        told = meant.told or meant.name
+        if sign == "-":
+            less.add(told)
+        else:
+            more[told] = value
+    return Asked(more, frozenset(less))
+
+
+def flag_fields(flags: Mapping[str, str]) -> dict[str, Any]:
+    """model.Reservation's fields; TIME_FLOAT is left to whoever knows when it begins. Raises UserError."""
+    repeats = [name.lower() for name in flags if name in REPEATS]
+    if len(repeats) > 1:
+        raise UserError("a reservation comes again in one way only", f"take one of {', '.join(repeats)}")
+    if repeats and "TIME_FLOAT" in flags:
+        raise UserError(
+            "a reservation that floats does not come again",
+            f"leave out TIME_FLOAT or {repeats[0].upper()}",
+            code="reservation_floats",
+        )
+    return {
+        "maintenance": "MAINT" in flags,
+        "overlap": "OVERLAP" in flags,
+        "repeat": repeats[0] if repeats else "",
+        "magnetic": "MAGNETIC" in flags,
+        "flex": "FLEX" in flags,
+        "any_nodes": "ANY_NODES" in flags,
+        "hold_jobs_after": "NO_HOLD_JOBS_AFTER_END" not in flags,
+        "purge_after_s": _purge_s(flags["PURGE_COMP"]) if "PURGE_COMP" in flags else None,
+        "replace": "busy" if "REPLACE" in flags else "down" if "REPLACE_DOWN" in flags else "",
+        "static": "STATIC" in flags,
+        "first_cores": "FIRST_CORES" in flags,
+    }
+
+
+def told_flags(fields: Mapping[str, Any], *, named: str = "") -> list[str]:
+    """The flags that a reservation with these fields was given, in Slurm's order and words; `named` says how its nodes were."""
+    purge_s = fields["purge_after_s"]
+    flags = {
+        "MAINT": fields["maintenance"],
+        "FLEX": fields["flex"],
+        "OVERLAP": fields["overlap"],
+        "IGNORE_JOBS": named,
+        fields["repeat"].upper(): fields["repeat"],
+        named: named,
+        "ANY_NODES": fields["any_nodes"],
+        "STATIC": fields["static"],
+        "FIRST_CORES": fields["first_cores"],
+        "TIME_FLOAT": fields["float_s"] is not None,
+        "REPLACE": fields["replace"] == "busy",
+        "REPLACE_DOWN": fields["replace"] == "down",
+        f"PURGE_COMP={format_clock(purge_s or 0)}": purge_s is not None,
+        "NO_HOLD_JOBS_AFTER_END": not fields["hold_jobs_after"],
+        "MAGNETIC": fields["magnetic"],
+    }
+    return [name for name, given in flags.items() if given]
+
+
+def _purge_s(text: str) -> int:
+    try:
+        seconds = parse_seconds(text) if text else PURGE_S
+    except UserError:
+        return PURGE_S
+    return PURGE_S if seconds is None else seconds

@@ -1,0 +1,265 @@
+"""A reservation as it is written: nodes, start, duration, for whom, flags; and the command line that makes it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from warpdeck.base.errors import UserError
+from warpdeck.notation.values.durations import format_duration, parse_limit
+from warpdeck.notation.values.hostlist import expand
+from warpdeck.notation.values.licenses import parse_licenses
+from warpdeck.notation.values.time_points import moment_text, parse_moment
+
+from .reservation_flags import FLAGS, BadFlags, flag_fields, parse_flags, told_flags
+
+MAX_DIGITS = 6
+"""Of a count."""
+
+
+UNWORDED = ("features", "burst_buffer", "watts", "max_start_delay_s")
+"""Fields of a reservation for which a wish has no words."""
+OF_CHOSEN = ("node_count", "partition", "replace")
+"""Those of one whose nodes were chosen, as long as it has these."""
+
+
+class Wish(NamedTuple):
+    """The words for one reservation, as a form or a command line has them."""
+
+    name: str
+    nodes: str = ""
+    start: str = "now"
+    duration: str = "UNLIMITED"
+    users: str = ""
+    accounts: str = ""
+    flags: str = ""
+    tres: str = ""
+    licenses: str = ""
+
+
+class BadTres(UserError):
+    """Its message is Slurm's."""
+
+
+class Tres(NamedTuple):
+    """What is asked for; 0 is nothing said."""
+
+    cpus: int = 0
+    nodes: int = 0
+    gpus: int = 0
+    gpu_type: str = ""
+
+    @property
+    def has_parts(self) -> bool:
+        return bool(self.cpus or self.gpus)
+
+
+def parse_tres(text: str) -> Tres:
+    """cpu=8,gres/gpu=2, gres/gpu:h100=2, node=2. Raises BadTres."""
+    found = Tres()
+    hint = "there are: cpu=COUNT, gres/gpu=COUNT, gres/gpu:TYPE=COUNT, node=COUNT"
+    for word in filter(None, text.split(",")):
+        name, equals, amount = word.partition("=")
+        kind, _, gpu_type = name.lower().partition(":")
+        if not equals or not amount.isdecimal() or len(amount) > MAX_DIGITS or not int(amount):
+            raise BadTres(f"invalid TRES '{word}'", hint)
+        if name.lower() in ("cpu", "node"):
+            count = int(amount)
+            found = found._replace(cpus=count) if kind == "cpu" else found._replace(nodes=count)
+        elif kind == "gres/gpu":
+            if found.gpus:
+                raise BadTres(
+                    "GPUs of one kind can be reserved at a time", "make a reservation for each kind"
+                )
+            found = found._replace(gpus=int(amount), gpu_type=gpu_type)
+        elif kind in ("mem", "billing", "energy", "vmem", "pages"):
+            raise BadTres(f"TRES type '{kind}' not supported with reservations", hint)
+        else:
+            raise BadTres(f"couldn't identify configured TRES '{name}'", hint)
+    return found
+
+
+def told_tres(parts: Sequence[Mapping[str, Any]]) -> str:
+    """What parts come to, as TRES= has it; "" for none."""
+    kinds: dict[str, int] = {}
+    for part in parts:
+        for name, count in part["gpus"]:
+            kinds[name] = kinds.get(name, 0) + count
+    gpus = sum(kinds.values())
+    only = f":{next(iter(kinds))}" if len(kinds) == 1 and next(iter(kinds)) else ""
+    cpus = sum(part["cpus"] for part in parts)
+    return ",".join([*([f"cpu={cpus}"] if parts else []), *([f"gres/gpu{only}={gpus}"] if gpus else [])])
+
+
+def parts_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
+    """16 CPUs and 2 h100 of gpu01; "" for whole nodes."""
+    return ", ".join(part_in_words(**part) for part in parts)
+
+
+def part_in_words(*, node: str, cpus: int, gpus: Iterable[tuple[str, int]]) -> str:
+    """16 CPUs and 2 h100 of gpu01."""
+    amounts = [(cpus, "CPU"), *((count, name or "GPU") for name, count in gpus)]
+    told = [f"{count} {what}{'s' if what.isupper() and count != 1 else ''}" for count, what in amounts]
+    return f"{' and '.join(told)} of {node}"
+
+
+def wish_of(row: Mapping[str, Any]) -> Wish:
+    """The words that would make it again, of an api.siterows.ReservationRow; `parse_wish` has the rest of it from `before`."""
+    flags = [flag for flag in told_flags(row) if not flag.startswith("REPLACE")]  # its nodes are named now
+    start, end = row["start"], row["end"]
+    return Wish(
+        row["name"],
+        row["node_list"],
+        "" if start is None else moment_text(start),
+        "" if start is None or end is None else format_duration(end - start),
+        _listed(row, "users"),
+        _listed(row, "accounts"),
+        ",".join(flags),
+        told_tres(row["parts"]),
+        ",".join(f"{name}:{count}" for name, count in row["licenses"]),
+    )
+
+
+def _listed(row: Mapping[str, Any], key: str) -> str:
+    return ",".join([*row[key], *(f"-{name}" for name in row[f"deny_{key}"])])
+
+
+def parse_wish(wish: Wish, now: float, *, before: Mapping[str, Any] | None = None) -> dict[str, object]:
+    """model.Reservation's fields, which the controller checks. Plain, so that command lines need no msgspec. Raises UserError.
+
+    `before`: the row of the one that it takes the place of; what a wish has no words for stays as it is there.
+    """
+    made = _parsed(wish, now)
+    return made if before is None else made | _kept(wish, before)
+
+
+def _kept(wish: Wish, before: Mapping[str, Any]) -> dict[str, object]:
+    same = wish_of(before)
+    kept = {name: before[name] for name in UNWORDED}
+    if wish.nodes == same.nodes:
+        kept |= {name: before[name] for name in OF_CHOSEN}
+    if wish.users == same.users:
+        kept["groups"] = before["groups"]
+    if (wish.nodes, wish.tres) == (same.nodes, same.tres):
+        kept |= {"parts": before["parts"], "asked": None}  # they need not be the same of each node
+    return kept
+
+
+def _parsed(wish: Wish, now: float) -> dict[str, object]:
+    if not wish.name:
+        raise UserError("the reservation has no name", "give it one of letters, digits, dots and dashes")
+    flags = _flags(wish.flags)
+    start = parse_moment(wish.start or "now", now)
+    duration_s = parse_limit(wish.duration or "UNLIMITED")
+    tres = parse_tres(wish.tres)
+    if tres.nodes and (not tres.has_parts or wish.nodes):
+        raise UserError(
+            "node= says on how many nodes CPUs and GPUs are chosen", "name the nodes with --nodes"
+        )
+    chosen = tres.has_parts and not wish.nodes
+    nodes = None if chosen or wish.nodes.upper() == "ALL" else list(dict.fromkeys(expand(wish.nodes)))
+    each = evenly(tres.cpus, max(1, len(nodes or ()))) if tres.cpus else []
+    licenses = parse_licenses(wish.licenses)
+    if nodes == [] and not (licenses and "ANY_NODES" in flags):
+        raise UserError("--nodes names no node", "write names such as gpu[01-04], or ALL")
+    if "REPLACE" in flags or "REPLACE_DOWN" in flags:
+        raise UserError(
+            "nodes that are named are not replaced", "ask for so many: scontrol create reservation nodecnt="
+        )
+    return {
+        "name": wish.name,
+        "nodes": nodes,
+        "start_unix": start,
+        "end_unix": None if duration_s is None else start + duration_s,
+        **whose("users", wish.users),
+        **whose("accounts", wish.accounts),
+        **flag_fields(flags),
+        **floating(flags, start, now, duration_s),
+        "licenses": licenses,
+        "asked": parts_asked(tres, cpus=each, chosen=chosen),
+    }
+
+
+def parts_asked(tres: Tres, *, cpus: Sequence[int], chosen: bool) -> dict[str, object] | None:
+    """model.PartsAsked's fields; None for whole nodes. `cpus`: in all if they are `chosen`, else of each node."""
+    if not (tres.gpus or any(cpus)):
+        return None
+    return {
+        "cpus": list(cpus),
+        "gpus": tres.gpus,
+        "gpu_type": tres.gpu_type,
+        "chosen": chosen,
+        "nodes": tres.nodes if chosen else 0,
+    }
+
+
+def evenly(total: int, nodes: int) -> list[int]:
+    """How much of it is each node's; the first have one more where it does not come out even."""
+    each, left = divmod(total, max(1, nodes))
+    return [each + (at < left) for at in range(nodes)]
+
+
+def whose(key: str, text: str) -> dict[str, list[str]]:
+    """NAME,... or -NAME,..., all of them or none. Raises UserError."""
+    words = names(text)
+    denied = [word[1:] for word in words if word.startswith("-")]
+    if denied and len(denied) < len(words):
+        raise UserError(
+            f"some of the {key} have a - and others have none",
+            f"write {key} that may, or -{key} that may not",
+        )
+    return {key: [] if denied else words, f"deny_{key}": denied}
+
+
+def floating(
+    flags: Mapping[str, str], start: float, now: float, duration_s: float | None
+) -> dict[str, int | None]:
+    """How far ahead of now it stays, with TIME_FLOAT. Raises UserError."""
+    if "TIME_FLOAT" not in flags:
+        return {"float_s": None}
+    if duration_s is None:
+        raise UserError("a reservation that floats needs a duration", "give one, such as 2:00:00")
+    return {"float_s": max(0, round(start - now))}
+
+
+def wish_command(wish: Wish, *, instead: bool = False) -> str:
+    """`warpdeck reservation create ...`; what is as it is without being said is left out. `instead`: of that of its name."""
+    words = ["warpdeck", "reservation", "create", wish.name or "NAME"]
+    if wish.nodes or not (wish.tres or wish.licenses):
+        words += ["--nodes", wish.nodes or "LIST"]
+    usual = Wish("")
+    for field in ("tres", "licenses", "start", "duration", "users", "accounts", "flags"):
+        value = getattr(wish, field)
+        if value and value != getattr(usual, field):
+            words += [f"--{field}", value]
+    return shlex.join([*words, *(["--instead"] if instead else [])])
+
+
+def for_whom(fields: Mapping[str, Any]) -> str:
+    """In words."""
+    if fields["float_s"] is not None:
+        return "nobody: it floats"
+    accounts = [f"account {name}" for name in fields["accounts"]]
+    denied = [f"account {name}" for name in fields["deny_accounts"]]
+    parts = [", ".join(accounts), _but(denied), ", ".join(fields["users"]), _but(fields["deny_users"])]
+    named = " and ".join(filter(None, parts)) or "nobody"
+    return f"{named}: maintenance" if fields["maintenance"] else named
+
+
+def _but(denied: Sequence[str]) -> str:
+    return f"all but {', '.join(denied)}" if denied else ""
+
+
+def names(text: str) -> list[str]:
+    """Of a list with commas."""
+    return [name for name in text.split(",") if name]
+
+
+def _flags(text: str) -> dict[str, str]:
+    try:
+        return parse_flags(text).more
+    except BadFlags as error:
+        raise UserError(
+            f"reservations have no such flags: {text}", f"there are: {', '.join(FLAGS)}"
+        ) from error

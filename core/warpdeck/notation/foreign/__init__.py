@@ -1,0 +1,1 @@
+"""Reads #PBS and #BSUB directives and translates them into Slurm's options."""

@@ -1,0 +1,74 @@
+"""The words of #BSUB lines (LSF), as sbatch 22.05 reads them: few of LSF's options, and all others refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from warpdeck.notation.options.getopt import Word
+from warpdeck.notation.options.options import COMMAND, NONE, REQUIRED, Option, table_of
+from warpdeck.notation.values.refusal import Refusal
+
+from .option_mapping import Meaning, ValueOf
+
+MARK = "#BSUB"
+_SHORT_ONLY = "n"
+_SAME = {
+    "cwd": "chdir",
+    "error_file": "error",
+    "job_name": "job-name",
+    "output_file": "output",
+    "queue_name": "partition",
+    "time": "time",
+}
+"""Options that mean what one of sbatch means."""
+OPTIONS = table_of(
+    "sbatch",
+    (
+        Option(name, letter, takes, "", COMMAND, frozenset(marks))
+        for name, letter, takes, *marks in (
+            ("cwd", "c", REQUIRED),
+            ("error_file", "e", REQUIRED),
+            ("job_name", "J", REQUIRED),
+            ("hostname", "m", REQUIRED),
+            ("memory_limit", "M", REQUIRED),
+            (_SHORT_ONLY, _SHORT_ONLY, REQUIRED, "short"),
+            ("output_file", "o", REQUIRED),
+            ("queue_name", "q", REQUIRED),
+            ("time", "W", REQUIRED),
+            ("exclusive", "x", NONE),
+        )
+    ),
+)
+
+
+def prepared(words: Sequence[str]) -> list[str]:
+    """-cwd is -c where an option is expected: at every other word, for values are taken to stand between."""
+    return ["-c" if word == "-cwd" and at % 2 == 0 else word for at, word in enumerate(words)]
+
+
+def meanings(word: Word, value_of: ValueOf) -> Iterator[Meaning]:
+    """Raises Refusal."""
+    text = word.text or ""
+    if word.option in _SAME:
+        yield Meaning(_SAME[word.option], text)
+    elif word.option == "exclusive":
+        yield Meaning("exclusive", None)
+    elif word.option == "hostname":
+        yield Meaning("nodelist", text.replace(" ", ","))
+    elif word.option == "memory_limit":
+        yield Meaning("mem-per-cpu", _memory(text))
+    else:
+        yield Meaning("ntasks", _most_tasks(text))
+
+
+def _memory(text: str) -> str:
+    """LSF counts in kilobytes."""
+    return f"{text}K" if text[-1:].isdigit() else text
+
+
+def _most_tasks(text: str) -> str:
+    """Of LEAST,MOST."""
+    _, comma, most = text.partition(",")
+    if comma and not most:
+        raise Refusal(f"#BSUB -n format not correct given: '{text}'", "write -n COUNT or -n LEAST,MOST")
+    return most if comma else text

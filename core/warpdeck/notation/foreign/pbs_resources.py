@@ -1,0 +1,152 @@
+"""The resource lists of #PBS -l, as sbatch 22.05 reads them.
+
+NAME=VALUE is looked for at every letter, so `xmem=4gb` asks for memory, and what is no name it knows is passed over letter by
+letter. A value ends at a comma; those of PBS Pro's chunks (select, ncpus, mpiprocs) end at a colon alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+
+from warpdeck.notation.values.numbers import MAX_DIGITS, count, int32, strtol
+
+from .option_mapping import PASSED_OVER, Meaning, ValueOf, joined
+
+_RESOURCE = re.compile(
+    r"((?i:accelerator|mpiprocs|naccelerators|ncpus|select)|arch|cput|file|host|mem|nice|nodes|opsys|other|pcput|pmem|proc"
+    r"|pvmem|software|vmem|walltime)="
+)
+_CHUNKS = {"mpiprocs": "ntasks-per-node", "ncpus": "mincpus", "select": "nodes"}
+_TIMES = frozenset({"cput", "pcput", "walltime"})
+_SIZES = {"file": "tmp", "mem": "mem"}
+
+
+def resources(text: str, value_of: ValueOf) -> Iterator[Meaning]:
+    """What a list asks for, then a remark for each part of it that asks for nothing. Raises Refusal."""
+    at, gpus = 0, 0
+    chunk: dict[str, int] = {}
+    taken, kinds = list[tuple[int, int]](), list[str]()
+    while (match := _RESOURCE.search(text, at)) is not None:
+        name, at = match[1].lower(), match.end()
+        if name == "accelerator":
+            taken.append((match.start(), at))
+            gpus = max(gpus, int(text[at : at + 4].lower() == "true"))
+            continue
+        value, at = _value(text, at, ":" if name in _CHUNKS else ",")
+        if name == "proc":
+            kinds.append(value)
+        elif name == "naccelerators":
+            gpus = count("", value, called=name)
+        elif name in _CHUNKS:
+            yield Meaning(_CHUNKS[name], value)
+            chunk[name] = int32(strtol(value)[0])
+        else:
+            found = list(_meanings(name, value, value_of))
+            yield from found
+            if not found and name != "nodes":
+                continue
+        taken.append((match.start(), at - 1))
+        if name == "proc":
+            at = _value(text, at, ",")[1]  # what follows it is lost
+    yield from _of_kinds(kinds, value_of)
+    yield from _of_chunk(chunk)
+    if gpus > 0:
+        yield Meaning("gres", joined(value_of("gres"), f"gpu:{gpus}"))
+    yield from _passed_over(text, taken)
+
+
+def _value(text: str, at: int, mark: str) -> tuple[str, int]:
+    """(the value that begins there, where the next thing begins)."""
+    end = text.find(mark, at)
+    return (text[at:], len(text) + 1) if end < 0 else (text[at:end], end + 1)
+
+
+def _meanings(name: str, value: str, value_of: ValueOf) -> Iterator[Meaning]:
+    if name in _TIMES:
+        yield Meaning("time", value)
+    elif name in _SIZES:
+        yield Meaning(_SIZES[name], value[:-1] if value[-1:] in ("b", "B") else value)
+    elif name == "nice":
+        yield Meaning("nice", str(strtol(value)[0]) if value else None)
+    elif name == "nodes":
+        yield from _nodes(value)
+
+
+def _of_kinds(kinds: list[str], value_of: ValueOf) -> Iterator[Meaning]:
+    """Each stands before those that came earlier."""
+    before = value_of("constraint")
+    if kinds:
+        yield Meaning("constraint", ",".join([*reversed(kinds), *([] if before is None else [before])]))
+
+
+def _of_chunk(chunk: dict[str, int]) -> Iterator[Meaning]:
+    """A chunk with all three has its CPUs divided among its tasks."""
+    if len(chunk) == len(_CHUNKS) and chunk["ncpus"] > chunk["mpiprocs"] > 0:
+        yield Meaning("cpus-per-task", str(chunk["ncpus"] // chunk["mpiprocs"]))
+
+
+def _passed_over(text: str, taken: list[tuple[int, int]]) -> Iterator[Meaning]:
+    """The parts of the list in which nothing was found."""
+    left = iter([*taken, (len(text) + 1, len(text) + 1)])
+    start, end = next(left)
+    for part in re.finditer(r"[^,:]+", text):
+        while end < part.start():
+            start, end = next(left)
+        if part.end() <= start:
+            yield Meaning(PASSED_OVER, f"-l {part[0]}")
+
+
+_PART = re.compile(r"[0-9A-Za-z][^+:]*")
+
+
+def _nodes(text: str) -> Iterator[Meaning]:
+    """COUNT or NAME, :ppn=TASKS, :gpus=WHICH, and + between: counts and tasks add up, any other word is a node's name."""
+    nodes, tasks, gpus = 0, 0, None
+    names: list[str] = []
+    for match in _PART.finditer(text):
+        part = match[0]
+        if part.startswith("ppn="):
+            at = match.start() + len("ppn=")  # a sign may stand for the + between parts, as it does in C
+            tasks = int32(tasks + int32(strtol(text[at : at + MAX_DIGITS])[0]))
+        elif part.startswith("gpus="):
+            gpus = part[5:]
+        elif part[0].isdigit():
+            nodes = int32(nodes + int32(strtol(part)[0]))
+        else:
+            names.append(part)
+    if nodes:
+        yield Meaning("nodes", str(nodes))
+    if tasks:
+        yield Meaning("ntasks", str(int32(tasks * (nodes or 1))))
+    if gpus is not None:
+        yield Meaning("gpus-per-node", gpus)
+    if names:
+        yield Meaning("nodelist", _in_ranges(names))
+
+
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,9})", re.DOTALL)
+
+
+def _in_ranges(names: list[str]) -> str:
+    """Neighbours of one prefix together, in the order given and as often as they are: n[3,1-2],m1."""
+    split = [(match[1], match[2]) if (match := _NUMBERED.fullmatch(name)) else (name, "") for name in names]
+    words: list[str] = []
+    for (prefix, _), members in groupby(split, key=lambda pair: (pair[0], pair[1] == "")):
+        numbers = [digits for _, digits in members]
+        runs = _runs(numbers)
+        bare = not numbers[0] or (len(runs) == 1 and "-" not in runs[0])
+        words += [f"{prefix}{number}" for number in numbers] if bare else [f"{prefix}[{','.join(runs)}]"]
+    return ",".join(words)
+
+
+def _runs(numbers: list[str]) -> list[str]:
+    """Numbers that follow one on another, and are as wide."""
+    runs: list[tuple[str, str]] = []
+    for number in numbers:
+        if runs and number and f"{int(runs[-1][1]) + 1:0{len(runs[-1][1])}d}" == number:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return [first if first == last else f"{first}-{last}" for first, last in runs]

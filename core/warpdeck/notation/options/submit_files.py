@@ -1,0 +1,114 @@
+"""What a submission takes from files of the submitter's beside its script: names of nodes, variables, the limits of processes.
+
+Whoever parses for somebody else's process gets no reader: then options that name a file are refused, and no limits are told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from warpdeck.base.errors import UserError
+from warpdeck.notation.values.hostfile import names_in
+
+Reader = Callable[[str], str]
+"""The text of a file by its path, relative to the submit folder. Raises OSError."""
+Options = list[tuple[str, str, str]]
+LIMITS_FILE = "/proc/self/limits"
+LIMITS = {
+    "AS": "Max address space",
+    "CORE": "Max core file size",
+    "CPU": "Max cpu time",
+    "DATA": "Max data size",
+    "FSIZE": "Max file size",
+    "MEMLOCK": "Max locked memory",
+    "NOFILE": "Max open files",
+    "NPROC": "Max processes",
+    "RSS": "Max resident set",
+    "STACK": "Max stack size",
+}
+"""Names of --propagate, and those of the kernel."""
+UNLIMITED = -1
+_MAX_LIMIT = 2**62
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def with_hosts(options: Options, environ: Mapping[str, str], read: Reader | None) -> Options:
+    """The options with names of nodes in place of files of them; SLURM_HOSTFILE stands for --nodelist. Raises UserError."""
+    found: Options = []
+    for option, value, where in options:
+        if option == "nodefile" or (option in ("nodelist", "exclude") and "/" in value):
+            names = hosts_of_file(value, where, read)
+            found.append(("exclude" if option == "exclude" else "nodelist", ",".join(names), where))
+        else:
+            found.append((option, value, where))
+    if read is not None and environ.get("SLURM_HOSTFILE") and not any(one[0] == "nodelist" for one in found):
+        names = hosts_of_file(environ["SLURM_HOSTFILE"], "SLURM_HOSTFILE", read)
+        found += [
+            ("nodelist", ",".join(names), "SLURM_HOSTFILE"),
+            ("distribution", "arbitrary", "SLURM_HOSTFILE"),
+        ]
+    return found
+
+
+def hosts_of_file(name: str, where: str, read: Reader | None) -> list[str]:
+    """The names in a file, each once. Raises UserError."""
+    try:
+        names = names_in(_text(name, where, read), name)
+    except UserError as error:
+        raise UserError(f"{where}: {error.message.removeprefix(where + ': ')}", error.hint) from None
+    if not names:
+        raise UserError(f"{where}: {name} names no node", "write a name on each line")
+    return list(dict.fromkeys(names))
+
+
+def variables_of_file(name: str, where: str, read: Reader | None) -> dict[str, str]:
+    """--export-file: NAME=VALUE, each ended by a zero byte. Raises UserError."""
+    found = {}
+    for entry in _text(name, where, read).split("\0"):
+        variable, equals, value = entry.lstrip("\n").partition("=")
+        if not variable and not equals:
+            continue
+        if not equals or not _NAME.fullmatch(variable):
+            raise UserError(
+                f"{where}: --export-file={name}: {variable[:80]!r} is no NAME=VALUE",
+                "write NAME=VALUE, each ended by a zero byte, as `env -0` does",
+            )
+        found[variable] = value
+    return found
+
+
+def propagated(value: str, text: str) -> dict[str, int]:
+    """--propagate: of the submitter's soft limits (the text of LIMITS_FILE) those that are named. Raises UserError."""
+    names = {word.strip().upper().removeprefix("RLIMIT_") for word in (value or "ALL").split(",")} - {""}
+    unknown = sorted(names - LIMITS.keys() - {"ALL", "NONE"})
+    if unknown:
+        raise UserError(f"--propagate={value}: there is no limit {unknown[0]}", f"write {', '.join(LIMITS)}")
+    known = {} if names == {"NONE"} else soft_limits(text)
+    return known if "ALL" in names else {name: known[name] for name in LIMITS if name in names & known.keys()}
+
+
+def soft_limits(text: str) -> dict[str, int]:
+    """Name -> the soft limit in the unit of setrlimit(2), UNLIMITED for none."""
+    by_words = {words: name for name, words in LIMITS.items()}
+    found = {}
+    for line in text.splitlines()[1:]:
+        words, rest = line[:26].strip(), line[26:].split()
+        if words in by_words and rest:
+            soft = UNLIMITED if rest[0] == "unlimited" else int(rest[0]) if rest[0].isdecimal() else 0
+            found[by_words[words]] = min(soft, _MAX_LIMIT)
+    return found
+
+
+def _text(name: str, where: str, read: Reader | None) -> str:
+    if read is None:
+        raise UserError(
+            f"{where}: the file {name} cannot be read from here", "write what it holds in its place"
+        )
+    try:
+        return read(name)
+    except (OSError, UnicodeDecodeError) as error:
+        why = (
+            error.strerror or "it cannot be opened" if isinstance(error, OSError) else "it is not UTF-8 text"
+        )
+        raise UserError(f"{where}: cannot read {name}: {why}", "check the path") from None

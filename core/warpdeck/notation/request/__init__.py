@@ -1,0 +1,1 @@
+"""Turns options into a resource request."""

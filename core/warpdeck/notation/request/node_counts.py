@@ -1,0 +1,112 @@
+"""How many nodes a job is for, and how many GPUs, where several options say it or none does. As sbatch and slurmctld have it.
+
+`--nodelist` names nodes that the job has in any case, beside others if it asks for more. Without `--nodes` a job goes to as
+many as it needs: to hold its tasks, or all of its `--gpus`. Counts of GPUs for job, node and task follow from each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpdeck.base.errors import UserError
+from warpdeck.notation.values.hostlist import by_number
+
+MAX_NODES = 100_000
+
+
+def join_gpus(resources: dict[str, Any]) -> None:
+    """What --gpus, --gpus-per-node (or --gres) and --gpus-per-task say together. Raises UserError."""
+    asked: dict[str, dict[str, Any]] = resources.pop("gpu_options", {})
+    if not asked:
+        return
+    given = {field: gpus for field, gpus in asked.items() if gpus}
+    if len(given) < 2 or any(field not in gpus for field, gpus in given.items()):
+        resources["gpus"] = next(reversed(given.values()), {})
+        return
+    kinds = {gpus["type"] for gpus in given.values()} - {""}
+    if len(kinds) > 1:
+        raise UserError(f"two kinds of GPU in one request: {', '.join(sorted(kinds))}", "ask for one kind")
+    counts = {field: gpus[field] for field, gpus in given.items()}
+    kept = _follow(resources, counts)
+    resources["gpus"] = {kept: counts[kept], "type": next(iter(kinds), "")}
+
+
+def _follow(resources: dict[str, Any], counts: dict[str, int]) -> str:
+    """Sets what follows from two counts; the field that is then enough."""
+    total, node, task = (counts.get(field) for field in ("total", "per_node", "per_task"))
+    if total is not None and node is not None:
+        nodes = _quotient(total, node, "--gpus and --gpus-per-node")
+        low, high = resources.get("nodes_min", 1), resources.get("nodes_max", MAX_NODES)
+        if not low <= nodes <= high:
+            raise UserError(
+                f"--gpus={total} with {node} on each node is for {nodes} nodes", "fit --nodes to it"
+            )
+        resources["nodes_min"] = resources["nodes_max"] = nodes
+        if "tasks" in resources:
+            resources["tasks"] = max(resources["tasks"], nodes)
+        return "per_node"
+    if total is not None and task is not None:
+        resources.setdefault("tasks", _quotient(total, task, "--gpus and --gpus-per-task"))
+        return "per_task"
+    if node is not None and task is not None and "tasks" not in resources:
+        resources.setdefault("tasks_per_node", _quotient(node, task, "--gpus-per-node and --gpus-per-task"))
+    return "per_node"
+
+
+def _quotient(many: int, each: int, options: str) -> int:
+    if many % each:
+        raise UserError(f"{options} do not fit: {many} is no multiple of {each}", "write counts that fit")
+    return many // each
+
+
+def fit_nodes(resources: dict[str, Any], *, cuts: bool) -> list[str]:
+    """What is to be said of it. With --spread-job a job goes to as many as it may.
+
+    Raises UserError for fewer nodes than are named; `cuts`: the first of those are meant then, as srun has it.
+    """
+    spread = resources.pop("spread", False)
+    names = list(dict.fromkeys(resources.get("nodelist", ())))
+    tasks = resources.get("tasks")
+    if "nodes_min" not in resources:
+        _find_nodes(resources, names)
+        resources["nodes_open"] = not spread
+        return []
+    low, high = resources["nodes_min"], resources["nodes_max"]
+    if cuts and high < len(names):
+        names = resources["nodelist"] = names[:high]
+    if high < len(names):
+        raise UserError(f"--nodes={high} is fewer than the {len(names)} of --nodelist", "name fewer")
+    low = max(low, len(names))
+    said = []
+    if tasks is not None:
+        if low > (most := max(1, tasks)):
+            said = [
+                f"Warning: can't run {tasks} processes on {low} nodes, setting nnodes to {most}"
+            ]  # sbatch's words
+        high = min(high, most)
+        low = min(low, high)
+    resources["nodes_min"], resources["nodes_max"] = low, high
+    _name_only(resources, names, high)
+    return said
+
+
+def _find_nodes(resources: dict[str, Any], names: list[str]) -> None:
+    """--ntasks-per-node is no more than a bound where --ntasks is given."""
+    tasks, each, total = (
+        resources.get("tasks"),
+        resources.get("tasks_per_node"),
+        resources["gpus"].get("total"),
+    )
+    _name_only(resources, names, tasks or len(names))
+    low = max(1, min(len(names), tasks or len(names)))
+    if tasks is not None and each is not None:
+        low = max(low, -(-tasks // each))
+    most = low if tasks is None and total is None else min(total or MAX_NODES, tasks or MAX_NODES, MAX_NODES)
+    if most > 1 or low > 1:
+        resources["nodes_min"], resources["nodes_max"] = low, max(low, most)
+
+
+def _name_only(resources: dict[str, Any], names: list[str], most: int) -> None:
+    """A job has no nodes without tasks: so many of those named, the first by number."""
+    if len(names) > most:
+        resources["nodelist"] = sorted(names, key=by_number)[:most]

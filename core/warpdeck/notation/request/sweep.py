@@ -1,0 +1,217 @@
+"""A sweep: every combination of some parameters' values, each a task of one array.
+
+`lr=0.1,0.01 seed=1..5` is written into the batch script below its #SBATCH lines: a comment that holds the grid, and a line for each
+parameter, which exports its value to what follows. So the script alone is the sweep: it runs under any sbatch, and a task's values
+follow from its number. The last parameter changes fastest. Values are the script's own words: no blank or quote in them is
+anything but itself. Standard library only: the command line imports this.
+"""
+
+from __future__ import annotations
+
+import math
+import posixpath
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from warpdeck.base.errors import UserError
+from warpdeck.notation.options.directives import BLANKS, components
+
+MARK = "# sweep: "
+MAX_TASKS = 100_000
+"""As large as arrays are anywhere."""
+MAX_TEXT_CHARACTERS = 16 * 1024
+"""All values together; a list of files belongs into a file."""
+MAX_PARAMETERS = 16
+KEPT_GRIDS = 64
+"""Sweeps that are in a queue at once: each task's row asks for its script's."""
+SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "ash")
+"""What understands the lines that a sweep writes."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
+_RANGE = re.compile(r"(-?\d{1,9})\.\.(-?\d{1,9})(?:\.\.(\d{1,9}))?")
+_RESERVED = re.compile(r"SLURM_|WARPDECK_|CUDA_|LD_|(?:PATH|HOME|USER|SHELL|IFS|PWD|TMPDIR)$")
+_EXAMPLE = "write it as in: lr=0.1,0.01 seed=1..5"
+
+
+class Parameter(NamedTuple):
+    """A variable of the script and the values that it takes in turn."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+Grid = tuple[Parameter, ...]
+
+
+def parse_grid(text: str) -> Grid:
+    """`lr=0.1,0.01 seed=1..5 text='a b',c`; "" is no sweep. Raises UserError."""
+    if len(text) > MAX_TEXT_CHARACTERS or "\n" in text:
+        raise UserError(
+            f"a sweep is one line of at most {MAX_TEXT_CHARACTERS} characters", "put long lists into a file"
+        )
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UserError(f"the sweep is not understood: {error}", "close the quotes") from error
+    grid = tuple(_parameter(word) for word in words)
+    names = [each.name for each in grid]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UserError(f"the sweep has {twice} twice", "give all its values in one place")
+    if len(grid) > MAX_PARAMETERS:
+        raise UserError(f"a sweep has at most {MAX_PARAMETERS} parameters", "make fewer of them")
+    if task_count(grid) > MAX_TASKS:
+        raise UserError(f"the sweep has {task_count(grid):,} tasks, over {MAX_TASKS:,}", "give fewer values")
+    return grid
+
+
+def task_count(grid: Grid) -> int:
+    """Tasks of its array."""
+    return math.prod(len(each.values) for each in grid)
+
+
+def array_of(grid: Grid) -> str:
+    """The value of --array."""
+    return f"0-{task_count(grid) - 1}"
+
+
+def values_of(grid: Grid, task: int) -> dict[str, str]:
+    """What each parameter is in that task."""
+    found = {}
+    for parameter in reversed(grid):
+        task, at = divmod(task, len(parameter.values))
+        found[parameter.name] = parameter.values[at]
+    return dict(reversed(found.items()))
+
+
+def swept(script: str, task: int) -> str:
+    """What a task of that script's sweep has, as words: "lr=0.1 seed=2"; "" where there is no sweep. What is the same in all
+    tasks is left out."""
+    if MARK not in script:
+        return ""
+    grid = _grid_of(script)
+    return pairs(values_of(tuple(each for each in grid if len(each.values) > 1), task)) if grid else ""
+
+
+def swept_by_all(script: str) -> str:
+    """The same of what waits of the array: all values, as they were asked for: "lr=0.1,0.01 seed=1..5"."""
+    return _varying(script) if MARK in script else ""
+
+
+@lru_cache(maxsize=KEPT_GRIDS)
+def _varying(script: str) -> str:
+    grid = _grid_of(script)
+    words = shlex.split(sweep_of(script)) if grid else []
+    return " ".join(shlex.quote(word) for word, each in zip(words, grid, strict=True) if len(each.values) > 1)
+
+
+def pairs(values: Mapping[str, str]) -> str:
+    """As a shell would be told them."""
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
+
+
+@lru_cache(maxsize=KEPT_GRIDS)
+def _grid_of(script: str) -> Grid:
+    try:
+        return parse_grid(sweep_of(script))
+    except UserError:  # somebody wrote into its lines: they still say what they say, but no grid
+        return ()
+
+
+def with_sweep(text: str, grid_text: str) -> str:
+    """The script with that sweep in place of any that it has; "" takes it away. Raises UserError."""
+    grid = parse_grid(grid_text)
+    lines = text.split("\n")
+    begin, end = _place(lines, text)
+    if grid and not _is_shell(lines[0] if lines else ""):
+        raise UserError(
+            "a sweep writes shell lines into the script, and this one is for another program",
+            "make it a shell script that starts it",
+        )
+    lines[begin:end] = [f"{MARK}{grid_text.strip()}", *_exports(grid)] if grid else []
+    return "\n".join(lines)
+
+
+def sweep_of(text: str) -> str:
+    """The sweep of a script, "" if it has none, or one that is not understood."""
+    lines = text.split("\n")
+    begin, end = _place(lines, text)
+    return lines[begin].removeprefix(MARK) if end > begin else ""
+
+
+def without_sweep(text: str) -> str:
+    """The script as its author wrote it."""
+    lines = text.split("\n")
+    begin, end = _place(lines, text)
+    del lines[begin:end]
+    return "\n".join(lines)
+
+
+def filled_in(line: str, values: Mapping[str, str]) -> str:
+    """A line of the script with the parameters' values in place of $name and ${name}."""
+    names = "|".join(map(re.escape, values)) or "(?!)"
+    pattern = re.compile(rf"\$(?:\{{({names})\}}|({names})(?![A-Za-z0-9_]))")
+    return pattern.sub(lambda match: values[match[1] or match[2]], line)
+
+
+def _parameter(word: str) -> Parameter:
+    name, equals, said = word.partition("=")
+    if not equals or not _NAME.fullmatch(name):
+        raise UserError(f"{word!r} is no parameter of a sweep", _EXAMPLE)
+    if _RESERVED.match(name):
+        raise UserError(
+            f"{name} cannot be swept: the system's own variables are needed", "choose another name"
+        )
+    values = tuple(value for piece in said.split(",") for value in _values(piece))
+    if not said or "" in values:
+        raise UserError(f"a value of {name} is empty", _EXAMPLE)
+    return Parameter(name, values)
+
+
+def _values(piece: str) -> Sequence[str]:
+    match = _RANGE.fullmatch(piece)
+    if match is None:
+        return (piece,)
+    first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
+    if step == 0 or last < first:
+        raise UserError(f"{piece} counts no values", "write FIRST..LAST or FIRST..LAST..STEP")
+    numbers = range(first, last + 1, step)
+    if len(numbers) > MAX_TASKS:
+        raise UserError(f"{piece} is {len(numbers):,} values, over {MAX_TASKS:,}", "give fewer values")
+    return tuple(str(number) for number in numbers)
+
+
+def _exports(grid: Grid) -> list[str]:
+    """A line for each parameter: the task's number, in the digits of its place, counts its values."""
+    lines, divisor = [], 1
+    for parameter in reversed(grid):
+        values = " ".join(shlex.quote(value) for value in parameter.values)
+        at = f"$((SLURM_ARRAY_TASK_ID / {divisor} % {len(parameter.values)} + 1))p"
+        lines.append(f'export {parameter.name}="$(printf \'%s\\n\' {values} | sed -n "{at}")"')
+        divisor *= len(parameter.values)
+    return lines[::-1]
+
+
+def _place(lines: Sequence[str], text: str) -> tuple[int, int]:
+    """Where the sweep's lines are, or would be: below the last #SBATCH line, else below the #! line."""
+    directives = components(text)[-1].directives
+    begin = directives[-1].number if directives else int(text.lstrip(BLANKS).startswith("#!"))
+    if begin >= len(lines) or not lines[begin].startswith(MARK):
+        return begin, begin
+    try:
+        grid = parse_grid(lines[begin].removeprefix(MARK))
+    except UserError:
+        return begin, begin
+    end = begin + 1
+    while end < len(lines) and any(lines[end].startswith(f'export {each.name}="$(printf ') for each in grid):
+        end += 1
+    return begin, end
+
+
+def _is_shell(first: str) -> bool:
+    words = first.removeprefix("#!").split()
+    if words and posixpath.basename(words[0]) == "env":
+        words = [word for word in words[1:] if not word.startswith("-")]
+    return first.startswith("#!") and bool(words) and posixpath.basename(words[0]) in SHELLS

@@ -1,0 +1,1 @@
+"""The command lines of srun and salloc, and the options of steps."""

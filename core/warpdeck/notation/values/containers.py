@@ -1,0 +1,116 @@
+"""The --container-* options, as pyxis spells them, and what each may hold. Pure.
+
+Images are `[docker://][USER@][REGISTRY#]IMAGE[:TAG]`, `dockerd://IMAGE`, `podman://IMAGE` (an engine's own images), or a path
+(/..., ./...) to a squashfs, SIF or tar file or to an unpacked root folder. See pyxis' README.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from warpdeck.base.errors import UserError
+
+MAX_MOUNTS = 64
+SCHEMES = ("docker://", "dockerd://", "podman://")
+FLAGS = ("ro", "rw", "private", "rprivate", "slave", "rslave", "shared", "rshared")
+_REFERENCE = re.compile(r"(?:[\w.+-]+@)?(?:[\w.:-]+#)?[\w][\w./-]*(?::[\w.-]+)?(?:@sha256:[0-9a-f]{64})?")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Fields = dict[str, Any]
+
+
+def set_image(fields: Fields, value: str) -> None:
+    """Raises UserError for what is neither an image's name nor a path."""
+    scheme = next((each for each in SCHEMES if value.startswith(each)), "")
+    if not scheme and value.startswith(("/", "./", "../")):
+        fields["image"] = value
+        return
+    if not _REFERENCE.fullmatch(value.removeprefix(scheme)):
+        raise UserError(
+            f"--container-image={value} is no image",
+            "write [REGISTRY#]IMAGE[:TAG], such as nvcr.io#nvidia/pytorch:24.01, or a path with a /",
+        )
+    fields["image"] = value
+
+
+def set_mounts(fields: Fields, value: str) -> None:
+    """SRC:DST[:FLAGS], separated by commas; SRC alone is mounted where it is."""
+    mounts = fields.setdefault("mounts", [])
+    for item in value.split(","):
+        source, _, rest = item.partition(":")
+        target, _, flags = rest.partition(":")
+        chosen = [flag for flag in flags.split("+") if flag]
+        unknown = [flag for flag in chosen if flag not in FLAGS]
+        if not source or not (target or source).startswith("/"):
+            raise UserError(
+                f"--container-mounts: {item!r} is no mount", "write SRC:DST[:FLAGS] with an absolute DST"
+            )
+        if unknown:
+            raise UserError(
+                f"--container-mounts: the flag {unknown[0]!r} is not known", "write " + ", ".join(FLAGS)
+            )
+        mounts.append({"source": source, "target": target or source, "flags": chosen})
+    if len(mounts) > MAX_MOUNTS:
+        raise UserError(f"--container-mounts: over {MAX_MOUNTS} mounts", "mount a folder above them")
+
+
+def set_name(fields: Fields, value: str) -> None:
+    """NAME[:auto]. What else pyxis has behind the colon depends on containers that run already."""
+    name, _, how = value.partition(":")
+    if not _NAME.fullmatch(name):
+        raise UserError(f"--container-name={value} is no name", "use letters, digits, _ . and -")
+    if how not in ("", "auto"):
+        raise UserError(f"--container-name={value}: {how!r} is not supported", "write the name alone")
+    fields["name"] = name
+
+
+def set_workdir(fields: Fields, value: str) -> None:
+    """An absolute path inside the container."""
+    if not value.startswith("/"):
+        raise UserError(f"--container-workdir={value} is not absolute", "write the path inside the container")
+    fields["workdir"] = value
+
+
+def set_env(fields: Fields, value: str) -> None:
+    """Names of variables whose value is the job's even where the image sets another."""
+    names = [name for name in value.split(",") if name]
+    for name in names:
+        if not _VARIABLE.fullmatch(name):
+            raise UserError(f"--container-env: {name!r} is no variable name", "write NAME[,NAME...]")
+    fields["env"] = names
+
+
+def _flag(field: str, value: bool) -> Callable[[Fields, str], None]:
+    def set_flag(fields: Fields, _: str) -> None:
+        fields[field] = value
+
+    return set_flag
+
+
+OPTIONS: dict[str, Callable[[Fields, str], None]] = {
+    "container-image": set_image,
+    "container-mounts": set_mounts,
+    "container-name": set_name,
+    "container-workdir": set_workdir,
+    "container-env": set_env,
+    "container-mount-home": _flag("mount_home", True),
+    "no-container-mount-home": _flag("mount_home", False),
+    "container-remap-root": _flag("remap_root", True),
+    "no-container-remap-root": _flag("remap_root", False),
+    "container-entrypoint": _flag("entrypoint", True),
+    "no-container-entrypoint": _flag("entrypoint", False),
+    "container-writable": _flag("writable", True),
+    "container-readonly": _flag("writable", False),
+}
+"""How each option changes the fields of model.Container."""
+
+
+def check_container(fields: Fields | None) -> None:
+    """Raises UserError where the options make no container."""
+    if fields is not None and not fields.get("image") and not fields.get("name"):
+        raise UserError(
+            "a container of no image", "give --container-image, or --container-name of one you have"
+        )

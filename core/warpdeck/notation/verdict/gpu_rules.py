@@ -1,0 +1,380 @@
+"""Whether what is asked of GPUs (and other generic resources) goes together, by Slurm's rules.
+
+Requests for a job, a node, a socket and a task are gathered by name and type; then counts must fit into each other.
+"""
+
+from __future__ import annotations
+
+import re
+
+from warpdeck.notation.values.numbers import LONG_MAX, strtol
+from warpdeck.notation.values.refusal import Refusal
+
+from .option_fields import Fields, Place
+
+_WRONG = "Invalid generic resource (gres) specification"
+_WRONG_TYPE = "Invalid GRES specification (with and without type identification)"
+SHARED = frozenset({"shard", "mps"})
+"""Parts of GPUs: nobody asks for them and for GPUs at once."""
+_SUFFIXES: dict[str, int] = {"": 1} | {
+    unit + tail: base**power
+    for power, unit in enumerate("kmgtp", start=1)
+    for tail, base in (("", 1024), ("ib", 1024), ("b", 1000))
+}
+
+
+class _Ask:
+    """What is asked of one name and type."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        self.name = name
+        self.kind = kind
+        self.job = self.node = self.socket = self.task = 0
+        self.cpus = self.mem = 0
+        self.tasks_per = 0
+
+
+def _short(number: int | None) -> int | None:
+    """What is left of it in 16 bits, where one value stands for none."""
+    return None if number is None or number % 2**16 == 0xFFFE else number % 2**16
+
+
+class _Counts:
+    """What the rules read, and complete."""
+
+    def __init__(self, fields: Fields) -> None:
+        counts = fields.counts
+        per_gpu = _short(counts.get("ntasks-per-tres", counts.get("ntasks-per-gpu")))
+        self.tasks = fields.ntasks if fields.ntasks_set else None
+        self.min_nodes: int | None = fields.min_nodes if fields.nodes_set else None
+        self.max_nodes: int | None = (fields.max_nodes or None) if fields.nodes_set else None
+        if not fields.nodes_set and fields.ntasks_set and fields.ntasks == 0:
+            self.min_nodes = 0
+        self.per_node = _short(counts.get("ntasks-per-node"))
+        self.per_socket = _short(counts.get("ntasks-per-socket"))
+        self.sockets = _short(fields.sockets)
+        self.cpus = _short(fields.cpus_per_task) if fields.cpus_set else None
+        self.tasks_per_gpu = per_gpu
+
+
+def check_gpus(fields: Fields, place: Place) -> None:
+    """Raises Refusal."""
+    texts, counts = fields.texts, _Counts(fields)
+    per_task = _prefixed(texts.get("gpus-per-task", ""))
+    if (
+        (per_task or counts.tasks_per_gpu is not None)
+        and counts.tasks is None
+        and counts.min_nodes is not None
+        and counts.min_nodes == counts.max_nodes
+    ):
+        _imply_tasks(counts)
+    asks: dict[tuple[str, str], _Ask] = {}
+    gres = texts.get("gres", "")
+    per_node = _prefixed(texts.get("gpus-per-node", "")) + ([] if gres.lower() == "none" else _split(gres))
+    cpus, mem = fields.counts.get("cpus-per-gpu"), fields.counts.get("mem-per-gpu")
+    for field, items in (
+        ("cpus", [f"gpu:{cpus}"] if cpus else []),
+        ("job", _prefixed(texts.get("gpus", ""))),
+        ("node", per_node),
+        ("socket", _prefixed(texts.get("gpus-per-socket", ""))),
+        ("task", per_task),
+        ("mem", [f"gpu:{mem}"] if mem is not None else []),
+    ):
+        _gather(asks, field, items, counts, place)
+    gpus_asked = any(
+        ask.name == "gpu" and (ask.job or ask.node or ask.socket or ask.task) for ask in asks.values()
+    )
+    if counts.tasks_per_gpu:
+        _take_tasks_per_gpu(asks, counts, gpus_asked=gpus_asked)
+        gpus_asked = bool(asks)
+    if not asks:
+        return
+    if mem is not None and not gpus_asked:
+        words = f"error: Requested mem_per_tres=gres:gpu:{mem} but did not request any GPU."
+        raise Refusal(_WRONG, "ask for GPUs", more=(words,))
+    _check_all(asks, counts, has_gpu_freq="gpu-freq" in texts)
+
+
+def _imply_tasks(counts: _Counts) -> None:
+    assert counts.min_nodes is not None
+    if counts.tasks_per_gpu is not None:
+        counts.tasks = counts.min_nodes * counts.tasks_per_gpu
+    elif counts.per_node is not None:
+        counts.tasks = counts.min_nodes * counts.per_node
+    elif counts.cpus is None:
+        counts.tasks = counts.min_nodes
+
+
+def _prefixed(text: str) -> list[str]:
+    return [f"gpu:{item}" for item in text.split(",") if item]
+
+
+_ITEM = re.compile(r"gres:([^,]*)")
+
+
+def _split(gres: str) -> list[str]:
+    """The items of --gres, each begun by "gres:"; what stands before the first is passed over."""
+    return [item for item in _ITEM.findall(gres) if item]
+
+
+def _gather(
+    asks: dict[tuple[str, str], _Ask], field: str, items: list[str], counts: _Counts, place: Place
+) -> None:
+    for item in items:
+        name, kind, count = _read(item)
+        if count == 0:
+            continue
+        if name not in place.gres:
+            raise Refusal(_WRONG, f"ask for gpu[:TYPE]:COUNT, not {name}")
+        ask = asks.setdefault((name, kind), _Ask(name, kind))
+        setattr(ask, field, count % 2**16 if field == "cpus" else count)  # a short in Slurm
+        ask.tasks_per = counts.tasks_per_gpu or 0
+
+
+def _read(item: str) -> tuple[str, str, int]:
+    """(name, type, count). A count alone, a type alone (one of it), or both."""
+    name, colon, rest = item.partition(":")
+    if not colon:
+        return name, "", 1
+    kind, second, text = rest.partition(":")
+    if second:
+        count = _number(text) if text and kind else None
+        if count is None:
+            raise Refusal(_WRONG, "ask for gpu[:TYPE]:COUNT")
+        return name, kind, count
+    if not kind:
+        raise Refusal(_WRONG, "ask for gpu[:TYPE]:COUNT")
+    count = _number(kind)
+    return (name, "", count) if count is not None else (name, kind, 1)
+
+
+def _number(text: str) -> int | None:
+    """With K, M, G, T or P; None for what is none. As C does, -5 is 5 less than what 64 bits hold."""
+    number, rest = strtol(text)
+    factor: int | None = _SUFFIXES.get(rest.lower())
+    if factor is None or number in (LONG_MAX, -1):
+        return None
+    return number * factor % 2**64
+
+
+def _take_tasks_per_gpu(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, gpus_asked: bool) -> None:
+    each = counts.tasks_per_gpu
+    assert each
+    if gpus_asked:
+        counts.tasks = _gpus_of(asks, counts) * each
+    elif counts.tasks:
+        if counts.tasks >= each:
+            ask = asks.setdefault(("gpu", ""), _Ask("gpu", ""))
+            ask.job, ask.tasks_per = counts.tasks // each, each
+    else:
+        words = (
+            "error: gres_job_state_validate: --ntasks-per-tres needs either a GRES GPU specification "
+            "or a node/ntask specification"
+        )
+        raise Refusal(_WRONG, "ask for GPUs, or for tasks", more=(words,))
+
+
+def _gpus_of(asks: dict[tuple[str, str], _Ask], counts: _Counts) -> int:
+    """How many in all, as far as it can be told."""
+    total = 0
+    for ask in asks.values():
+        if ask.name != "gpu":
+            continue
+        socket = ask.socket
+        if counts.min_nodes is not None and counts.sockets is not None:
+            socket *= counts.min_nodes * counts.sockets
+        node = ask.node * (counts.min_nodes if counts.min_nodes is not None else 1)
+        task = ask.task * (counts.tasks if counts.tasks is not None else 1)
+        total += max(ask.job, node, socket, task)
+    return total
+
+
+def _check_all(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, has_gpu_freq: bool) -> None:
+    shared, sharing = False, False
+    seen: list[_Ask] = []
+    for ask in asks.values():
+        words = _misfit(ask, counts)
+        if words:
+            lacks_tasks = ask.task and counts.tasks is None
+            hint = "say how many tasks, with -n" if lacks_tasks else "write counts that fit into each other"
+            raise Refusal(_WRONG, hint, more=(f"error: {words}",))
+        sharing = sharing or ask.name == "gpu"
+        if ask.name in SHARED:
+            shared = True
+            if (
+                (ask.job and counts.max_nodes != 1)
+                or (ask.socket and counts.sockets != 1)
+                or (ask.task and counts.tasks != 1)
+            ):
+                raise Refusal(_WRONG, "ask for parts of GPUs for each node")
+        if shared and sharing:
+            _check_kinds(seen)  # which are told first where they were asked for first
+            raise Refusal(_WRONG, "ask for GPUs or for parts of them")
+        seen.append(ask)
+    if shared and has_gpu_freq:
+        raise Refusal(_WRONG, "leave --gpu-freq out")
+    _check_kinds(seen)
+
+
+def _check_kinds(asks: list[_Ask]) -> None:
+    """Raises Refusal for GPUs of which some have a type and some have none."""
+    for name in {ask.name for ask in asks}:
+        kinds = [ask for ask in asks if ask.name == name]
+        plain = [ask for ask in kinds if not ask.kind]
+        if plain and len(kinds) > 1 and (plain[0].job or plain[0].node or plain[0].socket or plain[0].task):
+            raise Refusal(_WRONG_TYPE, "name a type with each, or with none")
+
+
+def _misfit(ask: _Ask, counts: _Counts) -> str:
+    """What does not fit, in Slurm's words, or ""."""
+    for rule in (
+        _order,
+        _sockets,
+        _nodes,
+        _node_sockets,
+        _task_multiple,
+        _tasks,
+        _node_tasks,
+        _socket_tasks,
+        _cpus,
+        _least,
+    ):
+        words = rule(ask, counts)
+        if words:
+            return words
+    return ""
+
+
+def _order(ask: _Ask, counts: _Counts) -> str:
+    name = ask.name
+    if ask.job and max(ask.node, ask.task, ask.socket) > ask.job:
+        return f"Failed to ensure --{name}s >= --gres={name}/--{name}s-per-node >= --{name}s-per-socket"
+    if ask.node and max(ask.task, ask.socket) > ask.node:
+        return f"Failed to ensure --{name}s >= --{name}s-per-task"
+    return ""
+
+
+def _sockets(ask: _Ask, counts: _Counts) -> str:
+    if ask.socket and counts.sockets is None:
+        return f"--{ask.name}s-per-socket option requires --sockets-per-node specification"
+    if ask.cpus and counts.cpus is not None:
+        return f"--cpus-per-{ask.name} is mutually exclusive with --cpus-per-task"
+    return ""
+
+
+def _nodes(ask: _Ask, counts: _Counts) -> str:
+    name = ask.name
+    if not ask.job or not ask.node:
+        return ""
+    if ask.job % ask.node:
+        return f"Failed to validate job spec, --{name}s is not multiple of --gres={name}/--{name}s-per-node"
+    nodes = ask.job // ask.node
+    least = counts.min_nodes
+    most = NO_VAL if counts.max_nodes is None else counts.max_nodes
+    if (least is not None and nodes < least) or nodes > most:
+        return (
+            f"Failed to validate job spec. Based on --{name} and --gres={name}/--{name}s-per-node required nodes "
+            f"({nodes}) doesn't fall between min_nodes ({NO_VAL if least is None else least}) and max_nodes ({most}) "
+            "boundaries."
+        )
+    counts.min_nodes = counts.max_nodes = nodes
+    return ""
+
+
+NO_VAL = 2**32 - 2
+
+
+def _node_sockets(ask: _Ask, counts: _Counts) -> str:
+    name = ask.name
+    if not ask.node or not ask.socket:
+        return ""
+    if ask.node % ask.socket:
+        return f"Failed to validate job spec, --gres={name}/--{name}s-per-node not multiple of --{name}s-per-socket."
+    if counts.sockets != ask.node // ask.socket:
+        return (
+            f"Failed to validate job spec. Based on --gres={name}/--{name}s-per-node and --{name}s-per-socket "
+            "required number of sockets differ from --sockets-per-node."
+        )
+    return ""
+
+
+def _task_multiple(ask: _Ask, counts: _Counts) -> str:
+    if ask.tasks_per and counts.tasks is not None and counts.tasks % ask.tasks_per:
+        return f"Failed to validate job spec, -n/--ntasks has to be a multiple of --ntasks-per-{ask.name}."
+    return ""
+
+
+def _tasks(ask: _Ask, counts: _Counts) -> str:
+    name = ask.name
+    if not ask.task:
+        return ""
+    if ask.job:
+        if ask.job % ask.task:
+            return f"Failed to validate job spec, --{name}s not multiple of --{name}s-per-task"
+        tasks = ask.job // ask.task
+        if counts.tasks not in (None, tasks):
+            return (
+                f"Failed to validate job spec. Based on --{name}s and --{name}s-per-task number of requested tasks "
+                "differ from -n/--ntasks."
+            )
+        counts.tasks = tasks
+    elif counts.tasks is None:
+        return (
+            f"Failed to validate job spec. --{name}s-per-task used without either --{name}s or -n/--ntasks "
+            "is not allowed."
+        )
+    else:
+        ask.job = counts.tasks * ask.task
+    return ""
+
+
+def _node_tasks(ask: _Ask, counts: _Counts) -> str:
+    name = ask.name
+    if not ask.node or not ask.task:
+        return ""
+    if ask.node % ask.task:
+        return f"Failed to validate job spec, --gres={name}/--{name}s-per-node not multiple of --{name}s-per-task."
+    tasks = ask.node // ask.task
+    if counts.per_node not in (None, 0, tasks):
+        return (
+            f"Failed to validate job spec. Based on --gres={name}/--{name}s-per-node and --{name}s-per-task "
+            "requested number of tasks per node differ from --ntasks-per-node."
+        )
+    counts.per_node = tasks
+    return ""
+
+
+def _socket_tasks(ask: _Ask, counts: _Counts) -> str:
+    name = ask.name
+    if not ask.socket or not ask.task:
+        return ""
+    if ask.socket % ask.task:
+        return f"Failed to validate job spec, --{name}s-per-socket not multiple of --{name}s-per-task."
+    tasks = ask.socket // ask.task
+    if counts.per_socket not in (None, 0, tasks):
+        return (
+            f"Failed to validate job spec. Based on --{name}s-per-socket and --{name}s-per-task requested number of "
+            "tasks per sockets differ from --ntasks-per-socket."
+        )
+    counts.per_socket = tasks
+    return ""
+
+
+def _cpus(ask: _Ask, counts: _Counts) -> str:
+    if ask.cpus and ask.task:
+        cpus = ask.cpus * ask.task
+        if counts.cpus not in (None, 0, cpus):
+            return (
+                f"Failed to validate job spec. Based on --cpus-per-{ask.name} and --{ask.name}s-per-task requested "
+                "number of cpus differ from -c/--cpus-per-task."
+            )
+        counts.cpus = cpus
+    return ""
+
+
+def _least(ask: _Ask, counts: _Counts) -> str:
+    if ask.job and counts.min_nodes is not None and ask.job < counts.min_nodes:
+        return f"Failed to validate job spec, --{ask.name}s < -N"
+    if ask.job and counts.max_nodes is not None:
+        counts.max_nodes = min(counts.max_nodes, ask.job)
+    return ""

@@ -1,0 +1,268 @@
+"""The waiting jobs as a table of numbers, one row a job, and the kinds of them that meet the same obstacles. Pure.
+
+What a pass has to know of ten thousand jobs it looks up in columns; Python goes over the kinds, of which there are some
+hundred. The table follows the queue from view to view: only rows of jobs that are other objects now are made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from warpdeck.model import Resources, count_tasks
+from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.site import Tres
+from warpdeck.policy.input.view import PendingJob, owner_of
+from warpdeck.policy.limits.access import partition_names
+from warpdeck.policy.placement.pending_reason import held
+from warpdeck.policy.resources.cluster import Ints, Mask
+from warpdeck.policy.resources.row_diff import NEW, Numbering, came_from
+from warpdeck.policy.resources.timeline import ENDLESS_S
+from warpdeck.policy.resources.tres import asked_tres
+
+SPARE_KINDS = 250
+"""Kinds kept beyond twice the number of jobs; when there are more, most belong to jobs that are gone."""
+Column = npt.NDArray[Any]
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+class Table:
+    """Columns of equal length, by name, of which only some rows may be meant."""
+
+    def __init__(self, columns: dict[str, Column], rows: Ints | None = None) -> None:
+        self._columns = columns
+        self._rows = rows
+
+    def __getitem__(self, name: str) -> Column:
+        column = self._columns[name]
+        return column if self._rows is None else column[self._rows]
+
+    def __len__(self) -> int:
+        return len(self["id"])
+
+    def of(self, rows: Ints) -> Table:
+        """These rows alone."""
+        return Table(self._columns, rows)
+
+    def follow(self, before: Ints, new: Ints, made: dict[str, Column]) -> Table:
+        """A table of which each row is the one before, or for the rows `new` those made."""
+        if len(new) == len(before):
+            return Table(made)
+        columns = {name: column[before] for name, column in self._columns.items()}
+        for name, column in columns.items():
+            column[new] = made[name]
+        return Table(columns)
+
+
+class Queue:
+    """The table in the order of the view. With `is_personal` it matters whose a job is, else only of those of `owners`."""
+
+    def __init__(
+        self, settings: Settings, *, is_personal: bool, owners: frozenset[str] = frozenset()
+    ) -> None:
+        self.settings = settings
+        self.owners = owners
+        self.is_personal = is_personal
+        self.jobs: Sequence[PendingJob] = ()
+        self.kinds: list[PendingJob] = []
+        """By kind one of its jobs. A kind: same request, limit, and whose limits count for it."""
+        self.people: Numbering[tuple[str, str, int]] = Numbering()
+        self.qos: Numbering[str] = Numbering()
+        self.partitions: Numbering[str] = Numbering()
+        self.reservations: Numbering[str] = Numbering()
+        self.pools: Numbering[tuple[object, ...]] = Numbering()
+        """Jobs of one pool compete for the same nodes, as far as their requests tell."""
+        self.requests: list[tuple[Resources, Tres]] = []
+        """Each with what it counts, without licenses. Told apart by identity."""
+        self._requests: Numbering[int] = Numbering()
+        none: Ints = np.zeros(0, dtype=np.int64)
+        self.of_kind: dict[str, Ints] = dict.fromkeys(
+            ("pool", "partition", "request", "cpus", "gpus", "users_apart"), none
+        )
+        """Columns by kind: pool, partition (as it is named), request, CPUs and GPUs (of one task), whether it wants users apart."""
+        self._numbers: Numbering[tuple[object, ...]] = Numbering()
+        self._tres: dict[tuple[int, tuple[tuple[str, int], ...]], Tres] = {}
+        self.table = Table(self._rows(()))
+        """id, kind, person (account, user and uid), qos, tasks (that wait; 1 for a plain job), nice, rank (a priority set by hand, if
+        is_ranked), eligible_unix, likely_s, promised_unix (infinite for none), room_until_unix (0 for
+        none), is_throttled (an array that limits how many run), is_ready (no reason of its own to wait), is_held (and the clock
+        changes nothing about it), why_held (what such a job is told, as long as it is that)."""
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    @property
+    def is_overgrown(self) -> bool:
+        """Whether it remembers so much of jobs that are gone that it is better begun anew."""
+        return len(self.kinds) > 2 * len(self.jobs) + SPARE_KINDS
+
+    @property
+    def users_apart(self) -> bool:
+        """Whether a waiting job wants no other user's on its nodes."""
+        apart = self.of_kind["users_apart"]
+        return bool(apart.any()) and bool(apart[self.table["kind"]].any())
+
+    def users_who_want(self, parted: frozenset[str]) -> frozenset[str]:
+        """The users of jobs that want no other user's on their nodes, by themselves or in one of these partitions."""
+        wants: Mask = self.of_kind["users_apart"] > 0
+        for kind, job in enumerate(self.kinds) if parted else ():
+            if any(parted.intersection(self._partitions_of(part)) for part in (job, *job.components)):
+                wants[kind] = True
+        people = np.unique(self.table["person"][wants[self.table["kind"]]]).tolist()
+        known = self.people.keys
+        return frozenset(owner_of(*known[number][1:]) for number in people)
+
+    def _partitions_of(self, job: PendingJob) -> list[str]:
+        return partition_names(job.partition, self.settings)
+
+    def follow(self, jobs: Sequence[PendingJob]) -> None:
+        """These are the jobs that wait now."""
+        if jobs is not self.jobs:
+            before = came_from(self.jobs, jobs, _id)
+            new = np.flatnonzero(before == NEW)
+            made = self._rows([jobs[at] for at in new.tolist()])
+            self.jobs, self.table = jobs, self.table.follow(before, new, made)
+
+    def tres(self, job: PendingJob) -> Tres:
+        """What a job counts against limits."""
+        key = (id(job.resources), job.licenses)
+        found = self._tres.get(key)
+        if found is None:
+            licenses = {f"license/{name}": count for name, count in job.licenses}
+            found = self._tres[key] = {**self._asked(job.resources), **licenses}
+        return found
+
+    def _asked(self, asked: Resources) -> Tres:
+        """What a request counts, without licenses."""
+        number = self._requests.of(id(asked))
+        if number == len(self.requests):
+            default = self.settings.default_mem_per_cpu_bytes
+            tres = asked_tres(asked, self.settings.billing_weights, default_mem_per_cpu=default)
+            self.requests.append((asked, tres))
+        return self.requests[number][1]
+
+    def pool_of(self, job: PendingJob) -> int:
+        """The number of the job's pool."""
+        asked, settings = job.resources, self.settings
+        where: tuple[object, ...] = (*partition_names(job.partition, settings)[:1], job.reservation)
+        if settings.backfill != "none":  # strict order is for all of a partition
+            where += (asked.gpus.type, asked.constraint, asked.nodelist, asked.node_minimum)
+        return self.pools.of(where)
+
+    def _kinds_of(self, jobs: Sequence[PendingJob]) -> list[int]:
+        """The kinds of the jobs. Requests are known again by identity: who keeps the job keeps them."""
+        numbers = self._numbers.of_all(map(self._key, jobs))
+        known = len(self.kinds)
+        if len(self._numbers) > known:
+            one_of = dict(zip(numbers, jobs, strict=True))
+            self.kinds += [one_of[number] for number in range(known, len(self._numbers))]
+            self._note_kinds(self.kinds[known:])
+        return numbers
+
+    def _key(self, job: PendingJob) -> tuple[object, ...]:
+        key: tuple[object, ...] = (
+            id(job.resources),
+            job.time_limit_s,
+            job.unlimited,
+            job.partition,
+            job.reservation,
+            job.time_min_s,
+            job.deadline_unix,
+            job.room,
+        )
+        if self.is_personal or job.licenses or job.reservation:
+            return (*key, job.user, job.uid, job.account, job.qos, job.licenses, job.components and job.id)
+        if self.owners and job.owner in self.owners:
+            key = (*key, job.owner)
+        return (*key, job.id) if job.components else key
+
+    def _note_kinds(self, new: Sequence[PendingJob]) -> None:
+        self.reservations.of_all(part.reservation for job in new for part in (job, *job.components))
+        tres = [self.tres(job) for job in new]
+        more = {
+            "pool": [self.pool_of(job) for job in new],
+            "partition": self.partitions.of_all(job.partition for job in new),
+            "request": self._requests.of_all(id(job.resources) for job in new),
+            "cpus": [each.get("cpu", 0) for each in tres],
+            "gpus": [each.get("gres/gpu", 0) for each in tres],
+            "users_apart": list(map(_wants_users_apart, new)),
+        }
+        for name, column in self.of_kind.items():
+            self.of_kind[name] = np.concatenate((column, np.array(more[name], dtype=np.int64)))
+
+    def _rows(self, jobs: Sequence[PendingJob]) -> dict[str, Column]:
+        count, unusual = len(jobs), _unusual(jobs)
+        promised = [(at, job.promised_at_unix) for at, job in unusual if job.promised_at_unix is not None]
+        ranked = [(at, job.priority) for at, job in unusual if job.priority is not None]
+        rooms = [(at, job.room.until_unix) for at, job in unusual if job.room is not None]
+        arrays = [(at, job) for at, job in unusual if job.tasks]
+        resting = [(at, held(job)) for at, job in unusual if job.held and job.deadline_unix is None]
+        return {
+            "id": _column([job.id for job in jobs], np.int64),
+            "kind": _column(self._kinds_of(jobs), np.int64),
+            "person": _column(self.people.of_all((job.account, job.user, job.uid) for job in jobs), np.int64),
+            "qos": _column(self.qos.of_all(job.qos for job in jobs), np.int64),
+            "eligible_unix": _column([job.eligible_at_unix for job in jobs], np.float64),
+            "likely_s": _column([likely_s(job) for job in jobs], np.float64),
+            "tasks": _mostly(1, count, [(at, count_tasks(job.tasks)) for at, job in arrays]),
+            "nice": _mostly(0, count, [(at, job.nice) for at, job in unusual if job.nice]),
+            "is_ranked": _mostly(False, count, [(at, True) for at, _ in ranked]),
+            "rank": _mostly(0, count, ranked),
+            "promised_unix": _mostly(np.inf, count, promised),
+            "room_until_unix": _mostly(0.0, count, rooms),
+            "is_throttled": _mostly(False, count, [(at, True) for at, job in arrays if job.throttle]),
+            "is_held": _mostly(False, count, [(at, True) for at, _ in resting]),
+            "why_held": _mostly(None, count, resting),
+            "is_ready": _mostly(True, count, [(at, False) for at, job in unusual if _may_not_start(job)]),
+        }
+
+
+def _column(values: Sequence[float], kind: type[Scalar]) -> npt.NDArray[Scalar]:
+    return np.array(values, dtype=kind)
+
+
+def _mostly(usual: object, count: int, others: Iterable[tuple[int, object]]) -> Column:
+    """A column of so many that have the usual value, but for a few."""
+    column = np.full(count, usual)
+    for at, value in others:
+        column[at] = value
+    return column
+
+
+def _unusual(jobs: Sequence[PendingJob]) -> list[tuple[int, PendingJob]]:
+    """Those that are in one of the columns made by `_mostly`, with their places: nobody else is looked at for each of these."""
+    return [
+        (at, job)
+        for at, job in enumerate(jobs)
+        if job.tasks
+        or job.nice
+        or job.priority is not None
+        or job.promised_at_unix is not None
+        or job.room is not None
+        or (job.held or job.never or job.waits_for or job.begin_at_unix or job.deadline_unix)
+    ]
+
+
+def _may_not_start(job: PendingJob) -> bool:
+    """Whether something in the job itself might keep it from starting."""
+    return bool(job.held or job.never or job.waits_for or job.begin_at_unix or job.deadline_unix)
+
+
+def _wants_users_apart(job: PendingJob) -> bool:
+    return job.resources.share_with == "user" or (
+        bool(job.components) and any(map(_wants_users_apart, job.components))
+    )
+
+
+def likely_s(job: PendingJob) -> float:
+    """How long the job will probably run: predicted, else its limit."""
+    if job.predicted_s is not None:
+        return job.predicted_s
+    return ENDLESS_S if job.time_limit_s is None else float(job.time_limit_s)
+
+
+def _id(job: PendingJob) -> int:
+    return job.id

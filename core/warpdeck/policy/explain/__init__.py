@@ -1,0 +1,1 @@
+"""Explains why a job waits, and estimates when it starts."""

@@ -1,0 +1,338 @@
+"""What a pass has to say about the jobs that wait: reason, words, who is ahead, and when. Pure.
+
+The expected start of the first jobs is worked out by giving each in turn the earliest interval that the known future
+still allows: an honest late estimate, exact for those with a reservation. Jobs further back share the words of their kind.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from warpdeck.model import JobId, Why
+from warpdeck.notation.values.durations import roughly
+from warpdeck.policy.input.view import PendingJob
+from warpdeck.policy.placement.block_reason import BUSY, IN_LINE, Obstacle
+from warpdeck.policy.placement.request_shape import Shape
+from warpdeck.policy.reservations.partial_reservation import in_words
+from warpdeck.policy.reservations.resource_pool import Field, known
+from warpdeck.policy.resources.cluster import Ints, Mask
+from warpdeck.policy.scheduler.scheduling_pass import Pass
+
+from .shortage import INSTANT_S, Shortages
+
+FORECAST_CELLS = 250_000
+"""Rows x steps that the forecasts of one pass may look at: bounds its time on large clusters."""
+
+
+def explain(
+    current: Pass,
+    rows: Ints,
+    *,
+    in_line: Ints,
+    forecasts: int | None = None,
+    told: Mask | None = None,
+) -> dict[JobId, Why]:
+    """A Why for every job of these rows (in the order of the pass) that did not wholly start.
+
+    `in_line`: rows of those that were not asked. `forecasts`: for how many the expected start is worked out; None is as many
+    as a pass can afford. `told`: only these of the rows are told anything; None is all.
+    """
+    if not len(rows) or (told is not None and not told.any()):
+        return {}
+    waits = current.who_waits(rows)
+    if not waits.any() and not current.partly:
+        return {}
+    return _Explainer(current, rows, in_line, told, waits).run(forecasts)
+
+
+class _Explainer:
+    """Puts a pass into words. Jobs of one kind that were not tried one by one are a group, and have the same words."""
+
+    def __init__(self, current: Pass, rows: Ints, in_line: Ints, told: Mask | None, waits: Mask) -> None:
+        table, count = current.queue.table, len(current.queue.kinds)
+        self._pass = current
+        self._rows = rows
+        self._ids: Ints = table["id"][rows]
+        self._group: Ints = table["kind"][rows]
+        """By place in the order."""
+        if len(in_line):
+            self._group[np.isin(rows, in_line)] += count
+        self._groups = 2 * count
+        self._waits = waits
+        self._told = np.ones(len(rows), dtype=np.bool_) if told is None else told
+        self._own = self._find_own()
+        self._missing: dict[int, tuple[str, str]] = {}
+        self._shortages: dict[int, Shortages] = {}
+        self._words: dict[tuple[Obstacle, JobId | None], tuple[str, str]] = {}
+        self._first = self._find_first()
+
+    def run(self, forecasts: int | None) -> dict[JobId, Why]:
+        alone = self._alone(self._affordable() if forecasts is None else forecasts)
+        shared = self._shared(alone)
+        said = {place: self._in_words(place) for place in alone}  # before forecasts take their places
+        places = self._told & self._waits
+        whys = dict(
+            zip(
+                self._ids[places].tolist(),
+                map(shared.__getitem__, self._group[places].tolist()),
+                strict=True,
+            )
+        )
+        for job_id in self._ids[self._told & ~self._waits].tolist():
+            if job_id in self._pass.partly:
+                code, sentence = self._pass.partly[job_id]
+                whys[job_id] = Why(code=code, sentence=sentence)
+        for place, (code, sentence) in said.items():
+            whys[JobId(int(self._ids[place]))] = self._why(place, code, sentence)
+        return whys
+
+    def _find_own(self) -> dict[int, Obstacle]:
+        """By place what those met who were tried one by one, where it is not what all of their group meet."""
+        blocked = self._pass.blocked
+        places = np.flatnonzero(np.isin(self._ids, list(blocked))).tolist()
+        own = {place: blocked[self._ids[place]] for place in places}
+        return {place: met for place, met in own.items() if met is not self._met(self._group[place])}
+
+    def _met(self, group: int) -> Obstacle:
+        """What the group met."""
+        asked = len(self._pass.queue.kinds)
+        return IN_LINE if group >= asked else self._pass.met_by(int(group)) or BUSY
+
+    def _obstacle(self, place: int) -> Obstacle:
+        return self._own.get(place) or self._met(self._group[place])
+
+    def _first_places(self, wanted: Mask) -> Ints:
+        """By group the first of the wanted places, or the number of places."""
+        places = np.flatnonzero(wanted)[::-1]
+        found: Ints = np.full(self._groups, len(self._rows), dtype=np.int64)
+        found[self._group[places]] = places
+        return found
+
+    def _in_order(self, first: Ints) -> list[int]:
+        """The groups that have a place, by their first one."""
+        groups = np.flatnonzero(first < len(self._rows))
+        found: list[int] = groups[np.argsort(first[groups])].tolist()
+        return found
+
+    def _find_first(self) -> dict[str | int, int]:
+        """By partition and by pool of those who are told, the place of the first that waits for resources."""
+        first = self._first_places(self._waits)
+        told = np.unique(self._group[self._told]).tolist()
+        wanted = {key for group in told for key in self._among(group)}
+        found: dict[str | int, int] = {}
+        for group in self._in_order(first):
+            among = wanted.intersection(self._among(group))
+            if among and self._met(group).shape is not None:
+                found.update(dict.fromkeys(among, int(first[group])))
+                wanted -= among
+                if not wanted:
+                    break
+        return found
+
+    def _among(self, group: int) -> tuple[str, int]:
+        """Partition and pool of a group."""
+        kind = group % len(self._pass.queue.kinds)
+        queue = self._pass.queue
+        return queue.kinds[kind].partition, int(queue.of_kind["pool"][kind])
+
+    def _affordable(self) -> int:
+        cells = self._pass.fields[""].timeline.cells
+        return min(self._pass.settings.max_forecasts, FORECAST_CELLS // max(1, cells))
+
+    def _alone(self, forecasts: int) -> list[int]:
+        """The places of those who are told something of their own, in order; notes whose start is to be worked out."""
+        promised = np.isin(self._ids, list(self._pass.promised)) & self._waits
+        own = (*self._own, *np.flatnonzero(promised).tolist(), *self._first.values())
+        wanted = {place for place in own if self._told[place]}
+        ahead: list[int] = []
+        if forecasts:
+            mask = self._waits & ~promised
+            mask[list(self._own)] = False
+            mask &= self._is_first_with_shape(self._first_places(mask), forecasts)[self._group]
+            ahead = np.flatnonzero(mask)[:forecasts].tolist()
+        self._forecast_at = set(ahead)
+        return sorted(wanted.union(ahead))
+
+    def _is_first_with_shape(self, first: Ints, count: int) -> Mask:
+        """By group, whether it is one of so many that wait for room and come first."""
+        found = np.zeros(self._groups, dtype=np.bool_)
+        for group in self._in_order(first):
+            if self._met(group).shape is not None:
+                found[group] = True
+                count -= 1
+                if not count:
+                    break
+        return found
+
+    def _shared(self, alone: list[int]) -> list[Why | None]:
+        """By group the words for all others."""
+        others = self._waits & self._told
+        others[alone] = False
+        first = self._first_places(others)
+        found: list[Why | None] = [None] * self._groups
+        same: dict[tuple[Obstacle, str, int], Why] = {}
+        for group in self._in_order(first):
+            key = (self._alike(self._met(group)), *self._among(group))
+            why = same.get(key)
+            if why is None:
+                code, sentence = self._in_words(int(first[group]))
+                why = same[key] = Why(code=code, sentence=sentence)
+            found[group] = why
+        return found
+
+    def _alike(self, met: Obstacle) -> Obstacle:
+        """The one of all those that are put into the same words, whosever they are."""
+        if met.shape is None or met.shape.tenant is None:
+            return met
+        shape = self._of(self._pass.fields[met.reservation]).alike(met.shape)
+        return self._pass.fields[met.reservation].ground.misfit(shape, met.duration_s, met.reservation)
+
+    def _of(self, field: Field) -> Shortages:
+        found = self._shortages.get(id(field))
+        if found is None:
+            found = self._shortages[id(field)] = Shortages(field)
+        return found
+
+    def _why(self, place: int, code: str, sentence: str) -> Why:
+        """For one who is told when it starts, if that is known."""
+        current, obstacle, job_id = self._pass, self._obstacle(place), JobId(int(self._ids[place]))
+        at_unix = current.promised.get(job_id)
+        if at_unix is None and place in self._forecast_at and obstacle.shape is not None:
+            at_unix = self._forecast(obstacle, obstacle.shape)
+        leaving = [str(each.job_id) for each in current.preempts if each.for_job_id == job_id]
+        if leaving:
+            sentence = f"makes room: job {', '.join(leaving[:3])} was told to leave for it"
+        if at_unix is None or not known(at_unix, current.now):
+            return Why(code=code, sentence=sentence)
+        return Why(code=code, sentence=sentence, expected_start_unix=at_unix)
+
+    def _forecast(self, obstacle: Obstacle, shape: Shape) -> float | None:
+        field = self._pass.fields[obstacle.reservation]
+        later = field.find_later(shape, obstacle.duration_s)
+        if later is None:
+            return None
+        field.reserve(later[1], later[0], obstacle.duration_s)
+        return later[0]
+
+    def _in_words(self, place: int) -> tuple[str, str]:
+        """(reason code, sentence) for the job at this place."""
+        obstacle = self._obstacle(place)
+        if obstacle.sentence:
+            return obstacle.code, obstacle.sentence
+        partition, pool = self._among(int(self._group[place]))
+        if obstacle.shape is None:
+            ahead = self._ahead(pool, place)
+            named = f"job {ahead.name} of {ahead.user}" if ahead is not None else "a job"
+            return "Priority", f"waits its turn: {named} is ahead, and jobs start in strict order"
+        ahead = self._ahead(partition, place)
+        key = (obstacle, None if ahead is None else ahead.id)
+        found = self._words.get(key)
+        if found is None:
+            found = self._words[key] = self._find_words(obstacle, obstacle.shape, ahead)
+        return found
+
+    def _ahead(self, among: str | int, place: int) -> PendingJob | None:
+        """The first of a partition or pool, if it is another."""
+        first = self._first.get(among, place)
+        return self._pass.queue.jobs[self._rows[first]] if first != place else None
+
+    def _find_words(self, obstacle: Obstacle, shape: Shape, ahead: PendingJob | None) -> tuple[str, str]:
+        field = self._pass.fields[obstacle.reservation]
+        begins = self._begins(obstacle.reservation)
+        if begins:
+            return "Reservation", begins
+        code, sentence = self._shortage(field, shape)
+        if code != "Priority":
+            return code, sentence
+        window = self._closing(field, shape, obstacle.duration_s)
+        if window:
+            return "ReqNodeNotAvail", window
+        if ahead is None:
+            return "Resources", "fits now, but not for as long as it asks for"
+        return code, f"would fit now, but would delay job {ahead.name} of {ahead.user}, which is ahead"
+
+    def _begins(self, name: str) -> str:
+        """Words for a reservation whose jobs wait for it to begin, "" for another."""
+        now = self._pass.now
+        each = next((each for each in self._pass.view.reservations if name and each.name == name), None)
+        if each is None or each.flex or each.start_unix <= now:
+            return ""
+        return f"its reservation {name} begins in {roughly(each.start_unix - now)}"
+
+    def _shortage(self, field: Field, shape: Shape) -> tuple[str, str]:
+        """(reason code, what is missing) for this kind of request."""
+        found = self._missing.get(id(shape))
+        if found is None:
+            found = self._missing[id(shape)] = self._look(field, shape)
+        return found
+
+    def _look(self, field: Field, shape: Shape) -> tuple[str, str]:
+        if not shape.gangs:
+            return "BadConstraints", f"cannot be laid out: {shape.wants}"
+        shortages = self._of(field)
+        if shortages.fits_now(shape):
+            return "Priority", ""
+        takes = shortages.usable(shape)
+        holder = self._holder(field, takes)
+        if holder:
+            return "ReqNodeNotAvail", f"waits for {shape.wants}: {holder}"
+        missing = f"waits for {shape.wants}: {shortages.of(shape)}{self._set_aside(field, takes)}"
+        are_there = np.count_nonzero(takes) >= min(gang.nodes for gang in shape.gangs)
+        return ("Resources" if are_there else "ReqNodeNotAvail"), missing
+
+    def _holder(self, field: Field, takes: Mask) -> str:
+        """Words for the site reservations that have all of these nodes now, "" if some node is in none."""
+        now = self._pass.now
+        active = [
+            each
+            for each in self._pass.view.reservations
+            if each.start_unix <= now < each.end_unix and not each.parts
+        ]
+        if not active or field is not self._pass.fields[""]:
+            return ""
+        theirs = [(each, field.cluster.named(each.nodes) & takes) for each in active]
+        inside = [each for each, rows in theirs if rows.any()]
+        if not inside or (takes & ~np.logical_or.reduce([rows for _, rows in theirs])).any():
+            return ""
+        first = min(inside, key=lambda each: (each.end_unix, each.name))
+        what = "maintenance" if first.maintenance else "the reservation"
+        ends = f" for {roughly(first.end_unix - now)} more" if known(first.end_unix, now) else ""
+        return f"{what} {first.name} has {'its nodes' if len(inside) == 1 else 'some of its nodes'}{ends}"
+
+    def _set_aside(self, field: Field, takes: Mask) -> str:
+        """Words for parts of these nodes that the job cannot have now, or to which it is bound; "" for none."""
+        now = self._pass.now
+        of_parts = [
+            each
+            for each in self._pass.view.reservations
+            if each.parts
+            and each.start_unix <= now < each.end_unix
+            and (field.cluster.named(each.nodes) & takes).any()
+        ]
+        own = next((each for each in of_parts if self._pass.fields.get(each.name) is field), None)
+        if own is not None and not own.is_everywhere:
+            return f"; reservation {own.name} has {in_words(own)}"
+        others = [each for each in of_parts if each is not own]
+        if not others:
+            return ""
+        first = min(others, key=lambda each: (each.end_unix, each.name))
+        return f"; {in_words(first)} are set aside for reservation {first.name}"
+
+    def _closing(self, field: Field, shape: Shape, duration_s: float) -> str:
+        """Words for a site reservation that begins before the job could end, "" if none is in the way."""
+        if not self._pass.view.reservations:
+            return ""
+        spot = field.find_now(shape, INSTANT_S)
+        names = set(field.names(spot)) if spot else set()
+        now = self._pass.now
+        closing = [
+            each
+            for each in self._pass.view.reservations
+            if now < each.start_unix < now + duration_s and names & each.nodes
+        ]
+        if not closing:
+            return ""
+        first = min(closing, key=lambda each: (each.start_unix, each.name))
+        what = "maintenance" if first.maintenance else "the reservation"
+        left = roughly(first.start_unix - now)
+        return f"would fit now, but {what} {first.name} begins in {left}; a --time below that starts it"

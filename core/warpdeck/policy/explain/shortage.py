@@ -1,0 +1,149 @@
+"""What a kind of request lacks on a field now, in words; names strangers and nodes that are out. Pure.
+
+Kinds that may use the same nodes share what is found out about these, so that hundreds of kinds cost little more than one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from warpdeck.policy.placement.gangs import NO_ROW, Gang
+from warpdeck.policy.placement.pending_reason import GIB, many
+from warpdeck.policy.placement.request_shape import Shape
+from warpdeck.policy.reservations.resource_pool import Field
+from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Ints, Mask
+from warpdeck.policy.resources.demand import Need
+
+INSTANT_S = 0.001
+"""A duration that no reservation is in the way of: what fits for this long fits now but for those ahead."""
+MAX_NAMED = 3
+"""Nodes or GPUs named in a sentence."""
+
+
+class Shortages:
+    """Of one field, as it is when the first question is asked."""
+
+    def __init__(self, field: Field) -> None:
+        self._field = field
+        field.look_again()
+        self._usable: dict[int, Mask] = {}
+        self._there: dict[int, set[int]] = {}
+        """By the number of a shape that is whosever it is: who is on the nodes that have room for it."""
+        self._stranger: dict[int, Shape] = {}
+        """By the same number the shape of one who is on none of them."""
+        self._freest: dict[tuple[int, int, bool], int] = {}
+
+    def alike(self, shape: Shape) -> Shape:
+        """One of those of which the words are the same: of a request of several tenants, all who are on none of the nodes that
+        have room for it are in the same case."""
+        of_all, tenants, tenant = shape.of_all, self._field.timeline.tenants, shape.tenant
+        if tenants is None or tenant is None:
+            return shape
+        there = self._there.get(of_all.number)
+        if there is None:
+            rows = self._field.roomy(of_all)
+            there = self._there[of_all.number] = set(tenants.whose(alone=tenant.alone)[rows].tolist())
+        if not there:
+            return of_all
+        if tenants.number(tenant.user) in there:
+            return shape
+        return self._stranger.setdefault(of_all.number, shape)
+
+    def fits_now(self, shape: Shape) -> bool:
+        """Whether it would fit if nobody had reserved anything."""
+        return self._field.may_fit(shape) and self._field.find_now(shape, INSTANT_S) is not None
+
+    def usable(self, shape: Shape) -> Mask:
+        """The nodes that the request allows and that take jobs."""
+        found = self._usable.get(id(shape.masks))
+        if found is None:
+            found = self._usable[id(shape.masks)] = shape.usable() & self._field.cluster.takes_jobs
+        return found
+
+    def of(self, shape: Shape) -> str:
+        """What is missing for it now."""
+        cluster = self._field.cluster
+        usable = self.usable(shape)
+        if not usable.any():
+            out = [cluster.nodes[row] for row in np.flatnonzero(shape.usable())[:MAX_NAMED]]
+            named = "; ".join(f"{node.name} {node.unavailable}" for node in out)
+            return "no node that it may use takes jobs now" + (f" ({named})" if named else "")
+        gang = shape.gangs[0]
+        need = gang.wanted[0][0]
+        named = self._named_words(gang, usable)
+        if named:
+            return named
+        if gang.nodes > 1 and self._field.may_give(need):
+            fitting = len(self._field.timeline.fitting_now(need, INSTANT_S, usable))
+            if fitting:
+                return f"{fitting} of the {gang.nodes} nodes it needs could take it now"
+        barred = self._barred_words(shape, usable, need)
+        if barred:
+            return barred
+        best = self._freest_row(shape, need)
+        gpus = cluster.nodes[best].gpus if need.gpus else ()
+        blocked = [f"{gpu.index} {gpu.blocked}" for gpu in gpus if gpu.blocked]
+        return self._free_words(best, need) + (f"; GPU {', '.join(blocked[:2])}" if blocked else "")
+
+    def _named_words(self, gang: Gang, usable: Mask) -> str:
+        """Words for the first node of its --nodelist that could not take the least part of it now; "" if all could."""
+        if not gang.named:
+            return ""
+        need = min((each for each, _ in gang.wanted), key=lambda each: (each.gpus, each.cpus, each.mem_bytes))
+        able = self._field.timeline.enough(need, self._field.timeline.free_now) & usable
+        for row in gang.named:
+            if row == NO_ROW or able[row]:
+                continue
+            node = self._field.cluster.nodes[row]
+            if not usable[row]:
+                return f"{node.name}, which it names: {node.unavailable or 'it is not for such jobs'}"
+            return self._free_words(row, need, which="which it names")
+        return ""
+
+    def _barred_words(self, shape: Shape, usable: Mask, need: Need) -> str:
+        """Words for nodes on which nothing is missing, but users who may not be there together; "" if there are none."""
+        timeline, tenant = self._field.timeline, need.tenant
+        if timeline.tenants is None or tenant is None:
+            return ""
+        rows = np.flatnonzero(timeline.enough(need, timeline.free_now) & usable)
+        rows = rows[timeline.tenants.barred_now(tenant, rows)]
+        if not len(rows):
+            return ""
+        first = next((row for row in shape.gangs[0].named if row in rows), rows[0])
+        name = self._field.cluster.nodes[first].name
+        if tenant.alone:
+            who, asked = "it", "--exclusive=user"
+            if shape.partition is not None and shape.partition.exclusive_user:
+                who, asked = f"a job in partition {shape.partition.name}", "exclusive_user"
+            return f"{name} has room, but jobs of other users are there, and {who} shares its nodes with none ({asked})"
+        return (
+            f"{name} has room, but another user's job there shares its nodes with nobody else's"
+            " (--exclusive=user, or its partition's exclusive_user)"
+        )
+
+    def _column(self, need: Need) -> int:
+        return self._field.cluster.type_columns.get(need.gpu_type, GPUS)
+
+    def _freest_row(self, shape: Shape, need: Need) -> int:
+        key = (id(shape.masks), self._column(need), bool(need.gpus))
+        found = self._freest.get(key)
+        if found is None:
+            rows = np.flatnonzero(self.usable(shape))
+            free = self._field.timeline.free_now[:, rows]
+            freest: Ints = np.arange(len(rows))
+            for counted in (self._column(need), CPUS, MEM) if need.gpus else (CPUS, MEM):
+                freest = freest[free[counted, freest] == free[counted, freest].max()]
+            found = self._freest[key] = int(rows[freest[0]])
+        return found
+
+    def _free_words(self, row: int, need: Need, *, which: str = "the freest") -> str:
+        cluster = self._field.cluster
+        name = cluster.nodes[row].name
+        free = [max(0, count) for count in self._field.timeline.free_now[:, row].tolist()]
+        if need.gpus and free[self._column(need)] < need.gpus:
+            return f"{name}, {which}, has {free[self._column(need)]} free"
+        if need.exclusive and free[CPUS] < cluster.capacity[CPUS, row]:
+            return "no node is empty" if which == "the freest" else f"{name}, {which}, is not empty"
+        if free[CPUS] < need.cpus:
+            return f"{name}, {which}, has {many(free[CPUS], 'CPU')} free"
+        return f"{name}, {which}, has {free[MEM] / GIB:.0f} GiB free"

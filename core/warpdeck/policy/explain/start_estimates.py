@@ -1,0 +1,249 @@
+"""When the many jobs far back in the queue are likely to start: from the work before each and the pace of its nodes. Pure.
+
+A pass works out the starts of its first jobs on the timeline. For the rest this asks how long the nodes that a job may use
+need for what runs there and for what comes before it, in order of tier, priority and time; the scarcest of CPUs, memory and
+GPUs decides. Work is counted by likely run times (predicted, else limits), and that of jobs that may go elsewhere too is
+spread over all their nodes. So it is an estimate for a queue that stays as it is: what is packed badly makes it late, and
+backfill lets short jobs start earlier. Nothing is promised by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from warpdeck.model import JobId, NodeName, count_tasks
+from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.limits.access import partition_names, tier, time_limit
+from warpdeck.policy.resources.cluster import Cluster, Floats, Ints
+from warpdeck.policy.resources.demand import WHOLE_NODE, needs
+
+DIMENSIONS = 3
+"""CPUs, memory, GPUs: the first columns of a Cluster."""
+MAX_GROUPS = 256
+"""Choices of nodes told apart; those beyond count as going anywhere. Bounds the time: groups x jobs."""
+TOLD = ("Resources", "Priority", "None")
+"""Reasons of jobs that wait for room alone: only their starts can be told from the work before them."""
+
+
+class Backlog:
+    """Likely starts by job. `end_unix`: by when all of it is worked off, for a job that has only just come."""
+
+    def __init__(self, ids: Ints, at_unix: Floats, *, end_unix: float = np.inf) -> None:
+        order = np.argsort(ids)
+        self._ids, self._at_unix = ids[order], at_unix[order]
+        self._end_unix = end_unix
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def start_of(self, job_id: JobId) -> float | None:
+        """The likely start, unix seconds; None where it cannot be told: endless jobs are in the way."""
+        if not len(self._ids):
+            return None
+        place = int(np.searchsorted(self._ids, job_id))
+        there = place < len(self._ids) and self._ids[place] == job_id
+        at_unix = float(self._at_unix[place]) if there else self._end_unix
+        return at_unix if np.isfinite(at_unix) else None
+
+    def moved_since(self, before: Backlog, now: float) -> list[JobId]:
+        """Jobs whose start is new or moved by a good part of the wait, the soonest first."""
+        if not len(self._ids):
+            return []
+        places = np.minimum(np.searchsorted(before._ids, self._ids), len(before) - 1)
+        new = before._ids[places] != self._ids if len(before) else np.ones(len(self), dtype=np.bool_)
+        at_unix = np.minimum(self._at_unix, NEVER_UNIX)
+        was = np.minimum(before._at_unix[places], NEVER_UNIX) if len(before) else at_unix
+        moved = np.flatnonzero(new | (np.abs(at_unix - was) > MOVED * np.maximum(at_unix - now, 0.0)))
+        return [JobId(number) for number in self._ids[moved[np.argsort(self._at_unix[moved])]].tolist()]
+
+
+NEVER_UNIX = 1e15
+"""In place of infinity, which differs from itself by nothing that can be compared."""
+MOVED = 0.2
+"""A start that moves by less than this part of the wait says nothing new."""
+NO_BACKLOG = Backlog(np.zeros(0, dtype=np.int64), np.zeros(0))
+
+
+def likely_starts(
+    view: View,
+    now: float,
+    settings: Settings,
+    *,
+    priorities: Mapping[JobId, int],
+    besides: Collection[JobId] = (),
+) -> Backlog:
+    """The likely starts of the waiting jobs. `besides` wait for something else than room, and are in nobody's way."""
+    jobs = [
+        job for job in view.pending if job.id not in besides and not (job.held or job.waits_for or job.never)
+    ]
+    jobs = [job for job in jobs if job.begin_at_unix is None or job.begin_at_unix <= now]
+    if not jobs or not view.nodes:
+        return NO_BACKLOG
+    jobs = [jobs[place] for place in _order(jobs, view, settings, priorities).tolist()]
+    cluster = Cluster(view.nodes)
+    groups = _Groups(cluster, jobs, view, settings)
+    waits_s = groups.waits(
+        groups.amounts(jobs, settings), _times(jobs, view, settings, now), _running(cluster, view, now)
+    )
+    ids = np.array([job.id for job in jobs], dtype=np.int64)
+    return Backlog(ids, now + waits_s, end_unix=now + float(waits_s.max()))
+
+
+def _order(
+    jobs: Sequence[PendingJob], view: View, settings: Settings, priorities: Mapping[JobId, int]
+) -> Ints:
+    by_name = {part.name: part.priority_tier for part in view.partitions}
+    tiers = {named: tier(named, by_name, settings) for named in {job.partition for job in jobs}}
+    order: Ints = np.lexsort(
+        (
+            np.array([job.id for job in jobs], dtype=np.int64),
+            np.array([job.eligible_at_unix for job in jobs], dtype=np.float64),
+            -np.array([priorities.get(job.id, 0) for job in jobs], dtype=np.int64),
+            -np.array([tiers[job.partition] for job in jobs], dtype=np.int64),
+        )
+    )
+    return order
+
+
+class _Groups:
+    """Jobs by the nodes that they may use."""
+
+    def __init__(self, cluster: Cluster, jobs: Sequence[PendingJob], view: View, settings: Settings) -> None:
+        self._cluster = cluster
+        partitions = {part.name: part.nodes for part in view.partitions}
+        reserved = {each.name: None if each.is_everywhere else each.nodes for each in view.reservations}
+        numbers: dict[tuple[object, ...], int] = {}
+        masks = [cluster.takes_jobs.astype(np.float64)]  # group 0: anywhere
+        of = []
+        for job in jobs:
+            asked = job.resources
+            key = (
+                job.partition,
+                job.reservation,
+                asked.gpus.type,
+                asked.constraint,
+                asked.nodelist,
+                asked.exclude,
+                asked.node_minimum,
+            )
+            number = numbers.get(key)
+            if number is None:
+                number = len(masks) if len(masks) < MAX_GROUPS else 0
+                numbers[key] = number
+                if number:
+                    masks.append(self._mask(job, partitions, reserved, settings))
+            of.append(number)
+        self.of: Ints = np.array(of, dtype=np.int64)
+        self._masks: Floats = np.array(masks)
+
+    def _mask(
+        self,
+        job: PendingJob,
+        partitions: Mapping[str, frozenset[NodeName] | None],
+        reserved: Mapping[str, frozenset[NodeName] | None],
+        settings: Settings,
+    ) -> Floats:
+        allowed: frozenset[NodeName] | None = frozenset()
+        for name in partition_names(job.partition, settings) if partitions else ("",):
+            nodes = partitions.get(name, frozenset()) if partitions else None
+            allowed = None if allowed is None or nodes is None else allowed | nodes
+        inside = reserved.get(job.reservation, frozenset()) if job.reservation else None
+        if inside is not None:
+            allowed = inside if allowed is None else allowed & inside
+        found = np.zeros(len(self._cluster), dtype=np.bool_)
+        for mask in self._cluster.rows_for(job.resources, allowed):
+            found |= mask
+        usable: Floats = (found & self._cluster.takes_jobs).astype(np.float64)
+        return usable
+
+    def amounts(self, jobs: Sequence[PendingJob], settings: Settings) -> Floats:
+        """(dimension, job): what each job takes, all its waiting tasks together."""
+        per_node = self._cluster.capacity[:DIMENSIONS].max(axis=1, initial=0).astype(np.float64)
+        sizes: dict[int, Floats] = {}
+        for job in jobs:
+            if id(job.resources) not in sizes:
+                asked = job.resources
+                default = settings.default_mem_per_cpu_bytes
+                size = np.zeros(DIMENSIONS)
+                for need, count in needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=default):
+                    mem = per_node[1] if need.mem_bytes == WHOLE_NODE else need.mem_bytes
+                    gpus = need.gpus * need.gpu_share_pct / 100
+                    each = per_node if need.exclusive else np.array((need.cpus, mem, gpus))
+                    size += each * count
+                sizes[id(asked)] = size
+        tasks = np.array([count_tasks(job.tasks) if job.tasks else 1 for job in jobs])
+        amounts: Floats = np.array([sizes[id(job.resources)] for job in jobs]).T * tasks
+        return amounts
+
+    def waits(self, amounts: Floats, times_s: Floats, running: _Running) -> Floats:
+        """How long the nodes of each job need for what runs there and what is before it, in seconds.
+
+        What never ends takes from the nodes for good: where nothing is left of them the wait is infinite.
+        """
+        endless = np.isinf(times_s)
+        work = np.where(endless, 0.0, amounts) * np.where(endless, 0.0, times_s)
+        gone = np.where(endless, amounts, 0.0)
+        waits_s = np.zeros(len(self.of))
+        for dimension in range(DIMENSIONS):
+            capacity = self._masks * self._cluster.capacity[dimension]
+            total = capacity.sum(axis=1)
+            inside = capacity @ self._masks.T  # (of, on): what of the one group's nodes lies on the other's
+            spread = np.divide(inside, total[:, None], out=np.zeros_like(inside), where=total[:, None] > 0)
+            busy = self._masks @ running.work[dimension]
+            left = total - self._masks @ running.endless[dimension]
+            for group in np.unique(self.of).tolist():
+                mine, part = self.of == group, spread[self.of, group]
+                before = _before(work[dimension] * part)[mine] + busy[group]
+                room = left[group] - _before(gone[dimension] * part)[mine]
+                asked = amounts[dimension][mine] > 0
+                wait = np.divide(before, room, out=np.full(len(room), np.inf), where=room > 0)
+                waits_s[mine] = np.maximum(waits_s[mine], np.where(asked, wait, 0.0))
+        return waits_s
+
+
+def _before(amounts: Floats) -> Floats:
+    """What comes before each."""
+    before: Floats = np.cumsum(amounts) - amounts
+    return before
+
+
+def _times(jobs: Sequence[PendingJob], view: View, settings: Settings, now: float) -> Floats:
+    """How long each job will probably run, inf where nothing bounds it."""
+    partitions = {part.name: part for part in view.partitions}
+    found = []
+    for job in jobs:
+        seconds: float | None = job.predicted_s
+        if seconds is None:
+            name = next(iter(partition_names(job.partition, settings)), "")
+            seconds = time_limit(job, partitions.get(name), settings, now)
+        found.append(np.inf if seconds is None else float(seconds))
+    return np.array(found)
+
+
+class _Running(NamedTuple):
+    """(dimension, row): resource-seconds that running jobs will still take, and what jobs hold that never end."""
+
+    work: Floats
+    endless: Floats
+
+
+def _running(cluster: Cluster, view: View, now: float) -> _Running:
+    work: Floats = np.zeros((DIMENSIONS, len(cluster)))
+    endless: Floats = np.zeros((DIMENSIONS, len(cluster)))
+    for job in view.running:
+        ends = job.expects_end_unix if job.expects_end_unix is not None else job.ends_by_unix
+        for share in job.allocation.shares:
+            row = cluster.row.get(share.node)
+            if row is None:
+                continue
+            gpus = len(share.gpus) * share.gpu_share_pct / 100
+            held = np.array((share.cpus, share.mem_bytes, gpus))
+            if ends is None:
+                endless[:, row] += held
+            else:
+                work[:, row] += held * max(0.0, ends - now)
+    return _Running(work, endless)

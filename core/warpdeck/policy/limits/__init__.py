@@ -1,0 +1,1 @@
+"""Limits of QoS, accounts and partitions, and who may use a partition."""

@@ -1,0 +1,466 @@
+"""Limits of QoS and associations: what runs now, and whether one job more would break a limit. Pure.
+
+Source: slurm.schedmd.com/resource_limits.html. A partition's QoS is asked first, then the job's, unless the job's has
+OverPartQOS; then the user's association and its accounts up to the root. Reason codes are Slurm's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+
+from warpdeck.model import Allocation
+from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.site import AccountView, Limits, QosView, Tres
+from warpdeck.policy.input.view import PendingJob, RunningJob, View
+from warpdeck.policy.resources.tres import WALL, add, held_per_node, over, words
+
+from .inherited import effective
+from .usage_by_scope import Scope, Scopes, Use, Uses
+
+NO_LIMITS = Limits()
+JOBS_CODES = {
+    ("QOS", "user"): "QOSMaxJobsPerUserLimit",
+    ("QOS", "account"): "QOSMaxJobsPerAccountLimit",
+    ("Assoc", "user"): "AssocMaxJobsLimit",
+}
+"""Why a job waits where a user or an account runs as many as it may."""
+Mark = tuple[dict[Scope, Use], dict[str, int], dict[str, dict[str, int]]]
+"""What had been taken at a moment of a pass."""
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """A limit in the way: Slurm's reason code and a sentence."""
+
+    code: str
+    sentence: str
+
+
+class Ledger:
+    """All use in a pass, by scope: what runs, and more as jobs start. `uses` is of the same view."""
+
+    def __init__(self, view: View, now: float, settings: Settings, uses: Uses | None = None) -> None:
+        self._settings = settings
+        self._now = now
+        self._scopes = Scopes(view)
+        self._users = {(user.account, user.user): user for user in view.users}
+        self._running = view.running
+        self._started: dict[Scope, Use] = {}
+        """Under which jobs started in this pass."""
+        self.limits_anything = bool(view.qos or view.accounts or view.users)
+        tables = [qos.limits for qos in view.qos] + [account.limits for account in view.accounts]
+        tables += [user.limits for user in view.users]
+        self.limits_nodes = any(limits.max_tres_per_node for limits in tables)
+        self._counted_unix = view.counted_unix
+        self._uses = Uses(settings.billing_weights) if uses is None else uses
+        if self.limits_anything:
+            self._uses.follow(view, self._scopes)
+        self._levels: dict[tuple[str, str], list[_Level]] = {}
+        self._licenses = dict(view.licenses)
+        for job in view.running if view.licenses else ():
+            for name, count in job.licenses:
+                self._licenses[name] = self._licenses.get(name, 0) - count
+        self._claims = [each for each in view.reservations if each.licenses and each.end_unix > now]
+        self._unused = {each.name: dict(each.licenses) for each in self._claims}
+        """What the jobs of a reservation have not taken of its licenses."""
+        for job in view.running if self._claims else ():
+            self._use_claim(job)
+
+    @cached_property
+    def _promised_minutes(self) -> dict[Scope, dict[str, float]]:
+        """TRES-minutes that running jobs may still use, of the scopes that limit them."""
+        limited: set[Scope] = {
+            ("qos", qos.name) for qos in self._scopes.qos.values() if _limits_minutes(qos.limits)
+        }
+        accounts = self._scopes.accounts.values()
+        limited |= {("account", each.name) for each in accounts if _limits_minutes(each.limits)}
+        limited |= {("user", *key) for key, user in self._users.items() if _limits_minutes(user.limits)}
+        found: dict[Scope, dict[str, float]] = {scope: {} for scope in limited}
+        # By id: a sum of floats depends on its order, and the plan must not.
+        for job in sorted(self._running, key=lambda job: job.id) if limited else ():
+            minutes = self._minutes(job.qos, left_s(job, self._now, counted_unix=self._counted_unix))
+            tres, scopes = self._uses.of(job)
+            for scope in scopes:
+                if scope in limited:
+                    add_minutes(found[scope], tres, minutes)
+        return found
+
+    def _minutes(self, qos: str, limit_s: float | None) -> float:
+        """The minutes that a job may take, as its QoS counts them; without a limit it may take all there is."""
+        own = self._scopes.qos.get(qos)
+        factor = 1.0 if own is None else own.usage_factor
+        return _minutes(limit_s) * factor if factor else 0.0
+
+    def tres_of(self, job: RunningJob | PendingJob, allocation: Allocation) -> Tres:
+        """What a job holds with this allocation, as far as it is counted at all."""
+        if not self.limits_anything:
+            return {}
+        found = self._uses.held_by(allocation)
+        for name, count in job.licenses:
+            found[f"license/{name}"] = count
+        return found
+
+    def lifts_partition(self, qos: str) -> bool:
+        """Whether the QoS goes before the limits of partitions."""
+        own = self._scopes.qos.get(qos)
+        return own is not None and own.overrides_partition
+
+    def take(self, job: PendingJob, tres: Tres, limit_s: float | None) -> None:
+        """A job starts."""
+        for name, count in job.licenses:
+            self._licenses[name] = self._licenses.get(name, 0) - count
+        self._use_claim(job)
+        if self.limits_anything:
+            self._take(job, tres, self._minutes(job.qos, limit_s))
+
+    def _use_claim(self, job: RunningJob | PendingJob) -> None:
+        """The job has licenses of its reservation."""
+        own = self._unused.get(job.reservation, {})
+        for name, count in job.licenses if own else ():
+            if name in own:
+                own[name] = max(0, own[name] - count)
+
+    def _claimed(self, name: str, job: PendingJob, limit_s: float | None) -> int:
+        """How many of a license other reservations have while the job would run."""
+        ends = math.inf if limit_s is None else self._now + limit_s
+        return sum(
+            self._unused[each.name].get(name, 0)
+            for each in self._claims
+            if each.name != job.reservation and each.start_unix < ends
+        )
+
+    def mark(self) -> Mark:
+        """What has been taken so far, for `undo`."""
+        started = {scope: use.copy() for scope, use in self._started.items()}
+        return started, dict(self._licenses), {name: dict(left) for name, left in self._unused.items()}
+
+    def undo(self, mark: Mark) -> None:
+        """As if nothing had been taken since the mark."""
+        self._started, self._licenses, self._unused = mark
+
+    def per_node_of(self, allocation: Allocation) -> Tres:
+        """The most that a job holds on any node with this allocation."""
+        return held_per_node(allocation, self._uses.types) if self.limits_nodes else {}
+
+    def most_per_node(self, job: PendingJob) -> Tres:
+        """What the job may have of one node at the most, by all limits together; {} where nothing limits that."""
+        if not (self.limits_nodes and self._settings.enforce_limits):
+            return {}
+        tables = [qos.limits for qos in self._scopes.qos_of(job.qos, job.partition)]
+        tables += [level.limits for level in self._levels_of(job.account, job.user)]
+        found: Tres = {}
+        for limits in tables:
+            for name, most in limits.max_tres_per_node.items():
+                found[name] = min(most, found.get(name, most))
+        return found
+
+    def check(self, job: PendingJob, tres: Tres, limit_s: float | None, *, per_node: Tres) -> Blocked | None:
+        """The first limit that keeps the job from starting now. `per_node`: the most of each TRES that it takes of a node."""
+        for name, count in job.licenses:
+            left = self._licenses.get(name, 0) - (self._claimed(name, job, limit_s) if self._claims else 0)
+            if count > left:
+                return Blocked("Licenses", f"needs {count} licenses of {name}, {max(0, left)} are free")
+        if not (self.limits_anything and self._settings.enforce_limits):
+            return None
+        wants = _Wants(tres, per_node, limit_s, self._minutes(job.qos, limit_s))
+        for qos in self._scopes.qos_of(job.qos, job.partition):
+            blocked = self._check_qos(qos, job, wants)
+            if blocked is not None:
+                return blocked
+        return self._check_association(job, wants)
+
+    def account_use(self, account: str) -> Tres:
+        """What runs now under an account and its children."""
+        return self._at(("account", account)).tres
+
+    def chain(self, account: str) -> Iterator[AccountView]:
+        """The account and its parents, nearest first."""
+        return self._scopes.chain(account)
+
+    def _at(self, scope: Scope) -> Use:
+        return self._started.get(scope) or self._uses.at(scope)
+
+    def _minutes_at(self, scope: Scope) -> dict[str, float]:
+        started = self._started.get(scope)
+        return self._promised_minutes.get(scope, {}) if started is None else started.minutes
+
+    def _take(self, job: PendingJob, tres: Tres, minutes: float) -> None:
+        for scope in self._scopes.of(job.user, job.account, job.qos, job.partition):
+            use = self._started.get(scope)
+            if use is None:
+                before = self._uses.at(scope)
+                use = self._started[scope] = Use(before.jobs, dict(before.tres))
+                use.minutes = dict(self._promised_minutes.get(scope, {}))
+            use.jobs += 1
+            add(use.tres, tres)
+            add_minutes(use.minutes, tres, minutes)
+
+    def _check_qos(self, qos: QosView, job: PendingJob, wants: _Wants) -> Blocked | None:
+        limits, who = qos.limits, f"QoS {qos.name}"
+        whose = {
+            "user": ("qos", qos.name, "user", job.user),
+            "account": ("qos", qos.name, "account", job.account),
+        }
+        return (
+            _per_job(limits, wants, prefix="QOS", who=who)
+            or self._group(limits, ("qos", qos.name), wants, qos.usage, prefix="QOS", who=who)
+            or self._each(limits, whose, wants, prefix="QOS", who=who)
+        )
+
+    def _check_association(self, job: PendingJob, wants: _Wants) -> Blocked | None:
+        whose = {"user": ("user", job.account, job.user)}
+        for limits, scope, used, who in self._levels_of(job.account, job.user):
+            blocked = (
+                _per_job(limits, wants, prefix="Assoc", who=who)
+                or self._group(limits, scope, wants, used, prefix="Assoc", who=who)
+                or self._each(limits, whose, wants, prefix="Assoc", who=who)
+            )
+            if blocked is not None:
+                return blocked
+        return None
+
+    def _levels_of(self, account: str, user: str) -> list[_Level]:
+        """The user's place in the account, the account and its parents, nearest first, with what holds of each; only those of which
+        something does."""
+        found = self._levels.get((account, user))
+        if found is None:
+            own = self._users.get((account, user))
+            above = list(self._scopes.chain(account))
+            levels = [
+                _Level(each.limits, ("account", each.name), each.tres_usage, f"account {each.name}")
+                for each in above
+            ]
+            if own is not None:
+                who = f"user {user} in account {account}"
+                levels.insert(0, _Level(own.limits, ("user", account, user), own.tres_usage, who))
+            holds = effective(level.limits for level in levels)
+            found = [
+                level._replace(limits=limits)
+                for level, limits in zip(levels, holds, strict=True)
+                if limits != NO_LIMITS
+            ]
+            self._levels[account, user] = found
+        return found
+
+    def _each(
+        self, limits: Limits, whose: Mapping[str, Scope], wants: _Wants, *, prefix: str, who: str
+    ) -> Blocked | None:
+        """Limits on what each user and each account has: those under `whose` scopes the job counts."""
+        tables = {
+            "user": (limits.max_tres_per_user, limits.max_jobs_per_user),
+            "account": (limits.max_tres_per_account, limits.max_jobs_per_account),
+        }
+        for kind, scope in whose.items():
+            (most, jobs), use, name = tables[kind], self._at(scope), f"{kind} {scope[-1]}"
+            says = f"{who} may" if who.startswith(name) else f"{who} lets {name}"
+            over_limit = over(most, use.tres, wants.tres)
+            if over_limit:
+                code = reason_code(
+                    prefix, f"Per{kind.capitalize()}" if prefix == "QOS" else "Grp", over_limit
+                )
+                return Blocked(code, _said(f"{says} use", most[over_limit], over_limit, use.tres, wants.tres))
+            if jobs is not None and use.jobs >= jobs:
+                return Blocked(JOBS_CODES[prefix, kind], f"{says} run {jobs} jobs, and {use.jobs} run")
+        return None
+
+    def _group(
+        self,
+        limits: Limits,
+        scope: tuple[str, ...],
+        wants: _Wants,
+        usage: dict[str, float],
+        *,
+        prefix: str,
+        who: str,
+    ) -> Blocked | None:
+        use, tres = self._at(scope), wants.tres
+        kind = over(limits.grp_tres, use.tres, tres)
+        if kind:
+            return Blocked(
+                reason_code(prefix, "Grp", kind),
+                _said(f"{who} may use", limits.grp_tres[kind], kind, use.tres, tres),
+            )
+        if limits.grp_jobs is not None and use.jobs >= limits.grp_jobs:
+            return Blocked(
+                f"{prefix}GrpJobsLimit", f"{who} may run {limits.grp_jobs} jobs, and {use.jobs} run"
+            )
+        minutes = self._minutes_at(scope) if _limits_minutes(limits) else {}
+        if limits.grp_wall_s is not None:
+            used = usage.get(WALL, 0.0) / 60 + minutes.get(WALL, 0.0)
+            if used + wants.minutes > limits.grp_wall_s / 60:
+                budget = _Budget(limits.grp_wall_s / 60, "minutes of running jobs", used, wants.minutes)
+                return Blocked(f"{prefix}GrpWallLimit", budget.sentence(who))
+        return _group_minutes(limits, minutes, wants, usage, prefix=prefix, who=who)
+
+
+def _group_minutes(
+    limits: Limits,
+    minutes: Mapping[str, float],
+    wants: _Wants,
+    usage: Mapping[str, float],
+    *,
+    prefix: str,
+    who: str,
+) -> Blocked | None:
+    """Limits on TRES-minutes: of all that was used and is promised, and of what is promised alone."""
+    nothing: Mapping[str, float] = {}
+    for what, table, recorded in (
+        ("GrpMinutes", limits.grp_tres_mins, usage),
+        ("GrpRunMinutes", limits.grp_tres_run_mins, nothing),
+    ):
+        for name in sorted(table):
+            used = recorded.get(name, 0.0) / 60 + minutes.get(name, 0.0)
+            more = wants.tres_minutes(name, wants.minutes)
+            if more and used + more > table[name]:
+                budget = _Budget(table[name], f"minutes of {words(name)}", used, more)
+                return Blocked(reason_code(prefix, what, name), budget.sentence(who))
+    return None
+
+
+class _Level(NamedTuple):
+    """A user's place in an account, or an account: what holds of its limits, what counts under it, what was used, and its name."""
+
+    limits: Limits
+    scope: Scope
+    used: dict[str, float]
+    who: str
+
+
+class _Wants(NamedTuple):
+    """What a job would count: in all, the most on one node, and at the most for how many minutes as its QoS counts them."""
+
+    tres: Tres
+    per_node: Tres
+    limit_s: float | None
+    minutes: float
+
+    def tres_minutes(self, name: str, minutes: float) -> float:
+        count = self.tres.get(name, 0)
+        return count * minutes if count else 0.0
+
+
+class _Budget(NamedTuple):
+    """Minutes that are used up."""
+
+    most: float
+    what: str
+    used: float
+    more: float
+
+    def sentence(self, who: str) -> str:
+        return (
+            f"{who} has {self.most:,.0f} {self.what}; {_count(self.used)} are used or promised to running jobs, "
+            f"and this job may need {_count(self.more)}"
+        )
+
+
+def _per_job(limits: Limits, wants: _Wants, *, prefix: str, who: str) -> Blocked | None:
+    """A limit on single jobs that this one breaks by itself: it can never start as it is."""
+    tres, limit_s = wants.tres, wants.limit_s
+    kind = over(limits.max_tres_per_job, {}, tres)
+    if kind:
+        return Blocked(
+            reason_code(prefix, "PerJob", kind),
+            f"{who} allows {limits.max_tres_per_job[kind]} {words(kind)} a job, and it asks for {tres[kind]}",
+        )
+    kind = over(limits.max_tres_per_node, {}, wants.per_node)
+    if kind:
+        most, asked = limits.max_tres_per_node[kind], wants.per_node[kind]
+        return Blocked(
+            reason_code(prefix, "PerNode", kind),
+            f"{who} allows {most} {words(kind)} a node, and it asks for {asked}",
+        )
+    for name in sorted(limits.min_tres_per_job):
+        least = limits.min_tres_per_job[name]
+        if tres.get(name, 0) < least:
+            return Blocked(
+                reason_code(prefix, "Min", name), f"{who} wants at least {least} {words(name)} a job"
+            )
+    if limits.max_wall_s is not None and (limit_s is None or limit_s > limits.max_wall_s):
+        code = "QOSMaxWallDurationPerJobLimit" if prefix == "QOS" else "AssocMaxWallDurationPerJobLimit"
+        return Blocked(
+            code, f"{who} allows {limits.max_wall_s // 60} minutes a job; ask for no more with --time"
+        )
+    return _minutes_per_job(limits, wants, prefix=prefix, who=who)
+
+
+def _minutes_per_job(limits: Limits, wants: _Wants, *, prefix: str, who: str) -> Blocked | None:
+    for name in sorted(limits.max_tres_mins_per_job):
+        most = limits.max_tres_mins_per_job[name]
+        more = wants.tres_minutes(name, _minutes(wants.limit_s))
+        if more > most:
+            return Blocked(
+                reason_code(prefix, "MinutesPerJob", name),
+                f"{who} allows {most:,} minutes of {words(name)} a job, and it may need {_count(more)}",
+            )
+    return None
+
+
+def left_s(job: RunningJob, now: float, *, counted_unix: float | None) -> float | None:
+    """How long a running job may still use what it holds; None is without end. What was used is known up to the last count only:
+    the time since then is still to come, or it would be lost."""
+    if job.ends_by_unix is None:
+        return None
+    counted = now if counted_unix is None else min(now, counted_unix)
+    return max(0.0, job.ends_by_unix - max(counted, min(job.start_at_unix, now)))
+
+
+def _limits_minutes(limits: Limits) -> bool:
+    return bool(limits.grp_tres_mins or limits.grp_tres_run_mins) or limits.grp_wall_s is not None
+
+
+def add_minutes(into: dict[str, float], tres: Tres, minutes: float) -> None:
+    """Adds what so long a use of these counts, TRES by TRES, and its time alone."""
+    into[WALL] = into.get(WALL, 0.0) + minutes
+    for name, count in tres.items():
+        if count:
+            into[name] = into.get(name, 0.0) + count * minutes
+
+
+def _minutes(limit_s: float | None) -> float:
+    """What a job may take; without a limit it may take all there is."""
+    return float("inf") if limit_s is None else limit_s / 60
+
+
+def _count(minutes: float) -> str:
+    return f"{minutes:,.0f}" if minutes < float("inf") else "any number, without --time"
+
+
+def reason_code(prefix: str, what: str, name: str) -> str:
+    """Slurm's reason for a limit on a TRES (job_reason_codes.html).
+
+    `what` is Grp, GrpMinutes, GrpRunMinutes, PerJob, PerNode, PerUser, PerAccount, MinutesPerJob or Min.
+    """
+    kind = _kind(name)
+    counted = kind in ("Cpu", "Node")
+    if what == "Grp":
+        return f"{prefix}Grp{kind}" + ("Limit" if counted or kind == "Mem" else "")
+    if what == "GrpMinutes":
+        return f"{prefix}GrpCPUMinutesLimit" if kind == "Cpu" else f"{prefix}Grp{kind}Minutes"
+    if what == "GrpRunMinutes":
+        return f"{prefix}GrpCPURunMinutesLimit" if kind == "Cpu" else f"{prefix}Grp{kind}RunMinutes"
+    if what == "PerAccount":
+        return f"Max{kind}PerAccount"
+    if what == "Min":
+        return f"{prefix}MinCpuNotSatisfied" if kind == "Cpu" else f"{prefix}Min{kind}"
+    if what == "MinutesPerJob":
+        return f"{prefix}Max{kind}MinutesPerJob" + ("Limit" if counted else "")
+    if kind == "Mem" and prefix == "QOS":
+        return f"QOSMaxMemory{what}"
+    return f"{prefix}Max{kind}{what}" + ("Limit" if counted else "")
+
+
+def _kind(name: str) -> str:
+    if name.startswith("gres/"):
+        return "GRES"
+    if name.startswith("license/"):
+        return "License"
+    return name.capitalize()
+
+
+def _said(begin: str, limit: int, kind: str, used: Tres, more: Tres) -> str:
+    return f"{begin} {limit} {words(kind)}; {used.get(kind, 0)} are in use and this job needs {more[kind]}"

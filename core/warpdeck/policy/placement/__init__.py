@@ -1,0 +1,1 @@
+"""Chooses nodes, CPUs and GPUs for one request."""

@@ -1,0 +1,114 @@
+"""Over how many nodes a request may be laid out, and what its nodes must be besides large enough. Pure.
+
+`--nodes` says how many. Where it is not given (`nodes_open`) a job goes to as few as can hold its tasks and its GPUs: that many
+are tried first, then more, in growing steps. What is asked for on each node, GPUs or tasks, is asked for on no more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from warpdeck.model import NodeName, Resources
+from warpdeck.policy.input.site import PartitionView
+from warpdeck.policy.resources.cluster import CPUS, FIRST_TYPE, GPUS, MEM, Cluster, Ints, Mask
+from warpdeck.policy.resources.demand import Need, Tenant
+
+MAX_SIZES = 64
+"""Numbers of nodes that are tried for --nodes=MIN-MAX: the ends of a longer range, and some between them."""
+MAX_OPEN_SIZES = 8
+"""The same without --nodes: each costs a look at the cluster in every pass, and few jobs need many."""
+EACH_SIZE = 5
+"""So many numbers of nodes beyond the fewest are tried one by one; then each is half as large again."""
+
+
+NO_ROW = -1
+
+
+class Gang(msgspec.Struct, frozen=True, kw_only=True):
+    """A layout of a request over so many nodes: (need, on how many nodes), larger needs first.
+
+    `named`: the rows of its --nodelist where it needs more nodes than those.
+    """
+
+    nodes: int
+    wanted: tuple[tuple[Need, int], ...]
+    max_switches: int | None = None
+    named: tuple[int, ...] = ()
+    contiguous: bool = False
+
+    @property
+    def is_picky(self) -> bool:
+        """Whether not every choice of nodes that are large enough will do."""
+        return self.max_switches is not None or bool(self.named) or self.contiguous
+
+    def of(self, tenant: Tenant | None) -> Gang:
+        """The same of that tenant."""
+        wanted = tuple((msgspec.structs.replace(need, tenant=tenant), count) for need, count in self.wanted)
+        return msgspec.structs.replace(self, wanted=wanted)
+
+
+def named_rows(cluster: Cluster, asked: Resources) -> tuple[int, ...]:
+    """The rows that must be among those of the job, where it may have others too; NO_ROW for a node that is gone."""
+    if not asked.nodelist or asked.nodes_max <= len(asked.nodelist):
+        return ()
+    return tuple(cluster.row.get(NodeName(name), NO_ROW) for name in asked.nodelist)
+
+
+def sizes(
+    cluster: Cluster, asked: Resources, partition: PartitionView | None, masks: Sequence[Mask]
+) -> Iterator[int]:
+    """The numbers of nodes to try, fewest first: those of the request that the partition allows."""
+    low, high = asked.nodes_min, max(asked.nodes_min, asked.nodes_max)
+    if partition is not None:
+        low = max(low, partition.min_nodes)
+        high = high if partition.max_nodes is None else min(high, partition.max_nodes)
+    if not asked.nodes_open or low >= high:
+        high = max(low, min(high, len(cluster)))
+        if high - low < MAX_SIZES:
+            yield from range(low, high + 1)
+        else:
+            yield from np.unique(np.linspace(low, high, MAX_SIZES).astype(int)).tolist()
+        return
+    low = size = max(low, _fewest(cluster, asked, masks))
+    gpus = asked.gpus
+    only = gpus.per_node is not None or gpus.share_pct is not None or asked.tasks_per_node is not None
+    for _ in range(1 if only else MAX_OPEN_SIZES):
+        if size > high:
+            return
+        yield size
+        size = size + 1 if size < low + EACH_SIZE else size * 3 // 2
+
+
+def _fewest(cluster: Cluster, asked: Resources, masks: Sequence[Mask]) -> int:
+    """On fewer the request fits nowhere, whatever is free: by the largest of each that any of its nodes has."""
+    usable = np.logical_or.reduce(masks)
+    whole = cluster.whole[:FIRST_TYPE, usable].max(axis=1, initial=0)
+    cpus, mem, gpus = int(whole[CPUS]), int(whole[MEM]), int(whole[GPUS])
+    each = asked.cpus_used_by_task()
+    holds = [] if asked.overcommit else [cpus // asked.cpus_of_task()]
+    if asked.mem_per_cpu_bytes and not asked.overcommit:
+        holds.append(mem // (asked.mem_per_cpu_bytes * each))
+    if asked.gpus.per_task:
+        holds.append(gpus // asked.gpus.per_task)
+    parts = [(asked.tasks or 1, min(holds, default=0))]
+    if asked.gpus.total:
+        limits = [gpus]
+        limits += [mem // asked.mem_per_gpu_bytes] if asked.mem_per_gpu_bytes else []
+        limits += [cpus // (asked.cpus_per_gpu * asked.cpus_held_each())] if asked.cpus_per_gpu else []
+        parts.append((asked.gpus.total, min(limits)))
+    return max(-(-count // held) if held > 0 else 1 for count, held in parts)
+
+
+def runs(cluster: Cluster, gang: Gang, rows: Sequence[Ints]) -> Iterator[list[Ints]]:
+    """For each stretch of neighbours that may hold the gang the rows of each need in it; those of short runs first."""
+    places = [np.sort(cluster.line[fitting]) for fitting in rows]
+    line = np.unique(np.concatenate(places))
+    firsts = np.flatnonzero(line[gang.nodes - 1 :] - line[: len(line) - gang.nodes + 1] == gang.nodes - 1)
+    run = np.concatenate(([0], np.cumsum(np.diff(line) != 1)))
+    length = np.bincount(run)[run]
+    for at in firsts[np.lexsort((firsts, length[firsts]))].tolist():
+        low, high = line[at], line[at + gang.nodes - 1]
+        yield [fitting[(cluster.line[fitting] >= low) & (cluster.line[fitting] <= high)] for fitting in rows]

@@ -1,0 +1,96 @@
+"""Why a job waits, in Slurm's reason codes and in words. Pure."""
+
+from __future__ import annotations
+
+from warpdeck.model import Job, Resources, Why, count_tasks
+from warpdeck.notation.values.durations import roughly
+from warpdeck.policy.input.view import PendingJob
+from warpdeck.policy.resources.demand import WHOLE_NODE, needs
+
+GIB = 2**30
+
+
+def before_its_time(job: PendingJob, now: float) -> Why | None:
+    """A reason that lies in the job itself: held, dependencies, begin time. None if it could start."""
+    if job.held:
+        return held(job)
+    if job.never:
+        return Why(code="DependencyNeverSatisfied", sentence=f"can never start: {job.never}")
+    if job.waits_for:
+        return Why(code="Dependency", sentence=job.waits_for)
+    if job.begin_at_unix is not None and job.begin_at_unix > now:
+        if job.recording:
+            return Why(code="None", sentence="its code is being recorded")
+        wait = roughly(job.begin_at_unix - now)
+        return Why(
+            code="BeginTime",
+            sentence=f"asked to begin later, in {wait}",
+            expected_start_unix=job.begin_at_unix,
+        )
+    return None
+
+
+def held(job: Job | PendingJob) -> Why:
+    """By whom."""
+    release = f"`warpdeck release {job.array_job_id}`"
+    if job.lost_reservation:
+        return Why(
+            code="ReservationDeleted",
+            sentence=f"held: its reservation {job.lost_reservation} is over; {release} lets it go without one",
+        )
+    if job.held_by_admin:
+        return Why(code="JobHeldAdmin", sentence=f"held by an admin, who alone can release it: {release}")
+    how = "requeued and held" if job.requeued_held else "held"
+    return Why(code="JobHeldUser", sentence=f"{how}; {release} lets it go")
+
+
+def throttled(job: PendingJob) -> Why:
+    """The array's own limit."""
+    return Why(
+        code="JobArrayTaskLimit",
+        sentence=f"{job.throttle} tasks of the array run, as many as it allows; {count_tasks(job.tasks)} wait",
+    )
+
+
+def describe_need(asked: Resources) -> str:
+    """What is asked, in words: "4 GPUs of type h100 and 16 CPUs on each of 2 nodes"."""
+    wanted = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=0)
+    if asked.nodes_open and (asked.tasks or 1) > 1:
+        return _describe_tasks(asked)
+    if not wanted:
+        return f"{asked.gpus.total} GPUs over {asked.nodes_min} nodes"
+    need, _ = wanted[0]
+    parts = []
+    if need.gpus:
+        kind = f" of type {need.gpu_type}" if need.gpu_type else ""
+        count = f"{need.gpu_share_pct} % of a GPU" if need.gpu_share_pct < 100 else many(need.gpus, "GPU")
+        parts.append(count + kind)
+    parts.append(many(need.cpus, "CPU"))
+    if need.mem_bytes == WHOLE_NODE:
+        parts.append("all memory")
+    elif need.mem_bytes:
+        parts.append(f"{need.mem_bytes / GIB:.0f} GiB")
+    where = "one node" if asked.nodes_min == 1 else f"each of {asked.nodes_min} nodes"
+    if asked.constraint:
+        where += f" with {asked.constraint}"
+    return ", ".join(parts) + f" on {where}"
+
+
+def _describe_tasks(asked: Resources) -> str:
+    """Of a request that may go to as many nodes as it needs."""
+    gpus, kind = asked.gpus, f" of type {asked.gpus.type}" if asked.gpus.type else ""
+    each = [many(asked.cpus_of_task(), "CPU")]
+    if gpus.per_task:
+        each.append(many(gpus.per_task, "GPU") + kind)
+    words = f"{many(asked.tasks or 1, 'task')} of {' and '.join(each)}"
+    if gpus.total or gpus.per_node:
+        words += (
+            f", {many(gpus.total or gpus.per_node or 0, 'GPU')}{kind}{' on each node' * (not gpus.total)}"
+        )
+    if asked.mem_per_node_bytes:
+        words += f", {asked.mem_per_node_bytes / GIB:.0f} GiB on each node"
+    return words + (f" on nodes with {asked.constraint}" if asked.constraint else "")
+
+
+def many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"

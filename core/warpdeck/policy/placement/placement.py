@@ -1,0 +1,310 @@
+"""Where a gang goes: which of the nodes that could take it. Pure.
+
+Best fit, so that large holes stay large: nodes of low weight, then least GPUs left over, then least CPUs, then by name; a
+job without GPUs goes where fewest GPUs are free. A gang goes to as few switches as it can, the fullest that has enough
+first (Slurm's topology/tree).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from warpdeck.model import Allocation, GpuUuid, Share
+from warpdeck.policy.input.view import GpuView
+from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Cluster, Ints, Mask
+from warpdeck.policy.resources.demand import WHOLE_NODE, Need, Tenant
+from warpdeck.policy.resources.gpus import GpuBoard
+from warpdeck.policy.resources.shared_gpus import SharedGpu
+from warpdeck.policy.resources.timeline import Timeline
+
+from .gangs import Gang, runs
+from .node_filling import filled, unevenly
+from .request_shape import Shape, Spot
+
+
+def place_now(timeline: Timeline, shape: Shape, duration_s: float) -> Spot | None:
+    """Nodes on which the request fits from now for so long; None if there are none. Nothing is taken yet."""
+    for gang in shape.gangs:
+        for mask in shape.masks:
+            rows = [timeline.fitting_now(need, duration_s, mask) for need, _ in gang.wanted]
+            spot = choose(timeline, gang, rows, timeline.now)
+            if spot is not None:
+                return filled(timeline, shape, spot, timeline.now + duration_s) if shape.fills else spot
+    return unevenly(timeline, shape, duration_s) if shape.fills else None
+
+
+def place_later(timeline: Timeline, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
+    """The earliest time from which the request fits for so long, and where; None if not in the known future."""
+    best: tuple[float, Spot] | None = None
+    for gang in shape.gangs:
+        for mask in shape.masks:
+            pick = partial(choose, timeline, gang)
+            found = timeline.earliest(gang.wanted, duration_s, mask, choose=pick)
+            if found is not None and (best is None or found[0] < best[0]):
+                best = found
+    return best
+
+
+def choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> Spot | None:
+    """A node for each need out of the rows that meet it, by the rule of this module."""
+    total = 0
+    for (_, count), fitting in zip(gang.wanted, rows, strict=True):
+        total += count
+        if len(fitting) < total:
+            return None
+    if not gang.contiguous:
+        return _choose(timeline, gang, rows, at)
+    spots = (_choose(timeline, gang, inside, at) for inside in runs(timeline.cluster, gang, rows))
+    return next((spot for spot in spots if spot is not None), None)
+
+
+def _choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> Spot | None:
+    cluster, max_switches = timeline.cluster, gang.max_switches
+    several = gang.nodes > 1 and cluster.switch_count > 1
+    switches = _switches(cluster, gang, rows) if several else []
+    if several and (not switches or (max_switches is not None and len(switches) > max_switches)):
+        return None
+    chosen: list[tuple[int, Need]] = []
+    used: Ints = np.zeros(0, dtype=np.int64)
+    for (need, count), fitting in zip(gang.wanted, rows, strict=True):
+        fitting = np.setdiff1d(fitting, used, assume_unique=True) if len(used) else fitting
+        if len(fitting) < count:
+            return None
+        picked = _best_first(timeline, need, fitting, at)
+        if several:
+            order = [*cluster.switch[list(gang.named)].tolist(), *switches] if gang.named else switches
+            rank = [
+                order.index(each) if each in order else MAX_RANK for each in cluster.switch[picked].tolist()
+            ]
+            picked = picked[np.argsort(rank, kind="stable")]
+        if gang.named:
+            picked = picked[np.argsort(~np.isin(picked, gang.named), kind="stable")]
+        picked = picked[:count]
+        chosen += [(int(row), need) for row in np.sort(picked)]
+        used = np.concatenate((used, picked))
+    return chosen if not gang.named or _has_named(cluster, gang, used) else None
+
+
+def _has_named(cluster: Cluster, gang: Gang, used: Ints) -> bool:
+    """Whether the nodes that were named are among these, or these among them, and all on few enough switches."""
+    named = int(np.isin(used, gang.named).sum())
+    if named < min(len(gang.named), gang.nodes):
+        return False
+    return gang.max_switches is None or len(np.unique(cluster.switch[used])) <= gang.max_switches
+
+
+MAX_RANK = 1 << 30
+"""The rank of switches that a gang does without."""
+
+
+def _switches(cluster: Cluster, gang: Gang, rows: Sequence[Ints]) -> list[int]:
+    """As few switches as can hold the gang: the fullest that has room for all, else the largest ones; [] if none can."""
+    sizes = np.array([np.bincount(cluster.switch[fit], minlength=cluster.switch_count) for fit in rows])
+    wanted = np.cumsum([count for _, count in gang.wanted])[:, None]
+    enough = np.flatnonzero((sizes >= wanted).all(axis=0))
+    if len(enough):
+        return [int(enough[np.argmin(sizes[-1][enough])])]
+    order = np.argsort(-sizes[-1], kind="stable")
+    holds = (np.cumsum(sizes[:, order], axis=1) >= wanted).all(axis=0)
+    if not holds.any():
+        return []
+    most = int(np.argmax(holds))
+    last = sizes[:, order[:most]].sum(axis=1)[:, None] + sizes[:, order[most:]]
+    fitting = order[most:][(last >= wanted).all(axis=0)]
+    return [*order[:most].tolist(), int(fitting[np.argmin(sizes[-1][fitting])])]
+
+
+def _best_first(timeline: Timeline, need: Need, rows: Ints, at: float) -> Ints:
+    if len(rows) == 1:
+        return rows
+    free = timeline.free_now[:, rows] if at <= timeline.now else timeline.at(rows, at)
+    cluster = timeline.cluster
+    if need.gpu_share_pct < 100 and timeline.shared:
+        shared = timeline.shared
+        room = [
+            any(gpu.left_now >= need.gpu_share_pct for gpu in shared.get(row, {}).values())
+            for row in rows.tolist()
+        ]
+        unshared = ~np.array(room)
+        return rows[np.lexsort((rows, free[CPUS], free[GPUS], unshared, cluster.weight[rows]))]
+    if at > timeline.now:
+        # What is reserved for later is best taken where nothing is free now: that may be used until then, and after.
+        now = timeline.free_now[:, rows]
+        return rows[np.lexsort((rows, now[CPUS], now[GPUS], free[CPUS], free[GPUS], cluster.weight[rows]))]
+    return rows[np.lexsort((rows, free[CPUS], free[GPUS], cluster.weight[rows]))]
+
+
+def allocate(timeline: Timeline, board: GpuBoard, spot: Spot, ends: float) -> Allocation:
+    """The shares of a gang that starts now and may run until `ends`, GPUs by index. The board is told by `commit`."""
+    shares = []
+    for row, need in spot:
+        node = timeline.cluster.nodes[row]
+        gpus = _pick(timeline, board, row, need, ends)
+        shares.append(
+            Share(
+                node=node.name,
+                cpus=max(node.cpus, need.cpus) if need.exclusive else need.cpus,
+                mem_bytes=_memory(timeline, row, need, ends),
+                tasks=need.tasks,
+                gpus=tuple(gpu.index for gpu in gpus),
+                gpu_uuids=tuple(GpuUuid(gpu.uuid) for gpu in gpus),
+                gpu_share_pct=need.gpu_share_pct,
+            )
+        )
+    return Allocation(shares=tuple(shares))
+
+
+def _memory(timeline: Timeline, row: int, need: Need, ends: float) -> int:
+    if need.all_memory:
+        return int(timeline.least(row, timeline.now, ends)[MEM])  # jobs that are suspended there keep theirs
+    return timeline.cluster.nodes[row].mem_bytes if need.mem_bytes == WHOLE_NODE else need.mem_bytes
+
+
+def _pick(timeline: Timeline, board: GpuBoard, row: int, need: Need, ends: float) -> list[GpuView]:
+    if need.exclusive:
+        return board.free_gpus(row)
+    if not need.gpus:
+        return []
+    if need.gpu_share_pct < 100:
+        gpu = board.shared_room(timeline, row, need, ends)
+        if gpu is not None:
+            return [gpu]
+    columns = timeline.cluster.type_columns
+    if not columns:
+        return board.pick(row, need.gpus, need.gpu_type)
+    least = timeline.least(row, timeline.now, ends)
+    most = {name: int(least[column]) for name, column in columns.items()}
+    return board.pick(row, need.gpus, need.gpu_type, most=most)
+
+
+def commit(
+    timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float, *, tenant: Tenant | None
+) -> None:
+    """The allocation is taken from now on."""
+    cluster = timeline.cluster
+    for share in allocation.shares:
+        row = cluster.row[share.node]
+        timeline.take(row, timeline.now, ends, cluster.amounts(share))
+        timeline.settle(row, timeline.now, ends, tenant)
+        board.hold(timeline, row, share, ends=ends)
+
+
+def uncommit(
+    timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float, *, tenant: Tenant | None
+) -> None:
+    """Takes back a `commit`."""
+    cluster = timeline.cluster
+    for share in allocation.shares:
+        row = cluster.row[share.node]
+        timeline.take(row, timeline.now, ends, -cluster.amounts(share))
+        timeline.unsettle(row, timeline.now, ends, tenant)
+        board.let_go(timeline, row, share, ends=ends)
+
+
+class Reserved(NamedTuple):
+    """What is kept on one node in an interval. `part`: the shared GPU on which `booking` was made for a part of one."""
+
+    row: int
+    start: float
+    end: float
+    amounts: Ints
+    part: SharedGpu | None
+    booking: tuple[float, float, int]
+    tenant: Tenant | None
+
+
+Taken = list[Reserved]
+ALL_COMMON: Mapping[int, Mask] = {}
+
+
+def reserve(
+    timeline: Timeline,
+    spot: Spot,
+    start: float,
+    end: float,
+    *,
+    ready: float | None = None,
+    common: Mapping[int, Mask] = ALL_COMMON,
+) -> Taken:
+    """The gang will have these nodes in that interval; nothing else may. `ready`: when those who must leave are gone.
+
+    `common` by row, where not all columns are taken of: those that are.
+    """
+    begins = start if ready is None else ready
+    taken: Taken = []
+    for row, need in spot:
+        amounts = whole_amounts(timeline.cluster, row, need)
+        taken_here = common.get(row)
+        has_gpus = taken_here is None or taken_here[GPUS]
+        part = _part_on(timeline, row, need, begins, end) if has_gpus else None
+        if part is not None:
+            amounts[GPUS:] = 0
+        elif has_gpus:
+            _name_types(timeline, row, amounts, start, end)
+        if taken_here is not None:
+            amounts *= taken_here
+        kept = Reserved(row, start, end, amounts, part, (begins, end, need.gpu_share_pct), need.tenant)
+        timeline.take(row, start, end, amounts)
+        timeline.settle(row, start, end, need.tenant)
+        if part is not None:
+            book = partial(part.booked.append, kept.booking)
+            timeline.reshare(row, part, book, moments=kept.booking[:2])
+        taken.append(kept)
+    return taken
+
+
+def release(timeline: Timeline, taken: Taken) -> None:
+    """Takes back a `reserve`."""
+    for kept in taken:
+        timeline.take(kept.row, kept.start, kept.end, -kept.amounts)
+        timeline.unsettle(kept.row, kept.start, kept.end, kept.tenant)
+        if kept.part is not None:
+            undo = partial(kept.part.booked.remove, kept.booking)
+            timeline.reshare(kept.row, kept.part, undo, moments=())
+
+
+def _part_on(timeline: Timeline, row: int, need: Need, start: float, end: float) -> SharedGpu | None:
+    """The fullest shared GPU that has room for the part in the interval; None if a whole one must be broken up."""
+    if need.gpu_share_pct >= 100 or row not in timeline.shared:
+        return None
+    times = timeline.times[row]
+    first = max(0, int((times <= start).sum()) - 1)
+    last = max(first + 1, int((times < end).sum()))
+    fitting = []
+    for gpu in timeline.shared[row].values():
+        whole = timeline.free[timeline.cluster.counted_in(gpu.gpu_type)[-1], row] >= 1
+        fits = gpu.has_room(need.gpu_share_pct, times, whole=whole)[first:last].all()
+        if fits and need.gpu_type in ("", gpu.gpu_type):
+            fitting.append(gpu)
+    return min(fitting, key=lambda gpu: (gpu.left_now, gpu.index), default=None)
+
+
+def whole_amounts(cluster: Cluster, row: int, need: Need) -> Ints:
+    """All that a need takes of this node, by column. A part of a GPU counts as one: which it will be is not known yet."""
+    amounts = cluster.need_amounts(need)
+    if need.exclusive:
+        amounts[CPUS] = max(need.cpus, int(cluster.capacity[CPUS, row]))
+    if need.mem_bytes == WHOLE_NODE:
+        amounts[MEM] = cluster.capacity[MEM, row]
+    if need.gpu_share_pct < 100:
+        amounts[GPUS] = 1
+        amounts[cluster.columns_of(need.gpu_type)[:1] if need.gpu_type else GPUS] = 1
+    return amounts
+
+
+def _name_types(timeline: Timeline, row: int, amounts: Ints, start: float, end: float) -> None:
+    """On nodes of mixed types, GPUs of any type are promised as GPUs of types that are free in the whole interval."""
+    columns = list(timeline.cluster.type_columns.values())
+    left = int(amounts[GPUS] - amounts[columns].sum()) if columns else 0
+    if left <= 0:
+        return
+    least, first = timeline.least(row, start, end), timeline.least(row, start, start)
+    for free in (least, first):
+        for column in sorted(columns, key=lambda column: -int(free[column])):
+            more = min(left, max(0, int(free[column] - amounts[column])))
+            amounts[column] += more
+            left -= more

@@ -1,0 +1,198 @@
+"""On which nodes a gang would fit if others left, and the fewest of them who must. Pure.
+
+A node fits if the need is met from now until the job's end, with what the victims would hold of it until their own ends. A
+GPU that is shared is whole again when the last of its sharers has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from warpdeck.model import JobId
+from warpdeck.policy.input.view import RunningJob
+from warpdeck.policy.placement.gangs import Gang
+from warpdeck.policy.placement.placement import choose, whole_amounts
+from warpdeck.policy.placement.request_shape import Spot
+from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Ints, Mask
+from warpdeck.policy.resources.demand import Need
+from warpdeck.policy.resources.timeline import ENDLESS_S, Timeline
+
+ENOUGH_NODES = 100
+"""Nodes that would do, of which the one is taken where least work is lost. Bounds the search on large clusters."""
+
+
+class Give(NamedTuple):
+    """A job that may be pushed aside, and what it gives back on one node. `parts`: (index, percent) of shared GPUs. Who does not
+    `leave` is stopped there, and nobody comes for whom it matters that he is."""
+
+    victim: RunningJob
+    amounts: Ints
+    parts: tuple[tuple[int, int], ...] = ()
+    leaves: bool = True
+
+
+class Room:
+    """What is free on one node until a job's end, as those who hold it leave or come back."""
+
+    def __init__(self, timeline: Timeline, row: int, *, until: float) -> None:
+        self._timeline = timeline
+        self._row = row
+        steps = max(1, int((timeline.times[row] < until).sum()))
+        self._times = timeline.times[row, :steps]
+        self._free: Ints = timeline.free[:, row, :steps].copy()
+        self._shared = {index: gpu.copy() for index, gpu in timeline.shared.get(row, {}).items()}
+        self._gone: set[JobId] = set()
+
+    def leave(self, give: Give, *, back: bool = False) -> None:
+        """The victim leaves, or comes back. After its own end what it holds is free in any case."""
+        ends = ends_of_victim(give.victim, self._timeline.now)
+        held = self._times < ends
+        held[0] = True
+        if give.leaves:
+            (self._gone.discard if back else self._gone.add)(give.victim.id)
+        sign = -1 if back else 1
+        self._free += sign * give.amounts[:, None] * held
+        for index, pct in give.parts:
+            gpu = self._shared.get(index)
+            if gpu is None:
+                continue
+            before = gpu.is_shared(self._times)
+            gpu.sharers.append((ends, pct)) if back else gpu.sharers.remove((ends, pct))
+            whole_again = before.astype(np.int64) - gpu.is_shared(self._times)
+            self._free[self._timeline.cluster.counted_in(gpu.gpu_type)] += whole_again
+
+    def meets(self, need: Need) -> bool:
+        """Whether the need is met on this node."""
+        if self._is_barred(need):
+            return False
+        wanted = whole_amounts(self._timeline.cluster, self._row, need)
+        if need.gpu_share_pct < 100:
+            return self._meets_part(need, wanted)
+        asked = wanted > 0
+        return bool((self._free[asked] >= wanted[asked][:, None]).all()) and self._has_steady_types(need)
+
+    def _is_barred(self, need: Need) -> bool:
+        """Whether somebody is on the node who may not be there beside him."""
+        tenants = self._timeline.tenants
+        if tenants is None or need.tenant is None:
+            return False
+        return bool(tenants.barred_without(need.tenant, self._row, self._times, self._gone).any())
+
+    def _meets_part(self, need: Need, wanted: Ints) -> bool:
+        if (self._free[CPUS] < wanted[CPUS]).any() or (wanted[MEM] and (self._free[MEM] < wanted[MEM]).any()):
+            return False
+        cluster = self._timeline.cluster
+        if any((self._free[column] >= 1).all() for column in cluster.columns_of(need.gpu_type)):
+            return True
+        for gpu in self._shared.values():
+            whole = self._free[cluster.counted_in(gpu.gpu_type)[-1]] >= 1
+            fits = gpu.has_room(need.gpu_share_pct, self._times, whole=whole)
+            if need.gpu_type in ("", gpu.gpu_type) and fits.all():
+                return True
+        return False
+
+    def _has_steady_types(self, need: Need) -> bool:
+        """GPUs of any type must be the same ones until the end, not now these and now those."""
+        columns = list(self._timeline.cluster.type_columns.values())
+        if not columns or not need.gpus or need.gpu_type:
+            return True
+        return int(np.maximum(self._free[columns].min(axis=1), 0).sum()) >= need.gpus
+
+
+def ends_of_victim(victim: RunningJob, now: float) -> float:
+    """When it would leave by itself, as the timeline has it."""
+    return now + ENDLESS_S if victim.ends_by_unix is None else victim.ends_by_unix
+
+
+class Clearing:
+    """The nodes of a mask with those who may be pushed off them, worst claim first."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        mask: Mask,
+        duration_s: float,
+        gives: Mapping[int, Sequence[Give]],
+        *,
+        lost_work: Callable[[Iterable[RunningJob]], float],
+    ) -> None:
+        self._timeline = timeline
+        self._mask = mask
+        self._back_now: Ints = np.zeros(timeline.free.shape[:2], dtype=np.int64)
+        for row, victims in gives.items():
+            for give in victims:
+                self._back_now[:, row] += give.amounts
+            for index in {index for give in victims for index, _ in give.parts}:
+                gpu = timeline.shared.get(row, {}).get(index)  # none where the GPU is blocked
+                if gpu is not None:
+                    self._back_now[timeline.cluster.counted_in(gpu.gpu_type), row] += 1  # at the most
+        self._until = timeline.now + duration_s
+        self._gives = gives
+        self._lost_work = lost_work
+
+    def find(self, gang: Gang) -> tuple[Spot, set[JobId]] | None:
+        """Where the gang goes, and who must leave; None if it fits nowhere, or fits with nobody leaving."""
+        fitting: list[Ints] = []
+        leaving: dict[tuple[int, Need], list[Give]] = {}
+        for need, _ in gang.wanted:
+            fits: list[tuple[float, int]] = []
+            for row in self._candidates(need):
+                if len(fits) >= max(ENOUGH_NODES, 2 * gang.nodes) and not gang.is_picky:
+                    break
+                chosen = self._fewest(need, row)
+                if chosen is not None:
+                    fits.append((self._lost_work(give.victim for give in chosen), row))
+                    leaving[row, need] = chosen
+            fits.sort()
+            kept = fits if gang.is_picky else fits[: gang.nodes]
+            fitting.append(np.array([row for _, row in kept], dtype=np.int64))
+        spot = choose(self._timeline, gang, fitting, self._timeline.now)
+        if spot is None:
+            return None
+        gone = {give.victim.id: give.victim for row, need in spot for give in leaving[row, need]}
+        # One who leaves gives back what he holds on all nodes: another may stay for that.
+        for victim in sorted(gone.values(), key=lambda victim: (victim.start_at_unix, victim.id)):
+            others = gone.keys() - {victim.id}
+            if all(self._is_met(need, row, others) for row, need in spot):
+                del gone[victim.id]
+        return (spot, set(gone)) if gone else None
+
+    def _candidates(self, need: Need) -> list[int]:
+        """The nodes that would do if all left who can be made to; those with most free first: there fewest must leave."""
+        timeline = self._timeline
+        free = timeline.free_now
+        able = free + self._back_now
+        if need.gpu_share_pct < 100:
+            able[GPUS:, list(timeline.shared)] += 1  # perhaps: there may be room beside the sharers
+        rows = np.flatnonzero(timeline.enough(need, able) & self._mask)
+        found: list[int] = rows[np.lexsort((rows, -free[CPUS, rows], -free[GPUS, rows]))].tolist()
+        return found
+
+    def _is_met(self, need: Need, row: int, gone: Collection[JobId]) -> bool:
+        room = Room(self._timeline, row, until=self._until)
+        for give in self._gives.get(row, ()):
+            if give.victim.id in gone:
+                room.leave(give)
+        return room.meets(need)
+
+    def _fewest(self, need: Need, row: int) -> list[Give] | None:
+        """The fewest, worst claim first, without whom the need is met on the node; None if it never is."""
+        room = Room(self._timeline, row, until=self._until)
+        chosen: list[Give] = []
+        for give in self._gives.get(row, ()):
+            if room.meets(need):
+                break
+            room.leave(give)
+            chosen.append(give)
+        if not room.meets(need):
+            return None
+        for give in reversed(chosen):
+            room.leave(give, back=True)
+            if room.meets(need):
+                chosen = [each for each in chosen if each is not give]
+            else:
+                room.leave(give)
+        return chosen

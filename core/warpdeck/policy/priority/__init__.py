@@ -1,0 +1,1 @@
+"""Priorities, fair share, the order of the queue, and predicted run times."""

@@ -1,0 +1,153 @@
+"""Fair Tree fairshare over the account tree, and the decay of usage. Pure.
+
+Source: Slurm's Fair Tree (slurm.schedmd.com/fair_tree.html). Level fairshare of an association is S / U: its part of its
+siblings' shares over its part of its siblings' usage. The tree is walked from the root, at each level in descending order
+of S / U; users get ranks in the order in which they are met, and fairshare = rank / number of users, the first having 1.0.
+Equal siblings share their rank; an account's best users tie with its siblings, users and accounts' users, when the account does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from warpdeck.policy.input.site import AccountView, UserView
+
+ROOT = "root"
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of sshare: an account (`user` "") or a user in an account."""
+
+    account: str
+    user: str
+    parent: str
+    shares: int
+    norm_shares: float
+    """Part of the siblings' shares."""
+    usage: float
+    norm_usage: float
+    """Part of the siblings' usage."""
+    level_fs: float
+    """norm_shares / norm_usage; inf without usage."""
+    fairshare: float = 0.0
+    """Of a user: in (0, 1], the factor of the priority."""
+    depth: int = 0
+
+
+def decayed(usage: float, *, elapsed_s: float, half_life_s: float) -> float:
+    """Usage after so much time. half_life_s 0: usage is kept for ever."""
+    if half_life_s <= 0:
+        return usage
+    return usage * math.exp2(-elapsed_s / half_life_s)
+
+
+def decayed_seconds(from_unix: float, until_unix: float, *, now: float, half_life_s: float) -> float:
+    """The seconds between two times, each counting as much as is left of it `now`: the integral of the decay."""
+    length_s = max(0.0, until_unix - from_unix)
+    if half_life_s <= 0:
+        return length_s
+    mean_life_s = half_life_s / math.log(2)
+    # expm1 keeps short jobs exact beside long half-lives.
+    whole_s = -mean_life_s * math.expm1(-length_s / mean_life_s)
+    return decayed(whole_s, elapsed_s=now - until_unix, half_life_s=half_life_s)
+
+
+def fair_tree(accounts: Sequence[AccountView], users: Sequence[UserView]) -> list[Standing]:
+    """All accounts and users in the order of the tree, users with their fairshare."""
+    walk = _Walk(accounts, users)
+    walk.visit([("", "")], 0)
+    return walk.finish()
+
+
+def fairshare_by_user(
+    accounts: Sequence[AccountView], users: Sequence[UserView]
+) -> dict[tuple[str, str], float]:
+    """(account, user) -> fairshare in (0, 1]."""
+    return {(line.account, line.user): line.fairshare for line in fair_tree(accounts, users) if line.user}
+
+
+_Child = tuple[str, str, int, float]
+"""(account, user, shares, usage)."""
+
+
+class _Walk:
+    def __init__(self, accounts: Sequence[AccountView], users: Sequence[UserView]) -> None:
+        known = {account.name for account in accounts}
+        self._children: dict[str, list[_Child]] = {}
+        for account in accounts:
+            parent = account.parent if account.parent in known and account.parent != account.name else ""
+            self._children.setdefault(parent, []).append((account.name, "", account.shares, account.usage))
+        for user in users:
+            parent = user.account if user.account in known else ""
+            self._children.setdefault(parent, []).append((user.account, user.user, user.shares, user.usage))
+        self._lines: list[Standing] = []
+        self._ranked: list[tuple[int, int]] = []
+        """(index of the line, ordinal of its tie)."""
+        self._ties = 0
+
+    def visit(self, parents: list[tuple[str, str]], depth: int, *, tied: bool = False) -> None:
+        """Ranks the children of accounts that tie, together; `tied`: the accounts do so with what was ranked last."""
+        level: list[Standing] = []
+        for parent, _ in parents:
+            level += _standings(parent, self._children.get(parent, ()), depth)
+        level.sort(key=lambda line: (-line.level_fs, line.account, line.user))
+        for number, tie in enumerate(_ties(level)):
+            carried = tied and number == 0
+            has_users = any(line.user for line in tie)
+            self._ties += has_users and not carried
+            for line in tie:
+                self._lines.append(line)
+                if line.user:
+                    self._ranked.append((len(self._lines) - 1, self._ties))
+            below = [(line.account, "") for line in tie if not line.user]
+            if below:
+                self.visit(below, depth + 1, tied=carried or has_users)
+
+    def finish(self) -> list[Standing]:
+        """The lines, users ranked: equal ties get the best rank among them."""
+        count = len(self._ranked)
+        best: dict[int, int] = {}
+        for position, (_, tie) in enumerate(self._ranked):
+            best.setdefault(tie, count - position)
+        for index, tie in self._ranked:
+            self._lines[index] = msgspec.structs.replace(self._lines[index], fairshare=best[tie] / count)
+        return self._lines
+
+
+def _standings(parent: str, children: Iterable[_Child], depth: int) -> list[Standing]:
+    children = list(children)
+    shares = sum(max(0, child[2]) for child in children) or 1
+    usage = math.fsum(child[3] for child in children)  # the same in any order
+    found = []
+    for account, user, own_shares, own_usage in children:
+        norm_shares = max(0, own_shares) / shares
+        norm_usage = own_usage / usage if usage else 0.0
+        level = norm_shares / norm_usage if norm_usage else (math.inf if norm_shares else 0.0)
+        found.append(
+            Standing(
+                account=account,
+                user=user,
+                parent=parent,
+                shares=own_shares,
+                norm_shares=norm_shares,
+                usage=own_usage,
+                norm_usage=norm_usage,
+                level_fs=level,
+                depth=depth,
+            )
+        )
+    return found
+
+
+def _ties(level: list[Standing]) -> Iterable[list[Standing]]:
+    tie: list[Standing] = []
+    for line in level:
+        if tie and line.level_fs != tie[-1].level_fs:
+            yield tie
+            tie = []
+        tie.append(line)
+    if tie:
+        yield tie

@@ -1,0 +1,178 @@
+"""Multifactor priority: who comes first, and each number that makes it so. Pure.
+
+Source: slurm.schedmd.com/priority_multifactor.html. priority = sum of weight x factor - nice; every factor is in [0, 1]:
+age (time eligible / max_age), fairshare (Fair Tree), job size (the mean of its parts of the cluster's nodes and CPUs),
+partition and QoS (their priority over the largest), and weighted parts of each TRES. With all weights 0 the order is that of
+submission.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from warpdeck.model import JobId
+from warpdeck.policy.cache.waiting_queue import Queue, Table
+from warpdeck.policy.input.settings import Settings, Weights
+from warpdeck.policy.input.site import Tres
+from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.limits.access import partition_names, tier
+from warpdeck.policy.resources.cluster import Floats, Ints, Mask
+from warpdeck.policy.resources.tres import asked_tres
+
+from .fairshare import fairshare_by_user
+
+ROUNDING = 1e-6
+"""Priorities are whole numbers, cut as Slurm cuts them; what is whole but for the last digits of a sum is whole."""
+
+
+class Factors(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of sprio: weighted parts of a job's priority, and their sum less nice."""
+
+    job_id: JobId
+    priority: int
+    age: float = 0.0
+    fairshare: float = 0.0
+    job_size: float = 0.0
+    partition: float = 0.0
+    qos: float = 0.0
+    tres: dict[str, float] = {}
+    nice: int = 0
+    set_by_hand: bool = False
+
+
+def priorities(view: View, now: float, settings: Settings) -> dict[JobId, int]:
+    """The priorities of all jobs that wait."""
+    queue = Queue(settings, is_personal=False)
+    queue.follow(view.pending)
+    found = Ranking(view, now, settings).of_all(queue)
+    return dict(zip(queue.table["id"].tolist(), found.tolist(), strict=True))
+
+
+class Ranking:
+    """The priorities of one pass. What jobs have in common is worked out once."""
+
+    def __init__(self, view: View, now: float, settings: Settings) -> None:
+        self._now = now
+        self._settings = settings
+        self._nodes = view.nodes
+        weights = settings.weights
+        self._weighted = weights != Weights()
+        self._partitions = {part.name: part for part in view.partitions}
+        self._top_partition = max((part.priority_job_factor for part in view.partitions), default=0)
+        self._qos = {qos.name: qos.priority for qos in view.qos}
+        self._top_qos = max(self._qos.values(), default=0)
+        self._shares = fairshare_by_user(view.accounts, view.users) if weights.fairshare else {}
+
+    def of_all(self, queue: Queue) -> Ints:
+        """The priorities of the queue, row by row."""
+        table = queue.table
+        found: Ints = -table["nice"]
+        if self._weighted and len(table):
+            found = (
+                np.floor(self._standing(queue) + self._ages(table["eligible_unix"]) + ROUNDING).astype(
+                    np.int64
+                )
+                + found
+            )
+        return np.where(table["is_ranked"], table["rank"], found)
+
+    def explain(self, job: PendingJob) -> Factors:
+        """The priority and its parts."""
+        default = self._settings.default_mem_per_cpu_bytes
+        counts = asked_tres(job.resources, self._settings.billing_weights, default_mem_per_cpu=default)
+        job_size, tres = self._parts(counts)
+        found = Factors(
+            job_id=job.id,
+            priority=0,
+            age=float(self._ages(np.array([job.eligible_at_unix]))[0]),
+            fairshare=self._fairshare(job.account, job.user),
+            job_size=job_size,
+            partition=self._partition(job.partition),
+            qos=self._of_qos(job.qos),
+            tres=tres,
+            nice=job.nice,
+            set_by_hand=job.priority is not None,
+        )
+        total = found.fairshare + found.job_size + found.partition + found.qos + sum(tres.values())
+        own = math.floor(total + found.age + ROUNDING) - job.nice
+        return msgspec.structs.replace(found, priority=own if job.priority is None else job.priority)
+
+    def _standing(self, queue: Queue) -> Floats:
+        """By row the sum of all parts but age, as `explain` has it."""
+        table = queue.table
+        people = np.array([self._fairshare(account, user) for account, user, _ in queue.people.keys])
+        parts = np.array([self._partition(named) for named in queue.partitions.keys])
+        qos = np.array([self._of_qos(name) for name in queue.qos.keys])
+        requests = [self._parts(counts) for _, counts in queue.requests]
+        sizes = np.array([size for size, _ in requests])
+        tres = np.array([sum(each.values()) for _, each in requests])
+        kind, request = table["kind"], queue.of_kind["request"][table["kind"]]
+        partition = queue.of_kind["partition"][kind]
+        standing: Floats = (
+            people[table["person"]] + sizes[request] + parts[partition] + qos[table["qos"]] + tres[request]
+        )
+        return standing
+
+    def _ages(self, eligible_unix: Floats) -> Floats:
+        waited = np.maximum(0.0, self._now - eligible_unix)
+        ages: Floats = self._settings.weights.age * np.minimum(1.0, waited / self._settings.max_age_s)
+        return ages
+
+    def _fairshare(self, account: str, user: str) -> float:
+        return self._settings.weights.fairshare * self._shares.get((account, user), 0.0)
+
+    def _partition(self, named: str) -> float:
+        """Of those that a job names the part of the one that counts most."""
+        names = partition_names(named, self._settings)
+        factors = [self._partitions[name].priority_job_factor for name in names if name in self._partitions]
+        return self._settings.weights.partition * (max(factors, default=0) / (self._top_partition or 1))
+
+    def _of_qos(self, name: str) -> float:
+        return self._settings.weights.qos * (self._qos.get(name, 0) / self._top_qos if self._top_qos else 0.0)
+
+    def _parts(self, counts: Tres) -> tuple[float, dict[str, float]]:
+        """The parts of size and of each TRES, of a request that counts so much."""
+        weights, total = self._settings.weights, self._total
+
+        def part(name: str) -> float:
+            return min(1.0, counts.get(name, 0) / total[name])
+
+        size = (part("node") + part("cpu")) / 2 if total["cpu"] else 0.0
+        tres = {name: weight * part(name) for name, weight in weights.tres.items() if total.get(name)}
+        return weights.job_size * ((1.0 - size) if self._settings.favor_small else size), tres
+
+    @cached_property
+    def _total(self) -> Tres:
+        return {
+            "cpu": sum(node.cpus for node in self._nodes),
+            "node": len(self._nodes),
+            "gres/gpu": sum(len(node.gpus) for node in self._nodes),
+            "mem": sum(node.mem_bytes for node in self._nodes) >> 20,
+        }
+
+
+def in_order(
+    table: Table, queue: Queue, view: View, *, has_room: Mask, priorities: Ints, turns: Floats
+) -> Ints:
+    """The places of these rows by partition tier, right to preempt, priority, turn, time eligible and id.
+
+    Who may push others aside goes before those who may not, and those for whom others have just left (`has_room`) before all:
+    else the room that is made for them would be somebody else's, and they would make more.
+    """
+    keys: list[Ints | Floats] = [table["id"], table["eligible_unix"], turns, -priorities]
+    rights = {qos.name: max(1, qos.priority) for qos in view.qos if qos.preempts}
+    if rights:
+        of_qos: Ints = np.array([rights.get(name, 0) for name in queue.qos.keys], dtype=np.int64)
+        keys.append(-of_qos[table["qos"]])
+    tiers = {part.name: part.priority_tier for part in view.partitions}
+    if tiers:
+        named = [tier(each, tiers, queue.settings) for each in queue.partitions.keys]
+        keys.append(-np.array(named, dtype=np.int64)[queue.of_kind["partition"]][table["kind"]])
+    keys.append(np.where(has_room, 0, 1))
+    keys[2:] = [key for key in keys[2:] if len(key) and (key != key[0]).any()]
+    order: Ints = np.lexsort(keys)
+    return order

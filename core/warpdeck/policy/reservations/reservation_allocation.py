@@ -1,0 +1,124 @@
+"""How much of which nodes a reservation of so many CPUs or GPUs gets. Pure.
+
+As in Slurm: of nodes that are named each gives what is said of it; else the first nodes that have any left give it, or so many
+nodes alike, idle ones first. GPUs bring the CPUs of their share of the node where nothing is said of CPUs: else others could have
+all CPUs, and the GPUs would stand idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from warpdeck.base.errors import UserError
+from warpdeck.model import NodeName
+from warpdeck.model.reservation import PartsAsked, ReservedPart
+from warpdeck.notation.filters.reservations import evenly
+
+
+class Leftover(msgspec.Struct, frozen=True, kw_only=True):
+    """What other reservations leave of a node; `gpus` by type in small letters. `cpus_each`: CPUs of the node for each GPU."""
+
+    node: NodeName
+    cpus: int
+    gpus: Mapping[str, int] = {}
+    cpus_each: float = 0.0
+    idle: bool = True
+
+
+def _busy() -> UserError:
+    return UserError(
+        "there are not so many CPUs and GPUs that no reservation has at that time",
+        "ask for fewer, or for another time: `warpdeck reservations`",
+        code="reservation_busy",
+    )
+
+
+def parts_of(asked: PartsAsked, nodes: Sequence[Leftover]) -> tuple[ReservedPart, ...]:
+    """The parts, by node. Raises UserError where they are not to be had."""
+    if asked.chosen:
+        order = sorted(nodes, key=lambda each: (not each.idle, each.node))
+        found = _alike(asked, order) if asked.nodes else _first(asked, order)
+    else:
+        found = _named(asked, nodes)
+    return tuple(sorted(found, key=lambda part: part.node))
+
+
+def _named(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
+    """Each of these nodes gives its part."""
+    if len(asked.cpus) > len(nodes):
+        raise _busy()
+    if asked.cpus and len(asked.cpus) != len(nodes):
+        raise UserError(
+            "the number of CPU counts is not that of the nodes",
+            "write one count for each node, with commas",
+            code="reservation_counts",
+        )
+    gpus = evenly(asked.gpus, len(nodes))
+    cpus = asked.cpus or (0,) * len(nodes)
+    parts = [
+        _part(each, cpus[at], gpus[at], asked.gpu_type)
+        for at, each in enumerate(nodes)
+        if cpus[at] or gpus[at]
+    ]
+    return _all(parts, len(nodes))
+
+
+def _alike(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
+    """So many nodes, each of which gives as much as the others."""
+    counts = asked.cpus if len(asked.cpus) == asked.nodes else evenly(sum(asked.cpus), asked.nodes)
+    gpus, left, found = evenly(asked.gpus, asked.nodes), list(nodes), list[ReservedPart]()
+    for cpus, count in zip(counts, gpus, strict=True):
+        part = next((part for each in left if (part := _part(each, cpus, count, asked.gpu_type))), None)
+        if part is None:
+            raise _busy()
+        left = [each for each in left if each.node != part.node]
+        found.append(part)
+    return found
+
+
+def _first(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
+    """All of one node if it has so much, else of as many as it takes, in their order."""
+    cpus, gpus = sum(asked.cpus), asked.gpus
+    if gpus:
+        whole = next((part for each in nodes if (part := _part(each, cpus, gpus, asked.gpu_type))), None)
+        if whole is not None:
+            return [whole]
+    found = []
+    for each in nodes:
+        here = min(gpus, _count(each, asked.gpu_type))
+        # CPUs that are said go where the GPUs are, in the same measure.
+        share = -(-cpus * here // gpus) if gpus else cpus
+        part = _part(each, min(each.cpus, share), here, asked.gpu_type)
+        if part is not None and (here or not asked.gpus):
+            found.append(part)
+            cpus, gpus = cpus - part.cpus if asked.cpus else 0, gpus - here
+        if cpus <= 0 and gpus <= 0:
+            return found
+    raise _busy()
+
+
+def _part(each: Leftover, cpus: int, gpus: int, gpu_type: str) -> ReservedPart | None:
+    """So much of the node; None if it has not so much left, or nothing is asked of it."""
+    cpus = cpus or (max(1, round(gpus * each.cpus_each)) if gpus else 0)
+    if cpus > each.cpus or gpus > _count(each, gpu_type) or not cpus:
+        return None
+    taken, left = [], gpus
+    for name, count in sorted(each.gpus.items(), key=lambda pair: (-pair[1], pair[0])):
+        some = min(left, count) if gpu_type in ("", name) else 0
+        if some:
+            taken.append((name, some))
+            left -= some
+    return ReservedPart(node=each.node, cpus=cpus, gpus=tuple(sorted(taken)))
+
+
+def _count(each: Leftover, gpu_type: str) -> int:
+    return sum(count for name, count in each.gpus.items() if gpu_type in ("", name))
+
+
+def _all(parts: Iterable[ReservedPart | None], count: int) -> list[ReservedPart]:
+    found = [part for part in parts if part is not None]
+    if len(found) < count:
+        raise _busy()
+    return found

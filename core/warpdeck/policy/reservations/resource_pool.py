@@ -1,0 +1,337 @@
+"""Where jobs can be placed in a pass: the nodes that everybody may use, or those of one reservation. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from warpdeck.model import Allocation, NodeName, Share
+from warpdeck.policy.cache.cluster_table import Ground
+from warpdeck.policy.cache.pass_cache import Memory
+from warpdeck.policy.input.site import PartitionView, ReservationView
+from warpdeck.policy.input.view import PendingJob, RunningJob, View
+from warpdeck.policy.placement.placement import (
+    Taken,
+    allocate,
+    commit,
+    place_later,
+    place_now,
+    release,
+    reserve,
+    uncommit,
+    whole_amounts,
+)
+from warpdeck.policy.placement.request_shape import Shape, Spot
+from warpdeck.policy.resources.cluster import CPUS, FIRST_TYPE, GPUS, MEM, Floats, Ints, Mask
+from warpdeck.policy.resources.demand import Need, Tenant
+from warpdeck.policy.resources.timeline import ENDLESS_S
+from warpdeck.policy.resources.user_exclusivity import NOBODY
+
+from .partial_reservation import Named, Neighbour, Users, apart_on, beyond, keep, narrow, users_of
+
+NOTHING_APART: Mapping[NodeName, Named] = {}
+MAX_SCREENED = 4_000_000
+"""Shapes x nodes that are compared one by one; of more only the freest of all nodes is asked."""
+MAX_SCREENED_STEPS = 100_000
+"""Shapes x nodes x steps: half a millisecond."""
+NONE_FITS = 1 << 62
+"""More than any node has."""
+
+
+class Field:
+    """Nodes with their future, of which a pass takes."""
+
+    def __init__(self, ground: Ground, now: float, *, closes_unix: float = math.inf) -> None:
+        """`closes_unix`: when the reservation is over whose field this is; nothing starts there from then on."""
+        self.now = now
+        self.closes_unix = closes_unix
+        self._beside: list[Neighbour] = []
+        """Other fields that have some of these nodes at the same time: what is taken of one is taken of all."""
+        self.ground = ground
+        self.cluster = ground.cluster
+        self.board = ground.board(now)
+        self.timeline = ground.timeline(now, self.board)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Notes how much is free now; in a pass it only becomes less."""
+        free = self.timeline.free_now
+        self._most: list[int] = free.max(axis=1, initial=0).tolist()
+        self._some_free: Ints = free[:FIRST_TYPE, free[CPUS] > 0]
+        self._may_fit: Mask = np.zeros(0, dtype=np.bool_)
+
+    def set_aside(self, reservation: ReservationView, jobs: Sequence[RunningJob] = ()) -> None:
+        """Nobody without a right to it may use the reservation's nodes in its time, or its parts of them; `jobs` run in it."""
+        if not reservation.parts:
+            self._block(reservation.nodes, reservation.start_unix, reservation.end_unix)
+        elif reservation.end_unix > self.now:
+            keep(self.timeline, reservation, jobs)
+
+    def keep_until(self, reservation: ReservationView) -> None:
+        """Jobs of the reservation do not run before it begins. When it is over they are ended, so their limits do not count."""
+        if reservation.start_unix > self.now:
+            self._block(frozenset(self.cluster.row), self.now, reservation.start_unix)
+
+    def share_with(self, other: Field, apart: Mapping[NodeName, Named] = NOTHING_APART) -> None:
+        """They have nodes in common at the same time; `apart` as in portions.Neighbour."""
+        self._beside.append(Neighbour(other.timeline, other.board, apart))
+        other._beside.append(Neighbour(self.timeline, self.board, apart))
+
+    def shape(self, job: PendingJob, partition: PartitionView | None) -> Shape:
+        """The kind of the job's request; equal requests get the same one."""
+        return self.ground.shape(job, partition)
+
+    def may_fit(self, shape: Shape) -> bool:
+        """Whether the request might fit somewhere now. Costs next to nothing, and on a full cluster mostly says no."""
+        if shape.number >= len(self._may_fit):
+            self.may_fit_now()
+        return bool(self._may_fit[shape.number])
+
+    def may_fit_now(self) -> Mask:
+        """The same by shape number, for all kinds of request met so far."""
+        least = self.ground.least()
+        known = len(self._may_fit)
+        if known < len(least):
+            self._may_fit = np.concatenate((self._may_fit, self._screen(least[known:])))
+        return self._may_fit
+
+    def _screen(self, least: Ints) -> Mask:
+        """By shape whether enough nodes have the least that it asks for free. Every request asks for CPUs."""
+        free = self._some_free
+        if len(least) * free.shape[1] > MAX_SCREENED:
+            most: Mask = np.all(least[:, :FIRST_TYPE] <= np.array(self._most[:FIRST_TYPE]), axis=1)
+            return most
+        fits: Mask = least[:, CPUS, None] <= free[CPUS]
+        for column in (MEM, GPUS):
+            fits &= least[:, column, None] <= free[column]
+        enough: Mask = fits.sum(axis=1) >= least[:, FIRST_TYPE]
+        return enough
+
+    def may_fit_for(self, numbers: Ints, durations_s: Floats) -> Mask:
+        """Whether shapes of these numbers might fit from now for so long: on enough nodes the least that each asks for is free.
+
+        Where that would be more to look at than the shapes one by one, all might.
+        """
+        least, timeline = self.ground.least()[numbers], self.timeline
+        fewest = least.min(axis=0, initial=NONE_FITS)
+        rows = np.flatnonzero((timeline.free_now[:FIRST_TYPE] >= fewest[:FIRST_TYPE, None]).all(axis=0))
+        times = timeline.times[rows]
+        if len(numbers) * times.size > MAX_SCREENED_STEPS:
+            return np.ones(len(numbers), dtype=np.bool_)
+        fits: Mask = times >= (self.now + durations_s)[:, None, None]
+        fits[:, :, 0] = False
+        enough = least[:, CPUS, None, None] <= timeline.free[CPUS, rows]
+        for column in (MEM, GPUS):
+            enough &= least[:, column, None, None] <= timeline.free[column, rows]
+        fits |= enough
+        found: Mask = fits.all(axis=2).sum(axis=1) >= least[:, FIRST_TYPE]
+        return found
+
+    def roomy(self, of_all: Shape) -> Ints:
+        """The rows that have now the least that each of its nodes must give, whosever it is."""
+        cpus, mem_bytes, gpus, _ = of_all.least()
+        free = self.timeline.free_now
+        enough: Mask = (free[CPUS] >= cpus) & (free[MEM] >= mem_bytes) & (free[GPUS] >= gpus)
+        if of_all.gangs and of_all.gangs[0].wanted[0][0].exclusive:
+            enough &= free[CPUS] >= self.cluster.capacity[CPUS]
+        return np.flatnonzero(enough & of_all.usable())
+
+    def shut_out(self, of_all: Shape) -> list[int]:
+        """The numbers of the same shapes of users for whom there is no room now because of who is where."""
+        tenants, rows = self.timeline.tenants, self.roomy(of_all)
+        if tenants is None:
+            return []
+        whose, least = tenants.whose(alone=of_all.apart)[rows], of_all.least()[-1]
+        of_users = np.bincount(whose[whose >= 0]).tolist()
+        short = least - int(np.count_nonzero(whose == NOBODY))
+        found = []
+        for each in self.ground.owned(of_all):
+            assert each.tenant is not None
+            number = tenants.number(each.tenant.user)
+            if short > (of_users[number] if number < len(of_users) else 0):
+                found.append(each.number)
+        return found
+
+    def may_give(self, need: Need) -> bool:
+        """Whether some node might have so much free now."""
+        gpus = need.gpus if need.gpu_share_pct >= 100 else 0
+        return (
+            need.cpus <= self._most[CPUS] and need.mem_bytes <= self._most[MEM] and gpus <= self._most[GPUS]
+        )
+
+    def find_now(self, shape: Shape, duration_s: float) -> Spot | None:
+        """Nodes on which the request fits from now for so long."""
+        return place_now(self.timeline, shape, duration_s)
+
+    def find_later(self, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
+        """The earliest time, and nodes, that the known future allows."""
+        found = place_later(self.timeline, shape, duration_s)
+        return None if found is None or found[0] >= self.closes_unix else found
+
+    def allocation(self, spot: Spot, duration_s: float) -> Allocation:
+        """What a job gets that starts on the spot for so long; nothing is taken yet."""
+        return allocate(self.timeline, self.board, spot, self.now + duration_s)
+
+    def start(self, allocation: Allocation, duration_s: float, tenant: Tenant | None) -> None:
+        """Takes the allocation from now on."""
+        commit(self.timeline, self.board, allocation, self.now + duration_s, tenant=tenant)
+        for other in self._beside:
+            other.start(allocation, self.now + duration_s, tenant)
+
+    def give_back(self, allocation: Allocation, duration_s: float, tenant: Tenant | None) -> None:
+        """Takes back a `start`, the last one first."""
+        uncommit(self.timeline, self.board, allocation, self.now + duration_s, tenant=tenant)
+        for other in self._beside:
+            other.give_back(allocation, self.now + duration_s, tenant, origin=self.board)
+
+    def resume(self, row: int, share: Share, *, kept: Share, ends: float) -> None:
+        """Takes what a share has of a row beyond what was kept of it."""
+        more: Ints = self.cluster.amounts(share) - self.cluster.amounts(kept)
+        self.timeline.take(row, self.now, ends, more)
+        self.board.hold(self.timeline, row, share, besides=kept.gpus, ends=ends)
+        for other in self._beside:
+            other.resume(share, kept=kept, ends=ends)
+
+    def reserve(self, spot: Spot, start: float, duration_s: float) -> list[Taken]:
+        """Keeps the spot for later."""
+        return self._keep(spot, start, start + duration_s, ready=start)
+
+    def clear(self, spot: Spot, ready: float, duration_s: float) -> list[Taken]:
+        """Keeps the spot from now on for the one for whom others leave until `ready`."""
+        return self._keep(spot, self.now, ready + duration_s, ready=ready)
+
+    def _keep(self, spot: Spot, start: float, end: float, *, ready: float) -> list[Taken]:
+        own = reserve(self.timeline, spot, start, end, ready=ready)
+        if not self._beside:
+            return [own]
+        names = self.names(spot)
+        return [own, *(other.reserve(spot, names, start, end, ready) for other in self._beside)]
+
+    def release(self, taken: list[Taken]) -> None:
+        """Takes back a `reserve`."""
+        release(self.timeline, taken[0])
+        for other, each in zip(self._beside, taken[1:], strict=True):
+            other.release(each)
+
+    def amounts(self, row: int, need: Need) -> tuple[int, int, int]:
+        """CPUs, bytes of memory and GPUs that a need takes of a node, at the most."""
+        amounts = whole_amounts(self.cluster, row, need)
+        most = self.cluster.capacity[:, row]
+        mem = most[MEM] if need.all_memory else amounts[MEM]
+        return int(amounts[CPUS]), int(mem), int(most[GPUS]) if need.exclusive else need.gpus
+
+    def names(self, spot: Spot) -> tuple[NodeName, ...]:
+        """The nodes of a spot."""
+        return tuple(self.cluster.nodes[row].name for row, _ in spot)
+
+    def _block(self, nodes: frozenset[NodeName], start: float, end: float) -> None:
+        for name in nodes:
+            row = self.cluster.row.get(name)
+            if row is not None and end > self.now:
+                everything: Ints = self.cluster.capacity[:, row] + 1
+                self.timeline.take(row, start, end, everything)
+
+
+def reserved_ground(view: View, general: Ground, reservation: ReservationView) -> Ground:
+    """The cluster as the jobs of a reservation see it: its nodes alone, or where they are not bound to these all, in the same rows."""
+    nodes = tuple(node for node in view.nodes if reservation.is_everywhere or node.name in reservation.nodes)
+    rows = [general.cluster.row[node.name] for node in nodes]
+    made = Ground(general.settings)
+    made.set_owners(general.owners)
+    made.follow(
+        View(nodes=nodes, running=tuple(general.jobs_on(rows)), pending=(), partitions=view.partitions)
+    )
+    return made
+
+
+def known(at_unix: float, now: float) -> bool:
+    """Whether a time rests on limits alone, not on an endless job's end."""
+    return at_unix < now + ENDLESS_S
+
+
+def planned_s(limit_s: float | None) -> float:
+    """The duration with which a new job is planned. Without a limit it outlasts every job that runs without one, so that
+    it cannot pass a reservation that waits for those."""
+    return 2 * ENDLESS_S if limit_s is None else max(1.0, limit_s)
+
+
+Fields = dict[str, Field]
+
+
+def open_fields(view: View, now: float, memory: Memory) -> Fields:
+    """The general field under "", and one for each reservation that a waiting or suspended job names, or may be drawn into."""
+    general = Field(memory.ground, now)
+    fields: Fields = {"": general}
+    asked = {job.reservation for job in view.running if job.suspended}
+    asked.update(memory.queue.reservations.keys)
+    lasting = [reservation for reservation in view.reservations if reservation.end_unix > now]
+    users = users_of(lasting, view.running)
+    for reservation in lasting:
+        general.set_aside(reservation, users.get(reservation.name, ()))
+        if reservation.name in asked or reservation.magnetic:
+            fields[reservation.name] = _own_field(view, now, memory.ground, reservation, users)
+    opened = [each for each in lasting if each.name in fields]
+    _join(general, [(each, fields[each.name]) for each in opened])
+    return fields
+
+
+def _join(general: Field, opened: Sequence[tuple[ReservationView, Field]]) -> None:
+    """Tells the fields which others have the same nodes at the same time."""
+    for at, (one, field) in enumerate(opened):
+        parts = [one] if one.is_of_parts else []
+        if one.is_everywhere or parts:
+            general.share_with(field, apart_on(parts))
+        for other, another in opened[:at]:
+            of_parts = [*parts, *([other] if other.is_of_parts else [])]
+            both_everywhere = one.is_everywhere and other.is_everywhere
+            if both_everywhere or (
+                of_parts and (one.is_everywhere or other.is_everywhere or one.nodes & other.nodes)
+            ):
+                field.share_with(another, apart_on(of_parts))
+
+
+def _own_field(view: View, now: float, general: Ground, reservation: ReservationView, users: Users) -> Field:
+    """Where the jobs of a reservation can be placed, and when."""
+    field = Field(reserved_ground(view, general, reservation), now, closes_unix=reservation.closes_unix())
+    if not reservation.flex:
+        field.keep_until(reservation)
+    for other in view.reservations:
+        if other is reservation or other.end_unix <= now:
+            continue
+        jobs = users.get(other.name, ())
+        if _goes_before(other, reservation) or (
+            other.parts and reservation.parts and reservation.is_everywhere
+        ):
+            field.set_aside(other, jobs)
+        elif reservation.is_everywhere:
+            for nodes, start, end in _apart(other, reservation):
+                apart = msgspec.structs.replace(other, nodes=nodes, start_unix=start, end_unix=end)
+                field.set_aside(apart, jobs)
+        elif other.is_of_parts and reservation.is_of_parts:
+            field.set_aside(beyond(other, reservation), jobs)
+    if reservation.is_of_parts:
+        narrow(field.timeline, reservation, users.get(reservation.name, ()))
+    return field
+
+
+def _apart(other: ReservationView, own: ReservationView) -> list[tuple[frozenset[NodeName], float, float]]:
+    """What `other` has and `own` has not: nodes, from when, until when."""
+    both, start, end = other.nodes & own.nodes, other.start_unix, other.end_unix
+    parts = [
+        (other.nodes - both, start, end),
+        (both, start, min(end, own.start_unix)),
+        (both, max(start, own.end_unix), end),
+    ]
+    return [(nodes, begins, ends) for nodes, begins, ends in parts if nodes and begins < ends]
+
+
+def _goes_before(one: ReservationView, other: ReservationView) -> bool:
+    """Whose the nodes are where reservations overlap: maintenance, then the one that begins first."""
+    return _claim(one) < _claim(other)
+
+
+def _claim(reservation: ReservationView) -> tuple[bool, float, str]:
+    return not reservation.maintenance, reservation.start_unix, reservation.name

@@ -1,0 +1,238 @@
+"""The cluster as arrays of numbers, one row a node. What is asked of it is a mask over rows. Pure.
+
+Columns of capacities and of what is free: CPUs, memory (bytes), whole GPUs, and where some node mixes GPU types one more
+column for each type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from warpdeck.model import NodeMinimum, NodeName, Resources, Share
+from warpdeck.notation.values.hostlist import by_number
+from warpdeck.policy.input.view import GpuView, NodeView
+
+from .demand import WHOLE_NODE, Need
+from .features import Traits, parse_constraint
+
+CPUS, MEM, GPUS, FIRST_TYPE = 0, 1, 2, 3
+
+MAX_MASKS = 10_000
+"""Choices of nodes remembered; a site's requests make some hundred."""
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+class Cluster:
+    """Nodes by row. `capacity[column, row]` counts unblocked GPUs only; rows that take no jobs have none of anything."""
+
+    def __init__(self, nodes: tuple[NodeView, ...], *, as_if_healthy: bool = False) -> None:
+        self.nodes = nodes
+        self.row: dict[NodeName, int] = {node.name: row for row, node in enumerate(nodes)}
+        self._healthy = as_if_healthy
+        named = {gpu.type for node in nodes for gpu in node.gpus}
+        types = sorted({name.lower() for name in named})
+        mixed = len(types) > 1 and any(len({gpu.type for gpu in node.gpus}) > 1 for node in nodes)
+        self.type_columns = {name: FIRST_TYPE + at for at, name in enumerate(types if mixed else ())}
+        self.columns = FIRST_TYPE + len(self.type_columns)
+        self.takes_jobs: Mask = np.zeros(len(nodes), dtype=np.bool_)
+        self.capacity: Ints = np.zeros((self.columns, len(nodes)), dtype=np.int64)
+        self.whole: Ints = np.zeros((FIRST_TYPE, len(nodes)), dtype=np.int64)
+        """What the nodes have, healthy or not: CPUs, memory, GPUs."""
+        self._blocked: dict[NodeName, set[int]] = {}
+        self._count(range(len(nodes)))
+        self.switch, self.switch_count = _switches(nodes)
+        self.weight: Ints = np.array([node.weight for node in nodes], dtype=np.int64)
+        self._masks: dict[tuple[object, ...], list[Mask]] = {}
+        self._named_rows: dict[frozenset[NodeName] | frozenset[str], Mask] = {}
+        self._type_rows: dict[str, Mask] = {}
+        self._uuid_type = {gpu.uuid: gpu.type.lower() for node in nodes for gpu in node.gpus} if mixed else {}
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def keeps_its_place(self, row: int, node: NodeView) -> bool:
+        """Whether the node can take over this row: it differs from the one before in what it has free at the most."""
+        before = self.nodes[row]
+        return (
+            (before.name, before.features, before.switch, before.weight, before.cpus, before.mem_bytes)
+            == (node.name, node.features, node.switch, node.weight, node.cpus, node.mem_bytes)
+            and (before.topology, before.tmp_disk_bytes) == (node.topology, node.tmp_disk_bytes)
+            and [(gpu.uuid, gpu.type, gpu.mem_bytes) for gpu in before.gpus]
+            == [(gpu.uuid, gpu.type, gpu.mem_bytes) for gpu in node.gpus]
+        )  # fmt: skip
+
+    def renew(self, nodes: tuple[NodeView, ...], rows: Sequence[int]) -> None:
+        """These are the nodes now; they are others on these rows, and keep their places."""
+        self.nodes = nodes
+        self._count(rows)
+
+    def usable_gpus(self, row: int) -> list[GpuView]:
+        """The GPUs of a node that may be given to jobs."""
+        node = self.nodes[row]
+        if self._healthy:
+            return list(node.gpus)
+        return [] if node.unavailable else [gpu for gpu in node.gpus if not gpu.blocked]
+
+    def columns_of(self, gpu_type: str) -> list[int]:
+        """The columns in which GPUs of this type ("" any) are counted apart."""
+        if gpu_type in self.type_columns:
+            return [self.type_columns[gpu_type]]
+        return list(self.type_columns.values()) or [GPUS]
+
+    def counted_in(self, gpu_type: str) -> list[int]:
+        """The columns in which a GPU of this type counts."""
+        typed = self.type_columns.get(gpu_type)
+        return [GPUS] if typed is None else [GPUS, typed]
+
+    def holds(self, share: Share) -> tuple[int, ...]:
+        """`amounts` as plain numbers: the build of a timeline asks for many."""
+        if self.type_columns or share.gpu_share_pct < 100 or share.node in self._blocked:
+            return tuple(int(amount) for amount in self.amounts(share))
+        return (share.cpus, share.mem_bytes, len(share.gpus))
+
+    def amounts(self, share: Share) -> Ints:
+        """What a share takes, by column. Blocked GPUs were never counted, and are not taken."""
+        found = np.zeros(self.columns, dtype=np.int64)
+        found[CPUS], found[MEM] = share.cpus, share.mem_bytes
+        if share.gpu_share_pct < 100 or not share.gpus:
+            return found
+        blocked = self._blocked.get(share.node, set())
+        for index, uuid in zip(share.gpus, share.gpu_uuids, strict=True):
+            if index not in blocked:
+                found[GPUS] += 1
+                if uuid in self._uuid_type:
+                    found[self.type_columns[self._uuid_type[uuid]]] += 1
+        return found
+
+    def need_amounts(self, need: Need) -> Ints:
+        """The least that must be free; whole-node needs are added by `enough`."""
+        found = np.zeros(self.columns, dtype=np.int64)
+        found[CPUS] = need.cpus
+        found[MEM] = 0 if need.mem_bytes == WHOLE_NODE else need.mem_bytes
+        if need.gpu_share_pct >= 100:
+            found[GPUS] = need.gpus
+            if need.gpu_type in self.type_columns:
+                found[self.type_columns[need.gpu_type]] = need.gpus
+        return found
+
+    def rows_for(self, asked: Resources, allowed: frozenset[NodeName] | None) -> list[Mask]:
+        """For each alternative of the constraint the nodes that may be used, healthy or not. Not to be written to."""
+        only = asked.nodelist if asked.nodes_max <= len(asked.nodelist) else ()  # else others are beside them
+        key = (
+            allowed, only, asked.exclude, asked.gpus.type, asked.node_minimum, asked.constraint, asked.prefer
+        )  # fmt: skip
+        found = self._masks.get(key)
+        if found is None:
+            if len(self._masks) >= MAX_MASKS:
+                self._masks.clear()
+            found = self._masks[key] = self._find_rows(asked, allowed, only)
+        return found
+
+    def _find_rows(
+        self, asked: Resources, allowed: frozenset[NodeName] | None, only: tuple[str, ...]
+    ) -> list[Mask]:
+        base = np.ones(len(self.nodes), dtype=np.bool_)
+        if allowed is not None:
+            base &= self.named(allowed)
+        if only:
+            base &= self.named(frozenset(only))
+        if asked.exclude:
+            base &= ~self.named(frozenset(asked.exclude))
+        if asked.gpus.type:
+            base &= self._of_type(asked.gpus.type.lower())
+        if asked.node_minimum != NO_MINIMUM:
+            base &= np.array([has_least(node, asked.node_minimum) for node in self.nodes], dtype=np.bool_)
+        masks = self._meeting(asked.constraint, base)
+        if asked.prefer:
+            masks = [mask & better for better in self._meeting(asked.prefer, base) for mask in masks] + masks
+        return masks
+
+    def _meeting(self, constraint: str, base: Mask) -> list[Mask]:
+        """For each alternative of the constraint those that meet it."""
+        if not constraint:
+            return [base]
+        met = [[test(traits_of(node)) for node in self.nodes] for test in parse_constraint(constraint)]
+        return [base & np.array(each, dtype=np.bool_) for each in met]
+
+    @cached_property
+    def line(self) -> Ints:
+        """The place of each row among all, numbers in names by their value: neighbours are next to each other."""
+        order = sorted(range(len(self.nodes)), key=lambda row: by_number(self.nodes[row].name))
+        found = np.empty(len(order), dtype=np.int64)
+        found[order] = np.arange(len(order))
+        return found
+
+    def named(self, names: frozenset[NodeName] | frozenset[str]) -> Mask:
+        """The nodes of these names. Not to be written to."""
+        found = self._named_rows.get(names)
+        if found is None:
+            if len(self._named_rows) >= MAX_MASKS:
+                self._named_rows.clear()
+            found = self._named_rows[names] = np.zeros(len(self.nodes), dtype=np.bool_)
+            found[[self.row[NodeName(name)] for name in names if name in self.row]] = True
+        return found
+
+    def _of_type(self, name: str) -> Mask:
+        mask = self._type_rows.get(name)
+        if mask is None:
+            has = [any(gpu.type.lower() == name for gpu in node.gpus) for node in self.nodes]
+            mask = self._type_rows[name] = np.array(has, dtype=np.bool_)
+        return mask
+
+    def _count(self, rows: Sequence[int]) -> None:
+        """Counts what the nodes of these rows have."""
+        whole = [(node.cpus, node.mem_bytes, len(node.gpus)) for node in map(self.nodes.__getitem__, rows)]
+        capacity = np.zeros((self.columns, len(rows)), dtype=np.int64)
+        capacity[:FIRST_TYPE] = np.array(whole, dtype=np.int64).reshape(-1, FIRST_TYPE).T
+        self.whole[:, rows] = capacity[:FIRST_TYPE]
+        takes = [self._healthy or not self.nodes[row].unavailable for row in rows]
+        for at, row in enumerate(rows):
+            blocked = self._find_blocked(self.nodes[row])
+            capacity[GPUS, at] -= len(blocked)
+            for gpu in self.nodes[row].gpus if self.type_columns else ():
+                if gpu.index not in blocked:
+                    capacity[self.type_columns[gpu.type.lower()], at] += 1
+        capacity[:, ~np.array(takes, dtype=np.bool_)] = 0
+        self.takes_jobs[rows] = takes
+        self.capacity[:, rows] = capacity
+
+    def _find_blocked(self, node: NodeView) -> set[int]:
+        found = set() if self._healthy else {gpu.index for gpu in node.gpus if gpu.blocked}
+        if found:
+            self._blocked[node.name] = found
+        else:
+            self._blocked.pop(node.name, None)
+        return found
+
+
+def traits_of(node: NodeView) -> Traits:
+    """What a constraint may ask of it."""
+    return Traits(node.features, min((gpu.mem_bytes for gpu in node.gpus), default=0))
+
+
+NO_MINIMUM = NodeMinimum()
+
+
+def has_least(node: NodeView, least: NodeMinimum) -> bool:
+    """Whether the node is as large as --tmp, --extra-node-info and their like ask for."""
+    has = node.topology.told(node.cpus)
+    return (
+        has.sockets >= (least.sockets or 0)
+        and has.cores >= (least.cores or 0)
+        and has.threads >= (least.threads or 0)
+        and node.tmp_disk_bytes >= (least.tmp_disk_bytes or 0)
+    )
+
+
+def _switches(nodes: tuple[NodeView, ...]) -> tuple[Ints, int]:
+    """The switch of each row as a number; nodes without a known switch share number 0."""
+    numbers: dict[str, int] = {"": 0}
+    rows = [numbers.setdefault(node.switch, len(numbers)) for node in nodes]
+    return np.array(rows, dtype=np.int64), len(numbers)

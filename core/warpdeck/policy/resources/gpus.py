@@ -1,0 +1,202 @@
+"""Which GPUs of a node: those that are joined, and parts of GPUs that are shared. Pure.
+
+Whole GPUs: of one NVLink island if one has enough, else of one NUMA node, the smallest that has; lowest index first. A part
+of a GPU goes on the shared GPU that is fullest and still has room, so that whole GPUs stay whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from warpdeck.model import NodeName, Share
+from warpdeck.policy.input.view import GpuView, RunningJob
+
+from .cluster import Cluster, Ints
+from .demand import Need
+from .shared_gpus import SharedGpu
+from .timeline import Hold, Timeline, ends_of
+
+
+class Held(NamedTuple):
+    """What a running job holds of one node."""
+
+    job: RunningJob
+    share: Share
+
+
+_ENDS = attrgetter("job.ends_by_unix")
+_PART = attrgetter("share.gpu_share_pct")
+
+
+def are_unsteady(there: Sequence[Held]) -> bool:
+    """Whether it follows from the time what is held until when, for any of these."""
+    return None in map(_ENDS, there) or min(map(_PART, there), default=100) < 100
+
+
+class GpuBoard:
+    """GPU by GPU, who holds what now; worked out for a node when it is asked about."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        held: Mapping[int, Sequence[Held]],
+        now: float,
+        *,
+        rows: Iterable[int] = (),
+    ) -> None:
+        """`held` by row; GPUs are shared on `rows` at the most."""
+        self._cluster = cluster
+        self._held = held
+        self._free: dict[int, dict[int, GpuView]] = {}
+        self.shared: dict[int, dict[int, SharedGpu]] = {}
+        """row -> GPU index -> the GPU with its sharers; those that may be given to jobs."""
+        for row in sorted(rows):
+            for job, share in held.get(row, ()):
+                for gpu in cluster.usable_gpus(row) if share.gpu_share_pct < 100 else ():
+                    if gpu.index in share.gpus:
+                        sharer = (ends_of(job, now), share.gpu_share_pct)
+                        self._shared_gpu(row, gpu).sharers.append(sharer)
+
+    def shared_holds(self) -> list[Hold]:
+        """A shared GPU is no whole GPU until the last of its sharers ends."""
+        return [
+            (row, gpu.whole_at, tuple(int(amount) for amount in self._one_gpu(gpu)))
+            for row, board in self.shared.items()
+            for gpu in board.values()
+        ]
+
+    def pick(
+        self, row: int, count: int, gpu_type: str, *, most: Mapping[str, int] | None = None
+    ) -> list[GpuView]:
+        """So many wholly free GPUs, of each type no more than `most`; the caller knows that there are enough."""
+        free = [gpu for _, gpu in sorted(self._free_at(row).items()) if gpu_type in ("", gpu.type.lower())]
+        if most is not None:
+            left = dict(most)
+            free = [gpu for gpu in free if _one_more(left, gpu.type.lower())]
+        return pick_gpus(free, count)
+
+    def free_gpus(self, row: int) -> list[GpuView]:
+        """The wholly free GPUs of a node, by index."""
+        return [gpu for _, gpu in sorted(self._free_at(row).items())]
+
+    def free_indices(self, row: int) -> set[int]:
+        """The wholly free GPUs of a node."""
+        return set(self._free_at(row))
+
+    def take(self, row: int, indices: Iterable[int]) -> None:
+        """These GPUs are wholly taken now."""
+        free = self._free_at(row)
+        for index in indices:
+            free.pop(index, None)
+
+    def shared_room(self, timeline: Timeline, row: int, need: Need, ends: float) -> GpuView | None:
+        """The fullest shared GPU that has room for the part until its end, without being promised as a whole one."""
+        within = timeline.times[row] < ends
+        within[0] = True
+        fitting = [gpu for gpu, fits in timeline.shared_lines(need, row) if fits[within].all()]
+        if not fitting:
+            return None
+        best = min(fitting, key=lambda gpu: (gpu.left_now, gpu.index))
+        return next(gpu for gpu in self._cluster.nodes[row].gpus if gpu.index == best.index)
+
+    def free_on(self, node: str) -> set[int]:
+        """The wholly free GPUs of the node of this name."""
+        return set(self._free_at(self._cluster.row[NodeName(node)]))
+
+    def give_back(self, row: int, indices: Iterable[int]) -> None:
+        """Takes back a `take`."""
+        free = self._free_at(row)
+        free.update((gpu.index, gpu) for gpu in self._cluster.usable_gpus(row) if gpu.index in set(indices))
+
+    def share_from_now(self, timeline: Timeline, row: int, gpu: GpuView, pct: int, ends: float) -> None:
+        """A part of a GPU is taken now, and the timeline knows until when the GPU is not whole."""
+        shared = self._shared_gpu(row, gpu)
+        self.take(row, (gpu.index,))
+        timeline.reshare(row, shared, partial(shared.sharers.append, (ends, pct)), moments=(ends,))
+
+    def hold(
+        self, timeline: Timeline, row: int, share: Share, *, besides: Sequence[int] = (), ends: float
+    ) -> None:
+        """The GPUs of a share that holds from now on; those that it held before are `besides`."""
+        if share.gpu_share_pct == 100:
+            self.take(row, share.gpus)
+            return
+        for gpu in self._cluster.nodes[row].gpus:
+            if gpu.index in share.gpus and gpu.index not in besides:
+                self.share_from_now(timeline, row, gpu, share.gpu_share_pct, ends)
+
+    def let_go(self, timeline: Timeline, row: int, share: Share, *, ends: float) -> None:
+        """Takes back a `hold`."""
+        for gpu in self._cluster.nodes[row].gpus:
+            if gpu.index not in share.gpus:
+                continue
+            if share.gpu_share_pct < 100:
+                shared = self._shared_gpu(row, gpu)
+                part = (ends, share.gpu_share_pct)
+                timeline.reshare(row, shared, partial(shared.sharers.remove, part), moments=())
+                if shared.sharers or shared.booked:
+                    continue
+            self._free_at(row)[gpu.index] = gpu
+
+    def part_fits(self, timeline: Timeline, row: int, gpu: GpuView, pct: int, ends: float) -> bool:
+        """Whether this very GPU has room for the part until then."""
+        column = self._cluster.counted_in(gpu.type.lower())[-1]
+        times = timeline.times[row]
+        whole = timeline.free[column, row] >= 1
+        shared = self.shared.get(row, {}).get(gpu.index)
+        if shared is None and gpu.index not in self._free_at(row):
+            return False
+        fits = whole if shared is None else shared.has_room(pct, times, whole=whole)
+        within = times < ends
+        within[0] = True
+        return bool(fits[within].all())
+
+    def _shared_gpu(self, row: int, gpu: GpuView) -> SharedGpu:
+        board = self.shared.setdefault(row, {})
+        return board.setdefault(gpu.index, SharedGpu(gpu.index, gpu.type.lower()))
+
+    def _free_at(self, row: int) -> dict[int, GpuView]:
+        free = self._free.get(row)
+        if free is None:
+            taken = {index for held in self._held.get(row, ()) for index in held.share.gpus}
+            taken.update(self.shared.get(row, ()))
+            free = {gpu.index: gpu for gpu in self._cluster.usable_gpus(row) if gpu.index not in taken}
+            self._free[row] = free
+        return free
+
+    def _one_gpu(self, gpu: SharedGpu) -> Ints:
+        amounts = np.zeros(self._cluster.columns, dtype=np.int64)
+        amounts[self._cluster.counted_in(gpu.gpu_type)] = 1
+        return amounts
+
+
+def _one_more(left: dict[str, int], gpu_type: str) -> bool:
+    left[gpu_type] = left.get(gpu_type, 0) - 1
+    return left[gpu_type] >= 0
+
+
+def pick_gpus(free: Sequence[GpuView], count: int) -> list[GpuView]:
+    """So many of the free GPUs, as close together as they can be had."""
+    if count == 0:
+        return []
+    for place in (_island, _numa):
+        groups: dict[int, list[GpuView]] = {}
+        for gpu in free:
+            groups.setdefault(place(gpu), []).append(gpu)
+        fitting = [group for where, group in groups.items() if where >= 0 and len(group) >= count]
+        if fitting:
+            return min(fitting, key=lambda group: (len(group), group[0].index))[:count]
+    return list(free[:count])
+
+
+def _island(gpu: GpuView) -> int:
+    return gpu.island
+
+
+def _numa(gpu: GpuView) -> int:
+    return gpu.numa_node

@@ -1,0 +1,107 @@
+"""Trackable resources: what a request asks for and what an allocation holds, counted by TRES name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from warpdeck.model import Allocation, Resources
+from warpdeck.policy.input.site import Tres
+
+from .demand import WHOLE_NODE, needs
+
+MIB = 1024 * 1024
+MAX_LAID_OUT = 64
+"""Nodes over which a request for a range of nodes is laid out to see what it asks of each."""
+WALL = "wall"
+"""In use that was recorded, beside the TRES: seconds that jobs ran, whatever they held. No limit on TRES names it."""
+WORDS = {
+    "cpu": "CPUs",
+    "mem": "MiB of memory",
+    "node": "nodes",
+    "gres/gpu": "GPUs",
+    "billing": "billing units",
+}
+
+
+def asked_tres(asked: Resources, billing_weights: Mapping[str, float], *, default_mem_per_cpu: int) -> Tres:
+    """What a request counts against limits, laid out over its least number of nodes."""
+    wanted = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=default_mem_per_cpu)
+    gpus = sum(need.gpus * count for need, count in wanted)
+    found = {
+        "cpu": sum(need.cpus * count for need, count in wanted),
+        "mem": sum(need.mem_bytes * count for need, count in wanted if need.mem_bytes != WHOLE_NODE) // MIB,
+        "node": asked.nodes_min,
+        "gres/gpu": gpus,
+    }
+    if asked.gpus.type:
+        found[f"gres/gpu:{asked.gpus.type.lower()}"] = gpus
+    found["billing"] = billing(found, billing_weights)
+    return found
+
+
+def asked_per_node(asked: Resources, *, default_mem_per_cpu: int) -> Tres:
+    """The most of each TRES that one node must give, on as many nodes as the request allows."""
+    nodes = max(asked.nodes_min, min(asked.nodes_max, MAX_LAID_OUT))
+    wanted = needs(asked, nodes, default_mem_per_cpu_bytes=default_mem_per_cpu)
+    gpus = max((need.gpus for need, _ in wanted), default=0)
+    found = {
+        "cpu": max((need.cpus for need, _ in wanted), default=0),
+        "mem": max((need.mem_bytes for need, _ in wanted if need.mem_bytes != WHOLE_NODE), default=0) // MIB,
+        "gres/gpu": gpus,
+    }
+    if asked.gpus.type:
+        found[f"gres/gpu:{asked.gpus.type.lower()}"] = gpus
+    return found
+
+
+def held_per_node(allocation: Allocation, types: Mapping[str, str]) -> Tres:
+    """The most of each TRES that an allocation holds on one node."""
+    found: Tres = {}
+    for share in allocation.shares:
+        own = held_tres(Allocation(shares=(share,)), types, {})
+        for name, count in own.items():
+            found[name] = max(found.get(name, 0), count)
+    return found
+
+
+def held_tres(allocation: Allocation, types: Mapping[str, str], billing_weights: Mapping[str, float]) -> Tres:
+    """What an allocation holds. `types` gives a GPU's type by its uuid."""
+    found = {"cpu": 0, "mem": 0, "node": len(allocation.shares), "gres/gpu": 0}
+    for share in allocation.shares:
+        found["cpu"] += share.cpus
+        found["mem"] += share.mem_bytes // MIB
+        found["gres/gpu"] += len(share.gpus)
+        for uuid in share.gpu_uuids:
+            name = f"gres/gpu:{types.get(uuid, '')}"
+            found[name] = found.get(name, 0) + 1
+    found["billing"] = billing(found, billing_weights)
+    return found
+
+
+def billing(counts: Tres, weights: Mapping[str, float]) -> int:
+    """The billing TRES: weighted sum, rounded up to a whole unit."""
+    total = sum(counts.get(name, 0) * weight for name, weight in (weights or {"cpu": 1.0}).items())
+    return int(-(-total // 1))
+
+
+def add(into: Tres, more: Mapping[str, int], *, times: int = 1) -> None:
+    """Adds counts in place."""
+    for name, count in more.items():
+        into[name] = into.get(name, 0) + count * times
+
+
+def over(limit: Mapping[str, int], used: Mapping[str, int], more: Mapping[str, int]) -> str:
+    """The first TRES whose limit `used` plus `more` would break, "" if none."""
+    for name in sorted(limit):
+        if more.get(name, 0) and used.get(name, 0) + more[name] > limit[name]:
+            return name
+    return ""
+
+
+def words(name: str) -> str:
+    """A TRES in words: "GPUs", "GPUs of type h100", "licenses of matlab"."""
+    if name.startswith("gres/gpu:"):
+        return f"GPUs of type {name[9:]}"
+    if name.startswith("license/"):
+        return f"licenses of {name[8:]}"
+    return WORDS.get(name, name)

@@ -1,0 +1,123 @@
+"""On what terms a job may start: what it counts, where and for how long it may run, what forbids it whatever is free. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.policy.cache.pass_cache import Memory
+from warpdeck.policy.input.site import PartitionView, ReservationView, Tres
+from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.limits.access import partition_bars, partition_names, time_limit
+from warpdeck.policy.limits.limits import Ledger
+from warpdeck.policy.placement.block_reason import Obstacle
+from warpdeck.policy.resources.tres import asked_per_node
+
+from .exclusive_nodes import WholeNodes
+
+
+class Terms:
+    """Those of one pass; what is taken in it counts in its ledger."""
+
+    def __init__(
+        self, memory: Memory, view: View, now: float, *, ledger: Ledger, whole_nodes: WholeNodes
+    ) -> None:
+        self._now = now
+        self._settings = memory.settings
+        self._queue = memory.queue
+        self._ledger = ledger
+        self._partitions = {part.name: part for part in view.partitions}
+        self._reservations = {each.name: each for each in view.reservations}
+        self._magnets = [each for each in view.reservations if each.magnetic and now < each.end_unix]
+        self._asked_per_node: dict[int, Tres] = {}
+        self._whole_nodes = whole_nodes
+
+    def tres(self, job: PendingJob) -> Tres:
+        """What the job counts against limits, at the least."""
+        asked = self._queue.tres(job)
+        if not self._ledger.limits_anything:
+            return asked
+        return self._whole_nodes.tres(job, asked, self.partitions(job))
+
+    def _per_node(self, job: PendingJob) -> Tres:
+        """The most that the job asks of one node; {} where nothing limits that."""
+        if not self._ledger.limits_nodes:
+            return {}
+        found = self._asked_per_node.get(id(job.resources))
+        if found is None:
+            default = self._settings.default_mem_per_cpu_bytes
+            found = asked_per_node(job.resources, default_mem_per_cpu=default)
+            self._asked_per_node[id(job.resources)] = found
+        return found
+
+    def partitions(self, job: PendingJob) -> list[PartitionView | None]:
+        """Those the job may run in, higher tiers first, then in its order; [None] where the site has none.
+
+        As in Slurm: in a lower tier a job could be pushed out at once by those it had come before.
+        """
+        return self.partitions_named(job.partition)
+
+    def partitions_named(self, text: str) -> list[PartitionView | None]:
+        """Those that --partition=TEXT stands for. One that is gone from the configuration is inactive, never all nodes."""
+        if not self._partitions:
+            return [None]
+        names = partition_names(text, self._settings)
+        known = [self._partitions[name] for name in names if name in self._partitions]
+        known.sort(key=lambda each: -each.priority_tier)
+        return [*known] or [PartitionView(name=name, state="INACTIVE") for name in names or ("(none)",)]
+
+    def limit_s(self, job: PendingJob, partition: PartitionView | None) -> int | None:
+        """Its time limit, or the default."""
+        return time_limit(job, partition, self._settings, self._now)
+
+    def bars(
+        self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
+    ) -> Obstacle | None:
+        """What forbids the job to start here now, whatever is free."""
+        closed = self.partition_bars(job, partition, limit_s)
+        if closed is not None:
+            return closed
+        if job.reservation:
+            barred = self._reservation_bars(job, self._reservations.get(job.reservation))
+            if barred is not None:
+                return Obstacle(*barred)
+        return self.limit_bars(job, limit_s)
+
+    @property
+    def draws(self) -> bool:
+        """Whether there are reservations that draw in jobs which name none."""
+        return bool(self._magnets)
+
+    def drawn_as(self, job: PendingJob) -> list[PendingJob]:
+        """The job as one of each reservation that would draw it in; those that have begun first."""
+        if job.reservation or not self._magnets:
+            return []
+        own = [each for each in self._magnets if each.admits(job.user, job.account)]
+        own.sort(key=lambda each: (each.start_unix, each.name))
+        return [msgspec.structs.replace(job, reservation=each.name) for each in own]
+
+    def limit_bars(self, job: PendingJob, limit_s: float | None) -> Obstacle | None:
+        """What its limits forbid."""
+        over = self._ledger.check(job, self.tres(job), limit_s, per_node=self._per_node(job))
+        return None if over is None else Obstacle(over.code, over.sentence)
+
+    def partition_bars(
+        self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
+    ) -> Obstacle | None:
+        """What its partition forbids."""
+        if partition is None:
+            return None
+        any_time = self._ledger.lifts_partition(job.qos)
+        barred = partition_bars(job, partition, limit_s, any_time=any_time)
+        return None if barred is None else Obstacle(*barred)
+
+    def _reservation_bars(self, job: PendingJob, asked: ReservationView | None) -> tuple[str, str] | None:
+        if asked is None or asked.end_unix <= self._now:
+            return "ReservationDeleted", f"reservation {job.reservation} is over or was deleted"
+        if not asked.admits(job.user, job.account):
+            return "Reservation", f"reservation {job.reservation} is not for {job.user}"
+        if job.resources.gpus.share_pct is not None and any(part.gpus for part in asked.parts):
+            return (
+                "Reservation",
+                f"reservation {job.reservation} has whole GPUs: ask for those, not for a part of one",
+            )
+        return None

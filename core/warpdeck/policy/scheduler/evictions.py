@@ -1,0 +1,180 @@
+"""Having others leave, for one job or for the components of a heterogeneous one together. Pure.
+
+As in Slurm each component may push aside whom it has a claim on. Here nobody leaves for one of them unless all get their places:
+where they fit beside each other, and what victims of one give back is there for the next. Its parts of GPUs are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from warpdeck.model import JobId, Room
+from warpdeck.policy.input.decisions import Preempt
+from warpdeck.policy.input.site import Tres
+from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.limits.access import in_partition
+from warpdeck.policy.limits.limits import Ledger
+from warpdeck.policy.placement.block_reason import Obstacle
+from warpdeck.policy.placement.placement import Taken
+from warpdeck.policy.placement.request_shape import Shape, Spot
+from warpdeck.policy.preemption.preemption import ROOM_KEPT_S, Claimant, Preemption, Rules, claimant
+from warpdeck.policy.reservations.partial_reservation import outside_of_parts
+from warpdeck.policy.reservations.resource_pool import Field
+from warpdeck.policy.resources.tres import MIB, billing
+
+from .eligibility import Terms
+
+
+class Wanted(NamedTuple):
+    """A component, and the room that it needs."""
+
+    job: PendingJob
+    field: Field
+    shape: Shape
+    duration_s: float
+
+
+class _Try:
+    """Components that have their places for now, and who would have to leave for that."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[Wanted, Spot, list[Taken]]] = []
+        self.told: list[Preempt] = []
+
+
+class Evictions:
+    """The evictions of one pass: `preempts` receives the decisions, `promise` is called with each start that they make certain."""
+
+    def __init__(
+        self,
+        *,
+        view: View,
+        now: float,
+        fields: Mapping[str, Field],
+        terms: Terms,
+        rules: Rules,
+        ledger: Ledger,
+        billing_weights: Mapping[str, float],
+        preempts: list[Preempt],
+        promise: Callable[[PendingJob, Field, Spot, float], None],
+    ) -> None:
+        self._now = now
+        self._fields = fields
+        self._terms = terms
+        self._rules = rules
+        self._ledger = ledger
+        self._billing_weights = billing_weights
+        self._preempts = preempts
+        self._promise = promise
+        self._preemption = Preemption(rules, fields[""].timeline, outside_of_parts(view), now)
+        self._no_victims: set[Claimant] = set()
+
+    def claimant(self, job: PendingJob) -> Claimant:
+        """Jobs of one claimant may push the same others aside."""
+        return claimant(job, tenant=self._fields[""].ground.tenant_of(job))
+
+    def may_push(self, job: PendingJob) -> bool:
+        """Whether there might be somebody who would leave for it."""
+        if not self._rules.active or job.reservation or self.claimant(job) in self._no_victims:
+            return False
+        return self._rules.may_push(job, self._terms.tres(job))
+
+    def make_room(self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape) -> bool:
+        """Has victims leave, if there are some that would help."""
+        found = self._find(job, field, shape, obstacle.duration_s)
+        if found is None:
+            self._no_victims.add(self.claimant(job))
+            return False
+        spot, told = found
+        if self._would_break_a_limit(job, field, shape, spot):
+            return False
+        self._preempts.extend(told)
+        self._preemption.tell(told)
+        ready = self._now + max(each.grace_s for each in told)
+        field.clear(spot, ready, obstacle.duration_s)
+        self._promise(job, field, spot, ready)
+        return True
+
+    def make_room_together(self, leader: PendingJob, parts: Sequence[Wanted]) -> bool:
+        """Has victims leave so that all of these have room beside each other; none of them leaves if that is not to be had."""
+        before, made = self._ledger.mark(), _Try()
+        is_whole = all(self._keep(part, made) for part in parts)
+        for part, _, taken in reversed(made.kept):
+            part.field.release(taken)
+        self._preemption.vacate(made.told, back=True)
+        if not is_whole or not made.told:
+            self._ledger.undo(before)
+            return False
+        self._carry_out(leader, made)
+        return True
+
+    def _keep(self, part: Wanted, made: _Try) -> bool:
+        """Keeps a place for this component beside those that have theirs."""
+        job = in_partition(part.job, part.shape.partition)
+        spot = part.field.find_now(part.shape, part.duration_s)
+        if spot is None and self.may_push(job):
+            found = self._find(job, part.field, part.shape, part.duration_s)
+            if found is not None:
+                spot = found[0]
+                made.told += found[1]
+                self._preemption.vacate(found[1])
+        limit_s = self._terms.limit_s(job, part.shape.partition)
+        if spot is None or self._would_break_a_limit(job, part.field, part.shape, spot):
+            return False
+        if self._terms.bars(job, part.shape.partition, limit_s) is not None:
+            return False
+        made.kept.append((part, spot, part.field.clear(spot, self._now, part.duration_s)))
+        self._ledger.take(job, self._given(job, part.field, spot), limit_s)
+        return True
+
+    def _carry_out(self, leader: PendingJob, made: _Try) -> None:
+        grace_s = max(each.grace_s for each in made.told)
+        ready, until_unix = self._now + grace_s, self._now + grace_s + ROOM_KEPT_S
+        rooms: dict[JobId, Room] = {}
+        for part, spot, _ in made.kept:
+            part.field.clear(spot, ready, part.duration_s)
+            self._promise(part.job, part.field, spot, ready)
+            rooms[part.job.id] = Room(nodes=part.field.names(spot), until_unix=until_unix)
+        own = rooms.pop(leader.id)
+        told = [
+            msgspec.structs.replace(
+                each, for_job_id=leader.id, room=own, rooms_beside=tuple(sorted(rooms.items()))
+            )
+            for each in made.told
+        ]
+        self._preempts.extend(told)
+        self._preemption.tell(told)
+
+    def _find(
+        self, job: PendingJob, field: Field, shape: Shape, duration_s: float
+    ) -> tuple[Spot, list[Preempt]] | None:
+        given = partial(self._given, job, field)
+        return self._preemption.find(job, self._terms.tres(job), shape, duration_s, given=given)
+
+    def _would_break_a_limit(self, job: PendingJob, field: Field, shape: Shape, spot: Spot) -> bool:
+        """Whether what it would be given there is more than it may have, so that others would leave in vain."""
+        ledger = self._ledger
+        if not ledger.limits_anything:
+            return False
+        amounts = [field.amounts(row, need) for row, need in spot]
+        most = {
+            "cpu": max(cpus for cpus, _, _ in amounts),
+            "mem": max(mem for _, mem, _ in amounts) // MIB,
+            "gres/gpu": max(gpus for _, _, gpus in amounts),
+        }
+        limit_s = self._terms.limit_s(job, shape.partition)
+        return ledger.check(job, self._given(job, field, spot), limit_s, per_node=most) is not None
+
+    def _given(self, job: PendingJob, field: Field, spot: Spot) -> Tres:
+        """What the job would count there, at the most."""
+        given, amounts = dict(self._terms.tres(job)), [field.amounts(row, need) for row, need in spot]
+        given["node"] = len(spot)
+        given["cpu"] = sum(cpus for cpus, _, _ in amounts)
+        given["mem"] = sum(mem for _, mem, _ in amounts) // MIB
+        given["gres/gpu"] = sum(gpus for _, _, gpus in amounts)
+        given["billing"] = billing(given, self._billing_weights)
+        return given

@@ -1,0 +1,63 @@
+"""What a job counts that is given whole nodes, before it is known which. Pure.
+
+Slurm's rule for --exclusive: the job is charged all of its nodes. Which ones it gets is only known when it starts, and then
+they are counted exactly; until then it counts the smallest that may be given to it, which is never too much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from warpdeck.policy.input.site import PartitionView, Tres
+from warpdeck.policy.input.view import PendingJob
+from warpdeck.policy.placement.request_shape import Shape
+from warpdeck.policy.reservations.resource_pool import Field
+from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Cluster
+from warpdeck.policy.resources.tres import MIB, billing
+
+
+class WholeNodes:
+    """What jobs count in one pass; jobs of equal requests share the answer."""
+
+    def __init__(self, field: Field, weights: Mapping[str, float]) -> None:
+        self._field = field
+        self._weights = weights
+        self._known: dict[tuple[object, ...], Tres] = {}
+
+    def tres(self, job: PendingJob, asked: Tres, partitions: Sequence[PartitionView | None]) -> Tres:
+        """What the job counts at the least, in whichever of the partitions it starts."""
+        if not (job.resources.exclusive or any(part is not None and part.exclusive for part in partitions)):
+            return asked
+        key = (id(job.resources), job.partition, job.licenses)
+        found = self._known.get(key)
+        if found is None:
+            shapes = [self._field.shape(job, partition) for partition in partitions]
+            each = [_least_given(shape, self._field.cluster, asked, self._weights) for shape in shapes]
+            found = {name: min(one.get(name, 0) for one in each) for name in each[0]}
+            self._known[key] = found
+        return found
+
+
+def _least_given(shape: Shape, cluster: Cluster, asked: Tres, weights: Mapping[str, float]) -> Tres:
+    """What the job holds at the least, wherever it goes; `asked` for a job that shares its nodes, or fits nowhere."""
+    if not shape.gangs:
+        return asked
+    gang = shape.gangs[0]
+    largest, smallest = gang.wanted[0][0], gang.wanted[-1][0]
+    if not largest.exclusive:
+        return asked
+    whole = cluster.capacity[:, shape.usable() & cluster.takes_jobs]
+    whole = whole[:, (whole[CPUS] >= smallest.cpus) & (whole[GPUS] >= smallest.gpus)]
+    if whole.shape[1] < gang.nodes:
+        return asked
+    whole.sort(axis=1)
+    least = whole[:, : gang.nodes].sum(axis=1)
+    found = dict(asked)
+    found["cpu"] = max(asked["cpu"], int(least[CPUS]))
+    found["gres/gpu"] = max(asked["gres/gpu"], int(least[GPUS]))
+    if largest.all_memory:
+        found["mem"] = max(asked["mem"], int(least[MEM]) // MIB)
+    if shape.asked.gpus.type and not cluster.type_columns:
+        found[f"gres/gpu:{shape.asked.gpus.type.lower()}"] = found["gres/gpu"]
+    found["billing"] = billing(found, weights)
+    return found

@@ -1,0 +1,127 @@
+"""Heterogeneous jobs: all components of one start in one pass, or none, and later at one moment. Pure.
+
+Who can go to the fewest nodes is placed first, then who asks for most: a component that may go anywhere must not take the only
+place of another. With that order it is one try; a job for which only another order would do waits. It starts where there is room,
+at the latest at the time that is reserved for it; if that is not near, those leave whom its components may push aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from warpdeck.policy.input.view import PendingJob
+from warpdeck.policy.limits.access import in_partition
+from warpdeck.policy.placement.block_reason import BUSY, Obstacle
+from warpdeck.policy.placement.placement import Taken
+from warpdeck.policy.placement.request_shape import Spot
+from warpdeck.policy.reservations.resource_pool import planned_s
+
+from .evictions import Wanted
+from .scheduling_pass import Pass
+
+MAX_ROUNDS = 16
+"""Moments that are tried for all to fit at once; one that has none of them starts when there is room."""
+
+
+_Kept = list[tuple[Wanted, Spot, list[Taken]]]
+"""Components with what is reserved for them."""
+
+
+def _difficulty(part: Wanted) -> tuple[int, int, int, int]:
+    """Less for those that are harder to place."""
+    cpus, mem_bytes, gpus, nodes = part.shape.least()
+    return int(part.shape.usable().sum()), -gpus * nodes, -cpus * nodes, -mem_bytes
+
+
+def try_together(current: Pass, leader: PendingJob, kind: int) -> None:
+    """Starts the leader with all its components; else they wait, with a time reserved if the leader has the right to one."""
+    jobs = (leader, *leader.components)
+    if current.starts and len(current.starts) + len(jobs) > current.settings.max_starts:
+        current.stopped = True
+        current.blocked[leader.id] = BUSY
+        return
+    parts = _in_order(current, jobs)
+    failed = current.start_all([part.job for part in parts])
+    if failed is None:
+        return
+    job, obstacle = failed
+    current.blocked[leader.id] = _in_words(leader, job, obstacle)
+    if obstacle.shape is not None and not current.is_tried(leader):
+        _secure(current, leader, parts, int(current.queue.of_kind["pool"][kind]))
+
+
+def _in_order(current: Pass, jobs: Sequence[PendingJob]) -> list[Wanted]:
+    found = []
+    for job in jobs:
+        partition = current.terms.partitions(job)[0]
+        # Of a reservation that is gone there is none: whoever names it is barred, wherever he stands in the order.
+        field = current.fields.get(job.reservation, current.fields[""])
+        limit_s = current.terms.limit_s(in_partition(job, partition), partition)
+        found.append(Wanted(job, field, field.shape(job, partition), planned_s(limit_s)))
+    return sorted(found, key=lambda part: (*_difficulty(part), part.job.id))
+
+
+def _in_words(leader: PendingJob, job: PendingJob, obstacle: Obstacle) -> Obstacle:
+    """What is in the way of all, in words: which component has no room, and what it asks for."""
+    count = len(leader.components) + 1
+    if obstacle.shape is None:
+        who = "" if obstacle is BUSY else f"component {job.name}: "
+        return Obstacle(obstacle.code, f"{who}{obstacle.sentence}")
+    wants = obstacle.shape.wants
+    return Obstacle(
+        "Resources", f"its {count} components start together: {job.name} waits for {wants} beside the others"
+    )
+
+
+def _secure(current: Pass, leader: PendingJob, parts: Sequence[Wanted], pool: int) -> None:
+    """Keeps the first moment at which all fit, or has others leave."""
+    protects = current.may_protect(pool)
+    pushes = any(current.evictions.may_push(in_partition(part.job, part.shape.partition)) for part in parts)
+    if not protects and not pushes:
+        return
+    at_unix, kept = _reserve(current, parts)
+    soon = bool(kept) and at_unix <= current.now + current.patience_s
+    if pushes and not soon:
+        _release(kept)
+        if current.evictions.make_room_together(leader, parts):
+            current.count_protected(pool)
+            return
+        at_unix, kept = _reserve(current, parts) if protects else (at_unix, [])
+    if kept and (protects or soon):
+        places = [(part.field, spot) for part, spot, _ in kept]
+        current.protect_all([part.job for part, _, _ in kept], places, at_unix=at_unix, pool=pool)
+    else:
+        _release(kept)
+
+
+def _reserve(current: Pass, parts: Sequence[Wanted]) -> tuple[float, _Kept]:
+    """The first moment at which all fit, and what is taken for them; nothing if none is found."""
+    at_unix, kept = current.now, _Kept()
+    for _ in range(MAX_ROUNDS):
+        later = _place_at(parts, at_unix, kept)
+        if later == at_unix:
+            return at_unix, kept
+        _release(kept)
+        if later is None:
+            break
+        at_unix = later
+    return at_unix, kept
+
+
+def _release(kept: _Kept) -> None:
+    for part, _, taken in reversed(kept):
+        part.field.release(taken)
+    kept.clear()
+
+
+def _place_at(parts: Sequence[Wanted], at_unix: float, kept: _Kept) -> float | None:
+    """Reserves for each from that moment on. The moment; or a later one, before which one of them cannot; or None for never."""
+    for part in parts:
+        later = part.field.find_later(part.shape, part.duration_s)
+        if later is not None and later[0] < at_unix:
+            # From its first moment on, for so much longer that it lasts as long from the later one.
+            later = part.field.find_later(part.shape, part.duration_s + at_unix - later[0])
+        if later is None or later[0] > at_unix:
+            return None if later is None else later[0]
+        kept.append((part, later[1], part.field.reserve(later[1], at_unix, part.duration_s)))
+    return at_unix

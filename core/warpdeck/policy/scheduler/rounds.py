@@ -1,0 +1,132 @@
+"""Whom a pass asks, in which order, and whom it need not ask. Pure.
+
+First round: in order of right, until as many blocked jobs of each pool are protected as the policy wants. Second round: those
+behind them, as the backfill order has it. In both rounds jobs of one kind share their answer, so that most are never asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from warpdeck.policy.input.view import PendingJob
+from warpdeck.policy.resources.cluster import Ints, Mask
+
+from .hetjob import try_together
+from .scheduling_pass import Pass
+
+LOOK = 64
+"""Places looked at for one that is still to be asked; each further look is over four times as many."""
+
+
+class Walk:
+    """Through places in their order, over those of kinds that are closed."""
+
+    def __init__(self, kinds: Ints, is_open: Mask, *, always: Mask) -> None:
+        """`kinds` by place, `is_open` by kind; the places in `always` are never left out."""
+        self._kinds = kinds
+        self._always = always if always.any() else None
+        self.is_open = is_open
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """(place, kind)."""
+        at = 0
+        while (at := self._next(at)) < len(self._kinds):
+            yield at, int(self._kinds[at])
+            at += 1
+
+    def _next(self, at: int) -> int:
+        size = LOOK
+        while at < len(self._kinds):
+            found = self.is_open[self._kinds[at : at + size]]
+            if self._always is not None:
+                found |= self._always[at : at + size]
+            first = int(found.argmax())
+            if found[first]:
+                return at + first
+            at += size
+            size *= 4
+        return len(self._kinds)
+
+
+def first_round(current: Pass, rows: Ints) -> Ints:
+    """Offers the jobs of these rows, which are in order, what they have a right to. The rows of those behind."""
+    if current.rules.quotas:
+        return _borrowers_last(current, rows)
+    table, jobs = current.queue.table.of(rows), current.queue.jobs
+    pools = current.queue.of_kind["pool"]
+    last = np.full(len(current.queue.pools), len(rows), dtype=np.int64)
+    """By pool the place of the last one to be offered anything."""
+    for pool in range(len(last)):
+        if current.is_protecting_enough(pool):
+            last[pool] = -1
+    kinds = table["kind"]
+    walk = Walk(kinds, last[pools] >= 0, always=table["is_throttled"])
+    for place, kind in walk:
+        pool = pools[kind]
+        if place > last[pool]:
+            continue
+        _try(current, jobs[rows[place]], kind)
+        if current.is_over:
+            walk.is_open[:] = False
+        elif current.is_protecting_enough(pool):
+            last[pool] = place
+            walk.is_open[pools == pool] = False
+        elif current.is_settled(kind):
+            walk.is_open[kind] = False
+    return rows[np.arange(len(rows)) > last[pools[kinds]]] if len(rows) else rows
+
+
+def second_round(current: Pass, rows: Ints) -> None:
+    """Lets the jobs of these rows, which are in order, start where nobody before them is in the way."""
+    table, jobs = current.queue.table.of(rows), current.queue.jobs
+    kinds = table["kind"]
+    is_open = np.zeros(len(current.queue.kinds), dtype=np.bool_)
+    is_open[kinds] = True
+    is_open &= ~current.meet_misfits()
+    for kind in current.met:
+        is_open[kind] &= current.may_push(kind)
+    walk = Walk(kinds, is_open, always=table["is_throttled"])
+    for place, kind in walk:
+        was_met = kind in current.met
+        _try(current, jobs[rows[place]], kind)
+        if current.is_over:
+            walk.is_open[:] = False
+        elif kind in current.met:
+            walk.is_open[kind] = current.may_push(kind)
+            same = None if was_met else current.meet_the_same(kind)
+            if same is not None:
+                walk.is_open &= ~same
+
+
+def _borrowers_last(current: Pass, rows: Ints) -> Ints:
+    """Jobs within their account's guaranteed quota, and those for whom others left, go before those that would borrow."""
+    behind: list[int] = []
+    kinds, jobs = current.queue.table["kind"].tolist(), current.queue.jobs
+    pools = current.queue.of_kind["pool"]
+    for row in _by_quota(current, rows.tolist()):
+        if current.is_protecting_enough(int(pools[kinds[row]])):
+            behind.append(row)
+        else:
+            _try(current, jobs[row], kinds[row])
+    return np.array(behind, dtype=np.int64)
+
+
+def _by_quota(current: Pass, rows: list[int]) -> Iterator[int]:
+    borrowing = []
+    for row in rows:
+        job = current.queue.jobs[row]
+        if current.has_room(job) or current.rules.within_quota(job, current.terms.tres(job)):
+            yield row
+        else:
+            borrowing.append(row)
+    yield from borrowing
+
+
+def _try(current: Pass, job: PendingJob, kind: int) -> None:
+    """Offer the free resources to one job, or to all components of a heterogeneous job together."""
+    if job.components:
+        try_together(current, job, kind)
+    else:
+        current.try_job(job, kind)

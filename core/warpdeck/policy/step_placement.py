@@ -1,0 +1,374 @@
+"""Where the tasks of a step go: one decision over what the job holds and what its running steps hold of that.
+
+The rules are srun's. Without --exact a step takes the nodes it runs on whole, so that a second one waits; with --exact it
+takes what it asks for; with --overlap it takes nothing away from anybody. Nodes: as many as the job has, at most one for each
+task. Tasks: as asked, else the job's own. How many a node gets is as the job's tasks are where their number is the same, else
+they are dealt round and round over what the nodes have, or fill one after the other (--distribution=Pack), each having one at
+least. Their ranks then go in blocks, round and round (cyclic), so many at a time (plane), or where a list names the node of
+each (arbitrary).
+
+What can never be is a UserError, what others hold now is Busy: srun waits for the second only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from warpdeck.base.errors import UserError
+from warpdeck.model import Allocation, GpuUuid, Resources, Share
+from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk, StepShare
+from warpdeck.notation.values.memory_sizes import format_memory
+from warpdeck.policy.placement.distribution import deal, pack
+
+NO_AMOUNT = 1 << 62
+"""Of memory that a job has which asked for none: it is held to nothing."""
+
+
+class Busy(msgspec.Struct, frozen=True, kw_only=True):
+    """Other steps hold what this one needs; their numbers."""
+
+    steps: tuple[int, ...]
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """The decision: shares in the job's order of nodes."""
+
+    shares: tuple[StepShare, ...]
+    cpus_per_task: int
+
+
+class _Room(msgspec.Struct, kw_only=True):
+    """What a step may have on one node."""
+
+    share: Share
+    cpus: int
+    mem_bytes: int
+    gpus: tuple[int, ...]
+    """Positions in the share's GPUs."""
+    holders: tuple[int, ...]
+
+
+def lay_out(
+    ask: StepAsk, allocation: Allocation, *, job: Resources, running: Sequence[Step]
+) -> Layout | Busy:
+    """The step's shares, or who is in its way. Raises UserError for what this job can never give."""
+    empty = [_room(share, ()) for share in allocation.shares]
+    best = _place(ask, empty, job, most_nodes=len(empty))
+    if isinstance(best, UserError):
+        raise best
+    _check_programs(ask, sum(len(share.ranks) for share in best.shares))
+    if ask.overlap:
+        return best
+    holding = [step for step in running if step.holds and not step.is_finished]
+    rooms = [_room(share, holding) for share in allocation.shares]
+    if not ask.exact:
+        rooms = [room for room in rooms if not room.holders]
+    found = _place(ask, rooms, job, most_nodes=len(empty))
+    if isinstance(found, UserError):
+        wanted = {room.share.node for room in empty} & {*ask.nodelist} or {room.share.node for room in empty}
+        there = {step.number for step in holding if wanted & {*step.node_names()}}
+        return Busy(steps=tuple(sorted(there or {step.number for step in holding})))
+    return found
+
+
+def _room(share: Share, holding: Sequence[Step]) -> _Room:
+    cpus, mem_bytes, taken, holders = share.cpus, share.mem_bytes, set[int](), []
+    for step in holding:
+        for part in step.shares:
+            if part.node == share.node:
+                holders.append(step.number)
+                cpus -= share.cpus if step.whole else part.cpus
+                mem_bytes -= part.mem_bytes
+                taken.update(share.gpus if step.whole else part.gpus)
+    free = tuple(at for at, index in enumerate(share.gpus) if index not in taken)
+    return _Room(
+        share=share,
+        cpus=max(0, cpus),
+        mem_bytes=max(0, mem_bytes) if share.mem_bytes else NO_AMOUNT,
+        gpus=free,
+        holders=tuple(holders),
+    )
+
+
+def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int) -> Layout | UserError:
+    """The layout over these rooms, or why there is none."""
+    rooms = [room for room in rooms if room.share.node not in ask.exclude]
+    if ask.relative is not None:
+        rooms = rooms[ask.relative :]
+    missing = sorted({*ask.nodelist} - {room.share.node for room in rooms})
+    if missing:
+        return _never(f"the job has no node {missing[0]} for it", "see SLURM_JOB_NODELIST")
+    if listed := ask.hosts or (ask.nodelist if ask.distribution == "arbitrary" else ()):
+        return _as_listed(ask, rooms, job, listed)
+    wanted = _node_count(ask, most_nodes)
+    tasks = _task_count(ask, job, rooms, nodes=wanted)
+    if tasks > MAX_STEP_TASKS:
+        return _never(
+            f"{tasks:,} tasks are more than a step may have: {MAX_STEP_TASKS:,}", "srun -n says how many"
+        )
+    nodes = min(wanted, tasks)
+    if nodes > len(rooms):
+        return UserError(
+            f"it asks for {nodes} nodes, and there are {len(rooms)}",
+            "ask the job for more: sbatch -N",
+            code="step_nodes",
+            details={} if ask.relative is not None else {"has": str(len(rooms)), "asked": str(nodes)},
+        )
+    each = _cpus_per_task(ask, job, rooms, tasks)
+    chosen = _choose(ask, rooms, nodes, each)
+    per_node = ask.tasks_per_node or (job.tasks_per_node if ask.tasks is None else None)
+    if not chosen and all(_memory(ask, room, each) > room.mem_bytes for room in rooms):
+        return _too_much_memory(ask, rooms)
+    counts = _counts(ask, chosen, tasks, each, per_node=per_node)
+    if counts is None:
+        return _never(
+            f"{tasks} tasks of {each} CPUs on {nodes} nodes are more than it has: "
+            + " + ".join(str(room.cpus) for room in rooms)
+            + " CPUs",
+            "ask the job for more (-n, -c), or srun for fewer; --overcommit lets tasks share CPUs",
+            code="step_cpus",
+        )
+    plane = {"cyclic": 1, "plane": ask.plane_size}.get(ask.distribution, 0)
+    return _shares(ask, chosen, _ranks(counts, plane=plane), each)
+
+
+def _as_listed(ask: StepAsk, rooms: list[_Room], job: Resources, listed: Sequence[str]) -> Layout | UserError:
+    """Each task on the node that stands at its place in the list."""
+    tasks = len(listed) if ask.tasks is None else ask.tasks
+    if tasks > len(listed):
+        return _never(
+            f"{tasks} tasks, and the list of nodes names {len(listed)}", "name a node for each task"
+        )
+    ranks: dict[str, list[int]] = {}
+    for rank, node in enumerate(listed[:tasks]):
+        ranks.setdefault(node, []).append(rank)
+    chosen = [room for room in rooms if room.share.node in ranks]
+    if missing := sorted(ranks.keys() - {room.share.node for room in chosen}):
+        return _never(f"the job has no node {missing[0]} for it", "see SLURM_JOB_NODELIST")
+    each = _cpus_per_task(ask, job, rooms, tasks)
+    for room in chosen:
+        if len(ranks[room.share.node]) * each > room.cpus and not ask.overcommit:
+            return _never(
+                f"{len(ranks[room.share.node])} tasks of {each} CPUs are more than {room.share.node} has",
+                "name it less often, or let tasks share CPUs with --overcommit",
+                code="step_cpus",
+            )
+    return _shares(ask, chosen, [tuple(ranks[room.share.node]) for room in chosen], each)
+
+
+def _never(what: str, hint: str, *, code: str = "step_nodes") -> UserError:
+    return UserError(what, hint, code=code)
+
+
+def _node_count(ask: StepAsk, most: int) -> int:
+    """Nodes as asked, else as many as the job has, or as the tasks of each node make it."""
+    if ask.nodes_min is not None:
+        return max(ask.nodes_min, min(ask.nodes_max or 0, most), len(ask.nodelist))
+    if ask.nodelist:
+        return len(ask.nodelist)
+    if ask.tasks is not None and ask.tasks_per_node is not None:
+        return -(-ask.tasks // ask.tasks_per_node)
+    return max(1, most - len(ask.exclude) - (ask.relative or 0))
+
+
+def _check_programs(ask: StepAsk, tasks: int) -> None:
+    """Raises UserError where --multi-prog's file has nothing for a task."""
+    if not ask.programs or not all(program.ranks for program in ask.programs):
+        return
+    covered = 0
+    for low, high in sorted(span for program in ask.programs for span in program.ranks):
+        if low <= covered:
+            covered = max(covered, high + 1)
+    if covered < tasks:
+        raise UserError(
+            f"Configuration file invalid, no record for task id {covered}",
+            "give that task a line; one that begins with * is for all others",
+        )
+
+
+def _task_count(ask: StepAsk, job: Resources, rooms: list[_Room], *, nodes: int) -> int:
+    if ask.tasks is not None:
+        return ask.tasks
+    if ask.tasks_per_gpu is not None:
+        return max(1, sum(len(room.gpus) for room in rooms[:nodes]) * ask.tasks_per_gpu)
+    if ask.tasks_per_node is not None:
+        return nodes * ask.tasks_per_node
+    if ask.programs:
+        return max((last + 1 for program in ask.programs for _, last in program.ranks), default=nodes)
+    if job.tasks is not None and not ask.nodelist:
+        return max(job.tasks, nodes)
+    return nodes * (job.tasks_per_node or 1)
+
+
+def _cpus_per_task(ask: StepAsk, job: Resources, rooms: list[_Room], tasks: int) -> int:
+    """As asked; else the job's own, as far as it has so many for each task."""
+    if ask.cpus_per_task is not None:
+        return ask.cpus_per_task
+    return max(1, min(job.cpus_per_task, sum(room.cpus for room in rooms) // max(1, tasks)))
+
+
+def _choose(ask: StepAsk, rooms: list[_Room], nodes: int, each: int) -> list[_Room]:
+    """The first nodes that can hold a task; those that are named, before all others."""
+    able = [
+        room
+        for room in rooms
+        if (ask.overcommit or room.cpus >= each) and _memory(ask, room, each) <= room.mem_bytes
+    ]
+    named = [room for room in able if room.share.node in ask.nodelist]
+    others = [room for room in able if room.share.node not in ask.nodelist]
+    kept = {room.share.node for room in [*named, *others][:nodes]}
+    chosen = [room for room in rooms if room.share.node in kept]
+    return chosen if len(chosen) == nodes else []
+
+
+def _counts(
+    ask: StepAsk, rooms: list[_Room], tasks: int, each: int, *, per_node: int | None
+) -> list[int] | None:
+    """Tasks on each node, None where they do not fit."""
+    if not rooms:
+        return None
+    most = [tasks if ask.overcommit else room.cpus // each for room in rooms]
+    if ask.gpus is not None and ask.gpus.per_task:
+        most = [
+            min(limit, len(room.gpus) // ask.gpus.per_task) for limit, room in zip(most, rooms, strict=True)
+        ]
+    if per_node is not None:
+        most = [min(limit, per_node) for limit in most]
+    own = [room.share.tasks for room in rooms]
+    if (
+        not ask.packed
+        and sum(own) == tasks
+        and all(count <= limit for count, limit in zip(own, most, strict=True))
+    ):
+        return own
+    if sum(most) < tasks or min(most) < 1:
+        return None
+    if ask.packed:
+        return pack(most, tasks)
+    return deal(most, tasks, each=ask.plane_size if ask.distribution == "plane" and tasks > len(rooms) else 1)
+
+
+def _ranks(counts: list[int], *, plane: int) -> list[tuple[int, ...]]:
+    """The ranks on each node: one after the other, or dealt round, so many at a time (0: all)."""
+    ranks: list[list[int]] = [[] for _ in counts]
+    rank, tasks = 0, sum(counts)
+    while rank < tasks:
+        for at, count in enumerate(counts):
+            here = min(plane or count, count - len(ranks[at]))
+            ranks[at] += range(rank, rank + here)
+            rank += here
+    return [tuple(each) for each in ranks]
+
+
+def _shares(ask: StepAsk, rooms: list[_Room], placed: list[tuple[int, ...]], each: int) -> Layout | UserError:
+    """`placed`: the ranks on each of the rooms."""
+    gpus = _gpus(ask, rooms, [len(ranks) for ranks in placed])
+    if isinstance(gpus, UserError):
+        return gpus
+    memory = [
+        _memory(ask, room, len(ranks) * each, gpus=len(got))
+        for room, ranks, got in zip(rooms, placed, gpus, strict=True)
+    ]
+    if any(asked > room.mem_bytes for asked, room in zip(memory, rooms, strict=True)):
+        return _too_much_memory(ask, rooms)
+    shares = []
+    for room, ranks, got, asked in zip(rooms, placed, gpus, memory, strict=True):
+        share, count = room.share, len(ranks)
+        shares.append(
+            StepShare(
+                node=share.node,
+                ranks=ranks,
+                cpus=min(room.cpus, count * each) if ask.exact else room.cpus,
+                mem_bytes=asked,
+                gpus=tuple(share.gpus[at] for at in got),
+                gpu_uuids=tuple(GpuUuid(share.gpu_uuids[at]) for at in got),
+                task_gpus=_task_gpus(ask, count, len(got)),
+            )
+        )
+    return Layout(shares=tuple(shares), cpus_per_task=each)
+
+
+def _memory(ask: StepAsk, room: _Room, cpus: int, *, gpus: int = 0) -> int:
+    """What the step takes of a node on which its tasks need so many CPUs; 0: nothing of its own.
+
+    A step that has its nodes whole has them with all their CPUs, as in Slurm, but for what there is no memory for.
+    """
+    if ask.mem_per_cpu_bytes is not None:
+        all_cpus = cpus if ask.exact else room.share.cpus
+        return max(cpus * ask.mem_per_cpu_bytes, min(all_cpus * ask.mem_per_cpu_bytes, room.mem_bytes))
+    if ask.mem_per_gpu_bytes is not None:
+        return gpus * ask.mem_per_gpu_bytes
+    return ask.mem_per_node_bytes or 0
+
+
+def _too_much_memory(ask: StepAsk, rooms: list[_Room]) -> UserError:
+    amounts = {" a CPU": ask.mem_per_cpu_bytes, " a GPU": ask.mem_per_gpu_bytes, "": ask.mem_per_node_bytes}
+    each, asked = next((words, format_memory(amount)) for words, amount in amounts.items() if amount)
+    return _never(
+        f"it asks for {asked} of memory{each}, and on its nodes there are "
+        + " + ".join(format_memory(room.mem_bytes) for room in rooms),
+        "ask the job for more (sbatch --mem), or srun for less",
+        code="step_mem",
+    )
+
+
+def _gpus(ask: StepAsk, rooms: list[_Room], counts: list[int]) -> list[tuple[int, ...]] | UserError:
+    """The GPUs that the step gets on each node, as positions in the share's."""
+    wanted = ask.gpus
+    if wanted is None:
+        short = ask.exact and any(len(room.gpus) < len(room.share.gpus) for room in rooms)
+        return _too_few(rooms) if short else [room.gpus for room in rooms]
+    if wanted.per_task is not None:
+        needs = [count * wanted.per_task for count in counts]
+    elif wanted.per_node is not None:
+        needs = [wanted.per_node] * len(rooms)
+    elif wanted.total is not None:
+        needs = _spread(wanted.total, [len(room.gpus) for room in rooms])
+    else:
+        needs = [len(room.gpus) for room in rooms]
+    if any(need > len(room.gpus) for need, room in zip(needs, rooms, strict=True)):
+        return _too_few(rooms)
+    return [room.gpus[:need] for need, room in zip(needs, rooms, strict=True)]
+
+
+def _too_few(rooms: list[_Room]) -> UserError:
+    have = " + ".join(str(len(room.gpus)) for room in rooms)
+    return _never(
+        f"it asks for more GPUs than there are on its nodes: {have}",
+        "ask the job for more: --gpus",
+        code="step_gpus",
+    )
+
+
+def _spread(total: int, have: list[int]) -> list[int]:
+    """So many in all, as even as may be."""
+    needs = [0] * len(have)
+    while total:
+        open_nodes = [at for at, count in enumerate(have) if needs[at] < count]
+        if not open_nodes:
+            return [count + 1 for count in have]  # more than there are
+        for at in open_nodes[:total]:
+            needs[at] += 1
+            total -= 1
+    return needs
+
+
+def _task_gpus(ask: StepAsk, tasks: int, gpus: int) -> tuple[tuple[int, ...], ...]:
+    """Each task's GPUs, where it is to see its own alone."""
+    kind, _, value = ask.gpu_bind.partition(":")
+    if not gpus or kind in ("none", "closest"):
+        return ()
+    if kind == "map_gpu":
+        named = [int(word) % gpus for word in value.split(",") if word.isdecimal()]
+        return tuple((named[at % len(named)],) for at in range(tasks)) if named else ()
+    if kind == "single":
+        per = max(1, int(value)) if value.isdecimal() else 1
+        return tuple(((at // per) % gpus,) for at in range(tasks))
+    each = int(value) if kind == "per_task" and value.isdecimal() else ask.gpus.per_task if ask.gpus else None
+    if not each:
+        return ()
+    return tuple(
+        tuple((at * each + offset) % gpus for offset in range(min(each, gpus))) for at in range(tasks)
+    )

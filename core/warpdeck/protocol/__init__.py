@@ -1,0 +1,1 @@
+"""Messages between clients and the controller, and the rows in the answers."""

@@ -1,0 +1,1 @@
+"""The server of the controller's Unix socket: it authenticates, limits and answers requests."""

@@ -1,0 +1,99 @@
+"""What only admins may ask: nodes, reservations, the configuration in force, the controller's end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from warpdeck.base.errors import UserError
+from warpdeck.config import rewrite, write
+from warpdeck.controller.events.events import (
+    NodeDrained,
+    NodeRemoved,
+    NodeResumed,
+    ReservationMade,
+    ReservationRemoved,
+)
+from warpdeck.model import NodeName
+from warpdeck.protocol import requests as ask
+
+from .connection import Connection
+from .node_joining import add_node
+from .nonces import mark_of
+from .queries import node_list
+from .services import Services
+
+log = logging.getLogger("warpdeck.api")
+T = TypeVar("T")
+
+
+async def answer(connection: Connection, message: Any) -> Any:
+    """The answer. Raises UserError, also where the user is no admin."""
+    if not connection.who.admin:
+        raise UserError(
+            "only the controller's own user and root may do that", "ask an administrator", code="not_admin"
+        )
+    controller = connection.server.controller
+    match message:
+        case ask.NodeAdd():
+            return node_list.row(controller, await add_node(connection, message))
+        case ask.NodeDrain():
+            drained = NodeDrained(name=NodeName(message.name), reason=message.reason, gpus=message.gpus)
+            await controller.apply(drained)
+            return node_list.row(controller, message.name)
+        case ask.NodeResume():
+            await controller.apply(NodeResumed(name=NodeName(message.name), gpus=message.gpus))
+            return node_list.row(controller, message.name)
+        case ask.NodeRemove():
+            await controller.apply(NodeRemoved(name=NodeName(message.name), force=message.force))
+        case ask.ReservationMake():
+            uid, mark = connection.who.uid, mark_of(message)
+            made = ReservationMade(
+                reservation=message.reservation, instead=message.instead, uid=uid, mark=mark
+            )
+            await controller.apply(made)
+        case ask.ReservationRemove():
+            await controller.apply(ReservationRemoved(name=message.name))
+        case ask.Reload():
+            return await _to_its_end(connection.server, _reload(connection.server))
+        case ask.Amend():
+            return await _to_its_end(connection.server, _amend(connection, message))
+        case ask.ConfigInForce():
+            return _config(connection.server)
+        case ask.Shutdown():
+            connection.server.stop.set()
+        case _:
+            raise UserError("a message that cannot be asked here", "see warpdeck.protocol.requests")
+    return {}
+
+
+async def _to_its_end(server: Services, work: Coroutine[Any, Any, T]) -> T:
+    """What it makes. It is done whole, though whoever asked for it hangs up meanwhile."""
+    task = asyncio.get_running_loop().create_task(work)
+    server.reloads.add(task)
+    task.add_done_callback(server.reloads.discard)
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody is told
+    return await asyncio.shield(task)
+
+
+async def _reload(server: Services) -> dict[str, Any]:
+    path = server.paths.config
+    told, decoded = await server.controller.reload(path)
+    return {"changes": told, "warnings": [each.sentence(path) for each in decoded.warnings]}
+
+
+async def _amend(connection: Connection, message: ask.Amend) -> dict[str, Any]:
+    server = connection.server
+    async with server.amending:
+        in_force = server.controller.config
+        await asyncio.to_thread(rewrite, server.paths.config, message.changes, in_force=in_force)
+        log.info("configuration: amended by %s", connection.who.user)
+        return await _reload(server)
+
+
+def _config(server: Services) -> dict[str, Any]:
+    controller = server.controller
+    lines = [[list(path), line] for path, line in controller.config_lines.items()]
+    return {"file": server.paths.config, "text": write(controller.config), "lines": lines}

@@ -1,0 +1,112 @@
+"""Slurm's commands for users' shells and processes of jobs: each runs in a fork of one worker process, and is joined to who
+asked for it.
+
+The controller only passes on: what the command prints goes to the caller within the stream's window, what it wants to read is
+asked of the caller, and its questions come in on a connection of their own, as the caller and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Any
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.fair_semaphore import Turn
+from warpdeck.protocol import requests as ask
+from warpdeck_agent.wire.frames import (
+    JSON,
+    MAX_FRAME_BYTES,
+    WireError,
+    json_frame,
+    parse_json,
+    read_frame,
+    split_data,
+)
+
+from .connection import ClientStream, Connection
+
+log = logging.getLogger("warpdeck.api")
+
+
+class CommandStream(ClientStream):
+    """A running command and who asked for it."""
+
+    def __init__(self, connection: Connection, number: int, writer: asyncio.StreamWriter) -> None:
+        super().__init__(connection, number)
+        self._writer = writer
+
+    async def file(self, message: ask.FileRead) -> None:
+        """A file's text, or a line that was typed."""
+        self._writer.write(json_frame({"t": "file", "data": message.data, "error": message.error}))
+        await self._writer.drain()
+
+    def end(self, *, finished: bool = False) -> None:
+        super().end()
+        self._writer.close()
+
+
+async def run(connection: Connection, message: ask.Command) -> None:
+    """Until the command has ended or its caller has left."""
+    host = connection.server.commands
+    turn = await host.turns.take(connection.who.uid)
+    try:
+        control, access = host.begin()
+        reader, writer = await asyncio.open_connection(sock=control)
+        serving = asyncio.get_running_loop().create_task(_serve(connection, access))
+        try:
+            stream = CommandStream(connection, message.id, writer)
+            writer.write(json_frame({"t": "run", **_request(connection, message)}))
+            await _pass_on(connection, stream, reader, turn)
+        finally:
+            serving.cancel()
+            writer.close()
+    finally:
+        turn.leave()
+
+
+def _request(connection: Connection, message: ask.Command) -> dict[str, Any]:
+    return {
+        "name": message.name,
+        "words": message.words,
+        "env": message.env,
+        "cwd": message.cwd,
+        "host": message.host,
+        "columns": message.columns,
+        "awaited": message.awaited,
+        "nonce": message.nonce,
+        "welcome": connection.welcome(),
+        "in_job": connection.caller is not None,
+    }
+
+
+async def _serve(connection: Connection, access: socket.socket) -> None:
+    """The command's own connection: it is who its caller is."""
+    reader, writer = await asyncio.open_connection(sock=access)
+    await connection.server.serve_beside(reader, writer, connection)
+
+
+async def _pass_on(
+    connection: Connection, stream: CommandStream, reader: asyncio.StreamReader, turn: Turn
+) -> None:
+    try:
+        while True:
+            kind, payload = await read_frame(reader, MAX_FRAME_BYTES)
+            if kind != JSON:
+                await stream.send(split_data(payload)[1])
+                continue
+            said = parse_json(payload)
+            if said["t"] == "exit":
+                stream.say_end("", {"code": int(said["code"]), "signal": 0})
+                return
+            if said["t"] == "bug":
+                log.error("a bug in a command:\n%s", said["text"])
+                raise UserError("an error inside the command", f"see {connection.server.paths.log}")
+            if said["t"] == "lingers":
+                turn.leave()
+                continue
+            connection.send({**said, "stream": stream.number})
+    except (asyncio.IncompleteReadError, ConnectionError, WireError):
+        await stream.send(b"\2error: the command was ended: it took too long, or too much memory\n")
+        stream.say_end("", {"code": 1, "signal": 0})

@@ -1,0 +1,437 @@
+"""One client of the socket: reads requests, answers them, and keeps its streams and subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from warpdeck._version import __version__
+from warpdeck.base.errors import RESTART, UNCERTAIN, RemoteError, StoreError, UserError
+from warpdeck.controller.events.events import Who
+from warpdeck.protocol import requests
+from warpdeck_agent.wire import JSON, WireError, data_frame, split_data
+from warpdeck_agent.wire.frames import (
+    DATA_CHUNK_BYTES,
+    HEADER_BYTES,
+    MAX_REQUEST_BYTES,
+    STREAM_WINDOW_BYTES,
+    pack,
+    parse_header,
+)
+
+from .quotas import check_streams
+from .services import Caller, Services
+
+log = logging.getLogger("warpdeck.api")
+
+HELLO_S = 10.0
+STALL_S = 30.0
+"""How long the next piece of a message that has begun may take to come; a client that takes longer is cut."""
+PIECE_BYTES = 16 * 1024
+"""A slow link brings that much in STALL_S."""
+LEAVE_S = 10.0
+"""A client that has ended its side and does not read the rest of its answers counts as connected for so long, and is cut then."""
+MAX_REQUESTS_AT_ONCE = 64
+"""Requests of one client that may be under way; more wait in its socket."""
+MAX_LONG_ANSWERS = 4
+"""Of those, requests that are answered in pages: each keeps a list of what it will show until its client has read all before."""
+MAX_STREAMS = 64
+"""Streams of one client: they may last for ever, so that one more is refused and does not wait."""
+OUTBOX_BYTES = 256 * 1024
+"""Answers a client may leave unread, and one page more; beyond this its requests wait, each before it is looked at. All clients of
+one user together keep some hundred MiB at most."""
+_STREAMS = (
+    requests.PutTree,
+    requests.Log,
+    requests.Attach,
+    requests.Tunnel,
+    requests.Forward,
+    requests.Subscribe,
+    requests.AwaitEnds,
+    requests.Run,
+    requests.Srun,
+    requests.SrunAttach,
+    requests.Salloc,
+    requests.SallocAttach,
+    requests.Command,
+)
+_PAGED = (
+    requests.Jobs,
+    requests.Records,
+    requests.Nodes,
+    requests.NodesAt,
+    requests.Steps,
+    requests.Priorities,
+)
+
+_DECODER = msgspec.json.Decoder(requests.ClientMessage)
+_ENCODER = msgspec.json.Encoder()
+
+
+class Answers(Protocol):
+    """What a connection's requests are answered by."""
+
+    async def handle(self, message: Any) -> Any:
+        """The result of a request; None where a stream has begun. Raises UserError."""
+
+
+class Connection:
+    """A client. `who` is what the kernel said; `caller` is there for processes of jobs."""
+
+    def __init__(
+        self,
+        server: Services,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        who: Who,
+        answers: Callable[[Connection], Answers],
+        *,
+        caller: Caller | None = None,
+        beside: bool = False,
+    ) -> None:
+        self.server = server
+        self.who = who
+        self.caller = caller
+        self.beside = beside
+        """Whether it is the second one of somebody who is connected, and needs no greeting."""
+        self._reader = reader
+        self._writer = writer
+        self._writer.transport.set_write_buffer_limits(high=OUTBOX_BYTES)
+        self._answers = answers(self)
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._opening: set[int] = set()
+        self._slots = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
+        self._page = asyncio.Lock()
+        self._long_answers = asyncio.Semaphore(MAX_LONG_ANSWERS)
+        self._counted: set[asyncio.Task[None] | None] = set()
+        """Requests that count as under way for the user."""
+        self.streams: dict[int, ClientStream] = {}
+
+    async def run(self) -> None:
+        """Serves the client until it goes, or says something that is no request."""
+        try:
+            if not self.beside and not await self._greet():
+                return
+            while not self._writer.is_closing():
+                message = await self._read()
+                if message is not None:
+                    await self.drain()
+                    await self._begin(message)
+        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
+            return
+        except WireError as error:
+            said = f"this controller (warpdeck {__version__}) was told something strange: {error}"
+            self.send_error(0, UserError(said, f"if the client is of another version, {RESTART}"))
+        finally:
+            self.close()
+
+    async def _greet(self) -> bool:
+        """Whether the client speaks our protocol. Raises WireError."""
+        async with asyncio.timeout(HELLO_S):
+            hello = await self._read()
+        if not isinstance(hello, requests.Hello):
+            raise WireError("the first message must be hello")
+        if hello.version != requests.API_VERSION:
+            self.send_error(0, _other_version(hello.version))
+            return False
+        self.send(self.welcome())
+        return True
+
+    def refuse(self, error: UserError) -> None:
+        """Says why and hangs up."""
+        self.send_error(0, error)
+        self._writer.close()
+
+    def close(self) -> None:
+        """Ends everything of this client."""
+        for stream in list(self.streams.values()):
+            stream.end()
+        for task in list(self._tasks.values()):
+            task.cancel()
+        self._writer.close()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Sends one message, unless the client is gone."""
+        if not self._writer.is_closing():
+            self._writer.write(pack(JSON, _ENCODER.encode(message)))
+
+    def send_error(self, number: int, error: UserError) -> None:
+        self.send(
+            {
+                "t": "error",
+                "id": number,
+                "message": error.message,
+                "hint": error.hint,
+                "code": error.code,
+                "exit_code": error.exit_code,
+                "details": error.details,
+            }
+        )
+
+    def send_data(self, stream: int, data: bytes) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(data_frame(stream, data))
+
+    @contextlib.asynccontextmanager
+    async def page(self) -> AsyncIterator[None]:
+        """Make a page of a long answer inside. The client gets one at a time, once it has read those before; users take turns.
+
+        A request that waits for its client's reader does not count as one of the user's: else clients that stop reading would keep
+        the user's other clients waiting.
+        """
+        task, of_user = asyncio.current_task(), self.server.quotas.requests(self.who.uid)
+        counts = task in self._counted
+        if counts:
+            self._counted.discard(task)
+            of_user.release()
+        async with self._page:
+            await self.drain()
+            if counts:
+                await of_user.acquire()
+                self._counted.add(task)
+            async with self.server.pages.turn(self.who.uid):
+                yield
+
+    @property
+    def open_streams(self) -> int:
+        """Streams that are open or being opened."""
+        return len(self._opening | self.streams.keys())
+
+    @property
+    def subscriptions(self) -> int:
+        """Subscriptions among the open streams."""
+        return sum(stream.is_subscription for stream in self.streams.values())
+
+    @property
+    def unread_bytes(self) -> int:
+        """Answers that the client has not read yet."""
+        return self._writer.transport.get_write_buffer_size()
+
+    async def drain(self) -> None:
+        """Waits until the client has read enough."""
+        await self._writer.drain()
+
+    async def progress(self, number: int, line: str) -> None:
+        self.send({"t": "progress", "id": number, "line": line})
+
+    def welcome(self) -> dict[str, Any]:
+        """Who we are, and who the client is."""
+        return {
+            "t": "welcome",
+            "version": requests.API_VERSION,
+            "warpdeck": __version__,
+            "controller": self.server.controller.controller_id,
+            "user": self.who.user,
+            "uid": self.who.uid,
+            "admin": self.who.admin,
+        }
+
+    async def _read(self) -> Any:
+        """The next message; data goes to its stream (None is returned)."""
+        size_bytes, kind = parse_header(await self._reader.readexactly(HEADER_BYTES), MAX_REQUEST_BYTES)
+        async with self.server.quotas.incoming(self.who.uid, size_bytes):
+            payload = await self._payload(size_bytes)
+        if kind != JSON:
+            stream, data = split_data(payload)
+            if stream in self.streams:
+                await self.streams[stream].incoming(data)
+            return None
+        try:
+            return _DECODER.decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise WireError(f"a request that is not understood: {error}") from error
+
+    async def _payload(self, size_bytes: int) -> bytes:
+        """The rest of a message. Raises WireError if its bytes do not keep coming."""
+        pieces = []
+        for at in range(0, size_bytes, PIECE_BYTES):
+            try:
+                async with asyncio.timeout(STALL_S):
+                    pieces.append(await self._reader.readexactly(min(PIECE_BYTES, size_bytes - at)))
+            except TimeoutError as error:
+                said = f"the rest of a message of {size_bytes:,} bytes did not come within {STALL_S:.0f} s"
+                raise WireError(said) from error
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _begin(self, message: Any) -> None:
+        match message:
+            case requests.Ack(stream=stream, size=size):
+                if stream in self.streams:
+                    self.streams[stream].acknowledge(size)
+            case requests.Resize(stream=stream, rows=rows, cols=cols):
+                if stream in self.streams:
+                    await self.streams[stream].resize(rows, cols)
+            case requests.StepOrder(stream=stream):
+                if stream in self.streams:
+                    await self.streams[stream].order(message)
+            case requests.AwaitMore(stream=stream):
+                if stream in self.streams:
+                    self.streams[stream].more(message)
+            case requests.FileRead(stream=stream):
+                if stream in self.streams:
+                    await self.streams[stream].file(message)
+            case requests.Close(stream=stream) | requests.End(stream=stream):
+                self._end_stream(stream, finished=isinstance(message, requests.End))
+            case requests.Hello():
+                raise WireError("hello is said once")
+            case _ if message.id in self._tasks or message.id in self.streams:
+                raise WireError(f"the request id {message.id} is in use")
+            case _ if isinstance(message, _STREAMS):
+                self._begin_stream(message)
+            case _:
+                await self._slots.acquire()
+                self._start(message, lambda _: self._slots.release())
+
+    def _begin_stream(self, message: Any) -> None:
+        try:
+            if self.open_streams >= MAX_STREAMS:
+                raise UserError(f"{MAX_STREAMS} streams are open already", "close some")
+            check_streams(
+                self.server.of_user(self.who.uid), subscribes=isinstance(message, requests.Subscribe)
+            )
+        except UserError as error:
+            self.send_error(message.id, error)
+            return
+        self._opening.add(message.id)
+        self._start(message, lambda _: self._opening.discard(message.id))
+
+    def _start(self, message: Any, done: Callable[[asyncio.Task[None]], None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._answer(message))
+        self._tasks[message.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(message.id))
+        task.add_done_callback(done)
+
+    def _end_stream(self, number: int, *, finished: bool) -> None:
+        stream = self.streams.get(number)
+        if stream is not None:
+            stream.end(finished=finished)
+        elif number in self._tasks:
+            self._tasks[number].cancel()
+
+    async def _answer(self, message: Any) -> None:
+        try:
+            while self.unread_bytes > OUTBOX_BYTES:  # At exactly so many, drain() would return at once.
+                await self.drain()
+            begun = asyncio.get_running_loop().time()
+            result = await self._handle(message)
+            if result is not None:  # no stream, whose time is the client's own
+                self.send({"t": "ok", "id": message.id, "result": result})
+                took_s = asyncio.get_running_loop().time() - begun
+                kind = str(message.__struct_config__.tag)
+                self.server.controller.diagnosis.count_request(kind, self.who.user, took_s)
+        except UserError as error:
+            self.send_error(message.id, error)
+        except (RemoteError, StoreError) as error:
+            self.send_error(message.id, UserError(str(error), "try again; see the controller's log"))
+        except WireError as error:
+            failed = UserError(f"the answer cannot be sent: {error}", "ask for less", code=UNCERTAIN)
+            self.send_error(message.id, failed)
+        except ConnectionError:
+            log.info("a client of %s left before it had read its answers", self.who.user)
+        except Exception:
+            log.exception("a bug in %s", type(message).__name__)
+            hint = f"it may have been done all the same: see {self.server.paths.log}"
+            failed = UserError("an error inside the controller", hint, code=UNCERTAIN)
+            self.send_error(message.id, failed)
+
+    async def _handle(self, message: Any) -> Any:
+        """The answer. A request counts as one of the user's meanwhile; a stream lasts, and is counted as such."""
+        if isinstance(message, _STREAMS):
+            return await self._answers.handle(message)
+        if isinstance(message, _PAGED):
+            async with self._long_answers:
+                return await self._handle_counted(message)
+        return await self._handle_counted(message)
+
+    async def _handle_counted(self, message: Any) -> Any:
+        task, of_user = asyncio.current_task(), self.server.quotas.requests(self.who.uid)
+        await of_user.acquire()
+        self._counted.add(task)
+        try:
+            return await self._answers.handle(message)
+        finally:
+            if task in self._counted:
+                self._counted.discard(task)
+                of_user.release()
+
+    async def closed(self) -> None:
+        """Returns when the client has what was sent, or has not read it for LEAVE_S: then the rest is dropped."""
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(LEAVE_S):
+                await self._writer.wait_closed()
+        self._writer.transport.abort()
+
+
+def _other_version(version: int) -> UserError:
+    return UserError(
+        f"this controller (warpdeck {__version__}) speaks protocol {requests.API_VERSION}, the client {version}",
+        RESTART,
+    )
+
+
+class ClientStream:
+    """A stream of bytes with one client, with its window. Subclasses in streams.py say what the bytes mean."""
+
+    is_subscription = False
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.number = number
+        self._window = STREAM_WINDOW_BYTES
+        self._room = asyncio.Event()
+        connection.streams[number] = self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neither side has ended it."""
+        return self.connection.streams.get(self.number) is self
+
+    async def send(self, data: bytes) -> None:
+        """Sends bytes to the client, waiting for its acknowledgements; whoever wants no more gives none, and gets nothing."""
+        for start in range(0, len(data), DATA_CHUNK_BYTES):
+            chunk = data[start : start + DATA_CHUNK_BYTES]
+            while self._window <= 0 and self.is_open:
+                self._room.clear()
+                await self._room.wait()
+            if not self.is_open:
+                return
+            self._window -= len(chunk)
+            self.connection.send_data(self.number, chunk)
+        await self.connection.drain()
+
+    def acknowledge(self, size: int) -> None:
+        self._window += size
+        self._room.set()
+
+    def say_end(self, error: str, ended: dict[str, int] | None, *, code: str = "") -> None:
+        """The last message of the stream."""
+        if self.connection.streams.pop(self.number, None) is not None:
+            self.connection.send(
+                {"t": "end", "stream": self.number, "error": error, "code": code, "exit": ended}
+            )
+
+    async def incoming(self, data: bytes) -> None:
+        """Bytes from the client."""
+
+    async def resize(self, rows: int, cols: int) -> None:
+        """The client's terminal has a new size."""
+
+    async def order(self, order: requests.StepOrder) -> None:
+        """What srun asks of its running step."""
+
+    def more(self, message: requests.AwaitMore) -> None:
+        """Further submissions to wait for."""
+
+    async def file(self, message: requests.FileRead) -> None:
+        """What a command wanted to read of its caller's."""
+
+    def end(self, *, finished: bool = False) -> None:
+        """The client wants no more; `finished` ends an upload well."""
+        if self.is_open:
+            del self.connection.streams[self.number]
+        self._room.set()

@@ -1,0 +1,133 @@
+"""Those who wait for jobs, over controller/endwatch: clients for ends, requests for what they need of a job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.loop.end_waiters import EndsAsked, Page
+from warpdeck.controller.presenters.job_columns import shower
+from warpdeck.model import Job, JobId, NodeName
+from warpdeck.protocol import requests as ask
+from warpdeck.protocol.request_base import MAX_REFERENCES
+from warpdeck.protocol.start_text import about
+
+from .chunking import in_slices
+from .connection import ClientStream, Connection
+
+TELL_INTERVAL_S = 0.1
+"""Least time between two looks for one client: what ends meanwhile is told together."""
+PAGE_ROWS = 500
+"""Rows of one message, well below the limit of a frame."""
+WAIT_TICK_S = 30.0
+"""A waiting request looks again at least so often, for the time that its job is expected to start."""
+LINK_S = 15.0
+"""How long a request waits for a link that is being made, or for the rest of an output."""
+
+
+class EndsStream(ClientStream):
+    """A client's wait for the ends of submissions."""
+
+    def __init__(self, connection: Connection, number: int, asked: EndsAsked) -> None:
+        super().__init__(connection, number)
+        self._asked = asked
+        self._task = asyncio.current_task()
+
+    def more(self, message: ask.AwaitMore) -> None:
+        if len(self._asked) + len(message.jobs) <= MAX_REFERENCES:
+            self._asked.add(message.jobs)
+            return
+        error = UserError(f"over {MAX_REFERENCES:,} submissions are waited for at once", "wait for fewer")
+        self.connection.send_error(self.number, error)
+        self.end()
+
+    def end(self, *, finished: bool = False) -> None:
+        super().end()
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def tell_ends(connection: Connection, message: ask.AwaitEnds) -> None:
+    """Tells each end once, for as long as the client stays. Raises UserError for a field that there is not."""
+    controller = connection.server.controller
+    show = shower(controller.state, message.fields, now=controller.clock())
+    asked = EndsAsked(controller.ends, begun=message.begun)
+    EndsStream(connection, message.id, asked)
+    connection.send({"t": "ok", "id": message.id, "result": {}})
+    asked.add(message.jobs)
+    try:
+        async for pages in asked.pages():
+            for page in pages:
+                await _tell(connection, message.id, page, show)
+            await asyncio.sleep(TELL_INTERVAL_S)
+    finally:
+        asked.close()
+
+
+async def _tell(
+    connection: Connection, number: int, page: Page, show: Callable[[Sequence[Job]], Sequence[Any]]
+) -> None:
+    """One page in as many messages as it takes; the last one says that all is done, if it is."""
+    rows = [("begun", job) for job in page.begun] + [("ended", job) for job in page.ended]
+    for first in range(0, max(1, len(rows)), PAGE_ROWS):
+        some, is_last = rows[first : first + PAGE_ROWS], first + PAGE_ROWS >= len(rows)
+        told: dict[str, Any] = {"t": "ends", "id": number, "done": [], "unknown": []}
+        for word in ("begun", "ended"):
+            told[word] = await in_slices([job for kind, job in some if kind == word], show)
+        if page.done and is_last:
+            told |= {"done": [page.number], "unknown": [page.number] if page.unknown else []}
+        connection.send(told)
+        await connection.drain()
+
+
+async def wait_for(connection: Connection, job: Job, reached: Callable[[Job], bool], *, tell: int = 0) -> Job:
+    """Waits until the job is where it should be, telling why it waits as progress of request `tell`; the job as it is then.
+
+    A task that is put back among the waiting tasks of its array is followed there. Raises UserError for a job that is known no
+    more.
+    """
+    controller = connection.server.controller
+    state, told = controller.state, ""
+    with controller.ends.waiter(job) as waiter:
+        while True:
+            waiter.take()
+            now = await controller.ends.record_of(job)
+            if now is None:
+                raise UserError(
+                    f"job {job.label()} is not known any more", "see `sacct`, or `warpdeck queue`"
+                )
+            if reached(now):
+                await controller.commits.settled()
+                if now.id not in state.jobs or state.jobs[now.id] is now:
+                    return now
+                continue
+            why = state.whys.get(now.id)
+            if tell and why is not None and why.sentence != told:
+                told = why.sentence
+                at_unix = why.expected_start_unix
+                soon = f"; expected {about(at_unix, controller.clock())}" if at_unix is not None else ""
+                await connection.progress(tell, f"waiting: {told}{soon}")
+            try:
+                async with asyncio.timeout(WAIT_TICK_S):
+                    await waiter.changed.wait()
+            except TimeoutError:
+                continue
+
+
+async def settle(connection: Connection, number: JobId) -> dict[str, Any]:
+    """Returns when what the submission wrote is here."""
+    jobs = connection.server.controller.state.named(number)
+    await settle_outputs(connection, [(job, share.node) for job in jobs for share in job.shares])
+    return {}
+
+
+async def settle_outputs(connection: Connection, written: Iterable[tuple[Job, NodeName]]) -> None:
+    """The last of a job's output may still be on its way here when the job has ended: gives it a moment."""
+    try:
+        async with asyncio.timeout(LINK_S):
+            for job, node in written:
+                await connection.server.controller.outputs.finished(job.id, job.restarts, node)
+    except TimeoutError:
+        return

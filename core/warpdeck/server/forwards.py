@@ -1,0 +1,84 @@
+"""The forwards in force: which client forwards which port of which job. Nothing of it is durable: a forward is its client's.
+
+The page that a forward leads to may hold a token. It is told to the forward's own user, and only to who asks for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Who
+from warpdeck.protocol.job_rows import ForwardRow
+
+_BEHIND = re.compile(r"[?#].*", re.DOTALL)
+_VALUE = re.compile(r"(?<==)[^&#]+")
+
+
+class KeptForward:
+    """One forward. `end` tells its client that it is over."""
+
+    def __init__(self, row: ForwardRow, uid: int, end: Callable[[str], None]) -> None:
+        self.page = row.page or "/"
+        self.row = msgspec.structs.replace(row, page=masked(self.page))
+        self.uid = uid
+        self.end = end
+        self.connections = 0
+
+
+class ForwardTable:
+    """All forwards, by number."""
+
+    def __init__(self) -> None:
+        self._ids = itertools.count(1)
+        self._kept: dict[int, KeptForward] = {}
+
+    def add(self, row: ForwardRow, *, uid: int, end: Callable[[str], None]) -> int:
+        """Takes it up; its number."""
+        number = next(self._ids)
+        self._kept[number] = KeptForward(msgspec.structs.replace(row, number=number), uid, end)
+        return number
+
+    def drop(self, number: int) -> None:
+        """Its client is gone."""
+        self._kept.pop(number, None)
+
+    def own(self, who: Who, number: int) -> KeptForward | None:
+        """The forward of that number if it is this user's."""
+        kept = self._kept.get(number)
+        return kept if kept is not None and kept.uid == who.uid else None
+
+    def rows(self, who: Who) -> list[ForwardRow]:
+        """The user's own, oldest first; an admin sees everybody's."""
+        return [
+            msgspec.structs.replace(kept.row, connections=kept.connections)
+            for _, kept in sorted(self._kept.items())
+            if who.admin or kept.uid == who.uid
+        ]
+
+    def page(self, who: Who, number: int) -> str:
+        """What of its URL follows the host, with its token. Raises UserError."""
+        kept = self.own(who, number)
+        if kept is None:
+            raise _missing(number)
+        return kept.page
+
+    def end(self, who: Who, number: int) -> None:
+        """Ends one. Raises UserError."""
+        kept = self._kept.get(number)
+        if kept is None or not (who.admin or kept.uid == who.uid):
+            raise _missing(number)
+        kept.end("it was ended")
+
+
+def masked(page: str) -> str:
+    """The page without the values behind its path: "/lab?token=…"."""
+    return _BEHIND.sub(lambda found: _VALUE.sub("…", found[0]), page)
+
+
+def _missing(number: int) -> UserError:
+    return UserError(f"there is no forward {number} of yours", "see `warpdeck forward --list`")

@@ -1,0 +1,62 @@
+"""A look at nodes' health when somebody asks: by hand, as often as they like, beside the looks that are made anyway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from warpdeck.base.errors import RemoteError, UserError
+from warpdeck.controller.events.events import HealthTold
+from warpdeck.controller.presenters import serializers
+from warpdeck.controller.reducers.node_health import question
+from warpdeck.model import Link, NodeName
+from warpdeck.protocol.node_rows import NodeHealthRow
+from warpdeck.protocol.requests import NodeCheck
+
+from .chunking import in_slices
+
+if TYPE_CHECKING:
+    from warpdeck.controller.loop.controller import Controller
+
+MAX_AT_ONCE = 64
+"""Nodes that look at the same time: their answers come together."""
+
+
+async def answer(controller: Controller, asked: NodeCheck, *, anew: bool) -> dict[str, Any]:
+    """The rows; `anew` makes every node look again. Raises UserError for a node that there is not."""
+    state = controller.state
+    if asked.name and NodeName(asked.name) not in state.nodes:
+        raise UserError(f"there is no node {asked.name}", "see `warpdeck node ls`", code="not_found")
+    names = [NodeName(asked.name)] if asked.name else sorted(state.nodes)
+    errors: dict[NodeName, str] = {}
+    room = asyncio.Semaphore(MAX_AT_ONCE)
+
+    async def look(name: NodeName) -> None:
+        async with room:
+            errors[name] = await _look(controller, name) if anew else _absence(controller, name)
+
+    await asyncio.gather(*(look(name) for name in names))
+
+    def show(some: Sequence[NodeName]) -> list[NodeHealthRow]:
+        there = [state.nodes[name] for name in some if name in state.nodes]
+        return [serializers.node_health_row(state, node, error=errors[node.name]) for node in there]
+
+    return {"nodes": await in_slices(names, show)}
+
+
+def _absence(controller: Controller, name: NodeName) -> str:
+    if controller.state.links.get(name) is Link.UP:
+        return ""
+    reason = controller.state.link_reasons.get(name, "")
+    return f"the node does not answer: {reason}" if reason else "the node does not answer"
+
+
+async def _look(controller: Controller, name: NodeName) -> str:
+    """Why it could not be, "" if it was."""
+    try:
+        told = await controller.fleet.check_health(name, question(controller.config, now=controller.clock()))
+    except RemoteError as error:
+        return _absence(controller, name) or f"the node does not answer: {error.cause}"
+    await controller.apply(HealthTold(name=name, health=told, received_unix=controller.clock()))
+    return ""

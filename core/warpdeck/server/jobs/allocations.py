@@ -1,0 +1,274 @@
+"""Allocations that are held for a client: one that srun makes for its only step, and salloc's.
+
+The client's connection is what holds them. One that is cut off by a controller that starts anew comes back (SallocAttach);
+whoever does not is gone, and the keeper gives the allocation back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from warpdeck.base.errors import ANSWERED, SAID, UserError
+from warpdeck.controller.events.events import HolderLeft, Submitted
+from warpdeck.controller.launch.environment import component_variables, made_environment
+from warpdeck.controller.launch.node_aliases import address_variables
+from warpdeck.controller.state.state import State
+from warpdeck.model import Job, JobId, JobState, Request
+from warpdeck.notation.options.options import SALLOC_22_05, Table, with_plugins
+from warpdeck.notation.request.request import Options, build_request
+from warpdeck.notation.step.salloc import parse_salloc
+from warpdeck.ports.caller import may_touch
+from warpdeck.protocol import requests as ask
+from warpdeck.server.connection import ClientStream, Connection
+from warpdeck.server.end_subscriptions import wait_for
+from warpdeck.server.nonces import known_job, marked
+
+Submission = Callable[..., Awaitable[Submitted]]
+"""Makes the event of a submission: Handlers.submission."""
+FILE = "file"
+"""The code of the error that asks the client for the text of a file."""
+_OF_A_PROCESS = frozenset(
+    {
+        *(
+            "SLURM_NODEID",
+            "SLURMD_NODENAME",
+            "SLURM_GTIDS",
+            "SLURM_TOPOLOGY_ADDR",
+            "SLURM_TOPOLOGY_ADDR_PATTERN",
+        ),
+        *("SLURM_CPUS_ON_NODE", "SLURM_PRIO_PROCESS", "SLURM_JOB_UID", "SLURM_JOB_USER"),
+        *("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
+    }
+)
+"""What a job's processes are told, and a shell beside it is not."""
+
+
+class Wish(NamedTuple):
+    """What an allocation is asked for, and what is to be said of it."""
+
+    request: Request
+    notes: list[str]
+    components: tuple[Request, ...] = ()
+    """Of a heterogeneous job: those after the first."""
+    immediate_s: float | None = None
+    """--immediate: given back if it does not begin in so long."""
+
+
+def wish_of(
+    options: Options, env: Mapping[str, str], *, holder: str, name: str, cwd: str, now: float
+) -> Wish:
+    """Raises UserError."""
+    fields, notes = build_request(options, env, now=now)
+    fields |= {"holder": holder, "submit_dir": cwd, "requeue": False}
+    fields.setdefault("name", name)
+    try:
+        return Wish(msgspec.convert(fields, Request, strict=False), notes)
+    except msgspec.ValidationError as error:
+        raise UserError(f"the allocation cannot be so: {error}", "see its options") from error
+
+
+async def make_allocation(
+    connection: Connection,
+    message: ask.Srun | ask.Salloc,
+    submission: Submission,
+    *,
+    wish: Wish,
+    known: Table,
+) -> Job:
+    """A new allocation, for which the client is there; that of an srun that asks again may have ended. Raises UserError, in the
+    words of the command whose options are `known`."""
+    controller = connection.server.controller
+    for note in wish.notes:
+        await connection.progress(message.id, note)
+    try:
+        outcome = await controller.apply(marked(await submission(wish.request, *wish.components), message))
+    except UserError as error:
+        from .launch_errors import in_its_words  # seldom needed
+
+        raise in_its_words(error, known, message.env) from None
+    if outcome.job is None and outcome.made is not None and isinstance(message, ask.Srun):
+        ended = await controller.store.job(JobId(outcome.made.job_id))
+        if ended is not None:
+            return ended
+    job = known_job(outcome)
+    for note in outcome.notes:
+        await connection.progress(message.id, note)
+    connection.server.steps.holds(job.id)
+    return job
+
+
+async def begun(
+    connection: Connection, message: ask.Srun | ask.Salloc, job: Job, *, immediate_s: float | None
+) -> Job:
+    """The allocation, running; whoever does not wait for it takes it back. Raises UserError."""
+    controller = connection.server.controller
+    try:
+        if not _runs(controller.state, job):
+            async with asyncio.timeout(immediate_s):
+                job = await _wait(connection, message, job)
+    except TimeoutError:
+        connection.server.steps.lets_go(job.id)
+        from .launch_errors import too_late  # seldom needed
+
+        raise too_late(message.env) from None
+    except BaseException:
+        connection.server.steps.lets_go(job.id)
+        raise
+    return controller.state.jobs[job.id]
+
+
+def _runs(state: State, job: Job) -> bool:
+    """Whether it runs, with all of its components."""
+    return all(each.state is JobState.RUNNING or each.is_finished for each in state.array_members(job.id))
+
+
+async def _wait(connection: Connection, message: ask.Srun | ask.Salloc, job: Job) -> Job:
+    controller = connection.server.controller
+    number = message.id
+    waited = False
+    if controller.state.jobs[job.id].state is JobState.PENDING and controller.state.whys.get(job.id):
+        waited = True
+        if isinstance(message, ask.Salloc):
+            await connection.progress(number, f"Pending job allocation {job.id}")
+        await connection.progress(number, f"job {job.id} queued and waiting for resources")
+    job = await wait_for(
+        connection, job, lambda now: now.is_finished or _runs(controller.state, now), tell=number
+    )
+    if job.is_finished:
+        why = f": {job.exit.message}" if job.exit is not None and job.exit.message else ""
+        raise UserError(f"job {job.id} has ended before it could be used ({job.state}){why}", "")
+    if waited:
+        await connection.progress(number, f"job {job.id} has been allocated resources")
+    return job
+
+
+@contextlib.contextmanager
+def judged(
+    connection: Connection, message: ask.Srun | ask.Salloc, known: Table
+) -> Iterator[Callable[[UserError | None], None]]:
+    """What is refused within is refused as the real command would, if that would; the value asks so of values passed over."""
+
+    def judge(ours: UserError | None) -> None:
+        from . import launch_errors  # seldom needed
+
+        plugins = connection.server.controller.config.submission.plugin_options
+        launch_errors.check(message, with_plugins(known, plugins), who=connection.who, ours=ours)
+
+    try:
+        yield judge
+    except UserError as error:
+        if error.code not in (SAID, ANSWERED, FILE):
+            judge(error)
+        if error.code == "dependency":  # which Slurm's controller reads
+            from .launch_errors import in_its_words  # seldom needed
+
+            raise in_its_words(error, known, message.env) from None
+        raise
+
+
+def _revoked(job: Job) -> str:
+    """How salloc's people learn that the allocation is gone: Slurm's words, and behind them the reason."""
+    if job.state is JobState.TIMEOUT:
+        return f"Job {job.id} has exceeded its time limit and its allocation has been revoked."
+    why = job.exit.message if job.exit is not None else ""
+    if job.state is JobState.CANCELLED and job.ended_by_uid is not None:
+        from warpdeck.base.passwd import name_of  # seldom needed
+
+        why = f"it was cancelled by {name_of(job.ended_by_uid)}"
+    if not why and job.state is not JobState.COMPLETED:
+        why = f"it ended as {job.state}"
+    return f"Job allocation {job.id} has been revoked." + (f" Reason: {why}." if why else "")
+
+
+class HeldStream(ClientStream):
+    """salloc's hold of its allocation."""
+
+    def __init__(self, connection: Connection, number: int, job: Job) -> None:
+        super().__init__(connection, number)
+        self._job = job
+        self._task: asyncio.Task[Any] | None = asyncio.current_task()
+
+    async def watch(self) -> None:
+        """Until the allocation has ended; the client is told."""
+        job = await wait_for(self.connection, self._job, lambda now: now.is_finished)
+        self.say_end(_revoked(job), None)
+        self.connection.server.steps.released(job.id)
+
+    async def order(self, order: ask.StepOrder) -> None:
+        """The command that held it has ended."""
+        if order.what == "end":
+            event = HolderLeft(who=self.connection.who, job_id=self._job.id, code=order.code)
+            await self.connection.server.controller.apply(event)
+
+    def end(self, *, finished: bool = False) -> None:
+        """The client is gone, and with it the allocation."""
+        if self.is_open:
+            super().end()
+            self.connection.server.steps.lets_go(self._job.id)
+            if self._task is not None:
+                self._task.cancel()
+
+
+async def hold(connection: Connection, message: ask.Salloc, submission: Submission) -> None:
+    """salloc."""
+    controller = connection.server.controller
+    with judged(connection, message, SALLOC_22_05) as judge:
+        asked = parse_salloc(
+            list(message.words), message.env, plugins=controller.config.submission.plugin_options
+        )
+        wish = wish_of(
+            asked.options,
+            message.env,
+            holder="salloc" if asked.has_shell else "nobody",
+            name="interactive",
+            cwd=message.cwd,
+            now=controller.clock(),
+        )._replace(immediate_s=asked.immediate_s)
+        others = [
+            wish_of(options, {}, holder="hetjob", name="interactive", cwd=message.cwd, now=controller.clock())
+            for options in asked.others
+        ]
+        wish = wish._replace(components=tuple(each.request for each in others))
+        if wish.notes:
+            judge(None)
+    made = await make_allocation(connection, message, submission, wish=wish, known=SALLOC_22_05)
+    job = await begun(connection, message, made, immediate_s=wish.immediate_s)
+    stream = HeldStream(connection, message.id, job)
+    members = controller.state.array_members(job.id)
+    names = [name for each in members if each.allocation for name in each.allocation.node_names()]
+    variables = made_environment(job, 0, submit_host="") | address_variables(names, controller.state.nodes)
+    if job.component is not None:
+        variables |= component_variables(members)
+    result = {
+        "job_id": job.id,
+        "env": {name: value for name, value in variables.items() if name not in _OF_A_PROCESS},
+        "command": asked.command,
+        "has_shell": asked.has_shell,
+        "kill_signal": asked.kill_signal,
+        "bell": asked.bell,
+        "quiet": asked.quiet,
+        "chdir": asked.chdir,
+        "nodes": names,
+    }
+    connection.send({"t": "ok", "id": message.id, "result": result})
+    if asked.has_shell:
+        await stream.watch()
+    else:
+        connection.server.steps.released(job.id)
+        stream.say_end("", None)
+
+
+async def attach(connection: Connection, message: ask.SallocAttach) -> None:
+    """Back to an allocation."""
+    job = connection.server.controller.state.jobs.get(JobId(message.job))
+    if job is None or not may_touch(connection.who, job) or job.request.holder != "salloc":
+        raise UserError(f"allocation {message.job} is not known any more", "see `warpdeck queue`")
+    connection.server.steps.holds(job.id)
+    stream = HeldStream(connection, message.id, job)
+    connection.send({"t": "ok", "id": message.id, "result": {}})
+    await stream.watch()

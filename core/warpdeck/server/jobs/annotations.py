@@ -1,0 +1,29 @@
+"""Records of jobs of any age are annotated, as whoever asks may: all of those that are named, or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Annotated
+from warpdeck.controller.reducers.comment_update import check_rights
+from warpdeck.model import JobId
+from warpdeck.protocol.job_requests import JobAnnotate
+from warpdeck.server.connection import Connection
+
+
+async def answer(connection: Connection, message: JobAnnotate) -> dict[str, Any]:
+    """Raises UserError."""
+    controller, who = connection.server.controller, connection.who
+    ids = tuple(JobId(number) for number in message.ids)
+    wanted = message.annotating.asked()
+    if not wanted:
+        raise UserError("nothing is to be written", "name a comment, or a derived exit code")
+    ended = await controller.store.jobs([number for number in ids if number not in controller.state.jobs])
+    if message.only_asks:
+        here = (controller.state.jobs[number] for number in ids if number in controller.state.jobs)
+        for job in (*ended, *here):
+            check_rights(who, job, wanted)
+    else:
+        await controller.apply(Annotated(who=who, ids=ids, ended=tuple(ended), annotating=message.annotating))
+    return {}

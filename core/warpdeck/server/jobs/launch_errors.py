@@ -1,0 +1,92 @@
+"""What the real srun and salloc would say of words that are refused here: theirs is said in place of ours, with their exit code.
+
+Loaded only where there is reason to ask, as reading the words a second time costs more than a step does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from warpdeck.base.errors import ANSWERED, SAID, UserError
+from warpdeck.base.passwd import group_there, user_there
+from warpdeck.controller.events.events import Who
+from warpdeck.controller.reducers.step_commands import BUSY, EXPIRED, STARTING
+from warpdeck.model import JobId
+from warpdeck.notation.options.options import Table
+from warpdeck.notation.values.exit_codes import IMMEDIATE, PLAIN, exit_code
+from warpdeck.notation.verdict.launch import judge_launch
+from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.verdict import Fault
+from warpdeck.protocol import requests as ask
+from warpdeck.protocol.refusals import WORDS, in_slurms_words, said_first
+
+_FAILED = {"srun": "Unable to allocate resources", "salloc": "Job submit/allocate failed"}
+_TRY = "Try "
+"""The last line of what getopt finds wrong; it names its command itself."""
+_UNREAD = "localhost\n"
+"""What a file that nobody asked the client for is taken to hold: a name."""
+
+
+def check(message: ask.Srun | ask.Salloc, known: Table, *, who: Who, ours: UserError | None) -> None:
+    """Raises UserError in the command's own words where it would refuse the message's. `ours` is what we refuse them for."""
+    files = message.files if isinstance(message, ask.Srun) else {}
+    place = Place(
+        cwd=message.cwd,
+        environ=message.env,
+        now=time.time(),
+        is_root=who.uid == 0,
+        user_id=user_there,
+        group_id=group_there,
+        read_text=lambda name: files.get(name, _UNREAD),
+    )
+    fault = judge_launch(message.words, place, known=known).fault
+    if fault is None or (_is_of_getopt(fault) and (ours is None or fault.words[0] not in ours.message)):
+        return  # an option that came after the Slurm that is spoken for
+    if fault.is_answer:
+        raise UserError("\n".join(fault.words), exit_code=fault.exit_code, code=ANSWERED)
+    said = "\n".join(line if line.startswith(_TRY) else f"{known.command}: {line}" for line in fault.words)
+    raise UserError(said, fault.hint, exit_code=fault.exit_code, code=SAID)
+
+
+def _is_of_getopt(fault: Fault) -> bool:
+    return fault.words[-1].startswith(_TRY)
+
+
+def in_its_words(error: UserError, known: Table, environ: Mapping[str, str]) -> UserError:
+    """What the controller refuses an allocation for, as the command says it."""
+    return _told(error, f"{_FAILED[known.command]}: ", known.command, environ)
+
+
+def of_step(error: UserError, job_id: JobId, environ: Mapping[str, str]) -> UserError:
+    """What a step is refused for, as srun says it."""
+    if error.code in (BUSY, STARTING):
+        words = f"Unable to create step for job {job_id}: Requested nodes are busy"
+        others = "steps" in error.details  # else the job stands still, or a node does not answer
+        hint = "other steps hold them; --overlap shares with these" if others else error.message
+        return UserError(words, hint)
+    if error.code == "step_nodes" and error.details:
+        words = f"Only allocated {error.details['has']} nodes asked for {error.details['asked']}"
+        return UserError(words, error.hint, exit_code=exit_code(environ))
+    if error.code == EXPIRED:
+        check = f"srun: Check SLURM_JOB_ID environment variable. Expired or invalid job {job_id}"
+        words = f"srun: error: Slurm job {job_id} has expired\n{check}"
+        return UserError(words, error.message, exit_code=exit_code(environ), code=SAID)
+    return _told(error, f"Unable to create step for job {job_id}: ", "srun", environ)
+
+
+def too_late(environ: Mapping[str, str]) -> UserError:
+    """--immediate, and there was no room in time."""
+    return UserError(
+        "Unable to allocate resources: Requested nodes are busy",
+        "leave --immediate out to wait for them",
+        exit_code=exit_code(environ, IMMEDIATE),
+    )
+
+
+def _told(error: UserError, begun: str, command: str, environ: Mapping[str, str]) -> UserError:
+    code = exit_code(environ) if error.exit_code == PLAIN else error.exit_code
+    if error.code not in WORDS and not error.code.startswith(("QOS", "Assoc")):
+        return UserError(error.message, error.hint, exit_code=code, code=error.code)
+    words = said_first(error) + begun + in_slurms_words(error)
+    return UserError(words.replace("\n", f"\n{command}: error: "), exit_code=code)

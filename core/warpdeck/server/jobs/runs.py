@@ -1,0 +1,149 @@
+"""`warpdeck run`: a command's own words become a job here, and what all its nodes write comes back on streams of the request.
+
+The client sends words, because understanding them takes it longer than the whole way of a short job: what the grammar needs
+is loaded here already. Standard output is the request's own stream, standard error one that the client names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from warpdeck.base.errors import RemoteError, UserError
+from warpdeck.client.blocking_client import STEPS
+from warpdeck.client.submission import draft_command, has_several_tasks
+from warpdeck.model import Job, JobId, JobState, Request, ShareStatus
+from warpdeck.notation.options.getopt import split_command
+from warpdeck.ports.ports import NodeStream
+from warpdeck.protocol import requests as ask
+from warpdeck.server.connection import ClientStream, Connection
+from warpdeck.server.end_subscriptions import wait_for
+from warpdeck.server.nonces import known_job, marked
+from warpdeck.server.streams import exit_of, has_begun, settle_link
+from warpdeck_agent.wire import messages as wire
+
+from .allocations import Submission
+
+
+class RunStream(ClientStream):
+    """One channel of a job: the bytes of all its nodes, and its exit at the end."""
+
+    def __init__(self, connection: Connection, number: int, channel: str) -> None:
+        super().__init__(connection, number)
+        self._channel = channel
+        self._nodes: list[NodeStream] = []
+        self._left = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def follow(self, job: Job) -> None:
+        """Joins every node's output. Raises RemoteError."""
+        self._left = len(job.shares)
+        for share in job.shares:
+            await settle_link(self.connection, share.node)
+            if not self.is_open:
+                return
+            asked, sink = _log_of(job, share, self._channel), _Part(self, job)
+            self._nodes.append(
+                await self.connection.server.controller.fleet.open_stream(share.node, asked, sink)
+            )
+
+    def part_ended(self, job: Job, error: str) -> None:
+        """A node has said all; after the last one the job's own end comes a moment later. The client may have left before."""
+        if not self.is_open:
+            return
+        self._left -= 1
+        if error:
+            self.say_end(error, exit_of(self.connection, job))
+        elif not self._left:
+            self._task = asyncio.get_running_loop().create_task(self._end(job))
+
+    async def _end(self, job: Job) -> None:
+        job = await wait_for(
+            self.connection, job, lambda now: now.is_finished or now.state is JobState.PENDING
+        )
+        self.say_end("", exit_of(self.connection, job))
+
+    def end(self, *, finished: bool = False) -> None:
+        """The client is gone; the job goes on."""
+        super().end()
+        if self._task is not None:
+            self._task.cancel()
+        self.closing = [asyncio.get_running_loop().create_task(node.close()) for node in self._nodes]
+
+
+class _Part:
+    """A node's part of a channel: a StreamSink for the fleet."""
+
+    def __init__(self, stream: RunStream, job: Job) -> None:
+        self._stream = stream
+        self._job = job
+
+    async def opened(self, offset: int, size_bytes: int, path: str) -> None:
+        """The client was answered before."""
+
+    async def data(self, chunk: bytes) -> None:
+        await self._stream.send(chunk)
+
+    async def ended(self, error: str) -> None:
+        self._stream.part_ended(self._job, error)
+
+
+async def run(connection: Connection, message: ask.Run, submission: Submission) -> None:
+    """From the words to a job, whose output is followed to its end. Raises UserError."""
+    if message.errors == message.id or message.errors in connection.streams:
+        raise UserError(f"the stream {message.errors} is in use", "name another for standard error")
+    request, notes = _request(connection, message)
+    controller = connection.server.controller
+    outcome = await controller.apply(marked(await submission(request), message))
+    assert outcome.made is not None
+    notes += outcome.made.notes
+    job = outcome.job or await controller.store.job(JobId(outcome.made.job_id)) or known_job(outcome)
+    connection.send({"t": "ok", "id": message.id, "result": {"job_id": job.id, "notes": notes}})
+    streams = [
+        RunStream(connection, number, channel)
+        for number, channel in ((message.id, "out"), (message.errors, "err"))
+    ]
+    try:
+        job = await wait_for(connection, job, has_begun, tell=message.id)
+        if not job.shares:
+            raise UserError(
+                f"job {job.label()} has ended before it began ({job.state})", "see `warpdeck show`"
+            )
+        for stream in streams:
+            await stream.follow(job)
+    except RemoteError as error:
+        for stream in streams:
+            stream.say_end(str(error), None)
+    except BaseException:
+        for stream in streams:
+            stream.end()
+        raise
+
+
+def _request(connection: Connection, message: ask.Run) -> tuple[Request, list[str]]:
+    """What the words ask for, and what is to be said of them. Raises UserError."""
+    options, command = split_command(list(message.words))
+    if not command:
+        raise UserError("no command is given", "write: warpdeck run [OPTIONS] COMMAND...")
+    now = connection.server.controller.clock()
+    draft = draft_command(command, options, cwd=message.cwd, environ=message.env, now=now)
+    if has_several_tasks(draft.request):
+        raise UserError("several tasks are a step", "write: warpdeck srun", code=STEPS)
+    try:
+        return msgspec.convert(draft.request, Request, strict=False), draft.notes
+    except msgspec.ValidationError as error:
+        raise UserError(f"the job cannot be so: {error}", "see `warpdeck run --help`") from error
+
+
+def _log_of(job: Job, share: ShareStatus, channel: str) -> wire.OpenLog:
+    return wire.OpenLog(
+        stream=0,
+        job_id=job.id,
+        restarts=job.restarts,
+        channel=channel,
+        offset=0,
+        follow=True,
+        path=share.stdout_path if channel == "out" else share.stderr_path or share.stdout_path,
+        uid=job.uid,
+    )

@@ -1,0 +1,67 @@
+"""`srun --pty` outside of any allocation: a job with a terminal, which outlives whoever looks at it.
+
+The words are srun's, with its variables and its grammar. What a job's only process cannot be is left to a step: several tasks,
+a container, what srun does around a task.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import msgspec
+
+from warpdeck.base.errors import UserError
+from warpdeck.client.blocking_client import STEPS
+from warpdeck.client.submission import Draft, has_several_tasks
+from warpdeck.model import Request
+from warpdeck.notation.request.request import build_request
+from warpdeck.notation.step.srun import parse_srun
+from warpdeck.notation.step.step_options import Srun
+from warpdeck.protocol import requests as ask
+from warpdeck.server.connection import Connection
+from warpdeck.server.nonces import marked
+
+from .allocations import Submission
+
+OF_STEPS = frozenset(
+    {"container", "hosts", "immediate", "mpi", "programs", "relative", "task_epilog", "task_prolog"}
+)
+"""Fields of a step that no job of a single process has."""
+
+
+async def open_session(
+    connection: Connection, message: ask.Session, submission: Submission
+) -> dict[str, Any]:
+    """From the words to a job with a terminal. Raises UserError."""
+    controller = connection.server.controller
+    plugins = controller.config.submission.plugin_options
+    asked = parse_srun(list(message.words), message.env, files={}, plugins=plugins)
+    if not _is_session(connection, asked):
+        raise UserError("it is a step", "write: srun", code=STEPS)
+    options = [*asked.job_options, ("export", "NONE", "srun")]
+    fields, notes = build_request(options, message.env, now=controller.clock())
+    if has_several_tasks(fields):
+        raise UserError("several tasks are a step", "write: srun", code=STEPS)
+    fields |= {
+        "argv": asked.ask["argv"],
+        "env": asked.ask["env"],
+        "pty": {"rows": message.rows, "cols": message.cols},
+        "requeue": False,
+        "submit_line": shlex.join(["srun", *message.words]),
+    }
+    fields.setdefault("name", asked.ask["name"])
+    draft = Draft(fields, notes, cwd=message.cwd, environ=message.env)
+    try:
+        request = msgspec.convert(draft.request, Request, strict=False)
+    except msgspec.ValidationError as error:
+        raise UserError(f"the session cannot be so: {error}", "see `srun --help`") from error
+    made = (await controller.apply(marked(await submission(request), message))).made
+    assert made is not None
+    return {"job_id": made.job_id, "notes": [*notes, *made.notes]}
+
+
+def _is_session(connection: Connection, asked: Srun) -> bool:
+    if asked.told or asked.needs or asked.job or connection.caller is not None:
+        return False
+    return bool(asked.ask.get("pty")) and not asked.ask.keys() & OF_STEPS

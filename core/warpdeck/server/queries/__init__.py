@@ -1,0 +1,1 @@
+"""Handlers of requests that read: history, curves, nodes, forecasts."""

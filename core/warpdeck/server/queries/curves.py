@@ -1,0 +1,125 @@
+"""What was measured over time: of running jobs and of nodes their agents know it, of ended jobs the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from warpdeck.base.errors import RemoteError, UserError
+from warpdeck.controller.presenters import serializers
+from warpdeck.controller.state.measurements import summed, to_curve, to_usage
+from warpdeck.model import Curve, Job, NodeName
+from warpdeck.protocol.job_rows import CurveRow, UsageRow
+from warpdeck_agent.wire import messages as wire
+
+if TYPE_CHECKING:
+    from warpdeck.controller.loop.controller import Controller
+
+
+async def of_node(controller: Controller, name: str, *, step_s: float) -> dict[str, Any]:
+    """The node's own curve and one for each GPU. Raises UserError."""
+    node = controller.state.nodes.get(NodeName(name))
+    if node is None:
+        raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="not_found")
+    try:
+        told = await controller.fleet.curves(node.name, wire.AskCurves(ask=0, step_s=step_s))
+    except RemoteError as error:
+        raise UserError(f"{name} does not answer: {error.cause}", "try again when it is back") from error
+    indices = {str(gpu.uuid): gpu.index for gpu in node.gpus}
+    rows = [_row(name, to_curve(each), uuid=each.uuid, gpu=indices.get(each.uuid)) for each in told.curves]
+    return {"curves": rows, "used": None, "parts": [], "errors": []}
+
+
+async def of_job(controller: Controller, job: Job) -> dict[str, Any]:
+    """The job's curves by node, and what it has used up to now. Nodes that do not answer are named."""
+    if not job.holds_resources:
+        used = serializers.usage_row(job) if job.shares else None
+        return await _kept(controller, job, used)
+    return await _asked(controller, job, [share.node for share in job.shares])
+
+
+async def of_batch(controller: Controller, job: Job) -> dict[str, Any]:
+    """What the job's script has used, without its steps; it has no curve of its own."""
+    if not job.shares or not job.request.script:
+        raise UserError(
+            f"job {job.label()} has no batch step", f"see warpdeck show {job.label()}", code="not_found"
+        )
+    if not job.holds_resources:
+        return {
+            "curves": [],
+            "used": serializers.use_of([job.shares[0].without_steps()]),
+            "parts": [],
+            "errors": [],
+        }
+    return await _asked(controller, job, [job.shares[0].node], own=True)
+
+
+async def of_step(controller: Controller, job: Job, number: int) -> dict[str, Any]:
+    """The same of one of its steps. Raises UserError where it has none of that number."""
+    steps = [each for each in await controller.store.steps(job.id) if each.number == number]
+    step = controller.state.steps.get(job.id, {}).get(number) or (steps[-1] if steps else None)
+    if step is None:
+        raise UserError(
+            f"job {job.label()} has no step {number}", f"see warpdeck show {job.label()}", code="not_found"
+        )
+    if step.is_finished:
+        return await _kept(controller, job, serializers.use_of(step.parts), step=number)
+    return await _asked(controller, job, [share.node for share in step.shares], step=number)
+
+
+async def _kept(
+    controller: Controller, job: Job, used: UsageRow | None, *, step: int | None = None
+) -> dict[str, Any]:
+    """Of what has ended."""
+    kept = await controller.store.curves(job.id, step=step)
+    rows = [_row(each.node, each.curve) for each in kept]
+    return {"curves": rows, "used": used, "parts": [], "errors": []}
+
+
+async def _asked(
+    controller: Controller,
+    job: Job,
+    nodes: Sequence[NodeName],
+    *,
+    step: int | None = None,
+    own: bool = False,
+) -> dict[str, Any]:
+    """Of what runs."""
+    asked = wire.AskCurves(ask=0, job_id=job.id, restarts=job.restarts, step=step, own=own)
+    answers = await asyncio.gather(*(_ask(controller, node, asked) for node in nodes))
+    curves = [
+        _row(node, to_curve(each))
+        for node, answer in zip(nodes, answers, strict=True)
+        if isinstance(answer, wire.Curves)
+        for each in answer.curves
+    ]
+    errors = [answer for answer in answers if isinstance(answer, str)]
+    told = [answer for answer in answers if isinstance(answer, wire.Curves)]
+    parts = [
+        {"node": node, "cpu_seconds": answer.cpu_seconds, "peak_mem_bytes": answer.peak_mem_bytes}
+        for node, answer in zip(nodes, answers, strict=True)
+        if isinstance(answer, wire.Curves)
+    ]
+    return {"curves": curves, "used": _used(told), "parts": parts, "errors": errors}
+
+
+async def _ask(controller: Controller, node: NodeName, asked: wire.AskCurves) -> wire.Curves | str:
+    try:
+        return await controller.fleet.curves(node, asked)
+    except RemoteError as error:
+        return f"{node} does not answer: {error.cause}"
+
+
+def _used(told: Sequence[wire.Curves]) -> UsageRow:
+    return serializers.shown_usage(
+        summed(to_usage(answer.gpu) for answer in told),
+        cpu_seconds=sum(answer.cpu_seconds for answer in told),
+        peak_mem_bytes=max((answer.peak_mem_bytes for answer in told), default=0),
+    )
+
+
+def _row(node: str, curve: Curve, *, uuid: str = "", gpu: int | None = None) -> CurveRow:
+    return CurveRow(
+        node=node, begin=curve.begin_unix, step_s=curve.step_s, columns=curve.columns, gpu=gpu, uuid=uuid
+    )

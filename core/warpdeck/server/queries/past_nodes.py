@@ -1,0 +1,262 @@
+"""The nodes as they were at a moment: which jobs held them, from the records; what kept jobs off them, from their conditions;
+and what was measured, from the nodes' agents.
+
+An agent keeps a day: by the second for ten minutes, by ten seconds for two hours, then by the minute; who was on a GPU without
+being a job by the minute. All nodes are asked at once, each with one small message; one that does not answer in time, or was
+not there, is shown without readings and says so. What nobody wrote down then is told as unknown, never as none. Nobody
+remembers nodes that are gone, and nobody notices what becomes of a link while no controller runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from warpdeck.base.errors import RemoteError, UserError
+from warpdeck.controller.loop.controller import Controller
+from warpdeck.controller.presenters.serializers import state_in_words
+from warpdeck.controller.state.measurements import to_gpu_reading
+from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.view import blocked_gpus
+from warpdeck.model import (
+    Condition,
+    Gpu,
+    GpuProcess,
+    GpuReading,
+    Job,
+    JobId,
+    Link,
+    Node,
+    NodeName,
+    Reading,
+    Share,
+)
+from warpdeck.protocol import requests as ask
+from warpdeck.protocol.node_rows import GpuRow, PastNodeRow, ProcessRow, SharerRow
+from warpdeck.server.chunking import in_slices
+from warpdeck.server.services import Services
+from warpdeck_agent.wire import messages as wire
+
+from . import history
+from . import node_list as nodes
+
+ABSENT = "absent"
+ASKED_A_TURN = 25
+"""A few milliseconds to ask them, and as many when they answer."""
+NOT_MEASURED = "nothing was measured then"
+NOT_ADDED = "it was no node of this cluster yet"
+NO_CONDITION = "whether it was drained or down"
+NO_STRANGERS = "who was on its GPUs beside the jobs"
+Held = list[tuple[Job, Share]]
+"""What a node's jobs had of it."""
+
+
+class Told(NamedTuple):
+    """What an agent said, in our own types: of a thousand nodes that is a tenth of the objects."""
+
+    reading: Reading
+    """What no job had is there as one process for each user."""
+    seen: frozenset[int] = frozenset()
+    """The GPUs of which it is known who was there."""
+    begin_unix: float = 0.0
+    step_s: float = 0.0
+    since_unix: float = 0.0
+    cpu_pct: float | None = None
+    mem_used_bytes: int | None = None
+
+
+NOTHING = Told(Reading(at_unix=0.0, cpu_pct=0.0, mem_used_bytes=0))
+
+
+class Then(NamedTuple):
+    """All that is known of one node at the moment."""
+
+    node: Node
+    """As it was, as far as its drains go."""
+    link: Link
+    added: bool
+    condition: Condition | None
+    held: Held
+    told: Told
+    unknown: str
+    """Why nothing was measured; "" where it was."""
+
+
+async def look(server: Services, message: ask.NodesAt, *, uid: int) -> list[Then]:
+    """What is known of the nodes, by name, when it is the user's turn. Raises UserError."""
+    controller = server.controller
+    found = nodes.named(controller, message.name)
+    if message.at > controller.clock():
+        raise UserError("that moment is still to come", "name one in the past, such as 03:12 or now-2hours")
+    turn = await server.looks_back.take(uid)
+    try:
+        held = await _held(controller, message.at)
+        conditions = {each.node: each for each in await controller.store.conditions(message.at)}
+        told = await _all_asked(controller, found, message.at)
+    finally:
+        turn.leave()
+    return [
+        _then(node, message.at, conditions.get(node.name), held.get(node.name, []), said)
+        for node, said in zip(found, told, strict=True)
+    ]
+
+
+def rows(nodes: Sequence[Then]) -> list[PastNodeRow]:
+    """As clients get them."""
+    return [_row(then) for then in nodes]
+
+
+async def _all_asked(
+    controller: Controller, nodes: Sequence[Node], at_unix: float
+) -> list[Told | RemoteError]:
+    """Each of them waits for its own answer alone; they are asked a few at a time, so that the answers do not come all at once."""
+    loop = asyncio.get_running_loop()
+
+    def begin(some: Sequence[Node]) -> list[asyncio.Task[Told | RemoteError]]:
+        return [loop.create_task(_asked(controller, node.name, at_unix)) for node in some]
+
+    return list(await asyncio.gather(*await in_slices(nodes, begin, rows=ASKED_A_TURN)))
+
+
+async def _held(controller: Controller, at_unix: float) -> dict[NodeName, Held]:
+    """Who ran where; an earlier start of a requeued job, too."""
+    ran = ask.Records(states=("RUNNING",), since=at_unix, until=at_unix, ended=True, runs=True)
+    found: dict[NodeName, Held] = {}
+    async for jobs, _ in history.jobs_of(controller, ran):
+        for job in jobs:
+            for share in job.allocation.shares if job.allocation else ():
+                found.setdefault(share.node, []).append((job, share))
+    return found
+
+
+async def _asked(controller: Controller, name: NodeName, at_unix: float) -> Told | RemoteError:
+    try:
+        return _told(await controller.fleet.moment(name, at_unix=at_unix))
+    except RemoteError as error:
+        return error
+
+
+def _then(
+    node: Node, at_unix: float, condition: Condition | None, held: Held, told: Told | RemoteError
+) -> Then:
+    added = node.added_at_unix <= at_unix
+    condition = condition if added else None  # of another node that had its name
+    if isinstance(told, RemoteError):
+        unknown = f"{node.name} does not answer: {told.cause}"
+    else:
+        unknown = "" if told.step_s else NOT_MEASURED if added else NOT_ADDED
+    was = condition or Condition(node=node.name, at_unix=at_unix)
+    return Then(
+        node=amend(node, drained=was.drained, reason=was.reason, gpu_drains=was.gpu_drains),
+        link=Link.LOST if was.down else Link.UP,
+        added=added,
+        condition=condition,
+        held=held,
+        told=told if isinstance(told, Told) else NOTHING,
+        unknown=unknown,
+    )
+
+
+def _row(then: Then) -> PastNodeRow:
+    node, held, told = then.node, then.held, then.told
+    measured = {gpu.index: gpu for gpu in told.reading.gpus}
+    blocked = blocked_gpus(node, told.reading, _gpu_users(held))
+    cpus_used = sum(share.cpus for _, share in held)
+    down = then.condition.down_reason if then.condition else ""
+    return PastNodeRow(
+        name=node.name,
+        target=node.target or "local",
+        state=state_in_words(node, then.link, cpus_used=cpus_used, busy=bool(held)) if then.added else ABSENT,
+        reason=node.reason if node.drained else down,
+        hostname=node.hostname,
+        cpus=node.cpus,
+        cpus_used=cpus_used,
+        cpu_pct=told.cpu_pct,
+        mem_bytes=node.mem_bytes,
+        mem_alloc_bytes=sum(share.mem_bytes for _, share in held),
+        mem_used_bytes=told.mem_used_bytes,
+        gpus=[
+            _gpu(gpu, held, measured.get(gpu.index) or GpuReading(index=gpu.index), blocked)
+            for gpu in node.gpus
+        ],
+        driver=node.driver,
+        address=node.address,
+        gpu_error=node.gpu_error,
+        jobs=[job.label() for job, _ in held],
+        begin=told.begin_unix if told.step_s else None,
+        step_s=told.step_s or None,
+        since=told.since_unix or None,
+        unknown=then.unknown,
+        untold=_untold(then),
+    )
+
+
+def _untold(then: Then) -> list[str]:
+    told = then.told
+    missing = bool(told.step_s) and any(gpu.index not in told.seen for gpu in then.node.gpus)
+    return [NO_CONDITION] * (then.added and then.condition is None) + [NO_STRANGERS] * missing
+
+
+def _told(moment: wire.Moment) -> Told:
+    strangers = {each.index: each for each in moment.strangers}
+    measured = {gpu.index: gpu for gpu in moment.gpus}
+    gpus = tuple(
+        _gpu_reading(measured.get(index, wire.GpuSample(index)), strangers.get(index, wire.Strangers(index)))
+        for index in sorted({*strangers, *measured})
+    )
+    return Told(
+        reading=Reading(at_unix=moment.begin_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus),
+        seen=frozenset(strangers),
+        begin_unix=moment.begin_unix,
+        step_s=moment.step_s,
+        since_unix=moment.since_unix,
+        cpu_pct=moment.cpu_pct,
+        mem_used_bytes=moment.mem_used_bytes,
+    )
+
+
+def _gpu_reading(gpu: wire.GpuSample, seen: wire.Strangers) -> GpuReading:
+    users = seen.mem_bytes.items()
+    return amend(
+        to_gpu_reading(gpu),
+        processes=tuple(GpuProcess(pid=0, user=user, mem_bytes=mem_bytes) for user, mem_bytes in users),
+        unexplained_bytes=seen.unexplained_bytes,
+    )
+
+
+def _gpu_users(held: Held) -> dict[int, set[JobId]]:
+    users: dict[int, set[JobId]] = {}
+    for job, share in held:
+        for index in share.gpus:
+            users.setdefault(index, set()).add(job.id)
+    return users
+
+
+def _gpu(gpu: Gpu, held: Held, measured: GpuReading, blocked: dict[int, str]) -> GpuRow:
+    here = [(job, share) for job, share in held if gpu.index in share.gpus]
+    holder = here[0][0] if here else None
+    return GpuRow(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        name=gpu.name,
+        type=gpu.type,
+        mem_bytes=gpu.mem_bytes,
+        util_pct=measured.util_pct,
+        mem_used_bytes=measured.mem_used_bytes,
+        power_w=measured.power_w,
+        temp_c=measured.temp_c,
+        job=holder.label() if holder is not None else "",
+        job_user=holder.user if holder is not None else "",
+        sharers=[
+            SharerRow(job=job.label(), user=job.user, share_pct=share.gpu_share_pct)
+            for job, share in here
+            if share.gpu_share_pct < 100
+        ],
+        isolation=gpu.isolation,
+        blocked=blocked.get(gpu.index, ""),
+        processes=[
+            ProcessRow(pid=each.pid, user=each.user, command=each.command, mem_bytes=each.mem_bytes)
+            for each in measured.processes
+        ],
+    )

@@ -1,0 +1,106 @@
+"""What one user may have of the controller at once, over all of the user's connections, so that nobody silences the others.
+
+Streams and subscriptions last, so that one more is refused. Requests and long messages end soon, so that one more waits in its
+socket. What a client leaves unread is bounded for each connection (connection.OUTBOX_BYTES).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Iterable
+from typing import Protocol
+
+from warpdeck.base.errors import UserError
+
+MAX_STREAMS_OF_USER = 2048
+"""Logs, terminals, tunnels, steps and waits: some for each of a thousand jobs."""
+MAX_SUBSCRIPTIONS_OF_USER = 512
+"""Each makes rows of whatever changes: an app on each of hundreds of terminals."""
+MAX_REQUESTS_OF_USER = 512
+"""Requests under way: each holds some kilobytes and a task."""
+LONG_MESSAGE_BYTES = 64 * 1024
+"""Messages up to this size are read without a reservation."""
+MAX_INCOMING_BYTES_OF_USER = 32 * 1024 * 1024
+"""Bytes of longer messages that are being read: eight of the longest."""
+
+
+class StreamCounts(Protocol):
+    """A connection, as far as its streams are counted."""
+
+    @property
+    def open_streams(self) -> int: ...
+    @property
+    def subscriptions(self) -> int: ...
+
+
+class Budget:
+    """So many bytes at once; one more asks waits, in the order of coming."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._left = size_bytes
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @contextlib.asynccontextmanager
+    async def reserved(self, size_bytes: int) -> AsyncIterator[None]:
+        """Hold that many bytes, once they are free."""
+        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((size_bytes, asked))
+        self._give()
+        try:
+            await asked
+        except asyncio.CancelledError:
+            if asked.done() and not asked.cancelled():
+                self._give_back(size_bytes)
+            raise
+        try:
+            yield
+        finally:
+            self._give_back(size_bytes)
+
+    def _give_back(self, size_bytes: int) -> None:
+        self._left += size_bytes
+        self._give()
+
+    def _give(self) -> None:
+        while self._waiting:
+            size_bytes, asked = self._waiting[0]
+            if not asked.done():
+                if size_bytes > self._left:
+                    return
+                self._left -= size_bytes
+                asked.set_result(None)
+            self._waiting.popleft()
+
+
+class Quotas:
+    """The quotas of all users."""
+
+    def __init__(self) -> None:
+        self._requests: defaultdict[int, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(MAX_REQUESTS_OF_USER)
+        )
+        self._incoming: defaultdict[int, Budget] = defaultdict(lambda: Budget(MAX_INCOMING_BYTES_OF_USER))
+
+    def requests(self, uid: int) -> asyncio.Semaphore:
+        """Hold one for each request under way."""
+        return self._requests[uid]
+
+    def incoming(self, uid: int, size_bytes: int) -> contextlib.AbstractAsyncContextManager[None]:
+        """Enter it while a message of this size is read."""
+        if size_bytes <= LONG_MESSAGE_BYTES:
+            return contextlib.nullcontext()
+        return self._incoming[uid].reserved(size_bytes)
+
+
+def check_streams(connections: Iterable[StreamCounts], *, subscribes: bool) -> None:
+    """Raise UserError if the user of these connections, which are all of the user's, may open no further stream."""
+    open_streams = subscriptions = 0
+    for each in connections:
+        open_streams += each.open_streams
+        subscriptions += each.subscriptions
+    if open_streams >= MAX_STREAMS_OF_USER:
+        raise UserError(f"you have {MAX_STREAMS_OF_USER:,} streams open already", "close some")
+    if subscribes and subscriptions >= MAX_SUBSCRIPTIONS_OF_USER:
+        raise UserError(f"you have {MAX_SUBSCRIPTIONS_OF_USER} subscriptions open already", "close some")

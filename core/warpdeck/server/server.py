@@ -1,0 +1,174 @@
+"""The controller's Unix socket: who asks is what the kernel says, what is asked is decoded and limited, and answered.
+
+One task per connection reads; each request runs in a task of its own. What is sent goes through the connection's outbox,
+so a client that does not read holds up nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import pwd
+import socket
+import struct
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
+from warpdeck.controller.events.events import Who
+from warpdeck.model import JobId, NodeName
+from warpdeck.protocol.requests import MAX_CLIENTS, MAX_CLIENTS_OF_USER
+
+from .connection import Connection
+from .handlers import Handlers
+from .services import Caller, Client, Services
+
+if TYPE_CHECKING:
+    from warpdeck.controller.launch.code_trees import TreeFiles
+    from warpdeck.controller.loop.controller import Controller
+
+log = logging.getLogger("warpdeck.api")
+
+NOBODY = Who(user="", uid=-1)
+"""Somebody to whom no more is said than why not."""
+
+
+class ApiServer(Services):
+    """Listens, and makes a Connection of each client."""
+
+    def __init__(
+        self, controller: Controller, trees: TreeFiles, paths: Paths, *, stop: asyncio.Event
+    ) -> None:
+        super().__init__(controller, trees, paths, stop=stop)
+        self._server: asyncio.Server | None = None
+        self._is_closed = False
+        self._connections: dict[int, set[Connection]] = {}
+        """By the users' uids."""
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        return tuple(each for of_one in self._connections.values() for each in of_one)
+
+    def of_user(self, uid: int) -> Collection[Connection]:
+        """The user's connections."""
+        return self._connections.get(uid, ())
+
+    async def start(self) -> None:
+        """Binds the socket. For all users if the controller is root's, else for its own."""
+        folder = os.open(self.paths.home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        address = f"/proc/self/fd/{folder}/{os.path.basename(self.paths.socket)}"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(address)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(address)
+        os.chmod(address, 0o666 if os.geteuid() == 0 else 0o600)
+        listener.setblocking(False)
+        os.close(folder)
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener)
+        self.steps.start()
+
+    async def close(self) -> None:
+        """Ends all connections, and those that are just coming; what they had begun goes on."""
+        self._is_closed = True
+        self.steps.stop()
+        self.commands.close()
+        if self._server is not None:
+            self._server.close()
+        for connection in self.connections:
+            connection.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.paths.socket)
+
+    def _full(self, who: Who) -> str:
+        """Why this user may not connect now, "" if they may."""
+        if sum(len(of_one) for of_one in self._connections.values()) >= MAX_CLIENTS and not who.admin:
+            return f"{MAX_CLIENTS} clients are connected already"
+        if sum(not other.beside for other in self.of_user(who.uid)) >= MAX_CLIENTS_OF_USER:
+            return f"{MAX_CLIENTS_OF_USER} clients of {who.user} are connected already"
+        return ""
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            who = identify(writer)
+        except UserError as error:
+            self._client(reader, writer, NOBODY).refuse(error)
+            return
+        await self._serve_client(self._client(reader, writer, who))
+
+    async def serve_call(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        job_id: JobId,
+        restarts: int,
+        node: NodeName,
+        lost: asyncio.Event,
+    ) -> None:
+        """A process of a job, which its node's agent passes on. It acts as the job's user, and never as an admin.
+
+        An agent can speak for the jobs that run on its node alone.
+        """
+        job = self.controller.state.jobs.get(job_id)
+        if job is None or job.restarts != restarts or node not in [share.node for share in job.shares]:
+            stranger = self._client(reader, writer, NOBODY)
+            stranger.refuse(UserError(f"job {job_id} does not run on {node}", "", code="no_job"))
+            return
+        caller = Caller(job_id=job_id, node=node, lost=lost)
+        await self._serve_client(self._client(reader, writer, Who(user=job.user, uid=job.uid), caller=caller))
+
+    async def serve_beside(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asker: Client
+    ) -> None:
+        """A second connection of somebody who is connected already: what they asked us to run for them, who is no more than they."""
+        await self._keep(self._client(reader, writer, asker.who, caller=asker.caller, beside=True))
+
+    def _client(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        who: Who,
+        *,
+        caller: Caller | None = None,
+        beside: bool = False,
+    ) -> Connection:
+        return Connection(self, reader, writer, who, Handlers, caller=caller, beside=beside)
+
+    async def _serve_client(self, connection: Connection) -> None:
+        full = self._full(connection.who)
+        if full:
+            connection.refuse(UserError(full, "close some"))
+        else:
+            await self._keep(connection)
+
+    async def _keep(self, connection: Connection) -> None:
+        if self._is_closed:  # accepted a moment before: the store behind us is about to close
+            connection.close()
+            return
+        of_one = self._connections.setdefault(connection.who.uid, set())
+        of_one.add(connection)
+        try:
+            await connection.run()
+            await connection.closed()
+        finally:
+            of_one.discard(connection)
+            if not of_one:
+                self._connections.pop(connection.who.uid, None)
+
+
+def identify(writer: asyncio.StreamWriter) -> Who:
+    """Who is at the other end (SO_PEERCRED). Raises UserError for somebody a personal controller does not serve."""
+    peer: Any = writer.get_extra_info("socket")
+    _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    own = os.geteuid()
+    if own != 0 and uid not in (own, 0):
+        raise UserError(
+            "this controller serves only its own user", "start one of your own: unset WARPDECK_HOME"
+        )
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = str(uid)
+    return Who(user=name, uid=uid, admin=uid in (0, own))

@@ -1,0 +1,80 @@
+"""The state that all connections of the socket share, and that request handlers use."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import Any, Protocol
+
+import msgspec
+
+from warpdeck.base.fair_semaphore import Turns
+from warpdeck.base.paths import Paths
+from warpdeck.controller.events.events import Who
+from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.loop.controller import Controller
+from warpdeck.model import JobId, NodeName
+
+from .command_host import CommandHost
+from .forwards import ForwardTable
+from .quotas import Quotas, StreamCounts
+from .step_leases import StepKeeper
+
+MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER = 4, 2
+"""Each asks the store and all nodes; one more waits."""
+MAX_PAGES, MAX_PAGES_OF_USER = 4, 2
+"""Pages of long answers that are made at once. A page is made in slices, between which short requests are answered."""
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of a job, on one of our nodes; `lost` is set when the link to the node, not the process, ended the connection."""
+
+    job_id: JobId
+    node: NodeName
+    lost: asyncio.Event
+
+
+class Client(Protocol):
+    """The identity of a connection. `caller` is set for processes of jobs."""
+
+    who: Who
+    caller: Caller | None
+
+
+class Services(ABC):
+    """The controller, and everything that is counted or kept over all connections."""
+
+    def __init__(
+        self, controller: Controller, trees: TreeFiles, paths: Paths, *, stop: asyncio.Event
+    ) -> None:
+        self.controller = controller
+        self.trees = trees
+        self.paths = paths
+        self.stop = stop
+        self.forwards = ForwardTable()
+        self.started_at = controller.clock()
+        self.quotas = Quotas()
+        self.pages = Turns(MAX_PAGES, MAX_PAGES_OF_USER)
+        self.steps = StepKeeper(controller)
+        self.commands = CommandHost()
+        self.looks_back = Turns(MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER)
+        self.reloads: set[asyncio.Task[Any]] = set()
+        """Configurations that are being put in force."""
+        self.amending = asyncio.Lock()
+        """Held by who changes config.toml and has it taken up."""
+
+    @property
+    @abstractmethod
+    def connections(self) -> Collection[StreamCounts]:
+        """All connections."""
+
+    @abstractmethod
+    def of_user(self, uid: int) -> Collection[StreamCounts]:
+        """Return the user's connections."""
+
+    @abstractmethod
+    async def serve_beside(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asker: Client
+    ) -> None:
+        """Serve a second connection with the identity of `asker`."""

@@ -1,0 +1,157 @@
+"""Which steps have an srun, and what becomes of those that have none any more.
+
+An srun that is gone ends its step, as in Slurm. One that was only cut off (its node's link broke, or this controller was
+started anew) comes back by itself: its step is ended only if it does not, within a while after it could.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from warpdeck.base.errors import StoreError, UserError
+from warpdeck.controller.events.events import HolderLeft, HolderSeen, StepEndAsked, Who
+from warpdeck.model import JobId, Link
+from warpdeck.model.step import Step
+
+if TYPE_CHECKING:
+    from warpdeck.controller.loop.controller import Controller
+
+log = logging.getLogger("warpdeck.steps")
+
+COME_BACK_S = 60.0
+"""How long an srun may take to come back once it can: it tries every second."""
+LOOK_S = 5.0
+FIRST_LOOK_S = 1.0
+"""After a start: who is away is noted, for the next start too."""
+ROOT = Who(user="root", uid=0, admin=True)
+StepKey = tuple[JobId, int]
+
+
+class StepKeeper:
+    """`attached` counts the clients of each step."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._attached: dict[StepKey, int] = {}
+        self._held: set[JobId] = set()
+        """Allocations whose holder is there."""
+        self._began_at = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._began_at = asyncio.get_running_loop().time()
+        self._task = asyncio.get_running_loop().create_task(self._look_for_ever())
+
+    def stop(self) -> None:
+        """From now on a client that leaves was sent away."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def joined(self, key: StepKey) -> None:
+        """A client is there."""
+        self._attached[key] = self._attached.get(key, 0) + 1
+
+    def left(self, key: StepKey, *, cut_off: bool) -> None:
+        """A client is there no more."""
+        self._attached[key] = self._attached.get(key, 1) - 1
+        if self._attached[key] <= 0:
+            del self._attached[key]
+            if not cut_off and self._task is not None:
+                self._spawn(self._end(key))
+
+    def holds(self, job_id: JobId) -> None:
+        """The client for which the allocation is held is there."""
+        self._held.add(job_id)
+
+    def released(self, job_id: JobId) -> None:
+        """The allocation has ended."""
+        self._held.discard(job_id)
+
+    def lets_go(self, job_id: JobId) -> None:
+        """The client is gone: so is its allocation, unless we are what goes."""
+        self._held.discard(job_id)
+        if self._task is not None:
+            self._spawn(self._give_back(job_id))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _give_back(self, job_id: JobId) -> None:
+        try:
+            await self._controller.apply(HolderLeft(who=ROOT, job_id=job_id, code=1))
+            log.info("job %s: whoever held it is gone; it is given back", job_id)
+        except (UserError, StoreError) as error:
+            log.debug("job %s: %s", job_id, error)
+
+    async def _look_for_ever(self) -> None:
+        await asyncio.sleep(FIRST_LOOK_S)
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        """Notes who is away, and ends what was held for a client that did not come back in time."""
+        for job_id, number in self._known():
+            there = self._is_there(job_id, number)
+            if there is not None and there == (self._away_since(job_id, number) is not None):
+                await self._note(job_id, number, there=there)
+        if self._has_just_begun():
+            return
+        late = self._controller.clock() - COME_BACK_S
+        for job_id, number in self._known():
+            since = self._away_since(job_id, number)
+            if since is not None and since < late:
+                await (self._give_back(job_id) if number is None else self._end((job_id, number)))
+
+    def _known(self) -> list[tuple[JobId, int | None]]:
+        """Allocations that are held, and steps that run."""
+        state = self._controller.state
+        held: list[tuple[JobId, int | None]] = [
+            (job_id, None)
+            for job_id in (*state.pending, *state.active)
+            if state.jobs[job_id].request.holder in ("srun", "salloc")
+        ]
+        steps = (step for of_job in state.steps.values() for step in of_job.values() if not step.is_finished)
+        return held + [(step.job_id, step.number) for step in steps]
+
+    def _is_there(self, job_id: JobId, number: int | None) -> bool | None:
+        """Whether the client is there; None where that cannot be known yet. One that cannot come counts as there."""
+        if number is None:
+            return job_id in self._held or any(key[0] == job_id for key in self._attached)
+        step = self._step(job_id, number)
+        if step is None or step.is_finished or (job_id, number) in self._attached:
+            return True
+        if step.caller is None or self._controller.state.links.get(step.caller) is Link.UP:
+            return False
+        return None if self._has_just_begun() else True
+
+    def _away_since(self, job_id: JobId, number: int | None) -> float | None:
+        known = self._controller.state.jobs.get(job_id) if number is None else self._step(job_id, number)
+        return None if known is None or known.is_finished else known.unheld_since_unix
+
+    def _step(self, job_id: JobId, number: int) -> Step | None:
+        return self._controller.state.steps.get(job_id, {}).get(number)
+
+    def _has_just_begun(self) -> bool:
+        """Since then clients and nodes may not have come back yet."""
+        return asyncio.get_running_loop().time() - self._began_at < LOOK_S
+
+    async def _note(self, job_id: JobId, number: int | None, *, there: bool) -> None:
+        try:
+            await self._controller.apply(HolderSeen(job_id=job_id, step=number, there=there))
+        except (UserError, StoreError) as error:
+            log.debug("job %s: %s", job_id, error)
+
+    async def _end(self, key: StepKey) -> None:
+        try:
+            await self._controller.apply(StepEndAsked(who=ROOT, job_id=key[0], number=key[1]))
+            log.info("step %s.%s: its srun is gone; it is ended", *key)
+        except (UserError, StoreError) as error:
+            log.debug("step %s.%s: %s", *key, error)

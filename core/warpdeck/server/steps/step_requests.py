@@ -1,0 +1,338 @@
+"""srun's side of the socket: a step is asked for until there is room, then its streams are joined to the client's.
+
+The client sends words; they are understood here (notation.srun), so that every srun has the same grammar. While others hold
+what the step needs, the client is told so and it is asked for again whenever something of the job has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from warpdeck.base.errors import SAID, UserError
+from warpdeck.controller.events.events import StepAsked
+from warpdeck.controller.loop.initial_steps import FirstStep
+from warpdeck.controller.reducers.step_commands import BUSY, STARTING, made_before, plan_step, whole_step
+from warpdeck.model import Job, JobId, NodeName
+from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk
+from warpdeck.notation.options.options import SRUN_22_05
+from warpdeck.notation.step.srun import parse_srun, programs_of
+from warpdeck.notation.step.step_options import Srun, Streams
+from warpdeck.notation.values.job_ids import parse_job_id
+from warpdeck.notation.values.master_address import has_own_master
+from warpdeck.ports.caller import may_touch
+from warpdeck.protocol import requests as ask
+from warpdeck.server.connection import ClientStream, Connection
+from warpdeck.server.jobs.allocations import FILE, Submission, Wish, begun, judged, make_allocation, wish_of
+from warpdeck_agent.wire.steps import EVERY_TASK
+
+from .step_plan import Part, stream_plan, task_number, written_paths
+from .step_stream import StepStream
+
+RETRY_S = 10.0
+"""How often a step that waits is asked for again even if nothing was heard of its job."""
+NO_TASK = -1
+_COUNT = re.compile(r"[0-9]{1,6}")
+
+
+async def run(connection: Connection, message: ask.Srun, submission: Submission) -> None:
+    """From the words to a running step, joined to the client."""
+    with judged(connection, message, SRUN_22_05) as judge:
+        words, *further = programs_of(message.words)
+        asked = _parse(connection, message, words)
+        if asked.told:
+            connection.send({"t": "told", "id": message.id, "text": asked.told, "code": asked.told_code})
+            return
+        wanted = _convert(asked, has_input=message.has_input)
+        job = _find_job(connection, asked)
+        parts = _components(connection, message, job, asked, wanted, further)
+        if len(parts) == 1:
+            parts = [await _no_more_nodes_than_tasks(connection, message, parts[0])]
+        _have_tried([part.streams for part in parts] or [asked.streams], message)
+        if asked.passed_over or (job is None and wanted.relative is not None):
+            judge(None)
+        wish = _wish(connection, message, asked) if job is None else None
+    first: FirstStep | None = None
+    if wish is not None:
+        made = await make_allocation(connection, message, submission, wish=wish, known=SRUN_22_05)
+        asked_for = _event(connection, message, made, wanted)
+        if made_before(connection.server.controller.state, asked_for) is None:
+            if made.steps_made and made.exit is not None:
+                _tell_end(connection, message, made)
+                return
+            with connection.server.controller.first_steps.waiting(asked_for) as first:
+                made = await begun(connection, message, made, immediate_s=wish.immediate_s)
+        job = made
+    else:
+        job, wanted = parts[0].job, parts[0].wanted
+    parts = [Part(job, wanted, asked.streams), *parts[1:]]
+    first_event, *others = [_event(connection, message, part.job, part.wanted) for part in parts]
+    event = first_event
+    if others:  # ranks of different jobs: no fence of theirs is gathered
+        alone = tuple(msgspec.structs.replace(each, mpi="none") for each in others)
+        event = msgspec.structs.replace(event, mpi="none", others=alone)
+    try:
+        step = await first.made() if first is not None else None
+        step = step or await _place(connection, message.id, event)
+    except BaseException as error:
+        if job.request.holder == "srun":
+            connection.server.steps.lets_go(job.id)
+        if isinstance(error, UserError):
+            from warpdeck.server.jobs.launch_errors import of_step  # seldom needed
+
+            raise of_step(error, job.id, message.env) from None
+        raise
+    connection.server.steps.released(job.id)  # from here on its step holds it
+    steps = whole_step(connection.server.controller.state, step)
+    stream = StepStream(connection, message.id, steps, wait_s=wanted.wait_s)
+    plan = stream_plan(parts, steps, cwd=message.cwd)
+    connection.send({"t": "ok", "id": message.id, "result": plan})
+    await stream.join({})
+
+
+def _tell_end(connection: Connection, message: ask.Srun, job: Job) -> None:
+    """To an srun that asks again after the job that was made for it, whose exit is its step's, has run and ended."""
+    assert job.exit is not None
+    line = f"error: job {job.id} ended while the connection was lost: what its tasks wrote is not here"
+    connection.send({"t": "note", "stream": message.id, "line": line})
+    stream = ClientStream(connection, message.id)
+    stream.say_end(job.exit.message, {"code": job.exit.code, "signal": job.exit.signal})
+    connection.server.steps.released(job.id)
+
+
+def _components(
+    connection: Connection,
+    message: ask.Srun,
+    job: Job | None,
+    asked: Srun,
+    wanted: StepAsk,
+    further: Sequence[list[str]],
+) -> list[Part]:
+    """Which components of the job run what, in the order of their ranks; [] where the job is yet to be made. Raises UserError."""
+    if job is None or (not further and asked.groups in ((), (0,))):
+        if further or any(asked.groups):
+            raise UserError(
+                "an srun of several components needs a job that has them",
+                "submit one: sbatch A : B, and write srun A : B in its script",
+            )
+        if job is None:
+            return []
+        return [Part(job, _as_variables_say(wanted, job, message.env), asked.streams)]
+    members = {each.component.offset: each for each in _members(connection, job) if each.component}
+    chosen: dict[int, tuple[StepAsk, Streams]] = {}
+    programs = [(asked, wanted)]
+    for words in further:
+        one = _parse(connection, message, words)
+        one.streams = one.streams.after(asked.streams)
+        programs.append((one, _convert(one, has_input=message.has_input)))
+    for number, (one, step) in enumerate(programs):
+        for offset in one.groups or (number,):
+            if offset in chosen:
+                raise UserError(
+                    f"component {offset} is named twice", "give each program components of its own"
+                )
+            chosen[offset] = step, one.streams
+    highest, asks = (job.component.size - 1 if job.component is not None else 0), max(chosen)
+    if asks > highest:
+        raise UserError(
+            f"Requested het-group offset exceeds highest hetjob index ({asks} > {highest})", exit_code=1
+        )
+    if len(chosen) > 1 and any(step.mpi == "pmi2" for step, _ in chosen.values()):
+        raise UserError(
+            "--mpi=pmi2 over several components is not supported",
+            "start the program with mpirun, or in one component",
+        )
+    return [Part(members[offset], *chosen[offset]) for offset in sorted(chosen)]
+
+
+def _members(connection: Connection, job: Job) -> list[Job]:
+    return connection.server.controller.state.array_members(job.array_job_id)
+
+
+def _event(connection: Connection, message: ask.Srun, job: Job, wanted: StepAsk) -> StepAsked:
+    return StepAsked(
+        who=connection.who,
+        job_id=job.id,
+        ask=wanted,
+        cwd=message.cwd,
+        caller=connection.caller.node if connection.caller is not None else None,
+        mpi=wanted.mpi or connection.server.controller.config.steps.mpi,
+        first=job.shares[0].node if job.shares else NodeName(""),
+        own_master=has_own_master(message.env),
+        nonce=message.nonce,
+    )
+
+
+def _parse(connection: Connection, message: ask.Srun, words: list[str]) -> Srun:
+    """Raises UserError."""
+    plugins = connection.server.controller.config.submission.plugin_options
+    asked = parse_srun(words, message.env, files=message.files, plugins=plugins)
+    if asked.needs:
+        raise UserError(f"the text of {asked.needs} is needed", code=FILE, details={"file": asked.needs})
+    return asked
+
+
+def _have_tried(streams: Sequence[Streams], message: ask.Srun) -> None:
+    """Has the client look whether it can write its files, before a task begins whose output would be lost. Raises UserError."""
+    if message.writes is None:
+        return
+    for path in (path for each in streams for path in written_paths(each, cwd=message.cwd)):
+        if path not in message.writes:
+            raise UserError(f"cannot write {path}", code=FILE, details={"writes": path})
+
+
+def _wish(connection: Connection, message: ask.Srun, asked: Srun) -> Wish:
+    """The job that is made for the step. What is exported is the step's affair."""
+    return wish_of(
+        [*asked.job_options, ("export", "NONE", "srun")],
+        {},
+        holder="srun",
+        name=asked.ask["name"],
+        cwd=message.cwd,
+        now=connection.server.controller.clock(),
+    )._replace(immediate_s=asked.immediate_s)
+
+
+async def attach(connection: Connection, message: ask.SrunAttach) -> None:
+    """Back to a step that runs, or has ended meanwhile and still has its output."""
+    job_word, _, number = message.step.partition(".")
+    if not job_word.isdecimal() or not number.isdecimal():
+        raise UserError(f"{message.step!r} is no step", "write JOB.STEP")
+    state = connection.server.controller.state
+    job, step = (
+        state.jobs.get(JobId(int(job_word))),
+        state.steps.get(JobId(int(job_word)), {}).get(int(number)),
+    )
+    if job is None or step is None or not may_touch(connection.who, job):
+        raise UserError(f"step {message.step} is not known any more", "see `warpdeck show`")
+    stream = StepStream(connection, message.id, whole_step(state, step), wait_s=0)
+    connection.send({"t": "ok", "id": message.id, "result": {"job_id": step.job_id, "step": step.number}})
+    await stream.join(message.have)
+
+
+def _as_variables_say(wanted: StepAsk, job: Job, environ: Mapping[str, str]) -> StepAsk:
+    """SLURM_NTASKS and SLURM_JOB_NUM_NODES are options of srun's where somebody has set them to other values than the job's."""
+    shares = job.allocation.shares if job.allocation is not None else ()
+    tasks = _count_of(environ, "SLURM_NTASKS", own=sum(share.tasks for share in shares))
+    nodes = _count_of(environ, "SLURM_JOB_NUM_NODES", own=len(shares))
+    if tasks and wanted.tasks is None:
+        wanted = msgspec.structs.replace(wanted, tasks=tasks)
+    if nodes and wanted.nodes_min is None and not wanted.nodelist:
+        wanted = msgspec.structs.replace(wanted, nodes_min=nodes, nodes_max=nodes)
+    return wanted
+
+
+async def _no_more_nodes_than_tasks(connection: Connection, message: ask.Srun, part: Part) -> Part:
+    """Of tasks that are counted, be it by the job's own variable. Nodes that are named or filled are not left out."""
+    wanted = part.wanted
+    tasks = wanted.tasks or _count_of(message.env, "SLURM_NTASKS", own=0)
+    low = wanted.nodes_min or 0
+    if not 0 < tasks < low or wanted.nodelist or wanted.hosts or wanted.tasks_per_node:
+        return part
+    words = f"Warning: can't run {tasks} processes on {low} nodes, setting nnodes to {tasks}"
+    await connection.progress(message.id, words)
+    return part._replace(wanted=msgspec.structs.replace(wanted, nodes_min=tasks, nodes_max=tasks))
+
+
+def _count_of(environ: Mapping[str, str], variable: str, *, own: int) -> int:
+    """The variable's number; 0 where it says none, or the job's own."""
+    text = environ.get(variable, "")
+    found = int(text) if _COUNT.fullmatch(text) else 0
+    return 0 if found == own or found > MAX_STEP_TASKS else found
+
+
+def _find_job(connection: Connection, asked: Srun) -> Job | None:
+    """The job that is named, else the caller's own; None: a new one is to be made."""
+    state = connection.server.controller.state
+    if asked.job:
+        number, tasks = parse_job_id(asked.job)
+        found = [job for job in state.named(JobId(number)) if not job.is_finished] or state.named(
+            JobId(number)
+        )
+        if tasks is not None:
+            found = [job for job in found if job.array_task_id == tasks[0][0]]
+        if number in state.jobs and tasks is None:
+            found = [state.jobs[JobId(number)]]
+        if not found:
+            raise UserError(
+                f"srun: error: Unable to confirm allocation for job {asked.job}: Invalid job id specified\n"
+                f"srun: Check SLURM_JOB_ID environment variable. Expired or invalid job {asked.job}",
+                "see `warpdeck queue`",
+                code=SAID,
+            )
+        return found[0]
+    if connection.caller is not None:
+        return state.jobs[connection.caller.job_id]
+    return None
+
+
+def _convert(asked: Srun, *, has_input: bool) -> StepAsk:
+    """The step as the model has it. Raises UserError for what is out of range."""
+    mode = asked.streams.input
+    rank = NO_TASK
+    if asked.ask.get("pty"):
+        rank, mode = 0, "all"
+        asked.streams = Streams(
+            output="0", error="0", quiet=asked.streams.quiet
+        )  # as in Slurm, whatever is asked
+    elif task_number(mode) >= 0:
+        rank = task_number(mode)
+    elif mode != "none" and (has_input or mode not in ("", "all")):
+        rank = EVERY_TASK
+    try:
+        return msgspec.convert({**asked.ask, "input_rank": rank}, StepAsk)
+    except msgspec.ValidationError as error:
+        raise UserError(f"the step cannot be so: {error}", "see `srun --help`") from error
+
+
+async def _place(connection: Connection, number: int, event: StepAsked) -> Step:
+    """The step, committed; waits for room, saying for what. Raises UserError."""
+    controller = connection.server.controller
+    listener = controller.hub.listen()
+    told = ""
+    begun = time.monotonic()
+    try:
+        while True:
+            try:
+                step = await _ask_once(connection, event)
+            except UserError as error:
+                if error.code not in (BUSY, STARTING) or event.ask.immediate:
+                    raise
+                if error.code == BUSY and error.message != told:
+                    told = error.message
+                    await connection.progress(number, told)
+            else:
+                if told:
+                    waited = time.monotonic() - begun
+                    line = f"Step created for job {event.job_id} after {waited:.0f} s"
+                    await connection.progress(number, line)
+                return step
+            try:
+                async with asyncio.timeout(RETRY_S):
+                    await listener.changed.wait()
+            except TimeoutError:
+                continue
+            finally:
+                listener.take()
+    finally:
+        controller.hub.leave(listener)
+
+
+async def _ask_once(connection: Connection, event: StepAsked) -> Step:
+    controller = connection.server.controller
+    made = made_before(controller.state, event)
+    if made is not None:
+        return made
+    layouts = [plan_step(controller.state, each) for each in (event, *event.others)]
+    first = layouts[0].shares[0].node
+    port = 0
+    if sum(len(layout.shares) for layout in layouts) > 1 and not event.own_master:
+        job = controller.state.jobs[event.job_id]
+        port = await controller.fleet.reserve_port(first, job_id=job.id, restarts=job.restarts)
+    outcome = await controller.apply(msgspec.structs.replace(event, first=first, port=port))
+    assert outcome.step is not None
+    return outcome.step

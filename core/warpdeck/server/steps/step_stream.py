@@ -1,0 +1,341 @@
+"""The streams of one step, between its nodes and its srun: pieces pass through unchanged, ends become notes and the exit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from signal import strsignal
+from typing import TYPE_CHECKING, Any
+
+from warpdeck.base.errors import RemoteError, UserError
+from warpdeck.client.mpi_launchers import advice
+from warpdeck.controller.events.events import StepEndAsked
+from warpdeck.model import ExitStatus, Link, NodeName, format_ranges, ranges_of
+from warpdeck.model.step import Step, StepShare, TaskEnd
+from warpdeck.ports.ports import StepPipe
+from warpdeck.server.connection import ClientStream, Connection
+from warpdeck.server.step_leases import StepKey
+from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
+from warpdeck_agent.wire.steps import EVERY_TASK, TASK_HEADER, ForgetStep, OpenStep
+
+if TYPE_CHECKING:
+    from warpdeck.protocol import requests
+
+LOOK_S = 5.0
+"""How often the step is looked at even if nothing was heard of it."""
+MAX_INPUT_BYTES = 2 * STREAM_WINDOW_BYTES
+"""Input that a node has not taken yet: the window of the client, and what it reads at once. A client that sends more is cut."""
+
+
+class NodePart:
+    """The step's streams on one node: a StreamSink for the fleet. Opened anew when the link comes back."""
+
+    def __init__(self, stream: StepStream, key: StepKey, share: StepShare) -> None:
+        self._stream = stream
+        self.key = key
+        self.share = share
+        self.pipe: StepPipe | None = None
+        self.taken = 0
+        self.over = False
+        self._pending: deque[bytes] = deque()  # bounded by MAX_INPUT_BYTES
+        self.pending_bytes = 0
+
+    async def opened(self, offset: int, size_bytes: int, path: str) -> None:
+        return None
+
+    async def data(self, chunk: bytes) -> None:
+        rank, channel, offset = TASK_HEADER.unpack_from(chunk)
+        self._stream.have[f"{rank}.{channel}"] = str(offset + len(chunk) - TASK_HEADER.size)
+        await self._stream.send(chunk)
+
+    async def ended(self, error: str) -> None:
+        self.pipe = None
+        self.over = not error or self._stream.is_up(self.share.node)
+        if error and self.over:
+            self._stream.note(f"error: {self.share.node}: what its tasks wrote is not all here: {error}")
+        if self.over:
+            self.taken += sum(map(len, self._pending))
+            self._pending.clear()
+            self.pending_bytes = 0
+            self._stream.tell_taken()
+        self._stream.changed.set()
+
+    def give(self, piece: bytes) -> None:
+        """Input for tasks of this node; it is kept until they have taken it."""
+        if self.over:
+            self.taken += len(piece)
+            return
+        self._pending.append(piece)
+        self.pending_bytes += len(piece)
+        if self.pipe is not None:
+            self.pipe.write_piece(piece)
+
+    def joined(self, pipe: StepPipe) -> None:
+        """The way to the tasks is open, perhaps again."""
+        self.pipe = pipe
+        for piece in self._pending:
+            pipe.write_piece(piece)
+
+    def on_taken(self, size: int) -> None:
+        """The node's tasks took a piece."""
+        if self._pending:
+            self.pending_bytes -= len(self._pending.popleft())
+        self.taken += size
+        self._stream.tell_taken()
+
+
+class StepStream(ClientStream):
+    """Joined to the step, or to those of several components, until all has ended and everything was sent."""
+
+    def __init__(self, connection: Connection, number: int, steps: Sequence[Step], *, wait_s: int) -> None:
+        super().__init__(connection, number)
+        self._controller = connection.server.controller
+        self._keeper = connection.server.steps
+        self._steps = {(step.job_id, step.number): step for step in steps}
+        self._wait_s = wait_s
+        self._parts = [
+            NodePart(self, key, share) for key, step in self._steps.items() for share in step.shares
+        ]
+        self._told: set[int] = set()
+        self._acknowledged = 0
+        self._task = asyncio.current_task()
+        self._first_end: float | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ordered: set[NodeName] = set()
+        """Nodes that were sent their share of the step."""
+        self.have: dict[str, str] = {}
+        self.changed = asyncio.Event()
+        for key in self._steps:
+            self._keeper.joined(key)
+
+    async def join(self, have: dict[str, str]) -> None:
+        """Passes on until the end; the client learns the exit then."""
+        self.have = dict(have)
+        listener = self._controller.hub.listen()
+        listener.changed = self.changed  # one event for both: what the nodes send, and what the state becomes
+        for node in dict.fromkeys(part.share.node for part in self._parts):
+            self._spawn(self._note_order(node))
+        try:
+            while True:
+                self.changed.clear()
+                steps = self._now()
+                await self._open_parts()
+                if not await self._is_committed(steps):
+                    continue
+                for step in steps:
+                    self._tell_ends(step)
+                if all(step.is_finished for step in steps) and self._is_sent():
+                    break
+                await self._limit_wait(steps)
+                await self._pause()
+                listener.take()
+        finally:
+            self._controller.hub.leave(listener)
+        await self._finish(steps)
+
+    def _now(self) -> list[Step]:
+        """As they stand, or stood when they left the memory, which many later steps of a job bring about."""
+        known = self._controller.state.steps
+        for (job_id, number), step in self._steps.items():
+            self._steps[job_id, number] = known.get(job_id, {}).get(number, step)
+        return list(self._steps.values())
+
+    async def _is_committed(self, steps: Sequence[Step]) -> bool:
+        """Whether its ends are on disk, if it has any: a node may forget what was told. If not, it has changed meanwhile."""
+        if any(part.ends for step in steps for part in step.parts):
+            await self._controller.commits.settled()
+        return all(now is step for now, step in zip(self._now(), steps, strict=True))
+
+    async def _note_order(self, node: NodeName) -> None:
+        """Its streams are asked for right behind the step, and need not wait for the word that it has begun."""
+        await self._controller.carried_out(node)
+        self._ordered.add(node)
+        self.changed.set()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(LOOK_S):
+                await self.changed.wait()
+        except TimeoutError:
+            return
+
+    async def _open_parts(self) -> None:
+        """Joins the nodes that have the step and are not joined."""
+        now = dict(zip(self._steps, self._now(), strict=True))
+        for part in self._parts:
+            step, node = now[part.key], part.share.node
+            phase = next(each.phase for each in step.parts if each.node == node)
+            if part.over or part.pipe is not None or not self._is_linked(node):
+                continue
+            if phase == "launching" and node not in self._ordered:
+                continue
+            asked = OpenStep(
+                stream=0,
+                job_id=step.job_id,
+                restarts=step.restarts,
+                step=step.number,
+                have={
+                    key: size
+                    for key, size in self.have.items()
+                    if int(key.partition(".")[0]) in part.share.ranks
+                },
+            )
+            try:
+                pipe = await self._controller.fleet.open_step(node, asked, part, on_taken=part.on_taken)
+            except RemoteError:
+                continue  # its next Welcome tells
+            part.joined(pipe)
+
+    def _is_sent(self) -> bool:
+        """Whether all that the nodes have was sent; a node that is away keeps nobody waiting once the step has ended."""
+        return all(
+            part.over or (part.pipe is None and not self._is_linked(part.share.node)) for part in self._parts
+        )
+
+    def _is_linked(self, node: NodeName) -> bool:
+        return self._controller.state.links.get(node) is Link.UP
+
+    def _tell_ends(self, step: Step) -> None:
+        """Tasks that ended badly, as srun tells them: those of one node together."""
+        for share in step.shares:
+            fresh: dict[str, list[int]] = {}
+            for rank in share.ranks:
+                end = step.ends().get(rank)
+                if end is not None and rank not in self._told:
+                    self._told.add(rank)
+                    if end.shell_code():
+                        fresh.setdefault(_how(end), []).append(rank)
+            for how, ranks in fresh.items():
+                self.note(f"error: {share.node}: {_tasks(ranks)}: {how}")
+        if self._told and self._first_end is None:
+            self._first_end = asyncio.get_running_loop().time()
+
+    async def _limit_wait(self, steps: Sequence[Step]) -> None:
+        """--wait: so long after the first task has ended the others have to."""
+        running = any(not step.ending_cause and not step.is_finished for step in steps)
+        if not self._wait_s or self._first_end is None or not running:
+            return
+        left = self._first_end + self._wait_s - asyncio.get_running_loop().time()
+        if left > 0:
+            asyncio.get_running_loop().call_later(left, self.changed.set)
+            return
+        self.note(f"First task exited {self._wait_s}s ago")
+        await self._end_step("cancelled")
+
+    async def _finish(self, steps: Sequence[Step]) -> None:
+        """The last words, and the nodes may forget it. The exit is the highest of all."""
+        ends = [ExitStatus(code=1) if step.exit is None else step.exit for step in steps]
+        worst = max(ends, key=lambda end: 128 + end.signal if end.signal else end.code)
+        message = next((end.message for end in ends if end.message), "")
+        if steps[0].ending_cause == "cancelled" and not message:
+            self.note(f"error: StepId={steps[0].label()} was cancelled")
+        for part in self._parts:
+            if not part.over:
+                self.note(f"error: {part.share.node} is away: what its tasks wrote last is not here")
+        if line := advice(steps[0]):
+            self.note(line)
+        for key in self._steps:
+            self._keeper.left(key, cut_off=True)
+        self.say_end(message, {"code": worst.code, "signal": worst.signal})
+        for part in self._parts:
+            step = self._steps[part.key]
+            forget = ForgetStep(job_id=step.job_id, restarts=step.restarts, step=step.number)
+            await self._controller.fleet.send(part.share.node, forget)
+
+    def note(self, line: str) -> None:
+        """A line of srun's own."""
+        self.connection.send({"t": "note", "stream": self.number, "line": line})
+
+    async def incoming(self, data: bytes) -> None:
+        """Input with its header: to the node of that task, or to all."""
+        if len(data) < TASK_HEADER.size or len(data) > DATA_CHUNK_BYTES:
+            return
+        rank = TASK_HEADER.unpack_from(data)[0]
+        for part in self._parts:
+            if rank == EVERY_TASK or rank in part.share.ranks:
+                part.give(data)
+            else:
+                part.taken += len(data)
+        if any(part.pending_bytes > MAX_INPUT_BYTES for part in self._parts):
+            self.connection.refuse(UserError("a step was sent more input than its window", "", code="window"))
+        self.tell_taken()
+
+    def is_up(self, node: str) -> bool:
+        """Whether there is a link to the node."""
+        return self._controller.fleet.is_up(NodeName(node))
+
+    def tell_taken(self) -> None:
+        """What all nodes have taken of the input, the client need not keep."""
+        taken = min(part.taken for part in self._parts)
+        if taken > self._acknowledged:
+            self.connection.send({"t": "ack", "stream": self.number, "size": taken - self._acknowledged})
+            self._acknowledged = taken
+
+    async def order(self, order: requests.StepOrder) -> None:
+        """What srun asks: a signal for all tasks, the end, or how they are."""
+        if order.what == "status":
+            self._tell_status()
+        elif order.what == "end":
+            await self._end_step("cancelled")
+        elif order.signal:
+            await self._end_step("", signal=order.signal)
+
+    def _tell_status(self) -> None:
+        for step, share in ((each, share) for each in self._now() for share in each.shares):
+            ended = step.ends()
+            for word, ranks in (
+                ("running", [rank for rank in share.ranks if rank not in ended]),
+                ("exited", [rank for rank in share.ranks if rank in ended]),
+            ):
+                if ranks:
+                    self.note(f"StepId={step.label()} {_tasks(ranks)}: {word}")
+
+    async def _end_step(self, cause: str, *, signal: int = 0) -> None:
+        """The order for one of its steps is for all."""
+        running = [step for step in self._now() if not step.is_finished]
+        if not running:
+            return
+        event = StepEndAsked(
+            who=self.connection.who,
+            job_id=running[0].job_id,
+            number=running[0].number,
+            cause=cause or "cancelled",
+            signal=signal,
+        )
+        try:
+            await self._controller.apply(event)
+        except UserError:
+            return  # it has ended meanwhile
+
+    def end(self, *, finished: bool = False) -> None:
+        """The client is gone: so is the step, unless it was only cut off."""
+        if not self.is_open:
+            return
+        super().end()
+        caller = self.connection.caller
+        for key in self._steps:
+            self._keeper.left(key, cut_off=caller is not None and caller.lost.is_set())
+        if self._task is not None:
+            self._task.cancel()
+        for part in self._parts:
+            if part.pipe is not None:
+                self._spawn(part.pipe.close())
+
+
+def _how(end: TaskEnd) -> str:
+    if end.oom:
+        return "Out Of Memory"
+    if end.signal:
+        return strsignal(end.signal) or f"signal {end.signal}"
+    return f"Exited with exit code {end.code}"
+
+
+def _tasks(ranks: list[int]) -> str:
+    """task 3, tasks 0-2,5."""
+    return f"task{'s' if len(ranks) > 1 else ''} {format_ranges(ranges_of(ranks))}"

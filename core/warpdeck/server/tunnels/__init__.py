@@ -1,0 +1,1 @@
+"""Handlers of tunnels and forwarded ports."""

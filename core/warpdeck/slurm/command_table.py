@@ -1,0 +1,25 @@
+"""The table of Slurm's commands. It imports nothing, because `squeue` reads it at each start."""
+
+from __future__ import annotations
+
+COMMANDS: dict[str, str] = {
+    "sacct": "sacct.sacct",
+    "sacctmgr": "sacctmgr.command",
+    "sattach": "viewers.sattach",
+    "sbatch": "submit.sbatch",
+    "scancel": "submit.scancel",
+    "scontrol": "scontrol.command",
+    "sdiag": "viewers.sdiag",
+    "seff": "sacct.seff",
+    "sinfo": "viewers.sinfo",
+    "sprio": "viewers.sprio",
+    "squeue": "viewers.squeue",
+    "sreport": "sacct.sreport",
+    "sshare": "viewers.sshare",
+    "sstat": "sacct.sstat",
+    "strigger": "viewers.strigger",
+}
+"""Command -> module below warpdeck.slurm with `main(words, console) -> exit code`."""
+FRONTED = ("srun", "salloc", "sbcast")
+"""Commands that speak with this terminal themselves: modules of warpdeck.slurm.interactive with `main(name, words)`."""
+APP = "sview"

@@ -1,0 +1,1 @@
+"""What all of Slurm's commands share: streams, environment, connection, argument parsing, prompts."""

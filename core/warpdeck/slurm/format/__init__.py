@@ -1,0 +1,1 @@
+"""Slurm's output formats: field tables, units, time stamps, state names."""

@@ -1,0 +1,114 @@
+"""States of nodes in sinfo's words: idle, mix, drng, with the marks * (does not answer) and $ (in a reservation for maintenance).
+
+A state is a base and flags, as in Slurm; which words it is, how it sorts and which -t picks it follow from them.
+"""
+
+from __future__ import annotations
+
+from .format_strings import Row
+
+BASES = {"unknown": 0, "down": 1, "idle": 2, "allocated": 3, "error": 4, "mixed": 5, "future": 6}
+"""Base -> its rank in Slurm's order."""
+RESERVED, DRAIN, COMPLETING, NO_RESPOND, MAINTENANCE = 0x20, 0x200, 0x400, 0x800, 0x8000
+"""Flags; a later one outranks the earlier."""
+SHORT = {
+    "unknown": "unk", "allocated": "alloc", "allocated+": "alloc+", "mixed": "mix", "drained": "drain", "draining": "drng",
+    "completing": "comp", "reserved": "resv",
+}  # fmt: skip
+"""Long word -> short word, where they differ."""
+WORDS = (
+    "unknown,down,idle,allocated,?,mixed,future,drain,drained,draining,no_respond,reserved,perfctrs,cloud,completing,"
+    "powering_down,powered_down,power_down,powering_up,fail,maint,reboot,reboot^,unknown"
+)
+"""What sinfo says that -t takes."""
+SPELLINGS = (
+    "unknown unk=unknown down idle allocated alloc=allocated ? mixed mix=mixed future futr=future planned plnd=planned drain "
+    "drained resv=reserved reserved perfctrs npc=perfctrs draining drng=draining completing comp=completing no_respond "
+    "powering_down powered_down power_down powering_up fail maint reboot reboot^ cloud"
+)
+"""What -t takes, and what it means where that is another word. The first counts that begins with what was written."""
+MEANINGS = {word.partition("=")[0]: word.rpartition("=")[2] for word in SPELLINGS.split()}
+
+
+def flags(row: Row) -> int:
+    """The flags of a node's facts."""
+    found = 0
+    for key, flag in (
+        ("reserved", RESERVED),
+        ("drained", DRAIN),
+        ("completing", COMPLETING),
+        ("maintenance", MAINTENANCE),
+    ):
+        found |= flag if row[key] else 0
+    return found | (0 if row["responding"] else NO_RESPOND)
+
+
+def rank(row: Row) -> int:
+    """Slurm's number of the state, by which sinfo sorts."""
+    return BASES[row["base"]] | flags(row)
+
+
+def long_word(row: Row) -> str:
+    """With its marks: mixed$, down*."""
+    return _word(row) + _marks(row)
+
+
+def short_word(row: Row) -> str:
+    """With its marks: mix$, down*."""
+    word = _word(row)
+    return SHORT.get(word, word) + _marks(row)
+
+
+def complete_word(row: Row) -> str:
+    """The base and every flag: idle+drain."""
+    named = (
+        ("maintenance", "maint"),
+        ("reserved", "reserved"),
+        ("drained", "drain"),
+        ("completing", "completing"),
+    )
+    busy = row["base"] in ("allocated", "mixed")
+    base = "allocated" if row["drained"] and busy else row["base"]
+    words = [base, *(word for key, word in named if row[key])]
+    return "+".join(words if row["responding"] else [*words, "not_responding"])
+
+
+def _word(row: Row) -> str:
+    base, busy = row["base"], row["base"] in ("allocated", "mixed")
+    if row["drained"]:
+        return "draining" if busy or row["completing"] else "drained"
+    if row["completing"] and not busy:
+        return "completing"
+    if base == "allocated" and row["completing"]:
+        return "allocated+"
+    if base == "idle" and row["maintenance"]:
+        return "maint"
+    if base == "idle" and row["reserved"]:
+        return "reserved"
+    return str(base)
+
+
+def _marks(row: Row) -> str:
+    if row["maintenance"] and _word(row) != "maint":
+        return "$"
+    return "" if row["responding"] else "*"
+
+
+def picks(word: str, row: Row) -> bool:
+    """Whether -t WORD means the node. Raises KeyError for a word that is no state."""
+    name = next((found for spelled, found in MEANINGS.items() if spelled.startswith(word.lower())), None)
+    if name is None:
+        raise KeyError(word)
+    base, busy = row["base"], row["base"] in ("allocated", "mixed")
+    tests = {
+        "drain": row["drained"],
+        "drained": row["drained"] and not busy,
+        "draining": row["drained"] and busy,
+        "no_respond": not row["responding"],
+        "maint": row["maintenance"],
+        "reserved": row["reserved"],
+        "completing": row["completing"],
+        "allocated": busy,
+        **{each: base == each for each in ("unknown", "down", "idle", "mixed")},
+    }
+    return bool(tests.get(name))

@@ -1,0 +1,63 @@
+"""--json and --yaml: an object with the head that Slurm's data_parser gives its dumps."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from warpdeck.base.slurm_version import RELEASE
+from warpdeck.slurm.console.console import Console
+
+PLUGIN = {"type": "openapi/v0.0.38", "name": "Slurm OpenAPI v0.0.38"}
+
+_PLAIN = re.compile(r"[\w/](?:[\w/. -]*[\w/.])?")
+
+
+def dump(console: Console, things: dict[str, Any], *, yaml: bool) -> None:
+    """Prints it."""
+    major, minor, micro = (int(word) for word in RELEASE.split("."))
+    version = {"major": major, "micro": micro, "minor": minor}
+    head = {"plugin": PLUGIN, "Slurm": {"version": version, "release": RELEASE}}
+    whole = {"meta": head, "errors": [], **things}
+    if yaml:
+        print("%YAML 1.1", "--- !!map", *_mapping(whole, ""), sep="\n", file=console.out)
+    else:
+        print(json.dumps(whole, indent=2), file=console.out)
+
+
+def _mapping(value: dict[str, Any], indent: str) -> Iterator[str]:
+    for key, each in value.items():
+        yield from _entry(f"{indent}!!str {_scalar_text(str(key))}:", each, indent)
+
+
+def _entry(name: str, value: Any, indent: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield f"{name} !!map" + ("" if value else " {}")
+        yield from _mapping(value, indent + "  ")
+    elif isinstance(value, list):
+        yield f"{name} !!seq" + ("" if value else " []")
+        for each in value:
+            yield from _entry(f"{indent}-", each, indent)
+    else:
+        yield f"{name} {_scalar(value)}"
+
+
+def _scalar(value: Any) -> str:
+    match value:
+        case None | "":
+            return "!!null null"
+        case bool():
+            return f"!!bool {str(value).lower()}"
+        case int():
+            return f"!!int {value}"
+        case float():
+            return f"!!float {value}"
+        case _:
+            return f"!!str {_scalar_text(str(value))}"
+
+
+def _scalar_text(text: str) -> str:
+    """Quoted where YAML would read it as something else."""
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)

@@ -1,0 +1,68 @@
+"""The tasks of an array that wait, as Slurm's commands print them: 1-3,5,7%2, and no longer than SLURM_BITSTR_LEN allows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+
+from warpdeck.notation.values.arrays import MAX_TASKS, parse_array
+
+DEFAULT_LENGTH = 64
+"""Characters, while nothing is said."""
+MAX_DIGITS = 9
+_ENDING = "..."
+_ROOM = 2
+"""Characters that Slurm leaves free behind a list that it cuts."""
+
+
+def length_of(env: Mapping[str, str]) -> int | None:
+    """What SLURM_BITSTR_LEN says, 0 is any length; None: nothing."""
+    text = env.get("SLURM_BITSTR_LEN", "")
+    return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
+
+
+def task_list(tasks: str, length: int) -> str:
+    """There are no steps in it, and neighbours are one range; what is too long ends with three dots."""
+    ranges, percent, throttle = tasks.partition("%")
+    if set(ranges) & set(",:"):
+        runs = _runs(ranges, length or MAX_TASKS)
+        ranges = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+    if length and len(ranges) >= length - _ROOM:
+        kept = ranges[: max(length - _ROOM, 0)]
+        ranges = kept[: max(kept.rfind(","), kept.rfind("-"), 0)] + _ENDING
+    return ranges + percent + throttle
+
+
+def _runs(ranges: str, most: int) -> list[tuple[int, int]]:
+    """First and last tasks; beyond so many runs nobody reads."""
+    runs: list[tuple[int, int]] = []
+    for first, last, step in parse_array(ranges)[0]:
+        for low in (first,) if step == 1 else range(first, last + 1, step):
+            high = last if step == 1 else low
+            if runs and low == runs[-1][1] + 1:
+                runs[-1] = (runs[-1][0], high)
+            elif len(runs) > most:
+                return runs
+            else:
+                runs.append((low, high))
+    return runs
+
+
+_LENGTH: ContextVar[int] = ContextVar("length", default=DEFAULT_LENGTH)
+
+
+@contextlib.contextmanager
+def cut_as_asked(env: Mapping[str, str]) -> Iterator[None]:
+    """As long as it lasts `told_tasks` cuts as the caller's variable has it."""
+    asked = length_of(env)
+    token = _LENGTH.set(DEFAULT_LENGTH if asked is None else asked)
+    try:
+        yield
+    finally:
+        _LENGTH.reset(token)
+
+
+def told_tasks(tasks: str) -> str:
+    """The list as long as `cut_as_asked` says."""
+    return task_list(tasks, _LENGTH.get())

@@ -1,0 +1,1 @@
+"""srun, salloc and sbcast."""

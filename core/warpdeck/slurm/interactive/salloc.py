@@ -1,0 +1,202 @@
+"""warpdeck salloc: an allocation that is held for a command here, by default a shell; srun in it starts tasks on its nodes."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from warpdeck.base.current_folder import current_folder
+from warpdeck.base.errors import UserError
+from warpdeck.base.output import note
+from warpdeck.base.paths import Paths, default_paths
+from warpdeck.base.slurm_version import VERSION
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.notation.options.getopt import parse_leading
+from warpdeck.notation.options.options import SALLOC
+from warpdeck.notation.step import container_help
+from warpdeck.slurm.shims.shims import install
+from warpdeck_agent.client.process import with_process
+
+HELP = f"""usage: warpdeck salloc [OPTIONS] [COMMAND...]
+
+Waits for an allocation and runs a shell (or the command) here while it is held: `srun` in it starts tasks on the nodes. It is
+given back when the shell ends, with the shell's exit code. Takes sbatch's options (-N -n -c --gpus --mem -t ...).
+
+  --no-shell          only make the allocation; it is held until it is cancelled or its time is over
+  -K, --kill-command[=SIGNAL]   end the command when the allocation is taken away (else it is left alone)
+  -I, --immediate[=SECONDS]     give up if it does not begin in so long
+  -Q, --quiet         only errors are told; --bell and --no-bell say when the terminal rings
+{container_help.HELP}
+examples:
+  warpdeck salloc -N 2 --gpus-per-node 4
+  warpdeck salloc -n 4 srun hostname
+"""
+RETRY_S = 1.0
+BELL_S = 10.0
+"""Slurm's own."""
+
+
+def main(_: str, words: list[str]) -> int:
+    """Holds it; the command's exit code."""
+    if (told := _told(words)) is not None:
+        print(told, end="")
+        return 0
+    paths = default_paths()
+    client = SyncClient.connect(paths)
+    asked_at = time.monotonic()
+    asked = {"words": words, "env": with_process(os.environ), "cwd": current_folder()}
+    number, granted = client.again_until(
+        lambda nonce: client.begin("salloc", nonce=nonce, **asked), lambda number: _wait(client, number)
+    )
+    job = int(granted["job_id"])
+    say = _silent if granted["quiet"] else note
+    say(f"salloc: Granted job allocation {job}")
+    _ring(granted["bell"], time.monotonic() - asked_at)
+    if not granted["has_shell"]:
+        return 0
+    say(f"salloc: Nodes {','.join(granted['nodes'])} are ready for job")
+    command = granted["command"] or [os.environ.get("SHELL") or "/bin/sh"]
+    env = {**os.environ, **granted["env"], "PATH": f"{install(paths)}:{os.environ.get('PATH', '')}"}
+    try:
+        if granted["chdir"]:
+            os.chdir(granted["chdir"])
+        child = subprocess.Popen(command, env=env)
+    except OSError as error:
+        client.tell("step_order", stream=number, what="end", code=127)
+        _wait_for_end(client, number)
+        if error.filename != command[0]:
+            raise UserError(
+                f"cannot run {command[0]}: {error.strerror}", f"check {error.filename}"
+            ) from error
+        note(f'salloc: error: _fork_command: Unable to find command "{command[0]}"')
+        say(f"salloc: Relinquishing job allocation {job}")
+        return 1
+    holder = _Holder(paths, client, number, job, lambda: _signal(child, granted["kill_signal"]))
+    code = _hold(holder, child)
+    say(f"salloc: Relinquishing job allocation {job}")
+    return code
+
+
+def _silent(line: str) -> None:
+    """--quiet: only errors are told."""
+
+
+def _ring(bell: str, waited_s: float) -> None:
+    """The terminal's bell: who has waited long has gone to do something else."""
+    if bell != "never" and (bell == "always" or waited_s > BELL_S) and sys.stdout.isatty():
+        os.write(sys.stdout.fileno(), b"\a")  # sys.stdout shows control characters
+
+
+def _signal(child: subprocess.Popen[bytes], number: int) -> None:
+    """--kill-command."""
+    if number and child.poll() is None:
+        child.send_signal(number)
+
+
+def _told(words: list[str]) -> str | None:
+    """What is answered without an allocation. What the words mean otherwise is the controller's affair."""
+    try:
+        options = {name for name, _ in parse_leading(words, "salloc", SALLOC)[0]}
+    except UserError:
+        return None
+    if "version" in options:
+        return VERSION
+    return HELP if options & {"help", "usage"} else None
+
+
+def _wait(client: SyncClient, number: int) -> dict[str, Any]:
+    while True:
+        for word, value in client.events(number):
+            if word == "ok":
+                return dict(value)
+            if word == "progress":
+                note(f"salloc: {value}")
+
+
+class _Holder:
+    """The connection that holds the allocation; made again when the controller comes back."""
+
+    def __init__(
+        self, paths: Paths, client: SyncClient, number: int, job: int, revoked: Callable[[], None]
+    ) -> None:
+        self._revoked = revoked
+        self._paths = paths
+        self._client: SyncClient | None = client
+        self._number = number
+        self._job = job
+        self._next_try = 0.0
+
+    def fileno(self) -> int:
+        """For select; below 0 there is none now."""
+        return -1 if self._client is None else self._client.fileno()
+
+    def listen(self) -> None:
+        """Takes what the controller says: that the allocation has ended, or nothing any more."""
+        assert self._client is not None
+        try:
+            for word, value in self._client.events(self._number):
+                if word == "end":
+                    note(f"salloc: {value['error']}")
+                    self._client = None
+                    self._next_try = float("inf")
+                    self._revoked()
+        except UserError:
+            self._client = None
+
+    def come_back(self) -> None:
+        """Connects again, if that was lost and it is time."""
+        if self._client is not None or time.monotonic() < self._next_try:
+            return
+        self._next_try = time.monotonic() + RETRY_S
+        try:
+            client = SyncClient.connect(self._paths, start=False)
+            number = client.begin("salloc_attach", job=self._job)
+            _wait(client, number)
+        except UserError:
+            return
+        self._client, self._number = client, number
+
+    def give_back(self, code: int) -> None:
+        """The command has ended."""
+        self.come_back()
+        if self._client is not None:
+            self._client.tell("step_order", stream=self._number, what="end", code=code)
+            _wait_for_end(self._client, self._number)
+
+
+def _hold(holder: _Holder, child: subprocess.Popen[bytes]) -> int:
+    """Until the command has ended. Ctrl-C is the command's affair."""
+    ended = os.pidfd_open(child.pid)
+    try:
+        while True:
+            try:
+                sources: list[Any] = [ended] + ([holder.fileno()] if holder.fileno() >= 0 else [])
+                ready, _, _ = select.select(sources, [], [], RETRY_S)
+            except KeyboardInterrupt:
+                continue
+            if ended in ready:
+                break
+            if ready:
+                holder.listen()
+            holder.come_back()
+    finally:
+        os.close(ended)
+    code = child.wait()
+    code = 128 - code if code < 0 else code
+    holder.give_back(code)
+    return code
+
+
+def _wait_for_end(client: SyncClient, number: int) -> None:
+    try:
+        while True:
+            for word, _ in client.events(number):
+                if word == "end":
+                    return
+    except UserError:
+        return

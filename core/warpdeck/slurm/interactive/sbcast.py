@@ -1,0 +1,19 @@
+"""Slurm's sbcast from a shell: the nodes' own program, with a step of this machine's."""
+
+from __future__ import annotations
+
+import os
+
+from warpdeck.base.errors import UserError
+from warpdeck_agent.client import sbcast
+from warpdeck_agent.client.access import Refused
+
+from .srun import step
+
+
+def main(name: str, words: list[str]) -> int:
+    """Copies; the exit code."""
+    try:
+        return sbcast.main(words, os.environ, lambda asked, environ: step(name, asked, environ))
+    except Refused as refused:
+        raise UserError(refused.message, refused.hint, exit_code=refused.exit_code) from refused

@@ -1,0 +1,118 @@
+"""The entry of Slurm's commands: `python -m warpdeck.slurm.runtime.commands squeue --me`, which is what the shims run."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pwd
+import socket
+import sys
+
+from warpdeck.base.errors import ANSWERED, SAID, UserError
+from warpdeck.base.paths import default_paths
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.client.snapshot_requests import order_or_tell
+from warpdeck.slurm.command_table import APP, COMMANDS, FRONTED
+from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.format.task_lists import cut_as_asked
+from warpdeck.slurm.format.units import stamped
+from warpdeck_agent.client.standard import prepare_standard_streams
+
+
+def main(name: str, words: list[str]) -> int:
+    """Runs one command for the user of this process; the value is its exit code."""
+    prepare_standard_streams()
+    try:
+        if name == APP:
+            # By name: the core does not depend on the app, which depends on the core.
+            return int(importlib.import_module("warpdeck_tui.entry").main())
+        if name in FRONTED:
+            return int(importlib.import_module(f"warpdeck.slurm.interactive.{name}").main(name, words))
+        code = run(name, words, own_console())
+        sys.stdout.flush()  # here, where a reader that is gone is expected
+        return code
+    except UserError as error:
+        return _fail(name, error)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def run(name: str, words: list[str], console: Console) -> int:
+    """Runs a command of COMMANDS; its errors go to the console."""
+    try:
+        module = importlib.import_module(f"warpdeck.slurm.{COMMANDS[name]}")
+        with stamped(console.env) as stamps, cut_as_asked(console.env):
+            code = int(module.main(words, console))
+        if stamps is not None and stamps.complaint:
+            print(f"{name}: error: {stamps.complaint}", file=console.err)
+        return code
+    except CommandError as error:
+        before = "" if error.bare else f"{name}: error: "
+        for line in error.message.split("\n"):
+            print(before + line, file=console.out if error.is_answer else console.err)
+        return error.exit_code
+    except UserError as error:
+        print(f"{name}: error: {error.message}", file=console.err)
+        if error.hint:
+            print(f"  {error.hint}", file=console.err)
+        return error.exit_code
+
+
+def own_console() -> Console:
+    """This process's own streams, environment and folder."""
+    columns = os.get_terminal_size().columns or 80 if sys.stdout.isatty() else 0
+    return Console(
+        env=os.environ,
+        folder=_folder(),
+        user=_user(),
+        host=socket.gethostname(),
+        stdin=sys.stdin,
+        out=sys.stdout,
+        err=sys.stderr,
+        connect=lambda: SyncClient.connect(default_paths()),
+        again=lambda: SyncClient.connect(default_paths(), start=False),
+        read_file=_read,
+        paths=default_paths(),
+        columns=columns,
+        record=lambda job, folder: order_or_tell(default_paths(), [job], folder),
+    )
+
+
+def _folder() -> str:
+    """Where we are, by the name that the shell has for it."""
+    try:
+        here = os.getcwd()
+    except FileNotFoundError as error:
+        raise UserError("the current folder does not exist any more", "change to one that does") from error
+    named = os.environ.get("PWD", "")
+    return named if os.path.isabs(named) and os.path.realpath(named) == here else here
+
+
+def _user() -> str:
+    uid = os.getuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _read(path: str, size: int) -> bytes:
+    if path == "-":
+        return sys.stdin.buffer.read(size)
+    with open(path, "rb") as file:
+        return file.read(size)
+
+
+def _fail(name: str, error: UserError) -> int:
+    before = "" if error.code in (SAID, ANSWERED) else f"{name}: error: "
+    print(before + error.message, file=sys.stdout if error.code == ANSWERED else sys.stderr)
+    if error.hint:
+        print(f"  {error.hint}", file=sys.stderr)
+    return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

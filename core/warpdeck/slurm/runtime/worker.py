@@ -1,0 +1,314 @@
+"""Where commands run that users' shells and processes of jobs ask for: one process that has everything imported, and a fork
+of it for each.
+
+The controller sends two sockets: on one the command speaks with its caller (what it prints, the files it reads), the other
+leads to the controller's own socket, where it is its caller and nobody else. A fork takes tens of times less than a new
+interpreter; it has no rights, no files, and bounds on time and memory, because what it works on comes from a user. The next
+fork stands ready before it is asked for: it is made while the last one works.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import resource
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import Any
+
+from warpdeck._version import __version__
+from warpdeck.base.errors import RESTART, UserError
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.slurm.command_table import COMMANDS
+from warpdeck.slurm.console.console import Console, CutOff
+from warpdeck_agent.wire.frames import (
+    DATA_CHUNK_BYTES,
+    JSON,
+    FrameDecoder,
+    data_frame,
+    json_frame,
+    parse_json,
+)
+
+from .commands import run
+
+CHANNEL_FD = 0
+"""The controller's channel is our standard input."""
+LOOK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
+CPU_S = 300
+MEMORY_BYTES = 2 * 1024**3
+"""Of address space: a hundred thousand rows take a third of it."""
+OPEN_FILES = 64
+NOBODY = 65_534
+STREAM = 0
+"""There is one stream on these sockets; whose piece it is, its first byte tells."""
+OUT, ERR = b"\1", b"\2"
+PIECE_BYTES = DATA_CHUNK_BYTES - 1
+LOST_EXIT = 1
+GARBAGE = 200_000
+"""Objects after which a command looks for garbage: most end before, and rows that are being made are none."""
+MAX_BUG_CHARS = 8000
+
+
+class Caller:
+    """The other end: takes what is printed, and reads files for us."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._decoder = FrameDecoder()
+        self.request = self._next()
+
+    def write(self, channel: bytes, data: bytes) -> None:
+        """What the command prints. Raises OSError when nobody listens any more."""
+        view = memoryview(data)
+        for start in range(0, len(view), PIECE_BYTES):
+            self._link.sendall(data_frame(STREAM, channel + bytes(view[start : start + PIECE_BYTES])))
+
+    def read(self, path: str, size: int, *, line: bool = False) -> bytes:
+        """So much of a file of the caller's, or a line of it. Raises OSError."""
+        self._link.sendall(json_frame({"t": "read", "path": path, "size": size, "line": line}))
+        said = self._next()
+        if said["error"]:
+            raise OSError(said["error"], os.strerror(said["error"]), path)
+        return str(said["data"]).encode("latin-1")
+
+    def record(self, job: int, folder: str) -> None:
+        """Has the caller's recorder take the snapshot of the folder. What goes wrong there the caller says."""
+        self._link.sendall(json_frame({"t": "record", "job": job, "folder": folder}))
+
+    def linger(self) -> None:
+        """The command lasts from here on, and works little: nobody need wait for it."""
+        self._link.sendall(json_frame({"t": "lingers"}))
+
+    def awaits(self, job: int) -> None:
+        """From here on the command only waits for the end of this job."""
+        self._link.sendall(json_frame({"t": "awaits", "job": job}))
+
+    def cut_off(self) -> None:
+        """The controller went away from a command that only waits."""
+        self._link.sendall(json_frame({"t": "again"}))
+
+    def end(self, code: int) -> None:
+        """The exit code."""
+        self._link.sendall(json_frame({"t": "exit", "code": code}))
+
+    def tell_bug(self, text: str) -> None:
+        """What went wrong here, for the controller's log."""
+        self._link.sendall(json_frame({"t": "bug", "text": text}))
+
+    def _next(self) -> dict[str, Any]:
+        while True:
+            data = self._link.recv(1 << 18)
+            if not data:
+                raise ConnectionResetError("the caller has left")
+            for kind, payload in self._decoder.feed(data):
+                assert kind == JSON
+                return parse_json(payload)
+
+
+class Printed(io.RawIOBase):
+    """Standard output or error of a command."""
+
+    def __init__(self, caller: Caller, channel: bytes) -> None:
+        super().__init__()
+        self._caller = caller
+        self._channel = channel
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._caller.write(self._channel, bytes(data))
+        return len(data)
+
+
+class Typed(io.RawIOBase):
+    """Standard input of a command, line by line."""
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__()
+        self._caller = caller
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        line = self._caller.read("-", len(buffer), line=True)
+        buffer[: len(line)] = line
+        return len(line)
+
+
+def main() -> int:
+    """Serves until the controller closes the channel."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks are reaped by the kernel
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = socket.socket(fileno=os.dup(CHANNEL_FD))
+    os.dup2(os.open(os.devnull, os.O_RDWR), CHANNEL_FD)
+    _preload()
+    gc.collect()
+    gc.freeze()  # or each fork would copy every page that its own first collection looks at
+    while True:
+        taken, takes = os.pipe()
+        if not os.fork():
+            os.close(taken)
+            os._exit(_wait_and_serve(channel, takes))
+        os.close(takes)
+        os.read(taken, 1)  # at its end, too, where the fork was killed
+        os.close(taken)
+        if _is_closed(channel):
+            return 0
+
+
+def _is_closed(channel: socket.socket) -> bool:
+    """Whether the controller is gone, or wants no more."""
+    try:
+        return not channel.recv(1, LOOK)
+    except BlockingIOError:
+        return False
+
+
+def _wait_and_serve(channel: socket.socket, takes: int) -> int:
+    """One fork's life: nobody from the first moment, then the command that comes."""
+    _give_up_rights()
+    gc.set_threshold(GARBAGE)
+    data, descriptors, _, _ = socket.recv_fds(channel, 1, 2)
+    os.close(takes)
+    channel.close()
+    return _serve(*descriptors) if data else 0
+
+
+def _preload() -> None:
+    """All that a command may import: a fork that is nobody may not be allowed to read it."""
+    for package in (
+        "warpdeck.slurm",
+        "warpdeck.notation",
+        "warpdeck.client.submission",
+        "warpdeck_agent.wire",
+    ):
+        module = importlib.import_module(package)
+        for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{package}."):
+            if found.name.rpartition(".")[2] not in ("main", "worker", "messages"):
+                importlib.import_module(found.name)
+    for name in (
+        "argparse",
+        "csv",
+        "datetime",
+        "difflib",
+        "encodings.latin_1",
+        "select",
+        "shlex",
+        "textwrap",
+    ):
+        importlib.import_module(name)
+    json.loads(json.dumps({}))
+
+
+def _serve(control: int, access: int) -> int:
+    """One command. Its exit code goes to its caller; ours tells nobody anything."""
+    try:
+        caller = Caller(socket.socket(fileno=control))
+        try:
+            caller.end(_run(caller, socket.socket(fileno=access)))
+        except OSError:
+            raise
+        except CutOff:
+            caller.cut_off()
+        except Exception:
+            caller.tell_bug(traceback.format_exc()[-MAX_BUG_CHARS:])
+    except OSError:
+        return LOST_EXIT
+    return 0
+
+
+def _give_up_rights() -> None:
+    """No rights, no new files, bounds on time and memory."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def _run(caller: Caller, access: socket.socket) -> int:
+    asked = caller.request
+    _set_time_zone(asked["env"].get("TZ", ""))
+    out = io.TextIOWrapper(
+        io.BufferedWriter(Printed(caller, OUT), PIECE_BYTES), "utf-8", "surrogateescape", newline="\n"
+    )
+    err = io.TextIOWrapper(
+        io.BufferedWriter(Printed(caller, ERR)), "utf-8", "surrogateescape", newline="\n", write_through=True
+    )
+
+    def connect() -> SyncClient:
+        out.flush()
+        return SyncClient.greeted(access.dup(), asked["welcome"])  # again for each who asks
+
+    console = Console(
+        env=asked["env"],
+        folder=asked["cwd"],
+        user=asked["welcome"]["user"],
+        host=asked["host"],
+        stdin=io.TextIOWrapper(io.BufferedReader(Typed(caller)), "utf-8", "replace"),
+        out=out,
+        err=err,
+        connect=connect,
+        read_file=lambda path, size: caller.read(path, size),
+        columns=asked["columns"],
+        linger=caller.linger,
+        record=None if asked["in_job"] else caller.record,
+        again=_cut_off,
+        awaits=caller.awaits,
+        awaited=asked["awaited"],
+        nonce=asked["nonce"],
+    )
+    try:
+        code = _command(asked["name"], asked["words"], console)
+    finally:
+        err.flush()
+    out.flush()
+    return code
+
+
+def _cut_off() -> SyncClient:
+    raise CutOff
+
+
+def _set_time_zone(name: str) -> None:
+    """The caller's, which times are printed and read in; this machine's own without one."""
+    if name != os.environ.get("TZ", ""):
+        os.environ["TZ"] = name
+        if not name:
+            del os.environ["TZ"]
+        time.tzset()
+
+
+def _command(name: str, words: list[str], console: Console) -> int:
+    try:
+        if name not in COMMANDS:
+            raise UserError(
+                f"this controller (warpdeck {__version__}) has no {name}", f"if yours is newer, {RESTART}"
+            )
+        return run(name, words, console)
+    except UserError as error:
+        console.err.write(f"{name}: error: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
+        return error.exit_code
+    except MemoryError:
+        console.err.write(f"{name}: error: the answer is too large; ask for less\n")
+        return 1
+    except SystemExit as end:  # argparse
+        return int(end.code or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,210 @@
+"""sreport's reports: what jobs have held in a window, by cluster, account, user and size. Pure.
+
+A job counts with the part of its time that lies in the window, and with what it held then: TRES x seconds. How long nodes were
+down, or kept free for somebody, is not kept; it counts as idle.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from warpdeck.base.cluster import CLUSTER_NAME
+
+Row = dict[str, Any]
+Texts = dict[str, str]
+FIELDS = ("id", "user", "uid", "account", "tres", "start", "end", "cpus", "suspended_s")
+PER_WIDTH = 17
+"""Of an amount with its percentage."""
+UNITS_S = {"seconds": 1, "minutes": 60, "hours": 3600}
+ROOT = "root"
+"""The account above all, and of jobs that name none."""
+ALL_USERS = 10
+"""How many users are the top ones."""
+
+
+class Window(NamedTuple):
+    """From when to when, in whole seconds, as Slurm keeps them; `until` is the first moment that is not in it."""
+
+    since: float
+    until: float
+
+    @property
+    def length_s(self) -> int:
+        return int(self.until - self.since)
+
+    def part_s(self, job: Row) -> float:
+        """How long the job ran in it."""
+        if job["start"] is None:
+            return 0.0
+        ran_s = int(min(job["end"] or self.until, self.until)) - int(max(job["start"], self.since))
+        return max(0.0, float(ran_s) - float(job["suspended_s"]))
+
+    def text(self) -> str:
+        return f"{_stamp(self.since)} - {_stamp(self.until - 1)}"
+
+
+class Form(NamedTuple):
+    """How amounts are told: the unit's seconds (None: percent alone), whether percent stands behind, of which TRES."""
+
+    unit: str = "minutes"
+    percent: str = ""
+    """"", "only" or "too"."""
+    tres: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return self.tres or ("cpu",)
+
+    def line(self) -> str:
+        what, unit = "TRES" if self.tres else "CPU", self.unit.capitalize()
+        if self.percent == "only":
+            return "Usage reported in Percentage of Total"
+        return f"Usage reported in {what} {unit}{'/Percentage of Total' if self.percent else ''}"
+
+    def amount(self, seconds: float, whole: float) -> str:
+        share = f"{100 * seconds / whole if whole else 0:.2f}%"
+        if self.percent == "only":
+            return share
+        text = f"{seconds / UNITS_S[self.unit]:.0f}"
+        return f"{text}({share})" if self.percent else text
+
+    def width(self) -> int:
+        return PER_WIDTH if self.percent == "too" else 8
+
+
+class Report(NamedTuple):
+    """A table: its heading, the fields with their widths and titles, which are shown without format=, and the rows."""
+
+    heading: list[str]
+    widths: dict[str, int]
+    titles: dict[str, str]
+    shown: list[str]
+    rows: list[Texts]
+
+
+def utilization(jobs: Iterable[Row], have: Mapping[str, int], window: Window, form: Form) -> Report:
+    """cluster Utilization. `have`: what all nodes have of each TRES."""
+    held = _held(jobs, window)
+    rows = []
+    for tres in form.named:
+        if tres == "node":  # of which Slurm keeps no use
+            continue
+        whole = float(have.get(tres, 0) * window.length_s)
+        used = min(held.get(tres, 0.0), whole)
+        parts = {"Allocated": used, "Down": 0, "PlannedDown": 0, "Idle": whole - used, "Planned": 0}
+        texts = {name: form.amount(count, whole) for name, count in {**parts, "Reported": whole}.items()}
+        rows.append({"Cluster": CLUSTER_NAME, "TresName": tres, "TresCount": str(have.get(tres, 0)), **texts})
+    amounts = ["Allocated", "Down", "PlannedDown", "Idle", "Planned", "Reported"]
+    widths = {"Cluster": 9, "TresName": 14, **dict.fromkeys(amounts, form.width()), "TresCount": 10}
+    shown = ["Cluster", *(["TresName"] if form.tres else []), *amounts]
+    titles = {"TresName": "TRES Name", "PlannedDown": "PLND Down", "TresCount": "TRES Count"}
+    return Report([f"Cluster Utilization {window.text()}", form.line()], widths, titles, shown, rows)
+
+
+def by_people(
+    jobs: Iterable[Row],
+    have: Mapping[str, int],
+    window: Window,
+    form: Form,
+    *,
+    report: str,
+    top: int | None = None,
+    above: Callable[[str], list[str]] = lambda account: list(dict.fromkeys((account, ROOT))),
+) -> Report:
+    """AccountUtilizationByUser ("account"), UserUtilizationByAccount ("user") and TopUsage ("top", so many).
+
+    `above`: an account and those in whose sums it is."""
+    sums: dict[tuple[str, str], dict[str, float]] = {}
+    for job in jobs:
+        of_job = _held([job], window)
+        account = job["account"] or ROOT
+        keys = [(account, job["user"])]
+        if report == "account":
+            keys += [(each, "") for each in above(account)]
+        for key in keys:
+            into = sums.setdefault(key, {})
+            for tres, seconds in of_job.items():
+                into[tres] = into.get(tres, 0.0) + seconds
+    first = form.named[0]
+    order: Callable[[tuple[str, str]], Any] = lambda key: (-sums[key].get(first, 0.0), key)  # noqa: E731
+    if report == "account":
+        order = lambda key: (above(key[0])[::-1], key[1])  # noqa: E731
+    keys = [key for key in sorted(sums, key=order) if any(sums[key].values())]
+    keys = keys if top is None else keys[: max(1, top)]  # of none Slurm prints one
+    rows = [
+        {"depth": " " * (len(above(key[0])) - (not key[1])), "Energy": form.amount(0.0, 0.0)}
+        | _person(
+            key, tres, form.amount(sums[key].get(tres, 0.0), float(have.get(tres, 0) * window.length_s))
+        )
+        for key in keys
+        for tres in form.named
+    ]
+    widths = {"Cluster": 9, "Account": 15, "Login": 9, "Proper": 15, "TresName": 14}
+    widths |= {"Used": form.width(), "Energy": form.width()}
+    people = ["Account", "Login", "Proper"] if report == "account" else ["Login", "Proper", "Account"]
+    shown = ["Cluster", *people, *(["TresName", "Used"] if form.tres else ["Used", "Energy"])]
+    heads = {
+        "account": "Cluster/Account/User Utilization",
+        "user": "Cluster/User/Account Utilization",
+        "top": f"Top {top} Users",
+    }
+    heading = [f"{heads[report]} {window.text()} ({window.length_s} secs)", form.line()]
+    return Report(heading, widths, {"Proper": "Proper Name", "TresName": "TRES Name"}, shown, rows)
+
+
+def as_one_account(jobs: Iterable[Row]) -> list[Row]:
+    """The jobs of each user as if the accounts that they ran under were one, named for all of them."""
+    jobs = list(jobs)
+    accounts: dict[str, set[str]] = {}
+    for job in jobs:
+        accounts.setdefault(job["user"], set()).add(job["account"] or ROOT)
+    return [{**job, "account": ", ".join(sorted(accounts[job["user"]]))} for job in jobs]
+
+
+EMPTY = {
+    "user_wckey": "Cluster/User/WCKey Utilization",
+    "wckey_user": "Cluster/WCKey/User Utilization",
+    "reservation": "Reservation Utilization",
+}
+"""Reports of what we have none of -> what they are headed with."""
+RESERVED_WIDTHS = {"": 20, "only": 20, "too": 29}
+
+
+def empty(kind: str, window: Window, form: Form) -> Report:
+    """One of those: its columns alone, as where nobody has made a wckey or used a reservation."""
+    length = f" ({window.length_s} secs)"
+    told = form.line()
+    titles = {"Proper": "Proper Name", "TresName": "TRES Name"}
+    if kind == "reservation":
+        widths = {"Cluster": 9, "Name": 9, "Start": 19, "End": 19, "TresName": 14}
+        widths |= dict.fromkeys(("Allocated", "Idle"), RESERVED_WIDTHS[form.percent])
+        told, length = told.replace(" CPU ", " TRES "), ""
+    else:
+        people = {"Login": 9, "Proper": 15}
+        who = {**people, "WCKey": 15} if kind == "user_wckey" else {"WCKey": 15, **people}
+        widths = {"Cluster": 9, **who, **({"TresName": 14} if form.tres else {}), "Used": form.width()}
+    return Report([f"{EMPTY[kind]} {window.text()}{length}", told], widths, titles, list(widths), [])
+
+
+def _held(jobs: Iterable[Row], window: Window) -> dict[str, float]:
+    """TRES -> what was held of it x seconds."""
+    held: dict[str, float] = {}
+    for job in jobs:
+        ran_s = window.part_s(job)
+        for tres, amount in (job["tres"] or {}).items() if ran_s else ():
+            held[tres] = held.get(tres, 0.0) + amount * ran_s
+    return held
+
+
+def _person(key: tuple[str, str], tres: str, used: str) -> Texts:
+    from warpdeck.base.passwd import full_name_of
+
+    account, user = key
+    named = {"Cluster": CLUSTER_NAME, "Account": account, "Login": user, "TresName": tres}
+    return {**named, "Proper": full_name_of(user) if user else "", "Used": used}
+
+
+def _stamp(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))

@@ -1,0 +1,387 @@
+"""sacct(1): jobs and steps of any age, from the controller's own history. Options, fields and messages are sacct's."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from warpdeck.base.cluster import CLUSTER_NAME, NORMAL_QOS
+from warpdeck.base.passwd import name_of
+from warpdeck.base.slurm_version import VERSION
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.notation.values.time_points import parse_moment
+from warpdeck.slurm.console.arguments import WordsError, listed, options, read
+from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.format.job_states import OURS
+from warpdeck.slurm.format.named_columns import named_steps
+from warpdeck.slurm.format.printing import (
+    Style,
+    UnknownField,
+    columns_of,
+    print_header,
+    print_names,
+    print_row,
+    with_one_width,
+)
+from warpdeck.slurm.format.units import moment
+
+from .accounted_values import (
+    MOMENTS,
+    NEEDS,
+    NUMBERS,
+    WIDTHS,
+    Window,
+    job_values,
+    label,
+    recorded_state,
+    state_text,
+    step_values,
+)
+from .record_choice import (
+    check,
+    in_group,
+    in_limits,
+    in_range,
+    moment_of,
+    nodes_of,
+    state_named,
+    unit_of,
+    whole_hetjob,
+)
+
+Record = dict[str, Any]
+OPTIONS = options(
+    "sacct",
+    "accounts=,A allusers,a allocations,X array associations=,x batch-script,B brief,b cluster=,M clusters= completion,c "
+    "constraints=,C delimiter= duplicates,D endtime=,E env-vars expand-patterns federation file=,f flags=,F format=,o gid=,g "
+    "group= helpformat,e help,h jobs=,j json local long,l allclusters,L name= ncpus=,I nnodes=,i nodelist=,N noconvert "
+    "noheader,n parsable,p parsable2,P partition=,r qos=,q reason=,R starttime=,S state=,s timelimit-max=,K timelimit-min=,k "
+    "truncate,T uid=,u user= units= usage use-local-uid verbose,v version,V wckeys=,W whole-hetjob? whetjob? yaml",
+)
+REQUEUED = "REQUEUED"
+NEVER = "BOOT_FAIL"
+"""A state that no job of ours is in: what is asked of states that there are not here finds nothing."""
+DEFAULT = "jobid,jobname,partition,account,alloccpus,state,exitcode"
+BRIEF = "jobid,state,exitcode"
+LONG = (
+    "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,maxrsstask,averss,"
+    "maxpages,maxpagesnode,maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,alloccpus,elapsed,state,exitcode,"
+    "avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov,reqmem,consumedenergy,maxdiskread,maxdiskreadnode,maxdiskreadtask,"
+    "avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,avediskwrite,reqtres,alloctres,tresusageinave,tresusageinmax,"
+    "tresusageinmaxnode,tresusageinmaxtask,tresusageinmin,tresusageinminnode,tresusageinmintask,tresusageintot,"
+    "tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,tresusageouttot"
+)
+REFUSED = {
+    "completion": "the history is the controller's own",
+    "env-vars": "environments are not shown: they may hold secrets",
+    "file": "the history is the controller's own",
+    "flags": "take --state",
+    "yaml": "take --json",
+}
+"""Options that would change what is shown, and are not here -> what to do."""
+GATHERED = ("accounts", "format", "jobs", "name", "partition", "state", "uid", "user")
+"""Options whose lists add up where they are given again; of the others the last counts."""
+LISTS = ("accounts", "cluster", "clusters", "constraints", "name", "nodelist", "partition")
+"""Options that let through what they name: with an empty list nothing."""
+EMPTY = ("wckeys", "associations")
+"""Options that name what no job of ours has: nothing is found."""
+REST_OF_SECOND_S = 0.999999
+"""Slurm's times are whole seconds: what ended within that of --endtime ended by then."""
+HELP = """sacct [<OPTION>]
+
+  -a --allusers  -u --user USERS  -A --accounts NAMES  -r --partition NAMES  -q --qos NAMES  -N --nodelist NODES
+  -j --jobs JOB[.STEP],...  --name NAMES  -s --state STATES  -S --starttime TIME  -E --endtime TIME  -T --truncate
+  -X --allocations (no steps)  -b --brief  -l --long  -o --format FIELD[%[-]WIDTH],...  -e --helpformat
+  -n --noheader  -p --parsable  -P --parsable2  --delimiter TEXT  --units K|M|G|T|P  --noconvert  --json
+  -B --batch-script  -D --duplicates (each start of jobs that were requeued)
+
+  sacct -X -S now-7days --format jobid,jobname%30,elapsed,state
+  sacct -j 12 --format jobid,maxrss,totalcpu
+"""
+
+
+class Asked:
+    """The words of one sacct, read. Raises CommandError, WordsError."""
+
+    def __init__(self, words: list[tuple[str, str]], console: Console) -> None:
+        self.given = dict(words)
+        self.parsable = [name for name, _ in words if name in ("parsable", "parsable2")]
+        for option in GATHERED:
+            if option in self.given:
+                self.given[option] = ",".join(value for name, value in words if name == option and value)
+        if not listed(self.given.get("state", "")):
+            self.given.pop("state", None)
+        self.given.setdefault("format", "")
+        self.console = console
+        self.now = time.time()
+        for name, value in words:
+            check(name, value, self.now)
+        named = named_steps("sacct", self.given.get("jobs", ""))
+        self.jobs = list(dict.fromkeys(each.job for each in named))
+        self._refuse()
+        self.steps = "allocations" not in self.given
+        self.only = [each for each in named if each.step] if self.steps else []
+        self.since, self.until = self._times()
+        self.unit = self._unit()
+
+    def has(self, name: str) -> bool:
+        return name in self.given
+
+    def _refuse(self) -> None:
+        """What is not here, and what cannot be together."""
+        for name, reason in REFUSED.items():
+            if name in self.given:
+                raise CommandError(f"--{name} is not supported: {reason}")
+        if self.has("batch-script") and not self.jobs:
+            sentence = "When requesting job scripts you must also request specific jobs with the '-j' option."
+            raise WordsError(f"sacct: fatal: {sentence}")
+        if self.has("long") and self.given["format"]:
+            sentence = (
+                "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
+            )
+            raise WordsError(f"sacct: fatal: {sentence}")
+
+    def _times(self) -> tuple[float, float | None]:
+        """The window. Without a start: since ever for named jobs, now for states, else since midnight. Without an end: now,
+        but where states are asked for the start, if there is one (sacct(1), DEFAULT TIME WINDOW)."""
+        start, end = self.given.get("starttime", ""), self.given.get("endtime", "")
+        until = moment_of(end, self.now) if end else None
+        if start:
+            since = moment_of(start, self.now)
+            if until is None and self.has("state"):
+                until = since
+        elif self.jobs:
+            since = 0.0
+        elif self.has("state"):
+            since = self.now if until is None else until
+        else:
+            since = parse_moment("00:00", self.now, past=True)
+        if (until is not None and since > until) or (until is None and since > self.now):
+            raise CommandError(
+                f"Start time ({moment(since)}) requested is after end time ({moment(until or self.now)})."
+            )
+        return since, until
+
+    def _unit(self) -> str:
+        if self.has("noconvert"):
+            return "raw"
+        return unit_of(self.given["units"]) if self.has("units") else ""
+
+    @property
+    def finds_nothing(self) -> bool:
+        """Whether what is named there cannot be here."""
+        clusters = listed(self.given.get("clusters", "") or self.given.get("cluster", ""))
+        elsewhere = bool(clusters) and not {CLUSTER_NAME, "all", "-1"} & set(clusters)
+        nobody = any(self.has(name) and not listed(self.given[name]) for name in LISTS)
+        return elsewhere or nobody or any(self.has(name) for name in EMPTY)
+
+    @property
+    def wants_requeued(self) -> bool:
+        """Whether it asks for starts that ended in a requeue, which is no state that a job stays in."""
+        wanted = {state_named(word) for word in listed(self.given.get("state", ""))}
+        return self.has("duplicates") and REQUEUED in wanted
+
+    @property
+    def whole_hetjob(self) -> str:
+        """yes, no, or "" where it was not said."""
+        return whole_hetjob(self.given.get("whole-hetjob", self.given.get("whetjob")))
+
+    def question(self) -> Record:
+        """The request. Raises WordsError for users, states or jobs that cannot be."""
+        asked: Record = {"fields": list(NEEDS), "steps": self.steps or bool(self.only), "ended": True}
+        asked |= {"runs": self.has("duplicates"), "names_in_any_case": True}
+        until = self.until
+        if until is not None and self.has("endtime"):
+            until += REST_OF_SECOND_S
+        asked |= {"since": self.since, "until": until}
+        if self.jobs:
+            asked["ids"] = self.jobs
+        for option, field in (
+            ("accounts", "accounts"),
+            ("partition", "partitions"),
+            ("qos", "qos"),
+            ("name", "names"),
+        ):
+            if self.has(option):
+                asked[field] = listed(self.given[option])
+        if self.has("nodelist"):
+            asked["nodes"] = nodes_of(self.given["nodelist"])
+        if self.has("state"):
+            wanted = {state_named(word) for word in listed(self.given["state"])}
+            asked["states"] = [state for state in sorted(OURS) if recorded_state(state) in wanted] or [NEVER]
+            asked["until"] = until if until is not None else self.now
+        users = self._users()
+        return {**asked, "users": users} if users else asked
+
+    def _users(self) -> list[str]:
+        """Root and whoever names jobs sees everybody's, others their own."""
+        given = self.given.get("uid", "") or self.given.get("user", "")
+        if self.has("allusers") or given == "-1":
+            return []
+        if given:
+            return [name_of(int(name)) if name.isdecimal() else name for name in listed(given)]
+        if self.jobs or self.console.user == "root":
+            return []
+        return [self.console.user]
+
+    def form(self) -> str:
+        """Which fields."""
+        said = (self.given["format"], BRIEF if self.has("brief") else "", LONG if self.has("long") else "")
+        form = ",".join(filter(None, said))
+        return form or self.console.env.get("SACCT_FORMAT", "") or DEFAULT
+
+    def style(self) -> Style:
+        """How a line looks."""
+        header = not self.has("noheader")
+        if not self.parsable:
+            return Style(header=header)
+        ends = self.parsable[-1] == "parsable"
+        return Style(self.given.get("delimiter", "") or "|", ends=ends, header=header)
+
+    def window(self) -> Window:
+        """The window that --truncate cuts at."""
+        if self.has("truncate"):
+            return Window(self.now, self.since, self.until if self.until is not None else self.now)
+        return Window(self.now)
+
+
+def main(words: list[str], console: Console) -> int:
+    """Prints the table; the exit code."""
+    try:
+        found, rest = read(words, OPTIONS)
+        _inform(dict(found), console)
+        asked = Asked(found, console)
+        if rest:
+            lines = "".join(f"\nsacct: error:  {word}" for word in rest)
+            raise WordsError(f"sacct: error: Unknown arguments:{lines}")
+        return _run(asked)
+    except WordsError as error:
+        console.err.write(error.message.removesuffix('\nTry "sacct --help" for more information') + "\n")
+        return error.exit_code
+    except Done:
+        return 0
+
+
+class Done(Exception):
+    """What was asked has been answered without the controller."""
+
+
+def _inform(given: dict[str, str], console: Console) -> None:
+    for name, text in (("version", VERSION), ("usage", HELP), ("help", HELP)):
+        if name in given:
+            console.out.write(text)
+            raise Done
+    if "helpformat" in given:
+        print_names(console, WIDTHS)
+        raise Done
+
+
+def _run(asked: Asked) -> int:
+    try:
+        columns = with_one_width(columns_of(asked.form(), WIDTHS), asked.form())
+    except UnknownField as error:
+        raise CommandError(f'Invalid field requested: "{error}"') from error
+    question = asked.question()
+    question["steps"] |= any(column.name == "DerivedExitCode" for column in columns)  # with -X, too
+    if asked.has("batch-script"):
+        return _scripts(asked, question)
+    jobs = [] if asked.finds_nothing else _jobs_of(asked, question)
+    if asked.has("json"):
+        from .sacct_json import answer
+
+        asked.console.out.write(json.dumps(answer(jobs, asked.window()), indent=2) + "\n")
+        return 0
+    style = asked.style()
+    print_header(asked.console, columns, style)
+    for values in _lines(jobs, asked):
+        cells = [values.get(column.name, "") for column in columns]
+        print_row(asked.console, columns, cells, style, whole=NUMBERS, moments=MOMENTS)
+    return 0
+
+
+def _lines(jobs: list[Record], asked: Asked) -> Iterator[dict[str, str]]:
+    window = asked.window()
+    for job in jobs:
+        if not asked.only or _wants(asked, job, ""):
+            yield job_values(job, window, unit=asked.unit)
+        if asked.steps:
+            for step in job["steps"]:
+                if not asked.only or _wants(asked, job, step["row"]["id"].rpartition(".")[2]):
+                    yield step_values(step, job, window, unit=asked.unit)
+
+
+def _jobs_of(asked: Asked, question: Record) -> list[Record]:
+    with asked.console.connect() as client:
+        _check_qos(question.get("qos", ()), client)
+        jobs = client.call("records", **question)["jobs"]
+        if asked.wants_requeued:
+            starts = client.call("records", **{**question, "states": []})["jobs"]
+            jobs += [job for job in starts if state_text(job) == REQUEUED]
+        leaders = sorted({str(job["het_job_id"]) for job in jobs if job["het_job_id"]})
+        if asked.whole_hetjob == "yes" and leaders and asked.jobs:
+            jobs = client.call("records", **{**question, "ids": [*asked.jobs, *leaders]})["jobs"]
+    return sorted((job for job in jobs if _fits(job, asked) and _is_named(job, asked)), key=_place)
+
+
+def _check_qos(names: Iterable[str], client: SyncClient) -> None:
+    """Raises WordsError."""
+    if not names:
+        return
+    known = list(dict.fromkeys([NORMAL_QOS, *(row["name"] for row in client.call("qos")["qos"])]))
+    for name in names:
+        if name.lower() not in map(str.lower, known):
+            told = f"sacct: error: You gave a bad qos '{name}'. Valid QOS's are {','.join(known)}"
+            raise WordsError(f"{told}\nsacct: fatal: problem processing qos list")
+
+
+def _is_named(job: Record, asked: Asked) -> bool:
+    """With --whole-hetjob=no the leader's number means the leader alone."""
+    if asked.whole_hetjob != "no" or not asked.jobs or not job["het_job_offset"]:
+        return True
+    return not {str(job["id"]), str(job["label"])}.isdisjoint(asked.jobs)
+
+
+def _place(job: Record) -> tuple[int, int]:
+    """The tasks of an array behind one another, those that wait before them."""
+    task = job["array_task_id"]
+    return job["array_job_id"], -1 if task is None else task
+
+
+def _wants(asked: Asked, job: Record, step: str) -> bool:
+    """Whether a line is named by -j: a whole job, or one step of it."""
+    names = {label(job), str(job["id"]), str(job["array_job_id"]), str(job["label"]), str(job["het_job_id"])}
+    steps = [each.step for each in asked.only if each.job in names]
+    whole = any(
+        word in names or word.partition("_")[0] in names
+        for word in asked.jobs
+        if word not in dict(asked.only)
+    )
+    return whole or step in steps
+
+
+def _fits(job: Record, asked: Asked) -> bool:
+    """The filters that are seldom used."""
+    limit_s, has_run = job["limit_s"], job["start"] is not None
+    tests: list[tuple[str, Callable[[str], bool]]] = [
+        ("nnodes", lambda text: in_range(job["nodes"] if has_run else 0, text, "node")),
+        ("ncpus", lambda text: in_range(job["cpus"] if has_run else 0, text, "cpu")),
+        ("timelimit-min", lambda text: in_limits(limit_s, text, asked.given.get("timelimit-max", text))),
+        ("gid", lambda text: in_group(job["uid"], text)),
+        ("group", lambda text: in_group(job["uid"], text)),
+        ("reason", lambda text: job["reason"].partition(",")[0] in listed(text)),
+        ("constraints", lambda text: all(word in job["features"] for word in listed(text))),
+    ]
+    return all(test(asked.given[name]) for name, test in tests if name in asked.given)
+
+
+def _scripts(asked: Asked, question: Record) -> int:
+    """-B: the script of each job, of one's own ones."""
+    with asked.console.connect() as client:
+        jobs = client.call("records", **{**question, "steps": False, "scripts": True})["jobs"]
+    for job in jobs:
+        script = job["script"] or "NONE\n"
+        end = "" if script.endswith("\n") else "\n"
+        asked.console.out.write(f"Batch Script for {job['id']}\n{'-' * 80}\n{script}{end}\n")
+    return 0

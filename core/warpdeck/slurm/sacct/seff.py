@@ -1,0 +1,117 @@
+"""seff: how well a job has used what it held, in the text of the program that Slurm's contributions bring.
+
+CPU time and memory are those that the agents measured of all of the job's processes. Of memory the most that any node had is
+known, so for several nodes it is an estimate from above.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from warpdeck.base.cluster import CLUSTER_NAME
+from warpdeck.base.passwd import group_of
+from warpdeck.base.slurm_version import VERSION
+from warpdeck.notation.values.job_ids import is_job_id
+from warpdeck.slurm.console.arguments import options, read
+from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.format.units import clock
+
+Record = dict[str, Any]
+OPTIONS = options("seff", "debug,d help,h version,v")
+HELP = """Usage: seff [Options] <JobID>
+  -h  --help       this text
+  -v  --version    the version
+
+  seff 12          CPU time and memory that the job has used, of those that it held
+  seff 12_3        the same of a task of an array
+"""
+FIELDS = """
+id label array_job_id array_task_id user uid state start end exit_code cpus nodes tres used suspended_s
+"""
+NO_JOB_EXIT = 2
+UNITS = ("KB", "MB", "GB", "TB", "PB", "EB")
+MIB_IN_KIB = 1024
+
+
+def main(words: list[str], console: Console) -> int:
+    """Prints the report; the exit code."""
+    found, rest = read(words, OPTIONS)
+    given = dict(found)
+    if "version" in given:
+        console.out.write(VERSION)
+        return 0
+    if "help" in given or len(rest) != 1:
+        console.out.write(HELP)
+        return 0 if "help" in given else 1
+    if not is_job_id(rest[0]):
+        raise CommandError(f"Invalid job id: {rest[0]}")
+    with console.connect() as client:
+        jobs = client.call("records", ids=[rest[0]], fields=FIELDS.split(), ended=True)["jobs"]
+    if not jobs:
+        console.err.write("Job not found.\n")
+        return NO_JOB_EXIT
+    job = next((each for each in jobs if str(each["id"]) == rest[0]), jobs[0])
+    console.print_lines([*_who(job), *_how(job)])
+    return 0
+
+
+def _who(job: Record) -> list[str]:
+    code, _, signal = (job["exit_code"] or "0:0").partition(":")
+    state = job["state"]
+    if job["end"] is not None:
+        state += f" (exit code {128 + int(signal) if signal != '0' else code})"
+    task = job["array_task_id"]
+    return [
+        f"Job ID: {job['id']}",
+        *([] if task is None else [f"Array Job ID: {job['array_job_id']}_{task}"]),
+        f"Cluster: {CLUSTER_NAME}",
+        f"User/Group: {job['user']}/{group_of(job['uid'])[0]}",
+        f"State: {state}",
+    ]
+
+
+def _how(job: Record) -> list[str]:
+    if job["start"] is None:
+        return [f"Efficiency not available for jobs in the {job['state']} state."]
+    used = job["used"] or {}
+    end = time.time() if job["end"] is None else job["end"]
+    elapsed_s = int(max(0.0, end - job["start"] - job["suspended_s"]))
+    held_s = elapsed_s * job["cpus"]
+    cpu_s = int(used.get("cpu_seconds") or 0)
+    nodes = max(1, job["nodes"])
+    mem_kib = (used.get("peak_mem_bytes") or 0) * nodes / 1024
+    asked_kib = job["tres"].get("mem", 0) * MIB_IN_KIB
+    lines = [
+        *_cores(job),
+        f"CPU Utilized: {clock(cpu_s)}",
+        f"CPU Efficiency: {_percent(cpu_s, held_s)} of {clock(held_s)} core-walltime",
+        f"Job Wall-clock time: {clock(elapsed_s)}",
+        f"Memory Utilized: {size(mem_kib)}{' (estimated maximum)' if nodes > 1 else ''}",
+        f"Memory Efficiency: {_percent(mem_kib, asked_kib)} of {size(asked_kib)}",
+    ]
+    if job["end"] is None:
+        lines.append(f"WARNING: Efficiency statistics may be misleading for {job['state']} jobs.")
+    return lines
+
+
+def _cores(job: Record) -> list[str]:
+    if job["cpus"] == 1:
+        return ["Cores: 1"]
+    nodes = max(1, job["nodes"])
+    return [f"Nodes: {nodes}", f"Cores per node: {job['cpus'] // nodes}"]
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole if whole else 0:.2f}%"
+
+
+def size(kib: float) -> str:
+    """1.50 GB; nothing is 0.00 MB."""
+    if not kib:
+        return "0.00 MB"
+    place = 0
+    while kib >= 1024 and place < len(UNITS) - 1:
+        kib /= 1024
+        place += 1
+    return f"{kib:.2f} {UNITS[place]}"

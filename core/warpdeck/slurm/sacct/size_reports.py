@@ -1,0 +1,127 @@
+"""sreport's job sizes: what jobs held in a window, by account and by how many CPUs, or how much of one TRES, each had. Pure.
+
+Without a word all of it stands on the line of root; named accounts have a line each, with all below them, or with acctasparent
+one for each account right below them; with flatview every account has its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from warpdeck.base.cluster import CLUSTER_NAME
+
+from .reports import ROOT, UNITS_S, Form, Report, Row, Window
+
+GROUPS = (50, 250, 500, 1000)
+WIDTHS = {"": 13, "only": 13, "too": 20}
+"""Of a size, with its percentage or without."""
+
+
+class Lines(NamedTuple):
+    """Which lines there are. `parents`: account -> the one above it."""
+
+    parents: Mapping[str, str]
+    named: tuple[str, ...] = ()
+    flat: bool = False
+    as_parents: bool = False
+
+    def upwards(self, account: str) -> list[str]:
+        """The account and those above it, root the last."""
+        found = [account]
+        while (above := self.parents.get(found[-1], "")) and above not in found:
+            found.append(above)
+        return found if ROOT in found else [*found, ROOT]
+
+    def has(self, account: str) -> bool:
+        """Whether the account, or one above it, is named, if any is."""
+        return not self.named or not set(self.named).isdisjoint(self.upwards(account))
+
+    def of(self, account: str) -> list[str]:
+        """Those on which a job of the account counts."""
+        upwards = self.upwards(account)
+        if self.flat:
+            return [account] if self.has(account) else []
+        meant = self.named or (ROOT,)
+        if self.as_parents:
+            return [each for each, above in pairwise(upwards) if above in meant]
+        return [each for each in upwards if each in meant]
+
+
+def sizes(
+    jobs: Iterable[Row],
+    window: Window,
+    form: Form,
+    *,
+    lines: Lines,
+    groups: tuple[int, ...] | None = GROUPS,
+    count: bool = False,
+) -> Report:
+    """Time, or with `count` jobs; `groups` are where the next size begins, None: each size is its own."""
+    jobs = [job for job in jobs if window.part_s(job)]
+    amounts = [_amount(job, form) for job in jobs]
+    there = sorted(set(amounts))
+    titles = _titles(groups, there, form)
+    sums: dict[str, list[float]] = {}
+    for job, amount in zip(jobs, amounts, strict=True):
+        for line in lines.of(job["account"] or ROOT):
+            into = sums.setdefault(line, [0.0] * len(titles))
+            into[_place(amount, groups, there)] += 1 if count else window.part_s(job) * amount
+    whole = sum(map(sum, sums.values()))
+    rows = [_row(account, found, titles, whole, form, count=count) for account, found in sorted(sums.items())]
+    widths = {"Cluster": 9, "Account": 9, **dict.fromkeys(titles, WIDTHS[form.percent]), "% of cluster": 12}
+    return Report(
+        heading(f"Job Sizes {window.text()}", window, form, count=count), widths, {}, [*widths], rows
+    )
+
+
+def empty(name: str, first: Mapping[str, int], window: Window, form: Form) -> Report:
+    """A report by wckeys, of which there are none."""
+    sized = dict.fromkeys(_titles(GROUPS, [], form), WIDTHS[form.percent])
+    widths = {"Cluster": 9, **first, **sized, "% of cluster": 12}
+    return Report(heading(f"{name} {window.text()}", window, form), widths, {}, [*widths], [])
+
+
+def heading(title: str, window: Window, form: Form, *, count: bool = False) -> list[str]:
+    """Above the columns."""
+    tres = [f"TRES type is {form.tres[0]}"] if form.tres else []
+    told = form.line().replace("TRES ", "").replace("CPU ", "").replace("Usage", "Time")
+    return [
+        f"{title} ({window.length_s} secs)",
+        *tres,
+        "Units are in number of jobs ran" if count else told,
+    ]
+
+
+def _amount(job: Row, form: Form) -> int:
+    if not form.tres or form.tres[0] == "cpu":
+        return int(job["cpus"])
+    return int((job["tres"] or {}).get(form.tres[0], 0))
+
+
+def _place(amount: int, groups: tuple[int, ...] | None, there: Sequence[int]) -> int:
+    return bisect_left(there, amount) if groups is None else sum(amount >= each for each in groups)
+
+
+def _titles(groups: tuple[int, ...] | None, amounts: Iterable[int], form: Form) -> list[str]:
+    what = "CPUs" if not form.tres or form.tres[0] == "cpu" else "TRES"
+    if groups is None:
+        return [f"{amount} {what}" for amount in amounts]
+    lows = (0, *groups[:-1])
+    spans = [f"{low}-{high - 1} {what}" for low, high in zip(lows, groups, strict=True)]
+    return [*spans, f">= {groups[-1]} {what}"]
+
+
+def _row(
+    account: str, found: list[float], titles: list[str], whole: float, form: Form, *, count: bool
+) -> dict[str, str]:
+    own = sum(found)
+    told = [f"{each / (1 if count else UNITS_S[form.unit]):.0f}" for each in found]
+    if form.percent and not count:
+        shares = [f"{100 * each / own if own else 0:.2f}%" for each in found]
+        told = shares if form.percent == "only" else [f"{n}({p})" for n, p in zip(told, shares, strict=True)]
+    of_cluster = f"{100 * own / whole if whole else 0:.2f}%"
+    named = {"Cluster": CLUSTER_NAME, "Account": account, "% of cluster": of_cluster}
+    return named | dict(zip(titles, told, strict=True))

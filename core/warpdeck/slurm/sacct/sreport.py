@@ -1,0 +1,423 @@
+"""sreport(1): how the cluster was used, from the controller's own history. Words, layouts and messages are sreport's."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from itertools import compress
+from typing import Any, NamedTuple
+
+from warpdeck.base.cluster import CLUSTER_NAME
+from warpdeck.base.errors import UserError
+from warpdeck.base.slurm_version import VERSION
+from warpdeck.notation.values.time_points import parse_moment
+from warpdeck.slurm.console.arguments import WordsError, listed, options, read_anywhere
+from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.format.printing import Column, Style, last_of_formats, print_header, print_row, width_of
+from warpdeck.slurm.sacctmgr.abbreviations import Name, meant, names
+from warpdeck.slurm.sacctmgr.entities import TRES
+
+from . import reports, size_reports
+from .record_choice import in_group
+from .reports import FIELDS, Form, Report, Window
+from .size_reports import Lines
+
+OPTIONS = options(
+    "sreport",
+    "all_clusters,a cluster=,M federation help,h local noheader,n parsable,p parsable2,P quiet,Q time=,t tres=,T verbose,v "
+    "version,V usage",
+)
+HELP = """sreport [<OPTION>] TYPE REPORT [NAME=VALUE ...]
+
+  cluster Utilization                 how much of the cluster was held and how much was idle
+  cluster AccountUtilizationByUser    by account, and by user in it
+  cluster UserUtilizationByAccount    by user, the most first
+  user TopUsage                       the users who held most (TopCount=10  Group: a user's accounts as one)
+  job SizesByAccount                  by number of CPUs (Grouping=50,250,500,1000 or individual  PrintJobCount): all together,
+                                      of named accounts, by account (FlatView), or of those below (AcctAsParent)
+  Those by wckey, and of reservations, are empty: there are no wckeys here, and what reservations held is not kept apart.
+
+  Start=TIME  End=TIME   the window; without both yesterday
+  Accounts=NAMES  Users=NAMES  Partitions=NAMES  Format=FIELD[%WIDTH],...
+  -t --time UNIT         seconds, minutes, hours, percent, secper, minper, hourper
+  -T --tres NAMES        cpu, mem, gres/gpu, billing ...: a line for each
+  -n --noheader  -p --parsable  -P --parsable2
+
+  sreport cluster utilization start=now-7days end=now -t hours -T cpu,gres/gpu
+  sreport user top start=2026-11-01
+"""
+RULE = "-" * 80
+DAY_S = 86_400.0
+HOUR_S = 3600.0
+MAX_LINE = 1 << 16
+USUAL_WIDTH = 8
+PROMPT = "sreport: "
+TYPES = {
+    "cluster": {
+        "accountutilizationbyuser": "account",
+        "userutilizationbyaccount": "user",
+        "userutilizationbywckey": "user_wckey",
+        "utilization": "utilization",
+        "wckeyutilizationbyuser": "wckey_user",
+    },
+    "job": {
+        "sizesbyaccount": "sizes",
+        "sizesbyaccountandwckey": "account_wckey_sizes",
+        "sizesbywckey": "wckey_sizes",
+    },
+    "reservation": {"utilization": "reservation"},
+    "user": {"topusage": "top"},
+}
+"""Type -> report -> ours."""
+LEAST = {
+    "cluster": 2,
+    "reservation": 2,
+    "utilization": 2,
+    "userutilizationbyaccount": 18,
+    "userutilizationbywckey": 18,
+}
+"""Letters of a type or report that must be written, where one is not enough."""
+VALID = {
+    "cluster": '"AccountUtilizationByUser", "UserUtilizationByAccount", "UserUtilizationByWckey", "Utilization", '
+    'and "WCKeyUtilizationByUser"',
+    "job": '"SizesByAccount, SizesByAccountAndWcKey, and  SizesByWckey"',
+    "reservation": '"Utilization"',
+    "user": '"Top"',
+}
+_ALWAYS = "Clusters:1=clusters End:1=end Format:1=format Start:1=start"
+_PEOPLE = f"Users:1=users Accounts:2=accounts Acct:4=accounts {_ALWAYS}"
+
+
+class Words(NamedTuple):
+    """What may stand behind a report: conditions, flags, and the condition that a word alone is a value of."""
+
+    conditions: tuple[Name, ...]
+    flags: tuple[Name, ...]
+    alone: str
+    advises: bool = True
+    """Whether an unknown condition is told with advice."""
+
+
+_EVERYWHERE = "all_clusters:1"
+_BY_PEOPLE = Words(names(_PEOPLE), names(f"{_EVERYWHERE} Tree:4=tree"), "users")
+_BY_WCKEY = Words(
+    names("WCKeys:3=wckeys Clusters:3=clusters End:1=end Format:1=format Start:1=start Users:1=users"),
+    names(f"{_EVERYWHERE} withdeleted:5"),
+    "wckeys",
+    advises=False,
+)
+_SIZES = Words(
+    names(
+        "Clusters:1=clusters Accounts:2=accounts Acct:4=accounts Associations:2 End:1=end Format:2=format Gid:2=gid "
+        "grouping:2 Jobs:1 Nodes:1=nodes Partitions:2=partitions Start:1=start Users:1=users Wckeys:2"
+    ),
+    names(f"{_EVERYWHERE} acctasparent:2 printjobcount:2 flatview:2"),
+    "clusters",
+)
+CONDITIONS = {
+    "utilization": Words(names(_ALWAYS), names(_EVERYWHERE), "clusters"),
+    **dict.fromkeys(("account", "user"), _BY_PEOPLE),
+    **dict.fromkeys(("user_wckey", "wckey_user"), _BY_WCKEY),
+    **dict.fromkeys(("sizes", "account_wckey_sizes", "wckey_sizes"), _SIZES),
+    "reservation": Words(
+        names("Names:1 Clusters:1=clusters End:1=end Flags:2 Format:2=format Ids:1 Nodes:1 Start:1=start"),
+        names(_EVERYWHERE),
+        "Names",
+    ),
+    "top": Words(names(f"{_PEOPLE} topcount:1"), names(f"{_EVERYWHERE} group:1"), "users"),
+}
+"""Of each report."""
+_OF_CLUSTER = names(
+    "Accounts:2=Account Allocated:2 Cluster:2 Down:1 Idle:1 Login:1 Overcommitted:1=Over_Comm PlannedDown:2 Proper:2 "
+    "Reported:3 Reserved:3=Planned Planned:4 TresCount:5 CPUCount:2=TresCount Count:2=TresCount TresName:5 Used:1 WCKey:2 Energy:1"
+)
+_OF_JOBS = names(
+    "Account:1 Acct:4=Account Cluster:2 Duration:1 JobCount:2=Job_Count NodeCount:2=Node_Count TresCount:5=TRES_Count "
+    "CPUCount:2=TRES_Count Count:2=TRES_Count User:1 Wckey:1"
+)
+FIELDS_OF = {
+    **dict.fromkeys(("utilization", "account", "user", "user_wckey", "wckey_user"), _OF_CLUSTER),
+    **dict.fromkeys(("sizes", "account_wckey_sizes", "wckey_sizes"), _OF_JOBS),
+    "reservation": names(
+        "Allocated:2 Associations:2 Cluster:2 End:2 Flags:2 Idle:1 Name:2 Nodes:2 ReservationId:2=Id Start:2 TotalTime:2 "
+        "TresCount:5 CpuCount:2=TresCount Count:2=TresCount TresName:5 TresTime:2 CpuTime:5=TresTime"
+    ),
+    "top": names("Accounts:1=Account Cluster:1 Energy:1 Login:1 Proper:1 TresName:5 Used:1"),
+}
+"""Of each report: the words of format=, as Slurm's own letters have them."""
+MODES = ("exit", "quit", "parsable", "parsable2", "nonparsable", "quiet", "verbose", "time", "tres", "local")
+"""Words that only mean something at the prompt; alone on a command line they do nothing."""
+TIMES = {
+    "seconds": ("seconds", ""), "minutes": ("minutes", ""), "hours": ("hours", ""), "percent": ("minutes", "only"),
+    "secper": ("seconds", "too"), "minper": ("minutes", "too"), "hourper": ("hours", "too"),
+}  # fmt: skip
+
+
+class Said(Exception):
+    """A sentence without the command's name before it; the exit code is 1."""
+
+
+def main(words: list[str], console: Console) -> int:
+    """Prints one report, or those that lines on standard input name; the exit code."""
+    try:
+        found, rest = read_anywhere(words, OPTIONS)
+        given = last_of_formats(found)
+        if given.keys() & {"help", "usage", "version"}:
+            console.out.write(VERSION if "version" in given else HELP)
+            return 0
+        if rest:
+            return _report(rest, given, console)
+        return _converse(given, console)
+    except WordsError as error:
+        console.err.write(f"{error.message}\n")
+        return error.exit_code
+    except Said as error:
+        console.err.write(f"{error}\n")
+        return 1
+
+
+def _converse(given: dict[str, str], console: Console) -> int:
+    code = 0
+    console.linger()
+    while True:
+        console.out.write(PROMPT)
+        console.out.flush()
+        line = console.stdin.readline(MAX_LINE)
+        if not line or line.strip() in ("exit", "quit"):
+            console.out.write("" if line else "\n")
+            return code
+        try:
+            found, words = read_anywhere(shlex.split(line), OPTIONS)
+            if words:
+                code = max(code, _report(words, {**given, **dict(found)}, console))
+        except (Said, ValueError, WordsError) as error:
+            console.err.write(f"{error}\n")
+            code = 1
+
+
+def _report(words: list[str], given: dict[str, str], console: Console) -> int:
+    """The exit code. What is wrong is said, and the report made without it, as Slurm does."""
+    mode = words[0].lower()
+    if mode in (*MODES, "help", "version"):
+        console.out.write({"help": HELP, "version": VERSION}.get(mode, ""))
+        return 0
+    form = _form(given, console)
+    kind = _kind(words)
+    asked, wrong = _asked(words[2:], CONDITIONS[kind])
+    window = _window(asked, console)
+    if kind.endswith("sizes") and len(form.tres) > 1:
+        raise Said(
+            " Job report only supports a single --tres type.\n Generate a separate report for each TRES type."
+        )
+    clusters = listed(given.get("cluster", "") or asked.get("clusters", ""))
+    is_meant = not clusters or CLUSTER_NAME in clusters
+    with console.connect() as client:
+        jobs = _jobs(client, window, asked, kind) if is_meant else []
+        parents = {
+            row["account"]: row["parent"] for row in client.call("shares")["shares"] if not row["user"]
+        }
+        have = _have(client)
+    report = _made(kind, jobs, have, window, form, asked, parents=parents, wrong=wrong)
+    wrong += _print(report if is_meant else report._replace(rows=[]), kind, asked, given, console)
+    console.err.write("".join(wrong))
+    return 1 if wrong else 0
+
+
+def _kind(words: list[str]) -> str:
+    """Which report of ours. Raises Said."""
+    word = words[0].lower()
+    kind = next((each for each in TYPES if _begins(each, word)), "")
+    if not kind:
+        raise Said(f"invalid keyword: {words[0]}")
+    if len(words) < 2:
+        raise Said(f"too few arguments for keyword:{words[0]}")
+    asked = words[1].lower()
+    name = next((each for each in TYPES[kind] if _begins(each, asked)), "")
+    if not name:
+        raise Said(f"Not valid report {words[1]}\nValid {kind} reports are, {VALID[kind]}")
+    return TYPES[kind][name]
+
+
+def _begins(name: str, word: str) -> bool:
+    return len(word) >= LEAST.get(name, 1) and name.startswith(word)
+
+
+def _asked(words: list[str], known: Words) -> tuple[dict[str, str], list[str]]:
+    """NAME=VALUE and flags, and what is told of others."""
+    found: dict[str, str] = {}
+    wrong = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        flag = "" if equals else meant(key, known.flags)
+        name = meant(key, known.conditions) if equals else known.alone
+        if flag:
+            found[flag] = ""
+        elif name:
+            found[name] = ",".join(filter(None, (found.get(name, ""), value if equals else word)))
+        else:
+            advice = "Use keyword set to modify value\n" if known.advises else ""
+            wrong.append(f" Unknown condition: {word}\n{advice}")
+    return found, wrong
+
+
+def _form(given: dict[str, str], console: Console) -> Form:
+    """What is no unit is said, and the report is in minutes, as Slurm has it."""
+    asked = given.get("time", "minutes").lower()
+    names = [name for name in TIMES if asked and name.startswith(asked)]
+    if not names:
+        console.err.write(f"unknown time format {given['time']}\n")
+        names = ["minutes"]
+    unit, percent = TIMES[names[0]]
+    return Form(unit, percent, _tres(given["tres"]) if "tres" in given else ())
+
+
+def _tres(text: str) -> tuple[str, ...]:
+    """Those that there are, in Slurm's order. Raises Said."""
+    known = [f"{kind}/{name}" if name else kind for kind, name, _ in TRES]
+    asked = listed(text.lower())
+    found = tuple(name for name in known if name in asked or "all" in asked)
+    if not found:
+        raise Said("sreport: fatal: No valid TRES given")
+    return found
+
+
+def _window(conditions: dict[str, str], console: Console) -> Window:
+    """Yesterday, unless it is said; never later than now, and an hour where the end is not behind the start."""
+    now = time.time()
+    today = _moment("00:00", now, console)
+    since = _moment(conditions.get("start", ""), now, console)
+    until = _moment(conditions.get("end", ""), now, console)
+    if since is None:
+        since = (today or now) - DAY_S
+    if until is None:
+        until = today if today is not None and since < today else now
+    until = min(until, now)
+    return Window(int(since), int(until if until > since else since + HOUR_S))
+
+
+def _moment(text: str, now: float, console: Console) -> float | None:
+    """None for what was not said, or is no time, which is said: Slurm goes on without it."""
+    try:
+        return parse_moment(text, now, past=True) if text else None
+    except UserError:
+        console.err.write(f"Invalid time specification (pos=0): {text}\n")
+        return None
+
+
+def _jobs(client: Any, window: Window, asked: dict[str, str], kind: str) -> list[dict[str, Any]]:
+    narrows = ("users", "partitions", "nodes") if kind == "sizes" else ("users",)
+    narrowed = {name: listed(asked[name]) for name in narrows if asked.get(name)}
+    wanted = {"since": window.since, "until": window.until, "ended": True, "fields": list(FIELDS)}
+    jobs: list[dict[str, Any]] = client.call("records", **wanted, **narrowed)["jobs"]
+    return [job for job in jobs if in_group(job["uid"], asked["gid"])] if asked.get("gid") else jobs
+
+
+def _have(client: Any) -> dict[str, int]:
+    """What all nodes have."""
+    from warpdeck.slurm.scontrol.site_text import node_tres
+
+    have: dict[str, int] = {}
+    for node in client.call("nodes")["nodes"]:
+        for tres, count in node_tres(node).items():
+            have[tres] = have.get(tres, 0) + count
+    return have
+
+
+def _made(
+    kind: str,
+    jobs: list[dict[str, Any]],
+    have: dict[str, int],
+    window: Window,
+    form: Form,
+    asked: dict[str, str],
+    *,
+    parents: dict[str, str],
+    wrong: list[str],
+) -> Report:
+    if kind == "utilization":
+        return reports.utilization(jobs, have, window, form)
+    lines = Lines(
+        parents,
+        tuple(listed(asked.get("accounts", "").lower())),
+        flat="flatview" in asked,
+        as_parents="acctasparent" in asked,
+    )
+    if kind == "sizes":
+        count = "printjobcount" in asked
+        return size_reports.sizes(jobs, window, form, lines=lines, groups=_groups(asked), count=count)
+    if kind == "wckey_sizes":
+        return size_reports.empty("Job Sizes by Wckey", {"Wckey": 9}, window, form)
+    if kind == "account_wckey_sizes":
+        return size_reports.empty("Job Sizes", {"Account": -20}, window, form)
+    if kind in reports.EMPTY:
+        return reports.empty(kind, window, form)
+    top = None
+    if kind == "top":
+        text = asked.get("topcount") or str(reports.ALL_USERS)
+        top = int(text) if text.isdecimal() else reports.ALL_USERS
+        wrong += [] if text.isdecimal() else [f"sreport: error: Invalid value for TopCount ({text})\n"]
+    if kind == "account":
+        jobs = [job for job in jobs if lines.has(job["account"] or reports.ROOT)]
+    else:
+        jobs = [job for job in jobs if not lines.named or job["account"] in lines.named]
+    if "group" in asked:
+        jobs = reports.as_one_account(jobs)
+    report = reports.by_people(jobs, have, window, form, report=kind, top=top, above=lines.upwards)
+    if kind != "account":
+        return report
+    is_shown = [
+        lines.has(row["Account"]) and bool(row["Login"] or not asked.get("users")) for row in report.rows
+    ]
+    return report._replace(rows=list(compress(report.rows, is_shown)))
+
+
+def _groups(asked: dict[str, str]) -> tuple[int, ...] | None:
+    text = asked.get("grouping", "")
+    if text and "individual".startswith(text.lower()):
+        return None
+    return tuple(_number(word, "grouping") for word in listed(text)) or size_reports.GROUPS
+
+
+def _number(text: str, name: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise CommandError(f"Invalid {name} value: {text}")
+    return int(text)
+
+
+def _print(
+    report: Report, kind: str, asked: dict[str, str], given: dict[str, str], console: Console
+) -> list[str]:
+    """What is told of fields that there are not."""
+    parsable = given.keys() & {"parsable", "parsable2"}
+    style = Style(
+        "|" if parsable else "",
+        ends="parsable2" not in given,
+        header="noheader" not in given,
+    )
+    widths = {**report.widths, "Account": -20} if "tree" in asked else report.widths
+    columns = [Column(name, widths[name]) for name in report.shown]
+    wrong: list[str] = []
+    if asked.get("format"):
+        columns, wrong = _columns(asked["format"], widths, kind)
+        columns += [Column(name, widths[name]) for name in report.shown if name[:1] in "0123456789>%"]
+    if style.header:
+        console.print_lines([RULE, *report.heading, RULE])
+    if columns:
+        print_header(console, columns, style, titles=report.titles)
+        for row in report.rows:
+            if "tree" in asked:
+                row["Account"] = row.get("depth", "") + row.get("Account", "")
+            print_row(console, columns, [row.get(column.name, "") for column in columns], style)
+    return wrong
+
+
+def _columns(form: str, widths: dict[str, int], kind: str) -> tuple[list[Column], list[str]]:
+    columns: list[Column] = []
+    wrong: list[str] = []
+    for word in listed(form.lower()):
+        name, width = width_of(word)
+        if field := meant(name, FIELDS_OF[kind]):
+            columns.append(Column(field, width or widths.get(field, USUAL_WIDTH)))
+        else:
+            wrong.append(f" Unknown field '{name}'\n")
+    return columns, wrong

@@ -1,0 +1,169 @@
+"""sstat(1): what running steps use now, as the agents of their nodes have measured it; each node's tasks as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.slurm_version import VERSION
+from warpdeck.slurm.console.arguments import Words, WordsError, options, read
+from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.format.named_columns import Named, named_steps
+from warpdeck.slurm.format.printing import (
+    Style,
+    UnknownField,
+    columns_of,
+    print_header,
+    print_names,
+    print_row,
+    with_one_width,
+)
+from warpdeck.slurm.scontrol.processes import processes_of
+
+from .accounted_usage import usage_fields
+from .accounted_values import WIDTHS as SACCT_WIDTHS
+
+Record = dict[str, Any]
+OPTIONS = options(
+    "sstat",
+    "allsteps,a helpformat,e format=,o fields= help,h pidformat,i jobs=,j noheader,n noconvert parsable,p parsable2,P usage "
+    "verbose,v version,V",
+)
+NAMES = (
+    "AveCPU AveCPUFreq AveDiskRead AveDiskWrite AvePages AveRSS AveVMSize ConsumedEnergy ConsumedEnergyRaw JobID MaxDiskRead "
+    "MaxDiskReadNode MaxDiskReadTask MaxDiskWrite MaxDiskWriteNode MaxDiskWriteTask MaxPages MaxPagesNode MaxPagesTask MaxRSS "
+    "MaxRSSNode MaxRSSTask MaxVMSize MaxVMSizeNode MaxVMSizeTask MinCPU MinCPUNode MinCPUTask Nodelist NTasks Pids ReqCPUFreq "
+    "ReqCPUFreqMin ReqCPUFreqMax ReqCPUFreqGov TRESUsageInAve TRESUsageInMax TRESUsageInMaxNode TRESUsageInMaxTask "
+    "TRESUsageInMin TRESUsageInMinNode TRESUsageInMinTask TRESUsageInTot TRESUsageOutAve TRESUsageOutMax TRESUsageOutMaxNode "
+    "TRESUsageOutMaxTask TRESUsageOutMin TRESUsageOutMinNode TRESUsageOutMinTask TRESUsageOutTot"
+)
+OWN = {"Nodelist": 20, "Pids": 20, "AveDiskRead": 12, "AveDiskWrite": 12}
+WIDTHS = {name: OWN.get(name) or SACCT_WIDTHS[name] for name in NAMES.split()}
+DEFAULT = (
+    "jobid,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,maxrsstask,averss,maxpages,maxpagesnode,"
+    "maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov,"
+    "consumedenergy,maxdiskread,maxdiskreadnode,maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,"
+    "avediskwrite,tresusageinave,tresusageinmax,tresusageinmaxnode,tresusageinmaxtask,tresusageinmin,tresusageinminnode,"
+    "tresusageinmintask,tresusageintot,tresusageoutave,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,"
+    "tresusageoutmin,tresusageoutminnode,tresusageoutmintask,tresusageouttot"
+)
+PIDS = "jobid,nodelist,pids"
+FORMS = ("fields", "format", "pidformat")
+"""Options that name fields: what they name adds up."""
+HELP = """sstat [<OPTION>] -j JOB[.STEP],...
+
+  -a --allsteps   -o --format FIELD[%[-]WIDTH],...   -e --helpformat   -i --pidformat
+  -n --noheader   -p --parsable   -P --parsable2   --noconvert
+
+  sstat -a -j 12 --format jobid,avecpu,maxrss,ntasks
+"""
+
+
+def main(words: list[str], console: Console) -> int:
+    """Prints the table; the exit code."""
+    try:
+        found, rest = read(words, OPTIONS)
+    except WordsError as error:
+        console.err.write(error.message.removesuffix('\nTry "sstat --help" for more information') + "\n")
+        return error.exit_code
+    given = dict(found)
+    if given.keys() & {"help", "usage", "version"}:
+        console.out.write(VERSION if "version" in given else HELP)
+        return 0
+    if "helpformat" in given:
+        print_names(console, WIDTHS)
+        return 0
+    jobs = [each for text in (*_said(found, "jobs"), *rest) for each in named_steps("sstat", text)]
+    return _print(found, jobs, console)
+
+
+def _said(found: Words, *names: str) -> list[str]:
+    return [value for name, value in found if name in names]
+
+
+def _print(found: Words, jobs: list[Named], console: Console) -> int:
+    given = {name for name, _ in found}
+    forms = [PIDS if name == "pidformat" else value for name, value in found if name in FORMS]
+    form = ",".join(filter(None, forms)) or DEFAULT
+    try:
+        columns = with_one_width(columns_of(form, WIDTHS), form, zero_counts=False)
+    except UnknownField as error:
+        raise CommandError(f'Invalid field requested: "{error}"') from error
+    if not jobs:
+        raise CommandError("You didn't give me any jobs to stat.")
+    parsable = [name for name, _ in found if name in ("parsable", "parsable2")]
+    style = Style(
+        "|" if parsable else "",
+        ends=parsable[-1:] != ["parsable2"],
+        header="noheader" not in given,
+    )
+    print_header(console, columns, style)
+    for job in jobs:
+        for values in _steps(job, console, everything="allsteps" in given, raw="noconvert" in given):
+            print_row(console, columns, [values.get(column.name, "") for column in columns], style)
+    return 0
+
+
+def _steps(named: Named, console: Console, *, everything: bool, raw: bool) -> list[dict[str, str]]:
+    """Of the steps that run the one that is named; where none is, the first that srun began, or all."""
+    with console.connect() as client:
+        jobs = _records(named.job, client) or _records(named.number, client)
+        running = [step for job in jobs for step in job["steps"] if step["row"]["state"] == "RUNNING"]
+        if named.step:
+            running = [step for step in running if _name(step) == named.step]
+        if not jobs:
+            console.err.write(f"sstat: error: couldn't get steps for job {named.number}\n")
+        elif not running and named.step:
+            console.err.write(f"sstat: error: StepId={named.number}.{named.step} not found running.\n")
+        elif not running:
+            console.err.write(f"sstat: error: No steps running for job {named.number}\n")
+        if not named.step and not everything:
+            running = [step for step in running if _name(step).isdecimal()][:1]
+        lines = []
+        for each in running:
+            _take_use(each, client)
+            lines.append(_values(each, raw=raw, here=console.paths is not None))
+        return lines
+
+
+def _records(job: str, client: Any) -> list[Record]:
+    found: list[Record] = client.call("records", ids=[job], fields=["id", "label", "state"], steps=True)[
+        "jobs"
+    ]
+    return found
+
+
+def _name(step: Record) -> str:
+    return str(step["row"]["id"]).rpartition(".")[2]
+
+
+def _take_use(step: Record, client: Any) -> None:
+    """What its processes use now. Of 12.extern nothing is measured."""
+    try:
+        told = client.call("curves", job=step["row"]["id"])
+    except UserError:
+        return
+    if told["parts"]:
+        step["row"]["used"] = told["used"]
+        known = {part["node"]: part for part in step["parts"]}
+        step["parts"] = [
+            {"tasks": 1, "first_task": 0, **known.get(part["node"], {}), **part} for part in told["parts"]
+        ]
+
+
+def _values(step: Record, *, raw: bool, here: bool) -> dict[str, str]:
+    row = step["row"]
+    job, _, name = row["id"].rpartition(".")
+    pids = [str(each[0]) for each in processes_of(job, name)] if here else []
+    frequency = "Unknown" if name.isdecimal() else "0"
+    energy = (row["used"] or {}).get("energy_j")
+    return {
+        "JobID": row["id"],
+        "Nodelist": row["node_list"],
+        "NTasks": str(row["tasks"]),
+        "Pids": ",".join(pids),
+        "ConsumedEnergy": str(int(energy or 0)),
+        "ConsumedEnergyRaw": str(int(energy or 0)),
+        **dict.fromkeys(("ReqCPUFreq", "ReqCPUFreqGov", "ReqCPUFreqMax", "ReqCPUFreqMin"), frequency),
+        **usage_fields(step, unit="raw" if raw else ""),
+    }

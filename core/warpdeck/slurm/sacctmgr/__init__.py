@@ -1,0 +1,1 @@
+"""sacctmgr: reads and changes accounts, users and QoS in config.toml."""

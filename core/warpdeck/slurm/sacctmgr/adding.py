@@ -1,0 +1,138 @@
+"""`sacctmgr add account|user|qos`: what is new of it, told as Slurm tells it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
+from warpdeck.slurm.format.account_tree import ROOT
+
+from .decision import Change, Decision, Nothing, Tables, check_default, default_changes, place_line, put
+from .entity_settings import FIELDS, FLAG_NAMES, LAST, Given, Values, shown, values_for
+from .listing import Asked
+
+NOTHING = " Nothing new added.\n"
+OF_ACCOUNT = ("Description", "Organization")
+SHOWN_WIDTH = 14
+QOS_WIDTH = 24
+UNPADDED = ("MaxJobsPerUser", "MaxJobsPerAccount", "MaxSubmitJobsPerAccount")
+"""Slurm prints these so."""
+
+
+def add(entity: str, tables: Tables, wanted: Asked) -> Decision:
+    """Raises Nothing, Unknown."""
+    if not wanted.names:
+        raise Nothing(f" Need name of {entity} to add.\n")
+    return {"account": _accounts, "user": _users, "qos": _qos}[entity](tables, wanted)
+
+
+def _accounts(tables: Tables, wanted: Asked) -> Decision:
+    values = values_for(wanted.settings, {}, qos=tables.qos_names())
+    parent = values.get("parent") or ""
+    if parent == ROOT and not tables.account(ROOT):
+        values.pop("parent")
+    elif parent and not tables.account(parent):
+        raise Nothing(
+            f" Parent account '{parent}' doesn't exist on cluster {CLUSTER}\n"
+            "        Contact your admin to add this account.\n No associations created.\n"
+        )
+    names = [name for name in wanted.names if not tables.account(name) and name != ROOT]
+    if not names:
+        raise Nothing(NOTHING, is_error=False)
+    if parent in names:
+        raise Nothing(" An account is not below itself.\n No associations created.\n")
+    about = values.get("description"), values.get("organization")
+    told = [" Adding Account(s)", *(f"  {name}" for name in names), " Settings"]
+    told += [f"  Description     = {about[0] or 'Account Name'}"]
+    told += [f"  Organization    = {about[1] or 'Parent/Account Name'}", " Associations"]
+    told += [f"  A = {name[:10]:<10} C = {CLUSTER:<10}" for name in names]
+    if wanted.settings:
+        told += [" Settings", *_association_lines({**values, "parent": parent or ROOT}, "account")]
+    return Decision(_text(told), [put(values, "accounts", name) for name in names])
+
+
+def _users(tables: Tables, wanted: Asked) -> Decision:
+    default = next(iter(wanted.where.get("defaultaccounts", [])), "")
+    accounts = wanted.where.get("accounts") or ([default] if default else [])
+    if not accounts:
+        raise Nothing(" Need name of account to add user to.\n")
+    unknown = next((name for name in (*accounts, *filter(None, [default])) if not tables.account(name)), "")
+    if unknown:
+        raise Nothing(
+            f" This account '{unknown}' doesn't exist.\n        Contact your admin to add this account.\n"
+            " No associations or wckeys created.\n"
+        )
+    values = values_for(wanted.settings, {}, qos=tables.qos_names())
+    known = {user for user, _ in tables.places(())}
+    there = set(tables.places(wanted.names))
+    fresh = [
+        (user, tables.account(name))
+        for user in wanted.names
+        for name in dict.fromkeys(accounts)
+        if (user, tables.account(name)) not in there
+    ]
+    if not fresh:
+        raise Nothing(NOTHING, is_error=False)
+    new = [user for user in wanted.names if user not in known]
+    told = [" Adding User(s)", *(f"  {user}" for user in new)] if new else []
+    told += [" Settings =", f"  Default Account = {default}"] if default and new else []
+    told += [" Associations =", *(place_line(user, account) for user, account in fresh)]
+    told += [" Non Default Settings", *_association_lines(values, "user")]
+    changes = []
+    for user, account in fresh:
+        before = {"qos": tables.qos_of(account)}
+        own = values_for(wanted.settings, before, qos=tables.qos_names())
+        check_default(own, before, account, user)
+        changes.append(put(own, "accounts", account, "users", user))
+    for user in wanted.names:
+        changes += _defaults(tables, user, [account for each, account in fresh if each == user], default)
+    return Decision(_text(told), changes)
+
+
+def _defaults(tables: Tables, user: str, fresh: Sequence[str], default: str) -> list[Change]:
+    """Whoever is in several accounts has one that is meant without a word: the first there was, unless another is named."""
+    places = {account: tables.users_of(account)[user] for _, account in tables.places([user])}
+    if len(places) + len(fresh) < 2:
+        return []
+    first = next((account for account, table in places.items() if table.get("default")), "")
+    meant = tables.account(default) or first or next(iter([*places, *fresh]))
+    return default_changes({**places, **{account: {} for account in fresh}}, meant, user)
+
+
+def _qos(tables: Tables, wanted: Asked) -> Decision:
+    values = values_for(wanted.settings, {}, qos=tables.qos_names())
+    there = {name.lower() for name in tables.qos_names()}
+    names = [name for name in wanted.names if name not in there]
+    if not names:
+        raise Nothing(NOTHING, is_error=False)
+    told = [" Adding QOS(s)", *(f"  {name}" for name in names), " Settings"]
+    told += [f"  Description    = {name}" for name in names[:1]]
+    told += _qos_lines(wanted.settings, values)
+    return Decision(_text(told), [put(values, "qos", name) for name in names])
+
+
+def _qos_lines(settings: Sequence[Given], values: Values) -> list[str]:
+    lines = {}
+    flags = [name for key, name in FLAG_NAMES.items() if values.get(key)]
+    if flags:
+        lines["Flags"] = ",".join(flags)
+    for field in (each.field for each in settings):
+        if field.key and values.get(field.key) is not None:
+            lines[field.label] = shown(field, values[field.key])
+        elif field.kind == "mode":
+            lines[field.label] = "CLUSTER"
+    return [
+        f"  {label} = {text}" if label in UNPADDED else f"  {label:<{QOS_WIDTH}} = {text}"
+        for label, text in sorted(lines.items())
+    ]
+
+
+def _association_lines(values: Values, entity: str) -> list[str]:
+    fields = {field.key: field for field in FIELDS[entity].values() if field.label not in OF_ACCOUNT}
+    labels = {fields[key].label: shown(fields[key], value) for key, value in values.items() if key in fields}
+    order = sorted(labels, key=lambda label: (label == LAST, label))
+    return [f"  {label:<{SHOWN_WIDTH}}= {labels[label]}" for label in order]
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

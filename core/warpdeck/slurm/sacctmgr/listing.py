@@ -1,0 +1,86 @@
+"""What stands behind `sacctmgr add|modify|delete ENTITY`: names, conditions and settings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .abbreviations import meant, names
+from .entity_settings import Given, Unknown, given, no_option
+
+CONDITIONS = {
+    "user": names(
+        "Names:1=names Users:1=names Clusters:1=clusters DefaultAccounts:8=defaultaccounts Accounts:2=accounts Acct:4=accounts"
+    ),
+    "account": names("Names:1=names Accounts:1=names Acct:4=names Clusters:1=clusters Parents:4=parents"),
+    "qos": names("Names:1=names QOSLevel:1=names"),
+}
+REFUSED = {
+    "user": {
+        "adminlevel": "root and the controller's own user administer",
+        "partitions": "a user's place in an account holds in all partitions",
+        "wckeys": "there are none",
+    },
+    "account": {},
+    "qos": {},
+}
+"""What Slurm has of an entity and we do not, and why."""
+NOTHING = ("none", "")
+"""What is refused may be asked for as it is anyway."""
+LEAST = 3
+NO_CONDITION = " No conditions given to remove, not executing.\n"
+
+
+class Asked(NamedTuple):
+    """`names` of the entity itself, in small letters; `where` of others: accounts, parents, defaultaccounts."""
+
+    names: list[str]
+    where: dict[str, list[str]]
+    settings: list[Given]
+
+
+def asked(verb: str, entity: str, words: Iterable[str]) -> Asked:
+    """Raises Unknown."""
+    named: list[str] = []
+    where: dict[str, list[str]] = {}
+    settings: list[Given] = []
+    complaint = ""
+    sets = verb == "add"
+    for word in words:
+        if word.lower() in ("set", "where"):
+            sets = word.lower() == "set" or verb == "add"
+            continue
+        key, equals, text = word.partition("=")
+        condition = meant(key, CONDITIONS[entity]) if equals else "names"
+        setting = given(entity, word) if equals and sets else None
+        is_set = sets and verb == "modify"
+        if refusal := _refusal(entity, key.lower().rstrip("+-")) if equals and setting is None else "":
+            said = f"sacctmgr: error: {word} is not supported: {refusal}\n"
+            complaint += said if text.lower() not in NOTHING else ""
+        elif setting is not None and not (verb == "add" and condition == "names"):
+            settings.append(setting)
+        elif condition == "names":
+            named += _listed(text if equals else key)
+        elif condition and not (is_set and condition != "defaultaccounts"):
+            where.setdefault(condition, []).extend(_listed(text))
+        else:
+            complaint += (
+                no_option(word, advises=(verb, entity) != ("add", "user")) if sets else _no_condition(word)
+            )
+    if complaint:
+        is_all = verb == "delete" and not named and not where
+        raise Unknown(complaint + (NO_CONDITION if is_all else ""))
+    return Asked(list(dict.fromkeys(named)), where, settings)
+
+
+def _refusal(entity: str, key: str) -> str:
+    found = (why for each, why in REFUSED[entity].items() if len(key) >= LEAST and each.startswith(key))
+    return next(found, "")
+
+
+def _no_condition(word: str) -> str:
+    return f" Unknown condition: {word}\n Use keyword 'set' to modify value\n"
+
+
+def _listed(text: str) -> list[str]:
+    return [name.lower() for name in text.strip("'\"").split(",") if name]

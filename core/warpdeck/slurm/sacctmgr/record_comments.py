@@ -1,0 +1,177 @@
+"""`sacctmgr modify job [where] CONDITION=VALUE... set KEY=VALUE...`: what the records of jobs say besides what happened.
+
+Of one's own jobs Comment and DerivedExitCode, admins also AdminComment and SystemComment. Conditions, abbreviations, messages and
+exit codes are those of 22.05's sacctmgr.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from warpdeck.base.cluster import CLUSTER_NAME
+from warpdeck.base.errors import UserError
+from warpdeck.base.passwd import user_there
+from warpdeck.notation.values.time_points import parse_moment
+from warpdeck.slurm.console.arguments import listed
+from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.format.units import moment
+
+CONDITIONS = ("accounts", "cluster", "endtime", "jobid", "starttime", "users")
+"""Any beginning of them will do."""
+SETTINGS = {
+    "admincomment": ("admin_comment", 12),
+    "comment": ("comment", 7),
+    "derivedes": ("comment", 9),
+    "derivedexitcode": ("derived_exit", 12),
+    "systemcomment": ("system_comment", 13),
+}
+"""Key -> what it is here, and letters of it that must be written."""
+NOTHING_TO_SET = " You didn't give me anything to set\n"
+NONE_MODIFIED = " Nothing modified\n"
+NONE_FOUND = (
+    "sacctmgr: accounting_storage/slurmdbd: acct_storage_p_modify_job: Request didn't affect anything or your user "
+    "doesn't have privilege to perform this action\n"
+)
+AT_ONCE = 1000
+"""Records of one transaction (api.joborders.MAX_ANNOTATED)."""
+_NUMBER = re.compile(r"[ \t]*([+-]?\d+)")
+_JOB = re.compile(r"(\d+(?:[_+]\d+)?)(?:\..*)?")
+
+
+class Refused(Exception):
+    """The whole text of what sacctmgr complains of; `told` is what it says besides."""
+
+    def __init__(self, text: str, *, told: str = "") -> None:
+        super().__init__(text)
+        self.told = told
+
+
+class Asked(NamedTuple):
+    """Which jobs are meant, and what their records are to say. `told` is said of words that set nothing, `complaint` of values
+    that are none."""
+
+    where: dict[str, str]
+    values: dict[str, str | int]
+    told: str
+    complaint: str
+
+
+def asked(words: Sequence[str]) -> Asked:
+    """Raises Refused."""
+    where: dict[str, str] = {}
+    values: dict[str, str | int] = {}
+    told, complaint, invalid = "", "", ""
+    sets = False
+    for word in words:
+        key, equals, text = word.partition("=")
+        lowered = key.lower().rstrip("+-") if sets else key.lower()
+        setting = _setting(lowered)
+        condition = next((each for each in CONDITIONS if lowered and each.startswith(lowered)), "")
+        if lowered in ("set", "where") and not equals:
+            sets = lowered == "set"
+        elif sets and setting and not equals:
+            raise Refused(f" Bad format on {key}: End your option with an '=' sign\n")
+        elif sets and setting == "derived_exit" and text and not _NUMBER.match(text):
+            invalid += f"sacctmgr: error: Invalid value for DerivedExitCode ({text})\n"
+        elif sets and setting:
+            values[setting] = _number(text) if setting == "derived_exit" else _unquoted(text)
+        elif sets:
+            told += f" Unknown option: {word}\n Use keyword 'where' to modify condition\n"
+        elif condition and equals:
+            where[condition] = text.strip("'\"")
+        else:
+            complaint += f" Unknown condition: {word}\n Use keyword 'set' to modify value\n"
+    if complaint:
+        raise Refused(complaint + invalid, told=told)
+    if not values:
+        raise Refused(invalid + NOTHING_TO_SET, told=told)
+    return Asked(where, values, told, invalid)
+
+
+def _setting(key: str) -> str:
+    for name, (ours, least) in SETTINGS.items():
+        if len(key) >= least and name.startswith(key):
+            return ours
+    return ""
+
+
+def _number(text: str) -> int:
+    found = _NUMBER.match(text)
+    number = int(found[1]) if found else 0
+    return max(-(2**31), min(number, 2**32 - 1))
+
+
+def _unquoted(text: str) -> str:
+    """Up to the end of the quotes in which it stands; those inside of other text are turned, as Slurm turns them."""
+    if text[:1] in ("'", '"'):
+        return text[1:].partition(text[0])[0]
+    return re.sub("['\"]", "`", text)
+
+
+def found_jobs(client: Any, where: dict[str, str]) -> list[dict[str, Any]]:
+    """The records that are meant. Raises Refused."""
+    if where.get("cluster", CLUSTER_NAME) != CLUSTER_NAME:
+        return []
+    times = {
+        name: _moment(where[key])
+        for key, name in (("starttime", "since"), ("endtime", "until"))
+        if key in where
+    }
+    users = listed(where.get("users", ""))
+    unknown = next((user for user in users if user_there(user) is None), None)
+    if unknown is not None:
+        raise Refused(f"sacctmgr: error: Invalid user id: {unknown}\n")
+    return list(
+        client.call(
+            "records",
+            ids=_ids(where["jobid"]) if "jobid" in where else [],
+            users=users,
+            accounts=listed(where.get("accounts", "")),
+            ended=True,
+            fields=["id", "submit", "user"],
+            **times,
+        )["jobs"]
+    )
+
+
+def _moment(text: str) -> float:
+    try:
+        return parse_moment(text, time.time())
+    except UserError as error:
+        raise Refused(f"Invalid time specification (pos=0): {text}\n") from error
+
+
+def _ids(text: str) -> list[str]:
+    words = listed(text)
+    if not words:
+        raise Refused("Invalid job id(s)  specified\n")
+    for word in words:
+        if not _JOB.fullmatch(word):
+            base = re.match(r"(\d+)_", word)
+            what = f"job array element specified: {base[1]}" if base else f"job/step specified: {word}"
+            raise Refused(f"sacctmgr: fatal: Bad {what}\n")
+    return [found[1] for word in words if (found := _JOB.fullmatch(word))]
+
+
+def told_jobs(jobs: Sequence[dict[str, Any]]) -> str:
+    """What is said of those that are changed."""
+    return "".join(
+        (" Modified jobs...\n", *(f"  {job['id']} submitted at {moment(job['submit'])}\n" for job in jobs))
+    )
+
+
+def annotate(
+    console: Console, jobs: Sequence[dict[str, Any]], values: dict[str, Any], *, only_asks: bool
+) -> None:
+    """Raises UserError."""
+    with console.connect() as client:
+        for some in _chunks([job["id"] for job in jobs]):
+            client.call("job_annotate", ids=some, annotating=values, only_asks=only_asks)
+
+
+def _chunks(numbers: list[int]) -> Iterator[list[int]]:
+    for at in range(0, len(numbers), AT_ONCE):
+        yield numbers[at : at + AT_ONCE]

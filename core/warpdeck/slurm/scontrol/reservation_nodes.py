@@ -1,0 +1,129 @@
+"""Which nodes, and how much of them, `scontrol create|update reservation` means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from warpdeck.base.cluster import ALL_NODES
+from warpdeck.base.errors import UserError
+from warpdeck.notation.filters.reservations import BadTres, Tres, parse_tres
+from warpdeck.notation.values.hostlist import expand
+from warpdeck.slurm.format.reservation_keys import MAX_COUNT_DIGITS, Misread, Refused
+
+
+def asked_tres(given: dict[str, str]) -> Tres:
+    """What TRES and NodeCnt ask for; 0 nodes: they are named. Raises Misread."""
+    try:
+        tres = parse_tres(given.get("tres", ""))
+    except BadTres as error:
+        raise Misread(error.message, alone=True) from error
+    text = given.get("nodecnt", "")
+    if not text:
+        return tres
+    digits, times = (text[:-1], 1024) if text[-1:] in "kK" else (text, 1)
+    if not digits.isdecimal() or len(digits) > MAX_COUNT_DIGITS:
+        raise Misread(f"Invalid node count {text}.")
+    return tres._replace(nodes=int(digits) * times)
+
+
+def cores(given: dict[str, str]) -> list[int]:
+    """How many CPUs, in all or of each node. Raises Misread."""
+    text = given.get("corecnt", given.get("cpucnt", ""))
+    if not text:
+        tres = asked_tres(given)
+        return [tres.cpus] if tres.cpus else []
+    words = text.split(",")
+    wrong = next((word for word in words if not word.isdecimal() or len(word) > MAX_COUNT_DIGITS), None)
+    if wrong is not None:
+        raise Misread(f"Invalid core count {wrong}", alone=True)
+    return [int(word) for word in words]
+
+
+def chosen_nodes(
+    client: Any,
+    given: dict[str, str],
+    *,
+    count: int,
+    times: tuple[float, float | None],
+    own: Sequence[str] = (),
+    name: str = "",
+    of_parts: bool = False,
+) -> list[str] | None:
+    """Those that are named, or so many: of `own` first, and of what others have not set aside then. None is all there are.
+
+    `of_parts`: of those that are not named the controller takes what it needs.
+    """
+    if not count and given.get("nodes", "").upper() not in ("", "ALL"):
+        return list(dict.fromkeys(expand(given["nodes"])))
+    partition = given.get("partitionname") or (
+        partition_of(client, given) if count or (of_parts and not given.get("nodes")) else ""
+    )
+    pool = pool_of(client, partition) if partition else None
+    if given.get("features") and not given.get("nodes"):
+        pool = [
+            row["name"]
+            for row in _with_features(client, given["features"])
+            if pool is None or row["name"] in pool
+        ]
+    if not count:
+        return pool
+    taken = _taken(client, times, besides=name)
+    rows = [row for row in client.call("nodes")["nodes"] if pool is None or row["name"] in pool]
+    rows = [row for row in rows if row["name"] not in taken]
+    if own and count <= len(own):  # fewer: those that are idle go first
+        mine = sorted(
+            (row for row in rows if row["name"] in own), key=lambda row: (row["state"] != "idle", row["name"])
+        )
+        return [row["name"] for row in mine[len(mine) - count :]]
+    # Those that are idle first, so that the fewest jobs run into it.
+    rows.sort(key=lambda row: (row["name"] not in own, row["state"] != "idle", row["name"]))
+    if len(rows) < count:
+        raise Refused("Requested node configuration is not available")
+    return [row["name"] for row in rows[:count]]
+
+
+def _with_features(client: Any, text: str) -> list[dict[str, Any]]:
+    """The nodes that meet it, as --constraint would have them. Raises Refused."""
+    from warpdeck.policy.resources.features import with_features
+
+    rows: list[dict[str, Any]] = client.call("nodes")["nodes"]
+    known = {feature for row in rows for feature in row["features"]}
+    unknown = next((word for word in re.split(r"[&|,()\[\]\s]+", text) if word and word not in known), "")
+    if unknown:
+        raise Refused(f"Invalid feature specification\nno node has the feature {unknown}")
+    try:
+        met = with_features(text, {row["name"]: frozenset(row["features"]) for row in rows})
+    except UserError as error:
+        raise Refused(f"Invalid feature specification\n{error.message}") from error
+    return [row for row in rows if row["name"] in met]
+
+
+def _taken(client: Any, times: tuple[float, float | None], *, besides: str) -> set[str]:
+    """The nodes that other reservations have in that time."""
+    start, end = times
+    meet = [
+        row
+        for row in client.call("reservations")["reservations"]
+        if row["name"] != besides
+        and (end is None or (row["start"] or 0.0) < end)
+        and (row["end"] is None or row["end"] > start)
+    ]
+    return {name for row in meet for name in expand(row["node_list"])}
+
+
+def partition_of(client: Any, given: dict[str, str]) -> str:
+    """From which so many nodes are taken, "" where the site has none."""
+    if "partitionname" in given:
+        return given["partitionname"]
+    parts = client.call("partitions")["partitions"]
+    return next((row["name"] for row in parts if row["default"] and row["name"] != ALL_NODES), "")
+
+
+def pool_of(client: Any, partition: str) -> list[str]:
+    parts = client.call("partitions")["partitions"]
+    own = next((expand(row["node_list"]) for row in parts if row["name"] == partition), None)
+    if own is None:
+        raise Refused("Invalid partition name specified")
+    return own

@@ -1,0 +1,1 @@
+"""Slurm's command names as small programs on the PATH."""

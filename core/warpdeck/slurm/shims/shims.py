@@ -1,0 +1,108 @@
+"""The scripts that carry Slurm's command names: one each, in a folder of the user's own, or beside other programs. sbatch, which
+shells call in loops, is a script of the shell's.
+
+Each carries the home it was written for, so that it finds its controller in a cleaned environment too (sudo, cron, systemd).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
+from warpdeck.base.submitter_address import folder_of, pattern_of
+from warpdeck.slurm.command_table import APP, COMMANDS, FRONTED
+
+from . import sbatch_script
+
+SHIM = """#!{interpreter}
+{head}
+import sys
+sys.path[:] = {folders!r}
+from warpdeck.slurm.runtime.entry import main
+sys.exit(main({name!r}, sys.argv[1:], home={home!r}))
+"""
+SBATCH = "sbatch"
+NAMES = sorted({*COMMANDS, *FRONTED, APP})
+LONGEST_INTERPRETER = 120
+"""Of a first line; kernels cut it at 127 bytes."""
+MAX_HEAD_BYTES = 16 * 1024
+
+
+def install(paths: Paths) -> str:
+    """Writes one script a command, unless it is there as it should be; the folder. Raises OSError."""
+    folder = paths.programs
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    for name, text in _texts(paths, folder=shlex.quote(folder_of(paths))).items():
+        _write(os.path.join(folder, name), text, mode=0o700)
+    return folder
+
+
+def install_beside_others(paths: Paths, folder: str) -> None:
+    """The same in a folder that holds other programs too. Raises UserError, and has written nothing, where one of the names is
+    taken by what is not this home's. Raises OSError."""
+    taken = [name for name in NAMES if os.path.lexists(os.path.join(folder, name))]
+    foreign = [name for name in taken if not is_own(os.path.join(folder, name), paths)]
+    if foreign:
+        theirs = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
+        raise UserError(
+            f"{folder} has {theirs} already, which warpdeck did not write for {paths.home}: nothing was written",
+            'move what is there, or leave it and use `eval "$(warpdeck shims)"`',
+        )
+    os.makedirs(folder, exist_ok=True)
+    for name, text in _texts(paths, folder=pattern_of(paths)).items():
+        _write(os.path.join(folder, name), text, mode=0o755)
+
+
+def remove_from(paths: Paths, folder: str) -> int:
+    """Removes those of this home's scripts that lie there; how many. Raises OSError."""
+    own = [path for name in NAMES if is_own(path := os.path.join(folder, name), paths)]
+    for path in own:
+        os.unlink(path)
+    return len(own)
+
+
+def is_own(path: str, paths: Paths) -> bool:
+    """Whether it is a script that was written for this home, and no link."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with open(descriptor, "rb") as file:
+        lines = file.read(MAX_HEAD_BYTES).split(b"\n", 2)
+    return len(lines) > 1 and lines[1] == os.fsencode(_head(paths))
+
+
+def _head(paths: Paths) -> str:
+    return f"# One of Slurm's commands, written by `warpdeck shims` for {paths.home!r}"
+
+
+def _texts(paths: Paths, *, folder: str) -> dict[str, str]:
+    """The script of each command. `folder`: where the submitter is asked, as a pattern of the shell's."""
+    interpreter = f"{sys.executable} -IS"
+    if len(interpreter) > LONGEST_INTERPRETER or " " in sys.executable:
+        interpreter = "/usr/bin/env python3"
+    head, home, folders = _head(paths), paths.home, [path for path in sys.path if path]
+    texts = {
+        name: SHIM.format(interpreter=interpreter, head=head, folders=folders, name=name, home=home)
+        for name in NAMES
+    }
+    texts[SBATCH] = sbatch_script.script(
+        head=head, home=home, folder=folder, interpreter=sys.executable, folders=folders
+    )
+    return texts
+
+
+def _write(path: str, text: str, *, mode: int) -> None:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            if file.read() == text:
+                return
+    except OSError:
+        pass
+    with open(path + ".new", "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+    os.chmod(path + ".new", mode)
+    os.replace(path + ".new", path)

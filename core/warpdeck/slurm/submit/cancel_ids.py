@@ -1,0 +1,160 @@
+"""The ids of scancel's command line: 12, 12_3, 12_[3-5,9], 12_*, 12+1, each of them perhaps with a step behind it (12_3.0). Pure.
+
+As in Slurm a number that is left out is 0 (12. is 12.0), and a component counts only where ids go to the controller as they stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+from warpdeck.base.errors import UserError
+from warpdeck.model import Ranges, has_task
+from warpdeck.notation.values.arrays import parse_array
+from warpdeck.slurm.console.console import CommandError
+
+MAX_TASKS = 100_000
+"""Of one id: as many as one request may name."""
+_NUMBER = r"(?:[ \t]*\+?\d{1,18})?"
+_ID = re.compile(
+    rf"[ \t]*\+?0*(?P<job>[1-9]\d{{0,17}})"
+    rf"(?:_\[(?P<list>[^\]]*)\]|(?:(?P<all>_\*)|(?P<under>_)(?P<task>{_NUMBER})|\+(?P<part>{_NUMBER}))?"
+    rf"(?P<dot>\.(?P<step>{_NUMBER}))?)(?P<more>,|$)"
+)
+_SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+
+
+class GivenId(NamedTuple):
+    """`text` as it was written; `sent` as the controller knows it, "" for what it has no job for. No tasks: not those of one array."""
+
+    text: str
+    sent: str
+    job: int
+    tasks: Ranges | None
+    is_all: bool
+    step: int | None
+
+    def each_task(self) -> Iterator[GivenId]:
+        """12_[1-2] as 12_1 and 12_2; any other id as it is."""
+        if self.tasks is None or self.is_all:
+            yield self
+            return
+        numbers = chain.from_iterable(range(first, last + 1, step) for first, last, step in self.tasks)
+        for task in islice(numbers, MAX_TASKS):
+            yield self._replace(tasks=((task, task, 1),))
+
+    @property
+    def told(self) -> str:
+        """How it is named where it stands for no job."""
+        task = "_*" if self.is_all else f"_{self.tasks[0][0]}" if self.tasks is not None else ""
+        return f"{self.job}{task}" + (f".{self.step}" if self.step is not None else "")
+
+
+class Row(NamedTuple):
+    """A job that has not ended, or the tasks of an array that wait; `array` 0 is no task."""
+
+    id: int
+    label: str
+    told: str
+    """The label, with how many tasks may run at once."""
+    name: str
+    partition: str
+    waits: bool
+    array: int
+    tasks: Ranges
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> Row:
+        array, under, tasks = row["label"].partition("_")
+        ranges = tuple(parse_array(tasks)[0]) if under else ()
+        waits = row["state"] == "PENDING"
+        limit = row["tasks_text"].partition("%")[2] if "[" in tasks else ""
+        told = f"{row['label'][:-1]}%{limit}]" if limit else row["label"]
+        return cls(
+            row["id"],
+            row["label"],
+            told,
+            row["name"],
+            row["partition"],
+            waits,
+            int(array) if under else 0,
+            ranges,
+        )
+
+
+class Rows:
+    """Rows by what ids name them."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._by_id: dict[int, Row] = {}
+        self._by_label: dict[str, Row] = {}
+        self._of_array: dict[int, list[Row]] = {}
+        for row in rows:
+            self._by_id[row.id] = self._by_label[row.label] = row
+            if row.array:
+                self._of_array.setdefault(row.array, []).append(row)
+
+    def meant(self, word: GivenId) -> list[Row]:
+        """By an id of one task at most. A component counts by its own number alone."""
+        array = self._of_array.get(word.job, [])
+        if word.tasks is not None:
+            task = word.tasks[0][0]
+            alone = self._by_label.get(f"{word.job}_{task}")
+            return [alone] if alone else [row for row in array if _has(row, task)]
+        own = self._by_id.get(word.job)
+        members = array if word.is_all or word.step is None else []
+        return [*([own] if own and own not in members and not word.is_all else []), *members]
+
+
+def _has(row: Row, task: int) -> bool:
+    return "[" in row.label and has_task(row.tasks, task)
+
+
+def given_ids(words: list[str]) -> list[GivenId]:
+    """Words, each of which may be several with commas between them. Raises CommandError."""
+    found = []
+    for word in words:
+        rest, more = word, True
+        while more:
+            match = _ID.match(rest)
+            if match is None:
+                raise CommandError(f"Invalid job id {rest}")
+            found.append(_given(match))
+            rest, more = rest[match.end() :], match["more"] == ","
+    return found
+
+
+def _given(match: re.Match[str]) -> GivenId:
+    text = match[0].removesuffix(",")
+    job = int(match["job"])
+    tasks: Ranges | None = None
+    sent = f"{job}"
+    if match["list"] is not None:
+        tasks = _tasks(match["list"], text)
+        sent += f"_[{match['list']}]"
+    elif match["under"]:
+        task = _number(match["task"])
+        tasks = ((task, task, 1),)
+        sent = f"{job}_{task}" if match["task"] else ""
+    elif match["part"] is not None:
+        sent += f"+{_number(match['part'])}"
+    step = _number(match["step"]) if match["dot"] else None
+    return GivenId(text, sent, job, tasks, match["all"] is not None, step)
+
+
+def _number(text: str) -> int:
+    return int(text or 0)
+
+
+def _tasks(text: str, word: str) -> Ranges:
+    """Raises CommandError."""
+    for span in text.split(","):
+        ends = _SPAN.fullmatch(span)
+        if ends is None or int(ends[2] or ends[1]) < int(ends[1]):
+            raise CommandError(f"_parse_single_range: Invalid range: `{span}'\nInvalid job id {word}")
+    try:
+        return tuple(parse_array(text)[0])
+    except UserError as error:
+        raise CommandError(f"Invalid job id {word}") from error

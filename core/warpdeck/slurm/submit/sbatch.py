@@ -1,0 +1,262 @@
+"""sbatch: submits a batch script. Options, messages and exit codes are those of sbatch(1); the code of the folder is recorded
+as a snapshot once the job has its number (snapshots/recorder), and the job starts when that is done. Differs where a refusal is
+ours: its own sentence follows Slurm's words for it.
+"""
+
+from __future__ import annotations
+
+import os.path
+import shlex
+import time
+from collections.abc import Collection
+
+from warpdeck.base.cluster import ALL_NODES, CLUSTER_NAME, CLUSTER_OPTIONS
+from warpdeck.base.errors import UserError
+from warpdeck.base.slurm_version import VERSION
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.client.job_end import wait_for_end
+from warpdeck.client.submission import (
+    MAX_FILE_CHARS,
+    Draft,
+    draft_script,
+    dry_run,
+    script_text,
+    site_options,
+    submit,
+)
+from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES
+from warpdeck.notation.options.getopt import MISUSED, UNKNOWN, as_word, parse_components
+from warpdeck.notation.options.options import COMMAND, SBATCH, Table
+from warpdeck.notation.step import container_help
+from warpdeck.notation.values.exit_codes import exit_code
+from warpdeck.protocol.refusals import WORDS, in_slurms_words, said_first
+from warpdeck.slurm.console.console import CommandError, Console
+
+from .validation import check
+
+RECORDED_S = 60.0
+"""What the job waits at most for the record of its code; one that takes longer it gets while it runs."""
+USAGE_EXIT = 255
+"""Of words that are no options of sbatch."""
+USAGE = f"""Usage: sbatch [OPTIONS...] [script [args...]]
+
+  -J NAME  -p PARTITION  -A ACCOUNT  -q QOS  -t TIME  -N NODES  -n TASKS  -c CPUS  --mem SIZE  -a ARRAY  -d DEPENDENCY
+  --gpus N | --gpus-per-node N | --gres gpu:TYPE:N   -C FEATURES  -w NODES  -x NODES  -o FILE  -e FILE  -D FOLDER
+  -H (hold)  -W (wait for the end)  -Q (say nothing)  --parsable  --test-only  --wrap COMMAND  --export NAMES
+
+All options of sbatch(1) are read. A script without a name is read from standard input.
+{container_help.HELP}
+examples:
+  sbatch --gpus 2 --time 4:00:00 train.sh --lr 0.1
+  sbatch --parsable --array 0-9 sweep.sh
+  sbatch --wrap 'python train.py'
+"""
+WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
+
+
+def main(words: list[str], console: Console) -> int:
+    """Submits; 0, or with --wait the job's exit code. What is no option of sbatch may be one of the site's plug-ins."""
+    if console.awaited:
+        console.linger()
+        with console.connect() as client:
+            return _wait(client, console.awaited, console)
+    try:
+        return _run(words, console, SBATCH)
+    except UserError as error:
+        if error.code != UNKNOWN:
+            raise
+    try:
+        return _run(words, console, _with_plugins(console), is_last=True)
+    except UserError as error:
+        if error.code != UNKNOWN:
+            raise
+        console.err.write(f'{error.message}\nTry "sbatch --help" for more information\n')
+        return USAGE_EXIT
+
+
+def _with_plugins(console: Console) -> Table:
+    try:
+        with console.connect() as client:
+            return site_options(client)
+    except UserError:
+        return SBATCH
+
+
+def _run(words: list[str], console: Console, known: Table, *, is_last: bool = False) -> int:
+    try:
+        parts, rest = parse_components(words, "sbatch", known)
+    except UserError as error:
+        if error.code == UNKNOWN:
+            raise
+        console.err.write(f'{error.message}\nTry "sbatch --help" for more information\n')
+        return USAGE_EXIT
+    own = {
+        option: value for found in parts for option, value in found if known.options[option].here == COMMAND
+    }
+    if own.keys() & {"help", "usage", "version"}:
+        console.out.write(VERSION if "version" in own else USAGE)
+        return 0
+    draft = _draft(words, parts, rest, own, console, known, is_last=is_last)
+    asked = own.keys() | draft.own
+    with console.connect() as client:
+        return (
+            _test(client, draft, console, quiet="quiet" in asked)
+            if "test-only" in asked
+            else _submit(client, draft, asked, console)
+        )
+
+
+def _draft(
+    words: list[str],
+    parts: list[list[tuple[str, str]]],
+    rest: list[str],
+    own: dict[str, str],
+    console: Console,
+    known: Table,
+    *,
+    is_last: bool,
+) -> Draft:
+    text, name = _script(rest, own, console)
+    options, *others = [
+        [as_word(option, value, known) for option, value in found if option not in own] for found in parts
+    ]
+    try:
+        draft = draft_script(
+            text,
+            name,
+            args=rest[1:],
+            options=options,
+            others=others,
+            cwd=console.folder,
+            environ=console.env,
+            now=time.time(),
+            host=console.host,
+            known=known,
+            read=lambda path: _text(path, console),
+        )
+    except UserError as error:
+        if is_last or error.code != UNKNOWN:
+            refused_by = known if error.code in (UNKNOWN, MISUSED) else None
+            check(text, name, options, console, others=others, refused_by=refused_by)
+        if error.code in WORDS:
+            raise _failed(error, console) from error
+        raise
+    check(text, name, options, console, others=others)  # what we would take, or pass over, it may refuse
+    for request in (draft.request, *draft.components):
+        request["submit_line"] = shlex.join(["sbatch", *words])
+    # Tools look for what their jobs wrote where they submitted them. A job's own are as that job.
+    draft.request["in_place"] = console.record is not None
+    return draft
+
+
+def _script(rest: list[str], own: dict[str, str], console: Console) -> tuple[str, str]:
+    """(the script's text, what it is called)."""
+    if "wrap" in own:
+        if rest:
+            raise CommandError("Script arguments not permitted with --wrap option")
+        return WRAPPED.format(own["wrap"]), "wrap"
+    name = rest[0] if rest else "-"
+    try:
+        data = _read(name, console)
+    except OSError as error:
+        raise CommandError(f"Unable to open file {name}") from error
+    called = name if rest else "sbatch"
+    return script_text(data, called), called
+
+
+def _text(path: str, console: Console) -> str:
+    """What an option's file holds; a number is a descriptor of the caller's. Raises OSError, UnicodeDecodeError."""
+    path = f"/dev/fd/{path}" if path.isdecimal() else os.path.join(console.folder, path)
+    return console.read_file(path, MAX_FILE_CHARS).decode()
+
+
+def _read(name: str, console: Console) -> bytes:
+    """The file of that name, else a program of that name on the PATH. Raises OSError."""
+    limit = MAX_SCRIPT_BYTES + 1
+    try:
+        return console.read_file(name if name == "-" else os.path.join(console.folder, name), limit)
+    except FileNotFoundError:
+        for folder in console.env.get("PATH", "").split(":") if "/" not in name else ():
+            try:
+                return console.read_file(os.path.join(console.folder, folder, name), limit)
+            except OSError:
+                continue
+        raise
+
+
+def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: Console) -> int:
+    if console.record is not None:
+        draft.request["code_due_unix"] = time.time() + RECORDED_S
+    if "wait" in asked:
+        console.linger()  # before the job is there: it is a reason for some callers to go another way
+    try:
+        done = submit(client, draft, snapshot="none", nonce=console.nonce)
+    except UserError as error:
+        raise _failed(error, console) from error
+    if "wait" in asked:
+        console.awaits(done.job_id)  # before it is told: whoever has seen the number waits on, whatever comes
+    if console.record is not None:
+        console.record(done.job_id, draft.request.get("chdir") or console.folder)
+    if "quiet" not in asked:
+        if "parsable" not in asked:  # "outputs only the job id", and programs read both streams as one
+            for line in done.notes:
+                console.err.write(f"sbatch: {line}\n")
+        console.out.write(_told(done.job_id, asked) + "\n")
+        console.out.flush()
+    if "wait" not in asked:
+        return 0
+    return _wait(client, done.job_id, console)
+
+
+def _wait(client: SyncClient, job_id: int, console: Console) -> int:
+    """The exit code of the job, or the worst of the array's. What has run out of memory has none (told_exit), and counts as 1."""
+    ends = wait_for_end(
+        client, job_id, again=console.again, note=lambda line: print(f"sbatch: {line}", file=console.err)
+    )
+    return max(1 if end.signal or end.state == "OUT_OF_MEMORY" else end.code for end in ends)
+
+
+def _told(job_id: int, asked: Collection[str]) -> str:
+    """The job, and its cluster where clusters were named."""
+    named = bool(CLUSTER_OPTIONS & {*asked})
+    if "parsable" in asked:
+        return f"{job_id};{CLUSTER_NAME}" if named else str(job_id)
+    return f"Submitted batch job {job_id}" + (f" on cluster {CLUSTER_NAME}" if named else "")
+
+
+def _failed(error: UserError, console: Console) -> CommandError:
+    words = f"{said_first(error)}Batch job submission failed: {in_slurms_words(error)}"
+    return CommandError(words, exit_code=exit_code(console.env))
+
+
+def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) -> int:
+    """Says when it would start, with --quiet only that it never would; 1 then. As in Slurm it is room alone that is asked for:
+    for whom it waits besides counts for nothing, and before --begin it does not start."""
+    begin_unix = 0.0
+    for request in (draft.request, *draft.components):
+        request.pop("dependencies", None)
+        begin_unix = max(begin_unix, request.pop("begin_at_unix", None) or 0.0)
+    found = dry_run(client, draft)
+    if found["verdict"] == "never":
+        error = UserError(found["sentence"], found["hint"], code=found["code"], details=found["details"])
+        first = said_first(error) if error.code == "PartitionConfig" else ""  # sizes are not named here
+        console.err.write(
+            f"{'sbatch: error: ' * bool(first)}{first}allocation failure: {in_slurms_words(error)}\n"
+        )
+        return 1
+    at_unix = time.time() if found["verdict"] == "now" else found["expected_start"]
+    if at_unix is None:
+        console.err.write(
+            f"allocation failure: the start cannot be told: {found['untold'] or found['sentence']}\n"
+        )
+        return 1
+    if quiet:
+        return 0
+    at_unix = max(at_unix, begin_unix)
+    where = f" on {'' if draft.components else 'nodes '}{found['node_list']}" if found["node_list"] else ""
+    part = "" if draft.components else f" in partition {found['partition'] or ALL_NODES}"
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_unix))
+    console.err.write(
+        f"sbatch: Job {found['id']} to start at {moment} using {found['cpus']} processors{where}{part}\n"
+    )
+    return 0

@@ -1,0 +1,53 @@
+"""What the real sbatch says of its words and a script before it asks anybody, ourselves included."""
+
+from __future__ import annotations
+
+import os.path
+import time
+from collections.abc import Sequence
+
+from warpdeck.base.passwd import group_there, user_there
+from warpdeck.client.submission import MAX_FILE_CHARS
+from warpdeck.notation.options.options import SBATCH_22_05, Table
+from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.verdict import Fault, judge
+from warpdeck.slurm.console.console import CommandError, Console
+
+_NOT_THERE = 'Try "sbatch'
+"""The end of what is said of an option that there is not, or not so."""
+
+
+def check(
+    text: str,
+    name: str,
+    words: Sequence[str],
+    console: Console,
+    *,
+    others: Sequence[Sequence[str]] = (),
+    refused_by: Table | None = None,
+) -> None:
+    """Raises CommandError in sbatch's words, with its exit code, where it would refuse; ours is how to do better.
+
+    `refused_by`: the table of options by which we do not understand the options either. Else an option that 22.05 has not is
+    passed over: we may have it.
+    """
+    place = Place(
+        cwd=console.folder,
+        environ=console.env,
+        now=time.time(),
+        is_root=console.user == "root",
+        user_id=user_there,
+        group_id=group_there,
+        read_text=lambda path: console.read_file(os.path.join(console.folder, path), MAX_FILE_CHARS).decode(),
+    )
+    fault = judge(text, name, place, words=words, others=others, known=refused_by or SBATCH_22_05).fault
+    if fault is not None and fault.is_answer:
+        raise CommandError("\n".join(fault.words), exit_code=fault.exit_code, is_answer=True)
+    if fault is not None and (refused_by or not fault.words[-1].startswith(_NOT_THERE)):
+        raise CommandError(_said(fault), exit_code=fault.exit_code, bare=True)
+
+
+def _said(fault: Fault) -> str:
+    where = f"  line {fault.line}: {fault.hint}" if fault.line else f"  {fault.hint}"
+    said = [line if line.startswith(_NOT_THERE) else f"sbatch: {line}" for line in fault.words]
+    return "\n".join([*said, *([where] if fault.hint else [])])

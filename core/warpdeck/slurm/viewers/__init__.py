@@ -1,0 +1,3 @@
+"""Commands that show the queue, the nodes and the priorities: squeue, sinfo, sprio, sshare, sdiag,
+sattach, strigger.
+"""

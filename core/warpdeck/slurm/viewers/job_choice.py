@@ -1,0 +1,225 @@
+"""Which jobs and steps squeue's command line is about, asked of the controller with the columns that are to be printed.
+
+The controller filters; here only what it does not know is looked up (users, host names), and folded arrays are taken apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.passwd import user_there
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.notation.values.arrays import number_ranges, parse_array
+from warpdeck.notation.values.hostlist import expand
+from warpdeck.notation.values.job_ids import TaskRanges, is_job_id, parse_job_id
+from warpdeck.notation.values.lists import words_of
+from warpdeck.slurm.console.arguments import WordsError, listed
+from warpdeck.slurm.format.format_strings import Row
+from warpdeck.slurm.format.job_states import CODES, ENDED, OURS, SPECIAL, STATE_FIELDS, told_state
+
+MAX_JOBS = 100_000
+"""Of one answer, as the controller has it."""
+_LEADING = re.compile(r"\+?(\d{1,18})(?:(_)(\d{0,9}))?")
+"""What C reads of a number, and of a task behind it."""
+_STEP = re.compile(r"(\.\w+|\+\d+)$")
+"""Behind a job's id, of a step of it or of a component: as in Slurm each stands for all of them."""
+LISTED = (OURS - ENDED) | SPECIAL
+"""The states of what is listed where none are named."""
+LISTS = ("account", "licenses", "name", "partition", "qos", "reservation", "states", "user")
+"""Options with a list of what they let through: one that is empty lets nothing through."""
+
+
+class Asked(NamedTuple):
+    """A command line, its environment variables filled in: option -> its last value."""
+
+    values: dict[str, str]
+    user: str
+    host: str
+    """Who asks, and where."""
+    complain: Callable[[str], None]
+
+    def has(self, *names: str) -> bool:
+        return any(name in self.values for name in names)
+
+    def listed(self, name: str) -> list[str]:
+        return listed(self.values.get(name, ""))
+
+
+def job_rows(asked: Asked, client: SyncClient, *, needs: list[str]) -> list[Row]:
+    """The jobs with these columns, arrays folded or not as it was asked. Raises WordsError."""
+    states, ids = _states(asked), _ids(asked)
+    filters = _filters(asked, client)
+    if filters is None or not states or (asked.values.get("jobs") and not ids):
+        return []
+    if states != LISTED:  # which is what the controller takes
+        needs = [*needs, *STATE_FIELDS.split()]
+        if not ids:
+            filters["states"] = sorted({"PENDING" if state in SPECIAL else state for state in states})
+    filters |= {"ids": ids, "names_in_any_case": True}  # scancel takes names as they are
+    rows = _ask(client, "jobs", **filters, limit=MAX_JOBS, fields=needs)
+    if len(ids) == 1 and not rows and not _exists(ids[0], client):
+        raise WordsError("slurm_load_jobs error: Invalid job id specified")
+    if ids and states == LISTED:
+        rows = [row for row in rows if row["state"] in states]
+    elif states != LISTED:
+        rows = [row for row in rows if told_state(row) in states]
+    named = [parse_job_id(word) for word in ids]
+    if not named and not asked.has("array"):
+        return rows
+    return [line for row in rows for line in _lines(row, asked, named)]
+
+
+def step_rows(asked: Asked, client: SyncClient) -> list[Row]:
+    """The steps that run. Raises WordsError."""
+    wanted = frozenset(_step_id(word) for word in asked.listed("steps"))
+    filters = _filters(asked, client)
+    if filters is None or (asked.values.get("steps") and not wanted):
+        return []
+    kept = {name: filters[name] for name in ("users", "partitions", "nodes") if name in filters}
+    ids = sorted({job for job, _ in wanted}) or _ids(asked)
+    rows = [{**step, **step["row"]} for step in _ask(client, "steps", ids=ids, **kept)]
+    return [row for row in rows if _is_wanted(row, wanted)]
+
+
+def _exists(job: str, client: SyncClient) -> bool:
+    return bool(_ask(client, "jobs", ids=[job.partition("_")[0]], limit=1, fields=["id"]))
+
+
+def _ask(client: SyncClient, kind: str, **fields: Any) -> list[Row]:
+    rows: list[Row] = client.call(kind, **fields)[kind]
+    return rows
+
+
+def _is_wanted(row: Row, wanted: frozenset[tuple[str, str]]) -> bool:
+    job, _, step = str(row["id"]).rpartition(".")
+    return not wanted or (job, step) in wanted or (str(row["job_id"]), step) in wanted
+
+
+def _states(asked: Asked) -> frozenset[str]:
+    """The states that are wanted. Raises WordsError."""
+    text = asked.values.get("states", "PENDING" if asked.has("start") else None)
+    return LISTED if text is None else _states_of(text)
+
+
+def _states_of(text: str) -> frozenset[str]:
+    """Raises WordsError."""
+    if text.lower() == "all":
+        return OURS | SPECIAL
+    wanted: set[str] = set()
+    for word in listed(text):
+        named = [state for state, code in CODES.items() if word.upper() in (state, code)]
+        if not named:
+            raise WordsError(
+                f"squeue: error: Invalid job state specified: {word}\n"
+                f"squeue: error: Valid job states include: {','.join(CODES)}\n"
+            )
+        wanted |= set(named)
+    return frozenset(wanted) & (OURS | SPECIAL)
+
+
+def check(option: str, value: str, complain: Callable[[str], None]) -> None:
+    """What squeue says of an option's value where it stands, though a later one take its place. Raises WordsError."""
+    if option == "states":
+        _states_of(value)
+    for name in listed(value) if option == "user" else ():
+        if user_there(name) is None:
+            complain(f"Invalid user: {name}\n")
+
+
+def _ids(asked: Asked) -> list[str]:
+    """Raises WordsError."""
+    return [_id(word) for word in words_of(asked.values.get("jobs", ""))]
+
+
+def _id(word: str) -> str:
+    """The job, or the task of an array; what stands behind its number is not looked at. Raises WordsError."""
+    if is_job_id(bare := _STEP.sub("", word)) and parse_job_id(bare)[0]:
+        return bare
+    found = _LEADING.match(word)
+    if found is None or not int(found[1]):
+        raise WordsError(f"squeue: error: Invalid job id: {word}")
+    return f"{int(found[1])}_{int(found[3] or 0)}" if found[2] else found[1]
+
+
+def _step_id(word: str) -> tuple[str, str]:
+    """(job, step) of 12.0 or 12_3.batch. Raises WordsError."""
+    job, dot, step = word.rpartition(".")
+    try:
+        parse_job_id(job)
+    except UserError:
+        raise WordsError(f"squeue: error: Invalid job_step id: {word}{'' if dot else '.??'}") from None
+    return job, step
+
+
+def _filters(asked: Asked, client: SyncClient) -> dict[str, Any] | None:
+    """For the controller; None: nothing can be meant. Raises WordsError."""
+    nodes = _nodes(asked, client)
+    if any(option in asked.values and not asked.listed(option) for option in LISTS):
+        return None
+    filters = {
+        "accounts": asked.listed("account"),
+        "licenses": asked.listed("licenses"),
+        "names": asked.listed("name"),
+        "partitions": asked.listed("partition"),
+        "qos": asked.listed("qos"),
+        "reservations": asked.listed("reservation"),
+        "nodes": nodes,
+        "users": [asked.user] if asked.has("me") else _users(asked),
+    }
+    if asked.has("user") and not filters["users"]:
+        return None
+    return {name: words for name, words in filters.items() if words}
+
+
+def _users(asked: Asked) -> list[str]:
+    """Those that there are."""
+    return [name for name in asked.listed("user") if user_there(name) is not None]
+
+
+def _nodes(asked: Asked, client: SyncClient) -> list[str]:
+    """Node names; a host's own name stands for the nodes on it. Raises WordsError."""
+    text = asked.values.get("nodelist", "")
+    if not text:
+        return []
+    try:
+        names = expand(text)
+    except UserError:
+        raise WordsError(f"squeue: error: '{text}' invalid entry for --nodelist") from None
+    on_host: dict[str, list[str]] = {}
+    for node in _ask(client, "nodes", facts=True):
+        for name in {node["name"], node["hostname"]}:
+            on_host.setdefault(name, []).append(node["name"])
+    names = [asked.host if name == "localhost" else name for name in names]
+    for name in names:
+        if name not in on_host:
+            raise WordsError(f"squeue: error: Invalid node name {name}")
+    return [node for name in names for node in on_host[name]]
+
+
+def _lines(row: Row, asked: Asked, named: list[tuple[int, TaskRanges | None]]) -> Iterator[Row]:
+    """A folded array as one line, as a line for each task, or as those tasks that were named."""
+    text = row["tasks_text"]
+    if not row["tasks_folded"]:
+        yield row
+        return
+    of_it = [ranges for number, ranges in named if number == row["array_job_id"]]
+    some = bool(of_it) and None not in of_it
+    if not some and not asked.has("array"):
+        yield row
+        return
+    wanted = {task for ranges in of_it for task in _each(ranges or ())}
+    waiting = _each(tuple(parse_array(text.partition("%")[0])[0]))
+    tasks = [task for task in waiting if not some or task in wanted]
+    together = len(tasks) > 1 and not asked.has("array")
+    if together:
+        yield {**row, "tasks_text": number_ranges(tasks)}
+    for task in () if together else tasks:
+        yield {**row, "array_task_id": task, "tasks_text": str(task), "tasks_folded": False}
+
+
+def _each(ranges: TaskRanges) -> Iterator[int]:
+    for first, last, step in ranges:
+        yield from range(first, last + 1, step)

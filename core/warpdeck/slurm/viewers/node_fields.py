@@ -1,0 +1,280 @@
+"""What sinfo can print: every letter of -o and every name of -O, of a group of equal nodes in a partition.
+
+A group is a partition, the nodes of it that are printed in one line, and what they have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from warpdeck.base.slurm_version import RELEASE
+from warpdeck.notation.values.arrays import number_ranges
+from warpdeck.notation.values.durations import format_duration
+from warpdeck.notation.values.hostlist import collapse
+from warpdeck.slurm.format.format_strings import Field, Row, cut
+from warpdeck.slurm.format.node_states import complete_word, long_word, rank, short_word
+from warpdeck.slurm.format.timestamps import Stamps
+from warpdeck.slurm.format.units import MIB
+
+LETTERS = {
+    "a": "available", "b": "features_act", "c": "cpus", "d": "disk", "e": "freemem", "f": "features", "g": "groups",
+    "h": "oversubscribe", "l": "time", "m": "memory", "n": "nodehost", "o": "nodeaddr", "p": "prioritytier", "r": "root",
+    "s": "size", "t": "statecompact", "u": "user", "v": "version", "w": "weight", "z": "socketcorethread",
+    "A": "nodeai", "B": "maxcpuspernode", "C": "cpusstate", "D": "nodes", "E": "reason", "F": "nodeaiot", "G": "gres",
+    "H": "timestamp", "I": "priorityjobfactor", "L": "defaulttime", "M": "preemptmode", "N": "nodelist", "O": "cpusload",
+    "P": "partition", "R": "partitionname", "S": "allocnodes", "T": "statelong", "U": "userlong", "V": "cluster",
+    "X": "sockets", "Y": "cores", "Z": "threads",
+}  # fmt: skip
+ADMIN = "root"
+"""Who is said to have given the reason of a node, as `scontrol show node` has it."""
+NONE, UNKNOWN, NOT_KNOWN, NULL = "none", "Unknown", "N/A", "(null)"
+NO_NODE = "n/a"
+"""The state of a partition none of whose nodes is meant."""
+NO_LIMIT = "infinite"
+
+
+class Print(NamedTuple):
+    """One thing to print of a group. `of_node` and `of_partition` are what groups must agree in to be one line (None:
+    nothing). `exact` says that a number is to be agreed in only with -e."""
+
+    title: str
+    text: Callable[[Row], str]
+    of_node: Callable[[Row], Any] | None = None
+    of_partition: Callable[[Row], Any] | None = None
+    exact: bool = False
+    value: Callable[[Row], Any] | None = None
+    """What -S sorts by; None: the text."""
+    fit: Callable[[str, int, bool], str] = cut
+    """How a text longer than its column is made to fit."""
+
+
+def group(part: Row, nodes: Sequence[Row]) -> Row:
+    """The row that is printed: a partition and the nodes that share a line."""
+    return {"part": part, "nodes": list(nodes)}
+
+
+def prints(stamps: Stamps) -> dict[str, Print]:
+    """By name."""
+    return {**_of_partitions(), **_of_nodes(stamps), **_numbers(), **_counts()}
+
+
+def as_fields(named: dict[str, Print]) -> dict[str, Field]:
+    """For a layout."""
+    return {name: Field(each.title, "", each.text, each.fit) for name, each in named.items()}
+
+
+def _of_partitions() -> dict[str, Print]:
+    def of_part(title: str, value: Callable[[Row], str]) -> Print:
+        return Print(title, lambda row: value(row["part"]), of_partition=value)
+
+    def fixed(title: str, text: str) -> Print:
+        return Print(title, lambda row: text)
+
+    return {
+        "available": of_part("AVAIL", _available),
+        "time": of_part("TIMELIMIT", lambda part: _limit(part["max_time_s"])),
+        "defaulttime": of_part("DEFAULTTIME", _default_time),
+        "groups": of_part("GROUPS", lambda part: ",".join(part["allow_groups"] or ["all"])),
+        "oversubscribe": of_part("OVERSUBSCRIBE", lambda part: "EXCLUSIVE" if part["exclusive"] else "NO"),
+        "prioritytier": of_part("PRIO_TIER", lambda part: str(part["priority_tier"])),
+        "priorityjobfactor": of_part("PRIO_JOB_FACTOR", lambda part: str(part["priority_job_factor"])),
+        "preemptmode": of_part("PREEMPT_MODE", lambda part: (part["preempt_mode"] or "off").upper()),
+        "size": of_part("JOB_SIZE", _job_size),
+        "partition": of_part("PARTITION", _starred)._replace(fit=_keep_star),
+        "partitionname": of_part("PARTITION", lambda part: str(part["name"])),
+        "root": fixed("ROOT", "no"),
+        "allocnodes": fixed("ALLOCNODES", "all"),
+        "maxcpuspernode": fixed("MAX_CPUS_PER_NODE", "UNLIMITED"),
+        "cluster": fixed("CLUSTER", NOT_KNOWN),
+    }
+
+
+def _of_nodes(stamps: Stamps) -> dict[str, Print]:
+    def of_node(
+        title: str, value: Callable[[Row], str], empty: str, *, sort: Callable[[Row], Any] | None = None
+    ) -> Print:
+        def text(row: Row) -> str:
+            return value(row["nodes"][0]) if row["nodes"] else empty
+
+        return Print(title, text, of_node=value, value=sort)
+
+    def fixed(title: str, text: str) -> Print:
+        return Print(title, lambda row: text)
+
+    return {
+        "statecompact": of_node("STATE", short_word, NO_NODE, sort=_rank),
+        "statelong": of_node("STATE", long_word, NO_NODE, sort=_rank),
+        "statecomplete": of_node("STATECOMPLETE", complete_word, NO_NODE, sort=_rank),
+        "reason": of_node("REASON", lambda node: node["reason"] or NONE, NONE),
+        "timestamp": of_node(
+            "TIMESTAMP", lambda node: stamps.text(node["reason_at"], unknown=UNKNOWN), UNKNOWN
+        ),
+        "features": of_node("AVAIL_FEATURES", _features, NULL),
+        "features_act": of_node("ACTIVE_FEATURES", _features, NULL),
+        "gres": of_node("GRES", _gres, NULL),
+        "gresused": of_node("GRES_USED", _gres_used, NULL),
+        "allocmem": of_node("ALLOCMEM", lambda node: str(node["mem_alloc_bytes"] // MIB), "0"),
+        "user": of_node("USER", lambda node: ADMIN if node["reason"] else UNKNOWN, UNKNOWN),
+        "userlong": of_node("USER", lambda node: f"{ADMIN}(0)" if node["reason"] else UNKNOWN, UNKNOWN),
+        "version": fixed("VERSION", RELEASE),
+        "comment": of_node("COMMENT", lambda node: node["comment"] or NULL, NULL),
+        "extra": of_node("EXTRA", lambda node: node["extra"] or NULL, NULL),
+        "port": fixed("PORT", "0"),
+        "nodelist": Print("NODELIST", _names("name"), value=_first_name),
+        "nodehost": Print("HOSTNAMES", _names("hostname"), value=_first_name),
+        "nodeaddr": Print("NODE_ADDR", _names("address"), value=_first_name),
+    }
+
+
+def _numbers() -> dict[str, Print]:
+    """Those that groups need not agree in: then the least of them stands for all, with a + behind it."""
+
+    def least(title: str, value: Callable[[Row], int]) -> Print:
+        def text(row: Row) -> str:
+            found = {value(node) for node in row["nodes"]}
+            return f"{min(found, default=0)}{'+' if len(found) > 1 else ''}"
+
+        def smallest(row: Row) -> int:
+            return min((value(node) for node in row["nodes"]), default=0)
+
+        return Print(title, text, of_node=value, exact=True, value=smallest)
+
+    def span(title: str, value: Callable[[Row], float | None], form: str) -> Print:
+        def text(row: Row) -> str:
+            found = [each for each in map(value, row["nodes"]) if each is not None]
+            if not found:
+                return NOT_KNOWN
+            low, high = form % min(found), form % max(found)
+            return low if low == high else f"{low}-{high}"
+
+        return Print(title, text)
+
+    return {
+        "cpus": least("CPUS", lambda node: int(node["cpus"])),
+        "cores": least("CORES", lambda node: int(node["cores"])),
+        "sockets": least("SOCKETS", lambda node: int(node["sockets"])),
+        "threads": least("THREADS", lambda node: int(node["threads"])),
+        "memory": least("MEMORY", lambda node: int(node["mem_bytes"]) // MIB),
+        "disk": least("TMP_DISK", lambda node: int(node["tmp_disk_bytes"]) // MIB),
+        "weight": least("WEIGHT", lambda node: int(node["weight"])),
+        "socketcorethread": Print("S:C:T", _topology, of_node=_layout, exact=True),
+        "cpusload": span("CPU_LOAD", _load, "%.2f"),
+        "freemem": span("FREE_MEM", _free, "%d"),
+    }
+
+
+def _counts() -> dict[str, Print]:
+    def nodes(row: Row) -> int:
+        return len(row["nodes"])
+
+    return {
+        "nodes": Print("NODES", lambda row: str(nodes(row)), value=nodes),
+        "nodeai": Print("NODES(A/I)", lambda row: "{}/{}".format(*_by_use(row))),
+        "nodeaiot": Print("NODES(A/I/O/T)", lambda row: "{}/{}/{}/{}".format(*_by_use(row), nodes(row))),
+        "cpusstate": Print("CPUS(A/I/O/T)", _cpus_by_use),
+    }
+
+
+def _rank(row: Row) -> int:
+    return rank(row["nodes"][0]) if row["nodes"] else -1
+
+
+def _first_name(row: Row) -> str:
+    return min((str(node["name"]) for node in row["nodes"]), default="")
+
+
+def _names(key: str) -> Callable[[Row], str]:
+    def text(row: Row) -> str:
+        return collapse(sorted({str(node[key]) for node in row["nodes"]}))
+
+    return text
+
+
+def _available(part: Row) -> str:
+    return {"UP": "up", "DOWN": "down", "DRAIN": "drain"}.get(str(part["state"]), "inact")
+
+
+def _starred(part: Row) -> str:
+    return str(part["name"]) + ("*" if part["default"] else "")
+
+
+def _keep_star(text: str, width: int, right: bool) -> str:
+    """The default partition is told from the others in any width."""
+    return text[: width - 1] + "*" if len(text) > width and text.endswith("*") else cut(text, width, right)
+
+
+def _limit(seconds: int | None) -> str:
+    return NO_LIMIT if seconds is None else format_duration(seconds)
+
+
+def _default_time(part: Row) -> str:
+    return "n/a" if part["default_time_s"] is None else format_duration(part["default_time_s"])
+
+
+def _job_size(part: Row) -> str:
+    low, high = max(1, part["min_nodes"]), part["max_nodes"]
+    return f"{low}-{NO_LIMIT}" if high is None else str(low) if low == high else f"{low}-{high}"
+
+
+def _features(node: Row) -> str:
+    return ",".join(node["features"]) or NULL
+
+
+def _gres(node: Row) -> str:
+    return ",".join(_gpu(kind, count) for kind, count in node["gpus"].items()) or NULL
+
+
+def _gres_used(node: Row) -> str:
+    def used(kind: str) -> str:
+        held = node["gpus_used"].get(kind, [])
+        return f"{_gpu(kind, len(held))}(IDX:{number_ranges(held) or 'N/A'})"
+
+    return ",".join(used(kind) for kind in node["gpus"]) or NULL
+
+
+def _gpu(kind: str, count: int) -> str:
+    return ":".join(word for word in ("gpu", kind, str(count)) if word)
+
+
+def _load(node: Row) -> float | None:
+    return None if node["cpu_pct"] is None else node["cpu_pct"] * node["cpus"] / 100
+
+
+def _free(node: Row) -> float | None:
+    used = node["mem_used_bytes"]
+    return None if used is None else (node["mem_bytes"] - used) // MIB
+
+
+def _layout(node: Row) -> tuple[int, ...]:
+    return tuple(int(node[part]) for part in ("sockets", "cores", "threads"))
+
+
+def _topology(row: Row) -> str:
+    """Of each the least, with a + where nodes have more."""
+    parts = [set(part) for part in zip(*map(_layout, row["nodes"]), strict=True)] or [{0}] * 3
+    return ":".join(f"{min(part)}{'+' if len(part) > 1 else ''}" for part in parts)
+
+
+def _by_use(row: Row) -> tuple[int, int, int]:
+    """(allocated, idle, other) nodes."""
+    uses = [_use(node) for node in row["nodes"]]
+    return uses.count("allocated"), uses.count("idle"), uses.count("other")
+
+
+def _use(node: Row) -> str:
+    if node["base"] in ("allocated", "mixed"):
+        return "allocated"
+    well = node["base"] == "idle" and not node["drained"] and node["responding"]
+    return "idle" if well else "other"
+
+
+def _cpus_by_use(row: Row) -> str:
+    used = sum(node["cpus_used"] for node in row["nodes"])
+    whole = sum(node["cpus"] for node in row["nodes"])
+    other = sum(
+        node["cpus"] - node["cpus_used"]
+        for node in row["nodes"]
+        if node["drained"] or node["base"] in ("down", "unknown")
+    )
+    return f"{used}/{whole - used - other}/{other}/{whole}"

@@ -1,0 +1,95 @@
+"""sattach: where the tasks of a running step are. Its streams belong to the srun that began it, so they are not shown twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpdeck.notation.values.hostlist import collapse
+from warpdeck.notation.values.job_ids import is_job_id
+from warpdeck.protocol.refusals import WORDS
+from warpdeck.slurm.console.arguments import is_informed, options, read
+from warpdeck.slurm.console.console import CommandError, Console
+
+Row = dict[str, Any]
+OPTIONS = options(
+    "sattach",
+    "error-filter= help,h input-filter= label,l layout output-filter= pty quiet,Q usage,u verbose,v version,V",
+)
+USAGE = "Usage: sattach [options] <jobid.stepid>"
+HELP = """\
+Usage: sattach --layout JOB.STEP
+  --layout   on which nodes the tasks of a running step are
+  -h --help  -u --usage  -V --version
+
+The streams of a step are its srun's. In their place: `warpdeck logs -f JOB` follows what a job writes, and `warpdeck attach JOB`
+joins its terminal."""
+INSTEAD = (
+    "follow the job's output with `warpdeck logs -f {job}`, or join its terminal with `warpdeck attach {job}`"
+)
+CYCLIC = "Cyclic"
+FILTERS = ("error-filter", "input-filter", "output-filter")
+NO_STEP = "Could not get job step info"
+UNREAD = "Failed to parse stepid from command line options"
+
+
+def main(words: list[str], console: Console) -> int:
+    """Prints the layout; the exit code."""
+    found, rest = read(words, OPTIONS)
+    if is_informed(found, console, usage=USAGE, help_text=HELP):
+        return 0
+    asked = dict(found)
+    for name in FILTERS:
+        if name in asked and not asked[name].isdecimal():
+            raise CommandError(f'Invalid numeric value "{asked[name]}" for {name}.')
+    if len(rest) != 1 or "." not in rest[0]:
+        print(USAGE, file=console.out)
+        raise CommandError("too many parameters" if len(rest) != 1 else UNREAD)
+    job, _, step = rest[0].partition(".")
+    if job and not step.isdecimal():
+        raise CommandError(f"sattach: fatal: Bad step specified: {job}", bare=True)
+    if not is_job_id(job):
+        raise CommandError(f"{NO_STEP}: {WORDS['not_found']}")
+    record = _running(console, job, step)
+    if "layout" not in asked:
+        raise CommandError(
+            f"the streams of step {job}.{step} are those of the srun that began it: {INSTEAD.format(job=job)}"
+        )
+    print(layout(record["parts"], cyclic=record["layout"] == CYCLIC), file=console.out)
+    return 0
+
+
+def _running(console: Console, job: str, step: str) -> Row:
+    with console.connect() as client:
+        jobs = client.call("records", ids=[job], fields=["id", "state"], steps=True)["jobs"]
+    if jobs and all(record["state"] == "PENDING" for record in jobs):
+        raise CommandError(f"{NO_STEP}: {WORDS['pending']}")
+    for each in (step for record in jobs for step in record["steps"]):
+        row: Row = each["row"]
+        if row["state"] == "RUNNING" and row["id"].rpartition(".")[2] == step:
+            found: Row = each
+            return found
+    raise CommandError(f"{NO_STEP}: {WORDS['not_found']}")
+
+
+def layout(parts: list[Row], *, cyclic: bool) -> str:
+    """The tasks of each node, as sattach lays them out."""
+    tasks = _ranks([part["tasks"] for part in parts], cyclic=cyclic)
+    head = (
+        f"\t{sum(map(len, tasks))} tasks, {len(parts)} nodes ({collapse([part['node'] for part in parts])})\n"
+    )
+    lines = [
+        f"\tNode {number} ({part['node']}), {len(ranks)} task(s): {' '.join(map(str, ranks))} "
+        for number, (part, ranks) in enumerate(zip(parts, tasks, strict=True))
+    ]
+    return "\n".join(["Job step layout:", head, *lines])
+
+
+def _ranks(counts: list[int], *, cyclic: bool) -> list[list[int]]:
+    """Numbers of tasks: node after node, or in turn one to each that has room."""
+    whole, ranks = sum(counts), [list[int]() for _ in counts]
+    turns = [node for node, count in enumerate(counts) for _ in range(count)]
+    if cyclic:
+        turns = [node for turn in range(whole) for node, count in enumerate(counts) if turn < count]
+    for rank, node in enumerate(turns):
+        ranks[node].append(rank)
+    return ranks

@@ -1,0 +1,333 @@
+"""sinfo: partitions and nodes. Options, layouts, messages and exit codes are sinfo(1)'s.
+
+A line is a partition and those of its nodes that agree in everything that is printed; numbers such as CPUs and memory need not
+agree unless with -e. In node-oriented listings (-N) every node has lines of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from warpdeck.base.errors import UserError
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.notation.values.hostlist import expand
+from warpdeck.slurm.console.arguments import (
+    CLUSTER_LINE,
+    Words,
+    WordsError,
+    is_informed,
+    listed,
+    only_ours,
+    options,
+    read_anywhere,
+)
+from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.console.watch_loop import iterate, pause_s
+from warpdeck.slurm.format.format_strings import Column, Layout, Row, long_columns, short_columns
+from warpdeck.slurm.format.node_states import WORDS, picks
+from warpdeck.slurm.format.timestamps import Stamps, ctime
+from warpdeck.slurm.format.units import clock
+
+from .node_fields import LETTERS, Print, as_fields, group, prints
+
+OPTIONS = options(
+    "sinfo",
+    "all,a clusters=,M dead,d exact,e federation format=,o Format=,O help hide iterate=,i json list-reasons,R local long,l "
+    "Node,N nodes=,n noconvert noheader,h partition=,p reservation,T responding,r sort=,S states=,t summarize,s usage "
+    "verbose,v version,V yaml",
+)
+USAGE = """\
+Usage: sinfo [-adehlNRrsTv] [-i seconds] [-n nodes] [-o format | -O format]
+             [-p partitions] [-S fields] [-t states] [--json | --yaml]"""
+HELP = """\
+Lists partitions, and nodes by their state.
+  -N, --Node               a line for each node and partition
+  -s, --summarize          a line for each partition
+  -R, --list-reasons       nodes that are down or drained, and why
+  -T, --reservation        reservations
+  -p, --partition=NAMES  -n, --nodes=NODES
+  -t, --states=STATES      idle,mix,alloc,drain,down ...; a&b: both
+  -d, --dead  -r, --responding
+  -o, --format="%P %.6D"   -O, --Format=Partition:10,Nodes:.6
+  -S, --sort=#P,-t         by these letters of -o; - before one turns it round
+  -e, --exact  -l, --long  -h, --noheader  -i, --iterate=SECONDS
+      --json, --yaml       all there is of nodes, for programs"""
+NAME_WIDTH = 9
+"""The least width of partitions and node lists where a layout adapts to the longest."""
+REASONS = "down,fail,drain"
+FROM_ENV = {
+    "SINFO_PARTITION": "partition",
+    "SINFO_SORT": "sort",
+    "SINFO_FORMAT": "format",
+    "SLURM_CLUSTERS": "clusters",
+}
+ORDER, ORDER_OF_NODES = "#P,-t", "N"
+
+
+class Site(NamedTuple):
+    """What the controller told."""
+
+    partitions: list[Row]
+    nodes: list[Row]
+
+
+class Asked(NamedTuple):
+    """A command line, its environment variables filled in: option -> its last value."""
+
+    values: dict[str, str]
+
+    def has(self, *names: str) -> bool:
+        return any(name in self.values for name in names)
+
+
+def main(words: list[str], console: Console) -> int:
+    """Lists once, or for ever with --iterate."""
+    found, _ = read_anywhere(words, OPTIONS)
+    if is_informed(found, console, usage=USAGE, help_text=HELP):
+        return 0
+    asked = _asked(found, console)
+    text = asked.values.get("iterate")
+    every_s = pause_s(text, f"sinfo: error: Error: invalid entry for --iterate={text}")
+    iterate(console, every_s, lambda client: _list(asked, console, client))
+    return 0
+
+
+def _asked(found: Words, console: Console) -> Asked:
+    """Raises WordsError for what cannot be together."""
+    values = dict(found)
+    if values.keys() & {"format", "Format"} and "long" in values:
+        sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
+        raise WordsError(f"sinfo: fatal: {sentence}")
+    if "all" in values and "partition" in values:
+        raise WordsError(
+            "sinfo: error: Conflicting options, -a and -p, specified. Please choose one or the other."
+        )
+    laid_out = {"format", "Format", "long", "Node", "summarize", "list-reasons"}
+    for variable, option in FROM_ENV.items():
+        if option in values or not console.env.get(variable):
+            continue
+        if option != "format" or not values.keys() & laid_out:
+            values[option] = console.env[variable]
+    return Asked(values)
+
+
+def _list(asked: Asked, console: Console, client: SyncClient) -> None:
+    """One listing. Raises WordsError."""
+    only_ours("sinfo", asked.values.get("clusters"))
+    now = time.time()
+    if asked.has("long", "iterate") and not asked.has("json", "yaml", "noheader"):
+        print(ctime(now), file=console.out)
+    stamps = Stamps(console.env, now)
+    if asked.has("reservation"):
+        if asked.has("clusters"):
+            print(CLUSTER_LINE, file=console.out)
+        _print_reservations(console, client, stamps, titles=not asked.has("noheader"))
+        _complain(stamps, console)
+        return
+    parts = sorted(client.call("partitions")["partitions"], key=lambda part: int(part["position"]))
+    site = Site(parts, client.call("nodes", facts=True)["nodes"])
+    if asked.has("json", "yaml"):
+        _dump(asked, console, site)
+        return
+    _print(asked, console, site, prints(stamps))
+    _complain(stamps, console)
+
+
+def _complain(stamps: Stamps, console: Console) -> None:
+    if stamps.complaint:
+        print(f"sinfo: error: {stamps.complaint}", file=console.err)
+
+
+def _print(asked: Asked, console: Console, site: Site, named: dict[str, Print]) -> None:
+    columns = _columns(asked, site, lambda sentence: print(sentence, file=console.err))
+    fields = [column.field for column in columns if column.field]
+    rows = _rows(asked, site, [named[field] for field in fields], of_names=bool(NAMED_BY & {*fields}))
+    _sort(rows, asked, site, named)
+    layout = Layout(columns, as_fields(named))
+    lines = [] if asked.has("noheader") else [layout.titles()]
+    if lines and asked.has("clusters"):
+        lines.insert(0, CLUSTER_LINE)
+    lines += [layout.line(row) for row in rows]
+    if lines:
+        console.print_lines(lines)
+
+
+# What is printed
+
+
+def _columns(asked: Asked, site: Site, complain: Callable[[str], None]) -> list[Column]:
+    def unknown_name(word: str) -> None:
+        complain(f"sinfo: error: Invalid job format specification: {word}")
+
+    def unknown_letter(word: str) -> None:
+        complain(f"Invalid node format specification: {word}")
+
+    form = asked.values.get("Format")
+    if form is not None and form.lower() != "all":
+        return long_columns(form, NAMES, unknown_name)
+    form = "%all" if form is not None else asked.values.get("format", _default(asked, site))
+    if form.lower() == "%all":
+        last = list(LETTERS)[-1]
+        return [Column(field, suffix=_gap(letter, last)) for letter, field in LETTERS.items()]
+    return short_columns(form, LETTERS, unknown_letter)
+
+
+def _gap(letter: str, last: str) -> str:
+    """What stands behind a column of %all, as sinfo has it."""
+    return " " if letter == last else "|" if letter.islower() else " |"
+
+
+NAMES = {
+    **{name: name for name in LETTERS.values()},
+    "priority": "prioritytier",
+    "share": "oversubscribe",
+} | {name: name for name in ("gresused", "allocmem", "statecomplete", "comment", "extra", "port")}
+"""Names of -O -> what is printed."""
+
+
+def _default(asked: Asked, site: Site) -> str:
+    part = max([NAME_WIDTH, *(len(each["name"]) + each["default"] for each in site.partitions)])
+    node = max([NAME_WIDTH, *(len(each["name"]) for each in site.nodes)])
+    long = asked.has("long")
+    if asked.has("summarize"):
+        return f"%{part}P %.5a %.10l %.16F %N"
+    if asked.has("Node"):
+        if long:
+            return f"%{node}N %.6D %.{part}P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
+        return f"%{node}N %.6D %.{part}P %6t"
+    if asked.has("list-reasons"):
+        return "%20E %12U %19H %6t %N" if long else "%20E %9u %19H %N"
+    if long:
+        return f"%{part}P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
+    return f"%{part}P %.5a %.10l %.6D %.6t %N"
+
+
+# Which nodes share a line
+
+
+NAMED_BY = frozenset({"partition", "partitionname"})
+"""Fields that name the partition: with one of them a partition without nodes has a line, too."""
+
+
+def _rows(asked: Asked, site: Site, printed: list[Print], *, of_names: bool) -> list[Row]:
+    """The lines: one for each group of nodes that agree (with -N for each node of each partition), and, where lines name
+    partitions (`of_names`), one for each partition without any that is meant."""
+    exact, alone = asked.has("exact"), asked.has("Node")
+    parts = [each.of_partition for each in printed if each.of_partition is not None]
+    nodes = [each.of_node for each in printed if each.of_node is not None and (exact or not each.exact)]
+    is_meant = _filter(asked)
+    groups: dict[Any, tuple[Row, dict[str, Row]]] = {}
+    for part in _partitions(asked, site):
+        of_part = tuple(key(part) for key in parts)
+        meant = [node for node in _nodes_of(part, site) if is_meant(node)]
+        for node in meant:
+            one = (part["name"], node["name"]) if alone else ()
+            key = (of_part, tuple(each(node) for each in nodes), one)
+            groups.setdefault(key, (part, {}))[1][node["name"]] = node
+        if not meant and of_names and not alone and not asked.has("list-reasons"):
+            groups.setdefault((of_part, None, ()), (part, {}))
+    return [group(part, list(found.values())) for part, found in groups.values()]
+
+
+def _partitions(asked: Asked, site: Site) -> list[Row]:
+    wanted = asked.values.get("partition")
+    return [part for part in site.partitions if wanted is None or part["name"] in listed(wanted)]
+
+
+def _nodes_of(part: Row, site: Site) -> Iterable[Row]:
+    members = frozenset(expand(part["node_list"]))
+    return (node for node in site.nodes if node["name"] in members)
+
+
+def _filter(asked: Asked) -> Callable[[Row], bool]:
+    """Which nodes are meant. Raises WordsError for a state or a list that cannot be."""
+    states = asked.values.get("states", REASONS if asked.has("list-reasons") else "all")
+    tests = None if states.lower() == "all" else [_state_test(word) for word in listed(states)]
+    names = _names(asked.values.get("nodes"))
+
+    def is_meant(node: Row) -> bool:
+        return (
+            (tests is None or any(test(node) for test in tests))
+            and (names is None or node["name"] in names)
+            and not (asked.has("dead") and node["responding"])
+            and not (asked.has("responding") and not node["responding"])
+            and not (asked.has("list-reasons") and not node["reason"])
+        )
+
+    return is_meant
+
+
+def _state_test(text: str) -> Callable[[Row], bool]:
+    """One state, or several of which a node must have all: idle&drain."""
+    words = text.split("&")
+    for word in words:
+        try:
+            picks(word, EXAMPLE)
+        except KeyError:
+            raise WordsError(
+                f'sinfo: error: Bad state string: "{word}"\nsinfo: error: valid states: {WORDS}'
+            ) from None
+    return lambda node: all(picks(word, node) for word in words)
+
+
+EXAMPLE: Row = {"base": "idle"} | dict.fromkeys(
+    ("drained", "responding", "maintenance", "reserved", "completing"), False
+)
+"""A node's state, to try words on."""
+
+
+def _names(text: str | None) -> frozenset[str] | None:
+    if text is None:
+        return None
+    try:
+        return frozenset(expand(text))
+    except UserError:
+        raise WordsError(f"sinfo: error: '{text}' invalid entry for --nodes") from None
+
+
+def _sort(rows: list[Row], asked: Asked, site: Site, named: dict[str, Print]) -> None:
+    """By the letters of -S, the first the most important; unknown ones count nothing. Ties stay as the site has them."""
+    usual = ORDER_OF_NODES if asked.has("Node") else ORDER
+    for word in reversed(listed(asked.values.get("sort", usual))):
+        letter = word.lstrip("+-#")[:1]
+        if letter not in LETTERS:
+            continue
+        each = named[LETTERS[letter]]
+        key: Callable[[Row], Any] = each.value or each.text
+        if letter == "P" and "#" in word:
+            key = lambda row: row["part"]["position"]  # noqa: E731
+        rows.sort(key=key, reverse=word.startswith("-"))
+
+
+# Reservations, and all there is
+
+
+def _print_reservations(console: Console, client: SyncClient, stamps: Stamps, *, titles: bool) -> None:
+    rows = [
+        row for row in client.call("reservations")["reservations"] if row["state"] in ("active", "future")
+    ]
+    if not rows:
+        print("No reservations in the system", file=console.out)
+        return
+    width = max([len("RESV_NAME"), *(len(row["name"]) for row in rows)])
+    form = f"%-{width}s  %8s  %19s  %19s  %11s  %s"
+    if titles:
+        print(
+            form % ("RESV_NAME", "STATE", "START_TIME", "END_TIME", "DURATION", "NODELIST"), file=console.out
+        )
+    for row in rows:
+        state = "ACTIVE" if row["state"] == "active" else "INACTIVE"
+        ends = row["start"] is not None and row["end"] is not None
+        lasts = clock(row["end"] - row["start"] if ends else None)
+        times = stamps.text(row["start"]), stamps.text(row["end"])
+        console.print_lines([form % (row["name"], state, *times, lasts, row["node_list"])])
+
+
+def _dump(asked: Asked, console: Console, site: Site) -> None:
+    from warpdeck.slurm.format.serial import dump
+
+    from .node_dump import node_object
+
+    dump(console, {"nodes": [node_object(node) for node in site.nodes]}, yaml=asked.has("yaml"))

@@ -1,0 +1,225 @@
+"""sprio: the parts of the priorities of jobs that wait. Options, layouts, messages and exit codes are sprio(1)'s."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from warpdeck.base.cluster import ALL_NODES
+from warpdeck.base.passwd import name_of, user_there
+from warpdeck.slurm.console.arguments import (
+    WordsError,
+    is_informed,
+    listed,
+    only_ours,
+    options,
+    read_lists,
+    refuse_rest,
+)
+from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.format.format_strings import Field, Layout, Row, short_columns
+
+from .job_order import Key, SortError, parse, sort
+
+OPTIONS = options(
+    "sprio",
+    "clusters=,M federation format=,o help jobs?,j local long,l noheader,h norm,n partition=,p sibling sort=,S usage "
+    "user=,u users= verbose,v version,V weights,w",
+)
+USAGE = """\
+Usage: sprio [-j jobs] [-u users] [-p partitions] [-o format] [-S fields]
+             [-hlnvVw]"""
+HELP = """\
+Lists the jobs that wait for their turn, with the parts of their priorities.
+  -j, --jobs=IDS  -u, --user=NAMES  -p, --partition=NAMES
+  -l, --long         all parts           -n, --norm   each from 0 to 1
+  -w, --weights      the most that each part can be
+  -o, --format="%.15i %9r %.10Y"         -S, --sort=i by these letters; - before one turns it round
+  -h, --noheader"""
+PARTS = {"A": "age", "B": "assoc", "F": "fairshare", "J": "job_size", "P": "partition", "Q": "qos"}
+"""Letter of the weighted part -> part; the small letter is the part from 0 to 1."""
+TITLES = {"A": "AGE", "B": "ASSOC", "F": "FAIRSHARE", "J": "JOBSIZE", "P": "PARTITION", "Q": "QOS"}
+LETTERS = {letter: letter for letter in "aAbBcfFijJNpPqQrStTuYy"}
+SORTED_BY = "acfijpqrtuyAFJNPQTY"
+NOBODY = 0
+"""No job's number."""
+PRIORITY_SCALE = 2**32 - 1
+
+
+def main(words: list[str], console: Console) -> int:
+    """One listing."""
+    found, rest = read_lists(words, OPTIONS, optional=("jobs",))
+    if is_informed(found, console, usage=USAGE, help_text=HELP):
+        return 0
+    refuse_rest(rest, OPTIONS, USAGE, console)
+    return _list(dict(found), console)
+
+
+def _list(asked: dict[str, str], console: Console) -> int:
+    only_ours("sprio", asked.get("clusters", console.env.get("SLURM_CLUSTERS")))
+    if "format" in asked and "long" in asked:
+        sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
+        raise WordsError(f"sprio: fatal: {sentence}")
+    numbers = _numbers(asked.get("jobs", ""))
+    users = asked.get("user", asked.get("users"))
+    known = None if users is None else _users(users, console)
+    with console.connect() as client:
+        answer = client.call("priorities")
+    weights: dict[str, float] = answer["weights"]
+    nothing = bool(asked.get("jobs") and not numbers)
+    rows = [] if nothing else _chosen(answer["jobs"], asked, numbers, known)
+    fields = _fields(weights)
+
+    def unknown(letter: str) -> None:
+        print(f"sprio: error: Invalid job format specification: {letter}", file=console.err)
+
+    columns = short_columns(_format(asked, console, weights), LETTERS, unknown, keep_unknown=False)
+    if asked.get("jobs") and not rows:
+        print("Unable to find jobs matching user/id(s) specified", file=console.out)
+        return 0
+    if "noheader" not in asked:
+        print(Layout(columns, fields).titles(), file=console.out)
+    if "weights" in asked:
+        print(Layout(columns, _weight_fields(weights)).line({}), file=console.out)
+        return 0
+    _sort(rows, asked.get("sort", "i"), fields)
+    layout = Layout(columns, fields)
+    if rows:
+        console.print_lines(map(layout.line, rows))
+    return 0
+
+
+def _numbers(text: str) -> list[int]:
+    """Raises WordsError."""
+    numbers = []
+    for word in listed(text):
+        found = re.fullmatch(r"\+?(\d{1,18})(?:\+(\d{1,3})|(_)\d{1,9})?", word)
+        if found is None or not int(found[1]):
+            raise WordsError(f"sprio: error: Invalid job id: {word}")
+        # The tasks of an array wait as one.
+        numbers.append(NOBODY if found[3] else int(found[1]) + int(found[2] or 0))
+    return numbers
+
+
+def _users(text: str, console: Console) -> set[str]:
+    """Names; those that there are not are complained of."""
+    found = set()
+    for name in listed(text):
+        uid = user_there(name)
+        if uid is not None:
+            found.add(name_of(uid) if name.isdecimal() else name)
+        else:
+            print(f"sprio: error: Invalid user: {name}\n", file=console.err)
+    return found
+
+
+def _chosen(
+    rows: list[Row], asked: Mapping[str, str], numbers: list[int], users: set[str] | None
+) -> list[Row]:
+    """Jobs that wait for nothing but their turn have a priority."""
+    parts = listed(asked.get("partition", ""))
+    return [
+        row
+        for row in rows
+        if row["eligible"]
+        and (not numbers or row["number"] in numbers)
+        and (users is None or row["user"] in users)
+        and (not parts or any(name in parts for name in row["partition"].split(",")))
+    ]
+
+
+def _format(asked: Mapping[str, str], console: Console, weights: Mapping[str, float]) -> str:
+    """As asked, or all parts that count (with -l all that there are)."""
+    given = asked.get("format") or console.env.get("SPRIO_FORMAT")
+    if given and "long" not in asked:
+        return given
+    long, user = "long" in asked, " %.8u" if "long" in asked or "user" in asked or "users" in asked else ""
+    cluster = " %.8c" if "sibling" in asked and not {"local", "long"} & asked.keys() else ""
+    shown = [letter for letter, part in PARTS.items() if long or weights.get(part)]
+    tres = long or bool(_tres(weights))
+    if "norm" in asked:
+        parts = "".join(f" %10{letter.lower()}" for letter in shown)
+        return f"%.15i %9r{cluster}{user} %10y{parts}" + (" %20t" if tres else "")
+    parts = "".join(f" %.10{letter}" for letter in shown)
+    nice = " %.11N" if long else ""
+    return f"%.15i %9r{cluster}{user} %.10Y %.10S{parts}{nice}" + (
+        f" %{'.' if long else ''}20T" if tres else ""
+    )
+
+
+def _fields(weights: Mapping[str, float]) -> dict[str, Field]:
+    fields = {
+        "i": Field("JOBID", "", lambda row: str(row["number"])),
+        "r": Field("PARTITION", "", lambda row: row["partition"] or ALL_NODES),
+        "u": Field("USER", "", lambda row: row["user"]),
+        "c": Field("CLUSTER", "", lambda row: "(null)"),
+        "N": Field("NICE", "", lambda row: str(row["nice"])),
+        "S": Field("SITE", "", lambda row: "0"),
+        "Y": Field("PRIORITY", "", lambda row: str(row["priority"])),
+        "y": Field("PRIORITY", "", lambda row: f"{row['priority'] / PRIORITY_SCALE:.14f}"),
+        "T": Field("TRES", "", lambda row: _tres_text(row["tres_parts"], "%.0f")),
+        "t": Field("TRES", "", lambda row: _tres_text(_shares(row["tres_parts"], weights), "%.2f")),
+    }
+    for letter, part in PARTS.items():
+        fields[letter] = Field(TITLES[letter], "", _weighted(part))
+        fields[letter.lower()] = Field(TITLES[letter], "", _normalised(part, weights.get(part, 0.0)))
+    return fields
+
+
+def _weight_fields(weights: Mapping[str, float]) -> dict[str, Field]:
+    """The line of -w."""
+
+    def always(title: str, text: str) -> Field:
+        return Field(title, "", lambda row: text)
+
+    fields = {letter: always("", "") for letter in "ruNYy"}
+    fields |= {"i": always("", "Weights"), "c": always("", "(null)"), "S": always("", "1")}
+    tres = _tres_text(_tres(weights), "%.0f") or "(null)"
+    fields |= {"T": always("", tres), "t": always("", tres)}
+    for letter, part in PARTS.items():
+        fields[letter] = fields[letter.lower()] = always("", f"{weights.get(part, 0.0):.0f}")
+    return fields
+
+
+def _tres(weights: Mapping[str, float]) -> dict[str, float]:
+    """Those of resources."""
+    return {name: weight for name, weight in weights.items() if name not in PARTS.values()}
+
+
+def _shares(parts: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
+    return {name: part / weights[name] for name, part in parts.items() if weights.get(name)}
+
+
+def _tres_text(parts: Mapping[str, float], form: str) -> str:
+    return ",".join(f"{name}={form % value}" for name, value in parts.items())
+
+
+def _weighted(part: str) -> Callable[[Row], str]:
+    return lambda row: f"{row.get(f'{part}_part', 0.0):.0f}"
+
+
+def _normalised(part: str, weight: float) -> Callable[[Row], str]:
+    return lambda row: f"{row.get(f'{part}_part', 0.0) / weight if weight else 0.0:.7f}"
+
+
+def _sort(rows: list[Row], text: str, fields: Mapping[str, Field]) -> None:
+    """Raises WordsError, where there is anything to sort."""
+    numbers: dict[str, Callable[[Row], Any]] = {
+        "i": lambda row: row["number"],
+        "N": lambda row: row["nice"],
+        "Y": lambda row: row["priority"],
+        "y": lambda row: row["priority"],
+    }
+    for letter, part in PARTS.items():
+        numbers[letter] = numbers[letter.lower()] = _part(part)
+    keys = {letter: Key("", numbers.get(letter) or fields[letter].text) for letter in SORTED_BY}
+    try:
+        if rows:
+            sort(rows, parse(text, keys), ties=lambda row: row["number"])
+    except SortError as error:
+        raise WordsError(f"sprio: error: Invalid sort specification: {error}") from None
+
+
+def _part(name: str) -> Callable[[Row], float]:
+    return lambda row: float(row.get(f"{name}_part", 0.0))

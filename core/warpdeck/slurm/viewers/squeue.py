@@ -1,0 +1,244 @@
+"""squeue: the jobs and steps of the queue. Options, layouts, messages and exit codes are squeue(1)'s.
+
+What is printed is chosen and picked in the controller: it lets through the jobs that are asked for, and sends those columns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.slurm.console.arguments import (
+    CLUSTER_LINE,
+    Words,
+    WordsError,
+    is_informed,
+    only_ours,
+    options,
+    read_lists,
+    refuse_rest,
+)
+from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.console.watch_loop import iterate, pause_s
+from warpdeck.slurm.format.format_strings import (
+    Column,
+    Field,
+    Layout,
+    Row,
+    long_columns,
+    needed,
+    short_columns,
+)
+from warpdeck.slurm.format.timestamps import Stamps, ctime
+
+from . import job_fields, job_order, step_fields
+from .job_choice import LISTS, Asked, check, job_rows, step_rows
+
+OPTIONS = options(
+    "squeue",
+    "account=,A accounts= all,a array,r array-unique clusters=,M federation format=,o Format=,O help hide iterate=,i jobs?,j json "
+    "licenses=,L local long,l me name=,n noconvert node= nodes= nodelist=,w noheader,h only-job-state partition=,p priority,P qos=,q "
+    "reservation=,R sibling sort=,S start states=,t steps?,s usage user=,u users= verbose,v version,V yaml",
+)
+OTHER_NAMES = {"accounts": "account", "node": "nodelist", "nodes": "nodelist", "users": "user"}
+"""Spellings that squeue takes without saying so -> option."""
+USAGE = """\
+Usage: squeue [-A accounts] [-i seconds] [-j jobs] [-L licenses] [-n names]
+              [-o format | -O format] [-p partitions] [-q qos] [-R reservation]
+              [-S fields] [--start] [-s steps] [-t states] [-u users] [-w nodes]
+              [--me] [--json | --yaml] [-ahlrv]"""
+HELP = """\
+Lists the jobs of the queue.
+  -u, --user=NAMES         of these users; --me: mine
+  -t, --states=STATES      in these states, or all
+  -p, --partition=NAMES    in these partitions
+  -j, --jobs=IDS           these jobs: 12,13_4
+  -n, --name=NAMES  -A, --account=NAMES  -q, --qos=NAMES  -R, --reservation=NAME
+  -L, --licenses=NAMES  -w, --nodelist=NODES
+  -s, --steps[=STEPS]      steps that run, in place of jobs
+  -r, --array              a line for each task of an array
+      --start              jobs that wait, by their expected start
+  -o, --format="%.18i %j"  -O, --Format=JobID:18,Name
+  -S, --sort=P,t,-p        by these letters of -o; - before one turns it round
+  -l, --long  -h, --noheader  -i, --iterate=SECONDS  --noconvert
+      --json, --yaml       all there is, for programs"""
+DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+STEPS = "%.15i %.8j %.9P %.8u %.9M %N"
+STATES_ONLY = "%.18i %.2t"
+FROM_ENV = {
+    "SQUEUE_ACCOUNT": "account", "SQUEUE_NAMES": "name", "SQUEUE_LICENSES": "licenses", "SQUEUE_PARTITION": "partition",
+    "SQUEUE_QOS": "qos", "SQUEUE_SORT": "sort", "SQUEUE_STATES": "states", "SQUEUE_USERS": "user",
+    "SLURM_CLUSTERS": "clusters",
+}  # fmt: skip
+FLAGS_FROM_ENV = {
+    "SQUEUE_ARRAY": "array",
+    "SQUEUE_ARRAY_UNIQUE": "array-unique",
+    "SQUEUE_PRIORITY": "priority",
+}
+
+
+class View(NamedTuple):
+    """One kind of listing: its letters, names and fields, its keys, and how its rows come."""
+
+    kind: str
+    letters: Mapping[str, str]
+    fields: dict[str, Field]
+    keys: dict[str, job_order.Key]
+
+
+def main(words: list[str], console: Console) -> int:
+    """Lists once, or for ever with --iterate."""
+    found, rest = read_lists(words, OPTIONS, optional=("jobs", "steps"))
+    if is_informed(found, console, usage=USAGE, help_text=HELP):
+        return 0
+    refuse_rest(rest, OPTIONS, USAGE, console)
+    asked = _asked(found, console)
+    text = asked.values.get("iterate")
+    every_s = pause_s(text, f"squeue: error: --iterate={text}\n")
+    iterate(console, every_s, lambda client: _list(asked, console, client))
+    return 0
+
+
+def _asked(found: Words, console: Console) -> Asked:
+    """Raises WordsError for what cannot be together."""
+    values: dict[str, str] = {}
+    env = console.env
+
+    def complain(sentence: str) -> None:
+        print(f"squeue: error: {sentence}", file=console.err)
+
+    for name, value in found:
+        option = OTHER_NAMES.get(name, name)
+        if option in ("me", "user"):  # the later of them counts
+            values.pop("user" if option == "me" else "me", None)
+        values[option] = value
+        check(option, value, complain)
+    forms = [name for name, _ in found if name.lower() == "format"]
+    if len(set(forms)) > 1:
+        later, earlier = ("-O (--Format)", "-o (--format)")[:: 1 if forms[-1] == "Format" else -1]
+        raise WordsError(f"squeue: error: {later} is incompatible with {earlier}")
+    if "format" in values and "long" in values:
+        sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
+        raise WordsError(f"squeue: fatal: {sentence}")
+    for variable, option in FROM_ENV.items():
+        is_said = variable in env if option in LISTS else env.get(variable)
+        if is_said and option not in values and not (option == "user" and "me" in values):
+            values[option] = env[variable]
+            check(option, env[variable], complain)
+    values |= {option: "" for variable, option in FLAGS_FROM_ENV.items() if variable in env}
+    if not values.keys() & {"format", "Format", "long", "start", "steps"}:
+        for variable, option in (("SQUEUE_FORMAT", "format"), ("SQUEUE_FORMAT2", "Format")):
+            if env.get(variable):
+                values[option] = env[variable]
+                break
+    return Asked(values, console.user, console.host, complain)
+
+
+def _list(asked: Asked, console: Console, client: SyncClient) -> None:
+    """One listing. Raises WordsError."""
+    only_ours("squeue", asked.values.get("clusters"))
+    if asked.has("json", "yaml"):
+        _dump(asked, console, client)
+        return
+    now = time.time()
+    stamps = Stamps(console.env, now)
+    view = _steps_view(now, stamps) if asked.has("steps") else _jobs_view(asked, console, now, stamps)
+    columns = _columns(asked, view)
+    keys, wrong = _keys(asked, view)
+    if asked.has("steps"):
+        rows = step_rows(asked, client)
+        job_order.sort(rows, keys, ties=step_fields.by_id)
+    else:
+        rows = job_rows(asked, client, needs=_needs(columns, keys, view))
+        if asked.has("priority"):
+            rows = [each for row in rows for each in _by_partition(row)]
+        job_order.sort(rows, keys, ties=job_order.by_id)
+    if wrong is not None:  # which squeue notices when it has begun to print
+        _print(Layout(columns, view.fields), [], asked, console, now=now)
+        raise wrong
+    _print(Layout(columns, view.fields), rows, asked, console, now=now)
+    if stamps.complaint:
+        asked.complain(stamps.complaint)
+
+
+def _by_partition(row: Row) -> list[Row]:
+    """A waiting job of several partitions once for each (--priority)."""
+    if row["state"] != "PENDING" or "," not in row["partition"]:
+        return [row]
+    return [{**row, "partition": name} for name in sorted(row["partition"].split(","))]
+
+
+def _print(layout: Layout, rows: list[Row], asked: Asked, console: Console, *, now: float) -> None:
+    lines = [layout.line(row) for row in rows]
+    if not asked.has("noheader"):
+        lines.insert(0, layout.titles())
+        if asked.has("clusters"):
+            lines.insert(0, CLUSTER_LINE)
+        if asked.has("long", "iterate"):
+            lines.insert(0, ctime(now))
+    if lines:
+        console.print_lines(lines)
+
+
+def _jobs_view(asked: Asked, console: Console, now: float, stamps: Stamps) -> View:
+    fields = job_fields.JobFields(console.env, now=now, stamps=stamps, convert=not asked.has("noconvert"))
+    return View("job", job_fields.LETTERS, fields.by_name, job_order.job_keys(fields))
+
+
+def _steps_view(now: float, stamps: Stamps) -> View:
+    fields = step_fields.step_fields(now=now, stamps=stamps)
+    return View("job step", step_fields.LETTERS, fields, step_fields.step_keys(fields, now=now))
+
+
+def _columns(asked: Asked, view: View) -> list[Column]:
+    def unknown(word: str) -> None:
+        asked.complain(f"Invalid {view.kind} format specification: {word}")
+
+    if asked.has("Format") and not asked.has("start"):  # as squeue has it
+        return long_columns(asked.values["Format"], {name: name for name in view.fields}, unknown)
+    return short_columns(asked.values.get("format", _default(asked)), view.letters, unknown)
+
+
+def _default(asked: Asked) -> str:
+    if asked.has("steps"):
+        return STEPS
+    if asked.has("start"):
+        return START
+    if asked.has("only-job-state"):
+        return STATES_ONLY
+    return LONG if asked.has("long") else DEFAULT
+
+
+def _keys(asked: Asked, view: View) -> tuple[list[job_order.Key], WordsError | None]:
+    """What to sort by, or what is wrong with it."""
+    usual = (
+        "P,i" if asked.has("steps") else job_order.DEFAULT_START if asked.has("start") else job_order.DEFAULT
+    )
+    try:
+        order = asked.values.get("sort", usual)
+        return job_order.parse(order, view.keys, ("cluster",), is_strict=not asked.has("steps")), None
+    except job_order.SortError as error:
+        return [], WordsError(f"squeue: error: Invalid sort specification: {error}")
+
+
+def _needs(columns: list[Column], keys: list[job_order.Key], view: View) -> list[str]:
+    of_keys = [word for key in keys for word in key.needs.split()]
+    ties = ("array_job_id", "array_task_id", "tasks_text", "tasks_folded", "state", "partition")
+    return list(dict.fromkeys([*needed(columns, view.fields), *of_keys, *ties]))
+
+
+def _dump(asked: Asked, console: Console, client: SyncClient) -> None:
+    """Jobs in any state; what is asked for besides narrows them, as later releases have it."""
+    from warpdeck.slurm.format.serial import dump
+
+    from .job_dump import NEEDS, job_object
+
+    if not asked.has("states", "start"):
+        asked = asked._replace(values={**asked.values, "states": "all"})
+    rows = job_rows(asked, client, needs=NEEDS.split())
+    rows.sort(key=lambda row: row["id"])
+    dump(console, {"jobs": [job_object(row) for row in rows]}, yaml=asked.has("yaml"))

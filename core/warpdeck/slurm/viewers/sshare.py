@@ -1,0 +1,209 @@
+"""sshare: the tree of accounts with shares, use and fairshare. Options, layouts, messages and exit codes are sshare(1)'s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from warpdeck.base.cluster import CLUSTER_NAME
+from warpdeck.base.passwd import name_of, user_there
+from warpdeck.slurm.console.arguments import (
+    CLUSTER_LINE,
+    WordsError,
+    is_informed,
+    listed,
+    only_ours,
+    options,
+    read,
+)
+from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.format.format_strings import MAX_WIDTH, Row
+from warpdeck.slurm.format.units import tres_text
+
+from .account_use import counts, used_tree
+
+OPTIONS = options(
+    "sshare",
+    "accounts=,A all,a clusters=,M format=,o help helpformat,e long,l no-header,h noheader,n parsable,p parsable2,P partition,m usage "
+    "user= users=,u Users,U verbose,v version,V",
+)
+USAGE = "Usage: sshare [-A accounts] [-u users] [-o fields] [-aehlmnpPUvV]"
+HELP = """\
+Lists accounts and users with their shares and what they have used.
+  -A, --accounts=NAMES  -u, --users=NAMES  -a, --all   all users, not only you
+  -U, --Users           users alone
+  -o, --format=FIELDS   with widths: Account%-20,User,FairShare; --helpformat lists them
+  -l, --long  -m, --partition  -n, --noheader
+  -p, --parsable        with | between and behind fields;  -P, --parsable2: between"""
+DEFAULT = "Account User RawShares NormShares RawUsage EffectvUsage FairShare"
+LONG = "Account User RawShares NormShares RawUsage NormUsage EffectvUsage FairShare LevelFS GrpTRESMins TRESRunMins"
+
+
+class Column(NamedTuple):
+    """A field: its usual width (below 0: to the left), its text."""
+
+    width: int
+    text: Callable[[Row], str]
+
+
+class Chosen(NamedTuple):
+    """A field as it was asked for."""
+
+    name: str
+    width: int
+    text: Callable[[Row], str]
+
+
+def main(words: list[str], console: Console) -> int:
+    """One listing."""
+    found, _ = read(words, OPTIONS)
+    if is_informed(found, console, usage=USAGE, help_text=HELP):
+        return 0
+    asked = dict(found)
+    if "helpformat" in asked:
+        print(_help_format(), file=console.out)
+        return 0
+    _list(asked, console)
+    return 0
+
+
+def _list(asked: Mapping[str, str], console: Console) -> None:
+    only_ours("sshare", asked.get("clusters"))
+    columns = _columns(asked)
+    users = _users(asked, console)
+    with console.connect() as client:
+        tree: list[Row] = client.call("shares")["shares"]
+        uses: list[Row] = client.call("limit_use")["uses"]
+    if "verbose" in asked:
+        _tell_asked(listed(asked.get("accounts", "")), users, console)
+    rows = _placed(tree, uses, asked, users)
+    if "clusters" in asked:
+        print(CLUSTER_LINE, file=console.out)
+    mark = "|" if asked.keys() & {"parsable", "parsable2"} else ""
+    end = "|" if "parsable" in asked and "parsable2" not in asked else ""
+    if not asked.keys() & {"noheader", "no-header"}:
+        titles = [column.name if mark else column.name[: abs(column.width)] for column in columns]
+        print(_line(titles, columns, mark, end), file=console.out)
+        if not mark:
+            print(" ".join("-" * abs(column.width) for column in columns) + " ", file=console.out)
+    for row in rows:
+        console.print_lines([_line([column.text(row) for column in columns], columns, mark, end)])
+
+
+def _line(texts: list[str], columns: list[Chosen], mark: str, end: str) -> str:
+    if mark:
+        return mark.join(texts) + end
+    return "".join(_fitted(text, column.width) + " " for text, column in zip(texts, columns, strict=True))
+
+
+def _fitted(text: str, width: int) -> str:
+    """Cut with a + at the end, as Slurm's accounting commands do."""
+    size = abs(width)
+    if len(text) > size:
+        text = text[: size - 1] + "+"
+    return text.ljust(size) if width < 0 else text.rjust(size)
+
+
+def _users(asked: Mapping[str, str], console: Console) -> list[str] | None:
+    """Names of those whose lines are shown; None for all."""
+    names = asked.get("users", asked.get("user"))
+    if names is None:
+        return None if "all" in asked else [console.user]
+    unknown = [name for name in listed(names) if name.isdecimal() and user_there(name) is None]
+    if unknown:
+        raise WordsError(f"Invalid user id: {unknown[0]}")
+    return [name_of(int(name)) if name.isdecimal() else name for name in listed(names)]
+
+
+def _tell_asked(accounts: list[str], users: list[str] | None, console: Console) -> None:
+    for title, names in (("Users", users), ("Accounts", accounts)):
+        lines = "".join(f"\t: {name}\n" for name in names or ["all"])
+        console.err.write(f"{title} requested:\n{lines}")
+
+
+def _placed(tree: list[Row], uses: list[Row], asked: Mapping[str, str], users: list[str] | None) -> list[Row]:
+    """The lines that are shown, each as deep as accounts above it are shown; none without accounts."""
+    accounts = listed(asked.get("accounts", "").lower())
+    found: list[Row] = []
+    seen: set[str] = set()
+    for row, above in used_tree(tree, uses) if tree else ():
+        wanted = users is None or row["user"] in users if row["user"] else "Users" not in asked
+        if not wanted or (accounts and row["account"].lower() not in accounts):
+            continue
+        found.append(row | {"depth": sum(account in seen for account in above)})
+        if not row["user"]:
+            seen.add(row["account"])
+    return found
+
+
+def _columns(asked: Mapping[str, str]) -> list[Chosen]:
+    """Raises WordsError for a field that there is not."""
+    text = asked.get("format")
+    if text is None:
+        names = (LONG if "long" in asked else DEFAULT).split()
+        if "partition" in asked:
+            names.insert(2, "Partition")
+        return [Chosen(name, COLUMNS[name].width, COLUMNS[name].text) for name in names]
+    return [_column(word) for word in listed(text)]
+
+
+def _column(word: str) -> Chosen:
+    name, percent, width = word.partition("%")
+    match = [each for each in COLUMNS if each.lower().startswith(name.lower())]
+    if not match or not name:
+        raise WordsError(f'sshare: error: Invalid field requested: "{name}"')
+    column = COLUMNS[match[0]]
+    digits = width.removeprefix("-")
+    size = min(int(digits), MAX_WIDTH) if percent and digits.isdecimal() else 0
+    asked = -size if width.startswith("-") else size
+    return Chosen(match[0], asked or column.width, column.text)
+
+
+def _help_format() -> str:
+    names = sorted(COLUMNS)
+    rows = [names[index : index + 4] for index in range(0, len(names), 4)]
+    return "\n".join(" ".join(f"{name:<17}" for name in row) for row in rows)
+
+
+def _account(row: Row) -> str:
+    """Below its parent."""
+    return " " * int(row["depth"]) + str(row["account"])
+
+
+def _fairshare(row: Row) -> str:
+    return "" if row["fairshare"] is None else f"{row['fairshare']:.6f}"
+
+
+def _level(row: Row) -> str:
+    if row["norm_usage"] is None:
+        return ""
+    return "inf" if row["level_fs"] is None else f"{row['level_fs']:.6f}"
+
+
+def _norm_usage(row: Row) -> str:
+    return "" if row["of_all"] is None else f"{row['of_all']:.6f}"
+
+
+def _effective_usage(row: Row) -> str:
+    """What all have used is all that was used."""
+    return f"{1.0 if row['norm_usage'] is None else row['norm_usage']:.6f}"
+
+
+COLUMNS = {
+    "Account": Column(-20, _account),
+    "Cluster": Column(10, lambda row: CLUSTER_NAME),
+    "EffectvUsage": Column(13, _effective_usage),
+    "FairShare": Column(10, _fairshare),
+    "GrpTRESMins": Column(30, lambda row: tres_text(row["limits"].get("grp_tres_mins", {}))),
+    "GrpTRESRaw": Column(30, lambda row: counts(row["use"]["minutes"])),
+    "ID": Column(6, lambda row: str(row["number"])),
+    "LevelFS": Column(10, _level),
+    "NormShares": Column(11, lambda row: f"{row['norm_shares']:.6f}"),
+    "NormUsage": Column(11, _norm_usage),
+    "Partition": Column(12, lambda row: ""),
+    "RawShares": Column(10, lambda row: str(row["shares"])),
+    "RawUsage": Column(11, lambda row: f"{row['usage']:.0f}"),
+    "TRESRunMins": Column(30, lambda row: counts(row["use"]["run_minutes"])),
+    "User": Column(10, lambda row: str(row["user"])),
+}
+"""In the order of their names, as --helpformat has them."""

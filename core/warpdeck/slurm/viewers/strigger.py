@@ -1,0 +1,36 @@
+"""strigger: programs that Slurm starts on events are not here; which of our means does the same is said instead."""
+
+from __future__ import annotations
+
+from warpdeck.slurm.console.arguments import is_informed, options, read
+from warpdeck.slurm.console.console import CommandError, Console
+
+OPTIONS = options(
+    "strigger",
+    "set get clear primary_slurmctld_failure,a primary_slurmctld_resumed_operation,b primary_slurmctld_resumed_control,c "
+    "primary_slurmctld_acct_buffer_full,e backup_ctld_failure,A backup_ctld_resumed_operation,B "
+    "backup_ctld_assumed_control,C block_err burst_buffer down,d drained,D fail,F fini,f flags= idle,I id=,i jobid=,j "
+    "node?,n noheader,h offset=,o primary_database_failure,g primary_database_resumed_operation,G program=,p quiet,Q "
+    "reconfig,r time,t up,u user= verbose,v version,V cluster=,M help usage front_end",
+)
+USAGE = "Usage: strigger --set | --get | --clear [OPTIONS]"
+HELP = """\
+Usage: strigger --get
+Slurm starts programs on events. Here events start none; in their place:
+  a job ends              sbatch --mail-type=END, or --dependency=afterany:JOB with a job that does what is to be done
+  a job's time is up      sbatch --signal=B:USR1@SECONDS, and a trap in the script
+  a node is not well      [health] in config.toml: what drains it, and the site's own check"""
+INSTEAD = "events start no programs here: take --mail-type or --dependency for jobs, and [health] in config.toml for nodes"
+
+
+def main(words: list[str], console: Console) -> int:
+    """There are none to list or to clear, and none can be set."""
+    found, _ = read(words, OPTIONS)
+    if is_informed(found, console, usage=USAGE, help_text=HELP):
+        return 0
+    asked = dict(found)
+    if len(asked.keys() & {"set", "get", "clear"}) != 1:
+        raise CommandError("You must use exactly one of the following options: --set, --get or --clear")
+    if "set" in asked:
+        raise CommandError(f"--set is not supported: {INSTEAD}")
+    return 0

@@ -1,0 +1,114 @@
+"""Since when interactive sessions are idle, and the end of those that are for too long.
+
+A session is used when a key is typed or something is shown (its host touches a file then), when its processes compute, and
+when a GPU computes for them. What was before this agent began is not known and counts as use. The limit is kept here, so that
+it holds while the controller is away; what it is about to do it says in the terminal, and any key puts it off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Dict, List, Sequence, Set
+
+from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.metrics.metering import IDLE_PCT
+from warpdeck_agent.registry.launch_registry import Jobs
+from warpdeck_agent.streams import terminal_relay
+from warpdeck_agent.wire.messages import GpuSample, IdleSession, Key
+
+QUIET_S = 60.0
+"""A session is called idle when nothing has happened for so long."""
+BUSY_SHARE = 0.02
+"""Of a core: a shell that waits takes none, a monitor that is looked at as much as this."""
+CPU_EVERY_S = 15.0
+"""Over how long the processes' CPU time is compared; it is read every ten seconds."""
+
+
+class _Session:
+    """One terminal job as it was last seen."""
+
+    def __init__(self, job: Job, now: float) -> None:
+        self.used_at = now
+        self.cpu_at = now
+        self.cpu_s = job.cpu.total_s
+        self.warned_at = 0.0
+
+
+class Idleness:
+    """Fed with what runs, about once a second."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._sessions: Dict[Key, _Session] = {}
+        self._idle: List[IdleSession] = []
+        self._tasks: Set[asyncio.Task[None]] = set()
+
+    def take(self, gpus: Sequence[GpuSample]) -> None:
+        """Looks at every session, given the last reading of the GPUs."""
+        now = time.time()
+        running = [job for job in self._jobs.running() if job.meta.pty and not job.cause]
+        self._sessions = {job.key: self._sessions.get(job.key) or _Session(job, now) for job in running}
+        self._idle = []
+        for job in running:
+            since = self._used_at(job, gpus, now)
+            if now - since >= QUIET_S:
+                self._idle.append(IdleSession(job_id=job.meta.job_id, since_unix=since))
+            if job.meta.idle_limit_s:
+                self._hold_to(job, job.meta.idle_limit_s, since=since, now=now)
+
+    def sessions(self) -> List[IdleSession]:
+        """Those that are idle now."""
+        return self._idle
+
+    def _used_at(self, job: Job, gpus: Sequence[GpuSample], now: float) -> float:
+        """When the session was last used, in unix seconds."""
+        seen = self._sessions[job.key]
+        if now - seen.cpu_at >= CPU_EVERY_S:
+            if job.cpu.total_s - seen.cpu_s > BUSY_SHARE * (now - seen.cpu_at):
+                seen.used_at = now
+            seen.cpu_at, seen.cpu_s = now, job.cpu.total_s
+        if job.limit is not None and job.limit.suspended:
+            seen.used_at = now
+        if any(_computes(gpu, job.meta.job_id) for gpu in gpus):
+            seen.used_at = now
+        touched = job.folder.touched_at("active")
+        seen.used_at = max(seen.used_at, min(touched, now))
+        return seen.used_at
+
+    def _hold_to(self, job: Job, limit_s: float, *, since: float, now: float) -> None:
+        left_s = since + limit_s - now
+        if left_s <= 0:
+            words = f"it was idle for {_words(limit_s)}, the limit of interactive sessions here"
+            self._jobs.end(job, words, cause="idle")
+        elif left_s <= job.meta.idle_warning_s and self._sessions[job.key].warned_at != since:
+            self._sessions[job.key].warned_at = since
+            words = (
+                f"idle for {_words(now - since)}; this session ends in {_words(left_s)} unless a key is typed"
+            )
+            task = asyncio.get_running_loop().create_task(_warn(job, words))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+
+async def _warn(job: Job, words: str) -> None:
+    """A terminal that is gone needs no warning."""
+    try:
+        await terminal_relay.show(job.folder.path, words, uid=job.meta.uid)
+    except OSError:
+        return
+
+
+def _computes(gpu: GpuSample, job_id: int) -> bool:
+    """Whether the GPU is busy with a process of the job."""
+    busy = gpu.util_pct is None or gpu.util_pct >= IDLE_PCT
+    return busy and any(process.job_id == job_id for process in gpu.processes)
+
+
+def _words(seconds: float) -> str:
+    """ "2 h 5 min", "40 s"."""
+    whole = max(1, round(seconds))
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    if hours:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    return f"{minutes} min" if minutes else f"{whole} s"

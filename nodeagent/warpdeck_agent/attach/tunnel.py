@@ -1,0 +1,186 @@
+"""A two-way stream between the controller and something of a job: a port of the loopback, or a process inside the job.
+
+Both directions keep to the window: what the job does not read stops the client, and the other way round. Each direction
+ends on its own (an empty data frame, as shutdown(2) on a socket); the whole ends with the job or with the controller's word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import socket
+from typing import Any, Callable, Iterator, Optional
+
+from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.linux.refusals import LaunchError
+from warpdeck_agent.streams.streams import OutStream
+from warpdeck_agent.wire import WireError
+from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
+from warpdeck_agent.wire.messages import OpenTunnel, StreamAck, StreamOpened
+
+from .inside_job import Entrance, Inside
+
+CONNECT_S = 10.0
+"""A port of the own loopback that does not answer in this time has a full backlog."""
+FAREWELL_S = 2.0
+"""How long a process whose output has ended may take to end, before it is left to the job."""
+MAX_TUNNELS = 512
+"""Tunnels of one controller on this node: each costs a few descriptors."""
+READ_BYTES = 256 * 1024
+
+
+class TunnelError(Exception):
+    """A tunnel that cannot be, in one sentence."""
+
+
+class Tunnel:
+    """One stream. `feed` takes what the controller sends from the first moment on; `serve` runs it to its end."""
+
+    def __init__(self, out: OutStream, tell: Callable[[Any], None], *, entrance: Entrance) -> None:
+        self._out = out
+        self._tell = tell
+        self._entrance = entrance
+        self._incoming: asyncio.Queue[bytes] = asyncio.Queue()
+        self._held = 0
+
+    def feed(self, data: bytes) -> None:
+        """Bytes from the controller. Raises WireError for more than the window."""
+        self._held += len(data)
+        if self._held > STREAM_WINDOW_BYTES:
+            raise WireError("more bytes in a tunnel than its window")
+        self._incoming.put_nowait(data)
+
+    async def serve(self, asked: OpenTunnel, job: Optional[Job]) -> None:
+        """Opens it and relays. Raises TunnelError."""
+        if job is None or job.phase != "running" or job.cause:
+            raise TunnelError("the job does not run here")
+        ended = asyncio.get_running_loop().create_task(job.done.wait())
+        work = asyncio.get_running_loop().create_task(
+            self._to_port(asked.port, job) if asked.port else self._to_process(asked, job)
+        )
+        try:
+            await asyncio.wait([ended, work], return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise TunnelError("the job has ended")
+            work.result()
+        finally:
+            for task in (ended, work):
+                task.cancel()
+            await asyncio.gather(ended, work, return_exceptions=True)
+
+    async def _to_port(self, port: int, job: Job) -> None:
+        link = await _connect(port, job.meta.uid)
+        with contextlib.closing(link):
+            self._tell(StreamOpened(stream=self._out.stream))
+            await self._relay(link, until_both=True)
+
+    async def _to_process(self, asked: OpenTunnel, job: Job) -> None:
+        if job.limit is not None and job.limit.suspended:
+            raise TunnelError("the job is suspended")
+        loop = asyncio.get_running_loop()
+        try:
+            process = await self._entrance.start(job, asked.argv, asked.env)
+        except (OSError, ValueError, LaunchError) as error:
+            raise TunnelError(f"nothing can be started in the job: {error}") from error
+        listening = loop.create_task(process.listen())
+        try:
+            if job.phase != "running":
+                raise TunnelError("the job has ended")
+            self._tell(StreamOpened(stream=self._out.stream))
+            await self._relay(process.link, until_both=False)
+            if job.cause or job.phase != "running":
+                raise TunnelError("the job has ended")
+            await _say_failure(process)
+        finally:
+            listening.cancel()
+            self._entrance.let_go(process)
+
+    async def _relay(self, link: socket.socket, *, until_both: bool) -> None:
+        """Until the other side has said all; of a port, until both have."""
+        reader, writer = await asyncio.open_connection(sock=link)
+        inward = asyncio.get_running_loop().create_task(self._inward(writer))
+        try:
+            await self._outward(reader)
+            if until_both:
+                await inward
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return
+        finally:
+            inward.cancel()
+            await asyncio.gather(inward, return_exceptions=True)
+            writer.transport.abort()
+
+    async def _outward(self, reader: asyncio.StreamReader) -> None:
+        while True:
+            data = await reader.read(READ_BYTES)
+            if not data:
+                self._out.finish()
+                return
+            await self._out.send(data)
+
+    async def _inward(self, writer: asyncio.StreamWriter) -> None:
+        while True:
+            data = await self._incoming.get()
+            if not data:
+                writer.write_eof()
+                return
+            writer.write(data)
+            await writer.drain()
+            self._held -= len(data)
+            self._tell(StreamAck(stream=self._out.stream, size=len(data)))
+
+
+async def _say_failure(process: Inside) -> None:
+    """Raises TunnelError with its last words if it failed."""
+    try:
+        code = await asyncio.wait_for(process.reap(), FAREWELL_S)
+    except asyncio.TimeoutError:
+        return
+    if code:
+        words = process.last_words() or (f"exit code {code}" if code > 0 else f"signal {-code}")
+        raise TunnelError(words)
+
+
+async def _connect(port: int, uid: int) -> socket.socket:
+    """A connection to the loopback's port, as the user's: firewalls that tell users apart see who asks."""
+    loop = asyncio.get_running_loop()
+    refused: Optional[OSError] = None
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        try:
+            with _files_as(uid):
+                link = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:  # no IPv6 here
+            refused = refused or error
+            continue
+        link.setblocking(False)
+        try:
+            await asyncio.wait_for(loop.sock_connect(link, (address, port)), CONNECT_S)
+            return link
+        except asyncio.TimeoutError as error:
+            link.close()
+            raise TunnelError(f"port {port} does not answer within {CONNECT_S:.0f} s") from error
+        except OSError as error:
+            link.close()
+            refused = refused or error
+        except BaseException:
+            link.close()
+            raise
+    if isinstance(refused, ConnectionRefusedError):
+        raise TunnelError(f"nothing listens on port {port} of the node's loopback")
+    raise TunnelError(f"port {port} cannot be reached: {refused}")
+
+
+@contextlib.contextmanager
+def _files_as(uid: int) -> Iterator[None]:
+    """What this thread makes meanwhile is the user's: a socket's owner is who made it."""
+    if os.geteuid() != 0 or uid == 0:
+        yield
+        return
+    libc = ctypes.CDLL(None)
+    libc.setfsuid(uid)
+    try:
+        yield
+    finally:
+        libc.setfsuid(0)

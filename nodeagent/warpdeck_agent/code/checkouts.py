@@ -1,0 +1,112 @@
+"""Work folders of launches: a checkout of the submitted tree, or an empty folder.
+
+The agent makes the folder and never looks into it: a child that is the job's user unpacks the tree (see unpacking).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any, Dict
+
+from warpdeck_agent.isolation.hold import Hold
+from warpdeck_agent.linux.own_program import OWN, SYSTEM_PATH, own_command
+from warpdeck_agent.linux.refusals import full_disk
+from warpdeck_agent.users.accounts import Account, groups_of
+from warpdeck_agent.users.user_children import ChildFailed, UserChild, UserChildren
+from warpdeck_agent.wire.jsontext import dumps, loads
+from warpdeck_agent.wire.messages import Launch
+
+from .trees import TreeError, TreeStore
+
+UNPACK_S = 300.0
+"""How long a tree of the largest size may take on a slow disk."""
+MAX_ANSWER_BYTES = 64 * 1024
+NO_FOLDER = "no folder"
+"""In the file that says that a workspace is ready: the tree does not have the submit folder."""
+
+
+class Checkouts:
+    """Makes work folders. `children` runs the process that unpacks; `identity` is the agent's."""
+
+    def __init__(self, trees: TreeStore, children: UserChildren, *, identity: str) -> None:
+        self._trees = trees
+        self._children = children
+        self._identity = identity
+        self._unpacking: Dict[str, asyncio.Lock] = {}
+
+    def empty(self, launch: Launch, who: Account) -> str:
+        """A folder of its own for a launch that has no tree."""
+        return self._trees.empty(f"{launch.workspace}-{launch.job_id}", uid=who.uid, gid=who.gid)
+
+    async def folder(self, launch: Launch, who: Account, hold: Hold) -> str:
+        """The submit folder in the checkout, unpacked unless an earlier task of the array did so; the checkout itself if the tree
+        does not have that folder. Raises TreeError, LaunchError, OSError."""
+        assert launch.tree is not None
+        async with self._unpacking.setdefault(launch.workspace, asyncio.Lock()):
+            target = self._trees.empty(launch.workspace, uid=who.uid, gid=who.gid)
+            folder = os.path.normpath(os.path.join(target, launch.tree.subdir))
+            if folder != target and not folder.startswith(target + os.sep):
+                raise TreeError("a submit folder outside its snapshot")
+            words = "" if launch.restarts else _read(target + ".ready")
+            if not words:
+                words = await self._unpack(launch, who, hold, target=target, folder=folder)
+                with open(target + ".ready", "w", encoding="ascii") as file:
+                    file.write(words)
+        return target if words == NO_FOLDER else folder
+
+    async def _unpack(self, launch: Launch, who: Account, hold: Hold, *, target: str, folder: str) -> str:
+        """What is written down of the checkout. What jobs wrote there besides stays."""
+        tree = launch.tree
+        assert tree is not None
+        order = {
+            "target": target,
+            "folder": folder,
+            "root": tree.root,
+            "links": tree.links if launch.cwd_visible else [],
+            "account": None
+            if who.uid == os.geteuid()
+            else [who.uid, who.gid, groups_of(launch.user, gid=who.gid)],
+        }
+        packed = os.open(self._trees.path(tree.sha256), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            child = UserChild(
+                argv=[*own_command(), "unpack"],
+                env={"PATH": SYSTEM_PATH, OWN: self._identity},
+                order=dumps(order).encode("utf-8", "surrogatepass") + b"\n",
+                hold=hold,
+                limit_s=UNPACK_S,
+                most_bytes=MAX_ANSWER_BYTES,
+                stdin=packed,
+            )
+            said = await self._children.prepare(child, key=(launch.job_id, launch.restarts), uid=who.uid)
+        except ChildFailed as error:
+            raise TreeError(f"the snapshot cannot be unpacked: the process that does it {error}") from error
+        finally:
+            os.close(packed)
+        answer = _parsed(said)
+        if answer.get("full"):
+            raise full_disk(os.path.dirname(target))
+        if answer.get("error"):
+            raise TreeError(str(answer["error"]))
+        return "folder" if answer.get("has_folder") else NO_FOLDER
+
+
+def _parsed(said: bytes) -> Dict[str, Any]:
+    """The child's answer. The child may not have been able to give one."""
+    try:
+        found = loads(said.decode())
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise TreeError("the snapshot cannot be unpacked: the process that does it gave no answer")
+    return found
+
+
+def _read(path: str) -> str:
+    """The words of a small file, "" if there is none."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""

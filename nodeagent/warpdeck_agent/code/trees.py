@@ -1,0 +1,82 @@
+"""Packed snapshots, received and verified against their digest, and the work folders that they are unpacked into (see checkouts)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+
+from warpdeck_agent.storage.spool import write_all
+
+MAX_TREE_BYTES = 2 * 1024 * 1024 * 1024
+"""The largest packed snapshot accepted."""
+
+
+class TreeError(Exception):
+    """A snapshot that cannot be used, in one sentence."""
+
+
+class TreeStore:
+    """D/trees and D/work."""
+
+    def __init__(self, agent_dir: str) -> None:
+        self._trees = os.path.join(agent_dir, "trees")
+        self._work = os.path.join(agent_dir, "work")
+
+    def path(self, sha256: str) -> str:
+        """Where a packed tree lies."""
+        if not sha256.isalnum():
+            raise TreeError("a snapshot digest with strange characters")
+        return os.path.join(self._trees, sha256 + ".tar.gz")
+
+    def has(self, sha256: str) -> bool:
+        return os.path.exists(self.path(sha256))
+
+    def work_dir(self, workspace: str) -> str:
+        """The folder of a workspace."""
+        if not workspace or not workspace.replace("-", "").isalnum():
+            raise TreeError("a workspace name with strange characters")
+        return os.path.join(self._work, workspace)
+
+    def empty(self, workspace: str, *, uid: int, gid: int) -> str:
+        """The workspace's folder, made if need be: all there is for a job whose submit folder is not on this node."""
+        target = self.work_dir(workspace)
+        os.makedirs(target, mode=0o700, exist_ok=True)
+        if os.geteuid() == 0:
+            os.chown(target, uid, gid, follow_symlinks=False)
+        return target
+
+
+class Upload:
+    """A packed tree on its way in."""
+
+    def __init__(self, store: TreeStore, sha256: str, size_bytes: int) -> None:
+        if size_bytes > MAX_TREE_BYTES:
+            raise TreeError(f"a snapshot of {size_bytes} bytes is over the limit of {MAX_TREE_BYTES}")
+        self._final = store.path(sha256)
+        self._sha256 = sha256
+        self._size_bytes = size_bytes
+        self._digest = hashlib.sha256()
+        self._received = 0
+        self._descriptor, self._part = tempfile.mkstemp(suffix=".part", dir=os.path.dirname(self._final))
+
+    def write(self, data: bytes) -> None:
+        """The next bytes. Raises TreeError over the announced size, OSError where the disk is full."""
+        self._received += len(data)
+        if self._received > self._size_bytes:
+            raise TreeError("a snapshot longer than announced")
+        self._digest.update(data)
+        write_all(self._descriptor, data)
+
+    def finish(self) -> None:
+        """Verifies and keeps it. Raises TreeError."""
+        if self._received != self._size_bytes or self._digest.hexdigest() != self._sha256:
+            self.abandon()
+            raise TreeError("the snapshot arrived damaged")
+        os.close(self._descriptor)
+        os.replace(self._part, self._final)
+
+    def abandon(self) -> None:
+        """Lets it go half-way."""
+        os.close(self._descriptor)
+        os.unlink(self._part)

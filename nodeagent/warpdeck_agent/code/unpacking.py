@@ -1,0 +1,211 @@
+"""Unpack a tree into a work folder: a process of its own, which is the job's user before it looks at the archive.
+
+Standard input is the archive. The order arrives as one line of JSON on standard output, which is a socket. One line of JSON goes back:
+why the tree cannot be used ("" if it is there), whether the reason is a full disk, and whether the submit folder exists in it. The
+process begins as the agent's user, so that it needs no Python that the job's user may run. It imports nothing after it has given up
+its rights.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import select
+import socket
+import stat
+import zlib
+from typing import Any, Dict, List, Optional
+
+from warpdeck_agent.client.visible import visible_word
+from warpdeck_agent.wire.jsontext import dumps, loads
+
+from .tar_stream import Member, TarError, TarStream
+
+MAX_ADDRESS_BYTES = 512 << 20
+"""What the process may map. It needs a few megabytes, whatever the archive says."""
+MAX_ORDER_BYTES = 8 << 20
+"""The order names up to some thousands of links."""
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FULL = "the snapshot cannot be unpacked: the disk is full"
+_NAME_CHARS = 200
+"""How much of a member's name an error message quotes."""
+
+
+def main() -> int:
+    """Obey one order. Returns 0; the outcome is in the answer."""
+    with socket.socket(fileno=os.dup(1)) as link:
+        order = _read_order(link)
+        if order is None:
+            return 1
+        _become(order["account"])
+        error = _obey(order, link)
+        answer = {"error": error, "full": error == _FULL, "has_folder": os.path.isdir(order["folder"])}
+        link.sendall(dumps(answer).encode() + b"\n")
+    return 0
+
+
+def _read_order(link: socket.socket) -> Optional[Dict[str, Any]]:
+    """None where the agent is gone."""
+    text = b""
+    while not text.endswith(b"\n"):
+        data = link.recv(1 << 16)
+        if not data or len(text) > MAX_ORDER_BYTES:
+            return None
+        text += data
+    found = loads(text.decode("utf-8", "surrogatepass"))
+    assert isinstance(found, dict)
+    return found
+
+
+def _become(account: Optional[List[Any]]) -> None:
+    """Limits, and the user's ids and groups. `account` is null where the agent runs everything as itself."""
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_ADDRESS_BYTES, MAX_ADDRESS_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.umask(0o022)
+    if account is not None:
+        uid, gid, groups = account
+        os.setgroups(groups)
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+
+
+def _obey(order: Dict[str, Any], link: socket.socket) -> str:
+    """Why the tree cannot be used, "" if all is there."""
+    try:
+        top = os.open(order["target"], _FOLDER)
+        _make_usable(top)
+        with open(0, "rb") as packed:
+            _Checkout(top, link).extract(TarStream(packed))
+        _link_ignored(order["root"], order["links"], top)
+    except _Refused as error:
+        return str(error)
+    except (TarError, EOFError, zlib.error) as error:
+        return f"the snapshot cannot be unpacked: {error}"
+    except MemoryError:
+        return "the snapshot cannot be unpacked: it needs too much memory"
+    except ValueError as error:
+        return f"the snapshot cannot be unpacked: a name in it is not allowed ({error})"
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            return _FULL
+        where = f" ({_shown(error.filename)})" if error.filename else ""
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        return f"the snapshot cannot be unpacked: {reason}{where}"
+    return ""
+
+
+class _Refused(Exception):
+    """A member that is not allowed, in one sentence."""
+
+
+class _Checkout:
+    """Write members below an open folder. Other processes of the user may change it meanwhile, so no link is followed on the way."""
+
+    def __init__(self, top: int, link: socket.socket) -> None:
+        self._top = top
+        self._link = link
+
+    def extract(self, archive: TarStream) -> None:
+        """Folders, plain files and symbolic links only. Raises _Refused, TarError, OSError."""
+        for member in archive.members():
+            self._check_agent()
+            self._take(archive, member)
+
+    def _check_agent(self) -> None:
+        """End with the agent: its successor unpacks the tree anew."""
+        if select.select([self._link], [], [], 0)[0]:
+            raise _Refused("the agent has ended")
+
+    def _take(self, archive: TarStream, member: Member) -> None:
+        parts = [part for part in member.name.split(b"/") if part not in (b"", b".")]
+        shown = _shown(member.name)
+        if member.name.startswith(b"/") or b".." in parts:
+            raise _Refused(f"the snapshot holds a path that leads outside: {shown}")
+        if b"\0" in member.name + member.target:
+            raise _Refused(f"the snapshot holds a name with a zero byte: {shown}")
+        if member.kind == "other":
+            raise _Refused(f"the snapshot holds something that is no file, folder or link: {shown}")
+        if not parts:
+            return
+        folder = self._enter(parts[:-1], shown)
+        try:
+            if member.kind == "folder":
+                self._make_folder(parts[-1], folder)
+            elif member.kind == "link":
+                _unlink(parts[-1], folder)
+                os.symlink(member.target, parts[-1], dir_fd=folder)
+            else:
+                self._write(archive, member, parts[-1], folder=folder)
+        finally:
+            os.close(folder)
+
+    def _enter(self, parts: List[bytes], shown: str) -> int:
+        """The open folder below the top. Raises _Refused where a link is on the way."""
+        folder = os.dup(self._top)
+        for part in parts:
+            try:
+                below = _open_folder(part, folder)
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                    raise _Refused(f"the snapshot leads through a link: {shown}") from error
+                raise
+            finally:
+                os.close(folder)
+            folder = below
+        return folder
+
+    def _make_folder(self, name: bytes, folder: int) -> None:
+        try:
+            os.mkdir(name, 0o755, dir_fd=folder)
+        except FileExistsError:
+            os.close(_open_folder(name, folder))
+
+    def _write(self, archive: TarStream, member: Member, name: bytes, *, folder: int) -> None:
+        _unlink(name, folder)
+        mode = 0o755 if member.is_executable else 0o644
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
+        with open(descriptor, "wb", buffering=0) as file:
+            for data in archive.content():
+                self._check_agent()
+                view = memoryview(data)
+                while view:
+                    view = view[file.write(view) :]
+
+
+def _open_folder(name: bytes, folder: int) -> int:
+    descriptor = os.open(name, _FOLDER, dir_fd=folder)
+    _make_usable(descriptor)
+    return descriptor
+
+
+def _make_usable(folder: int) -> None:
+    """Restore the owner's rights, which an earlier job may have removed from a folder of the tree."""
+    found = os.fstat(folder)
+    if found.st_uid == os.geteuid() and found.st_mode & 0o700 != 0o700:
+        os.chmod(f"/proc/self/fd/{folder}", stat.S_IMODE(found.st_mode) | 0o700)
+
+
+def _unlink(name: bytes, folder: int) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+
+
+def _link_ignored(root: str, names: List[str], top: int) -> None:
+    """Link entries that git ignores (data, environments) from the submit folder's root into the checkout."""
+    for name in names:
+        source = os.path.join(root, name)
+        if os.path.basename(name) != name or name in ("", ".", "..") or not os.path.lexists(source):
+            continue
+        try:
+            os.symlink(source, name, dir_fd=top)
+        except FileExistsError:
+            continue
+
+
+def _shown(name: Any) -> str:
+    """A name for a message: bounded, printable."""
+    text = os.fsdecode(name) if isinstance(name, bytes) else str(name)
+    return visible_word(text[:_NAME_CHARS])

@@ -1,0 +1,70 @@
+"""Where a container is to run: what of the node is seen in it, and which variables it gets."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import List, Sequence
+
+from warpdeck_agent.linux.refusals import LaunchError
+from warpdeck_agent.wire.messages import Container, Mount
+
+NAMED = "warpdeck-"
+"""What the names of kept containers begin with in the runtime's own list."""
+HOST_ONLY = frozenset(
+    [
+        "PATH",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "MANPATH",
+        "INFOPATH",
+        "PKG_CONFIG_PATH",
+        "XDG_RUNTIME_DIR",
+    ]
+)
+"""Variables that are about the node's file system."""
+OF_TASKS = ("SLURM_PROCID", "SLURM_LOCALID")
+OF_RANKS = ("RANK", "LOCAL_RANK")
+"""Variables that the supervisor adds."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where the container is to run. `paths` are the files and folders that it needs under their own names."""
+
+    launch: str
+    """A name that no other launch has."""
+    work_dir: str
+    home: str
+    paths: Sequence[str]
+    env: Sequence[str]
+    gpus: bool
+    pty: bool
+    as_root: bool
+    """The job's user is root on the node."""
+    tasks: int = 1
+    """So many of these containers begin at once here."""
+
+
+def mounts(asked: Container, setting: Setting, *, flags: str = "") -> List[str]:
+    """SRC:DST[:FLAGS] with flags joined by commas, as all three take them. Raises LaunchError."""
+    own = [*setting.paths, *([setting.home] if asked.mount_home and setting.home else [])]
+    given = [Mount(each, each) for each in own] + list(asked.mounts)
+    made = []
+    for mount in given:
+        source = os.path.normpath(os.path.join(setting.work_dir, mount.source))
+        if ":" in source or ":" in mount.target:
+            raise LaunchError(f"the path {source} with a colon cannot be mounted in a container")
+        options = [*mount.flags, *([flags] if flags else [])]
+        made.append(f"{source}:{mount.target}" + (":" + ",".join(options) if options else ""))
+    return made
+
+
+def passed(asked: Container, setting: Setting) -> List[str]:
+    """The names of the variables that go along."""
+    hidden = HOST_ONLY if asked.mount_home else HOST_ONLY | {"HOME"}
+    wanted = {name for name in setting.env if name not in hidden and name.isidentifier()}
+    ranks = OF_RANKS if "WORLD_SIZE" in wanted else ()
+    return sorted(wanted.union(asked.env, OF_TASKS, ranks))

@@ -1,0 +1,162 @@
+"""A job's command inside a container, by whichever runtime the node has: Enroot, Apptainer (Singularity) or Podman.
+
+The runtime runs as the job's user under the job's supervisor, in the job's groups, and makes none of its own: limits, the
+end of the job and its accounting are the same as without a container. Network and GPUs are the node's as the job may use
+them. The job's working folder and its TMPDIR are there under their own names, and it begins in its working folder.
+
+Of the job's environment everything is passed on but search paths, which the image knows better; --container-env names what
+is passed on in any case. Values never stand on a command line. Options are pyxis'; where it differs from them it is said
+in the README.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Callable, Dict, List, Optional
+
+from warpdeck_agent.linux.own_program import SYSTEM_PATH
+from warpdeck_agent.linux.refusals import LaunchError
+from warpdeck_agent.wire.messages import Container
+
+from .container_environment import HOST_ONLY, NAMED, Setting, mounts, passed
+from .images import Image, for_apptainer, for_enroot, parse_image
+from .podman import podman
+
+PLACES = SYSTEM_PATH + ":/usr/local/bin"
+TAKES = {
+    "enroot": ("registry", "docker", "podman", "squashfs"),
+    "apptainer": ("registry", "docker", "squashfs", "sif", "archive", "folder"),
+    "singularity": ("registry", "docker", "squashfs", "sif", "archive", "folder"),
+    "podman": ("registry", "docker", "podman", "archive", "folder"),
+}
+"""The runtimes in the order in which they are taken, and the kinds of image that each can run."""
+APPTAINER = r"""engine=$1
+shift
+exec "$engine" "$@"
+"""
+APPTAINER_NAMED = r"""engine=$1 folder=$2 image=$3
+shift 3
+mkdir -p "${folder%/*}" && exec 9>>"$folder.lock" && flock 9 || exit 125
+if [ ! -d "$folder" ]; then
+    if [ -z "$image" ]; then echo "there is no container called ${folder##*/} on this node" >&2; exit 125; fi
+    "$engine" build --sandbox "$folder" "$image" >&2 9>&- || exit 125
+fi
+for word; do
+    case $word in
+        "$folder") break ;;
+        --bind=*) word=${word#--bind=} from=${word%%:*} word=${word#*:} to=$folder${word%%:*} ;;
+        *) continue ;;
+    esac
+    [ ! -e "$to" ] || continue
+    if [ -d "$from" ]; then mkdir -p "$to"; else mkdir -p "${to%/*}" && : >"$to"; fi || exit 125
+done
+exec 9>&-
+exec "$engine" "$@"
+"""
+"""Where it is writable, Apptainer makes no place in a container for what is mounted there."""
+ENROOT = r"""engine=$1 name=$2 image=$3 keep=$4 users=$TMPDIR/$2.users
+shift 4
+trap : TERM INT HUP QUIT USR1 USR2 ALRM
+run=${XDG_RUNTIME_DIR:-/run/user/$(id -u)}
+if [ ! -d "$run" ] || [ ! -O "$run" ]; then run=$TMPDIR/.enroot; fi
+export XDG_RUNTIME_DIR="$run"
+[ "$keep" = keep ] || export ENROOT_DATA_PATH="$TMPDIR/.enroot/data"
+(umask 077 && mkdir -p "$TMPDIR/.enroot") || exit 125
+exec 9>>"$users.lock" && flock 9 || exit 125
+if ! "$engine" list 9>&- | grep -Fqx -- "$name"; then
+    case $image in
+        "") echo "there is no container called ${name#warpdeck-} on this node" >&2; exit 125 ;;
+        /*) file=$image ;;
+        *) file=$TMPDIR/$name.sqsh; "$engine" import --output "$file" "$image" >&2 9>&- || exit 125 ;;
+    esac
+    "$engine" create --name "$name" "$file" >&2 9>&- || exit 125
+fi
+if [ "$keep" = keep ]; then exec 9>&-; exec "$engine" start "$@"; fi
+echo one >>"$users"
+exec 9>&-
+"$engine" start "$@"
+code=$?
+exec 9>>"$users.lock" && flock 9
+tail -n +2 "$users" >"$users.left" && mv "$users.left" "$users"
+[ -s "$users" ] || "$engine" remove --force "$name" >/dev/null 2>&1 9>&-
+exit "$code"
+"""
+"""For each task. Enroot's own default for what it keeps while a container runs is a folder of root's. A container without a
+name lies in the job's TMPDIR, and goes with it even when nobody is left to remove it."""
+FSTAB = {ord(each): f"\\{ord(each):03o}" for each in "\\ \t\n"}
+"""How fstab(5) writes what would end a field, as Enroot reads its mounts."""
+
+
+def find_runtimes(path: str = PLACES) -> List[str]:
+    """The runtimes that this node has."""
+    return [name for name in TAKES if shutil.which(name, path=path)]
+
+
+def contained(command: List[str], asked: Container, setting: Setting, *, path: str = PLACES) -> List[str]:
+    """The command that runs `command` in the container. Raises LaunchError."""
+    there = find_runtimes(path)
+    if not there:
+        raise LaunchError("this node has no container runtime: neither Enroot, Apptainer nor Podman")
+    image = parse_image(asked.image, work_dir=setting.work_dir) if asked.image else None
+    fitting = [name for name in there if image is None or image.kind in TAKES[name]]
+    if image is not None and not fitting:
+        raise LaunchError(
+            f"{' and '.join(there)} on this node cannot run an image of the kind {image.kind}: {asked.image}"
+        )
+    engine = shutil.which(fitting[0], path=path) or fitting[0]
+    return _BUILD[fitting[0]](engine, command, asked, setting, image)
+
+
+def _apptainer(
+    engine: str, command: List[str], asked: Container, setting: Setting, image: Optional[Image]
+) -> List[str]:
+    words = ["run" if asked.entrypoint else "exec", f"--pwd={asked.workdir or setting.work_dir}"]
+    words += [f"--bind={mount}" for mount in mounts(asked, setting)]
+    words += [] if asked.mount_home else ["--no-home"]
+    words += ["--fakeroot"] if asked.remap_root and not setting.as_root else []
+    words += ["--nv"] if setting.gpus else []
+    source = for_apptainer(image) if image is not None else ""
+    shell = ["/bin/sh", "-c"]
+    variables = _search_paths(os.path.basename(engine), asked)
+    if not asked.name:
+        words += ["--writable-tmpfs"] if asked.writable else []
+        return [*shell, variables + APPTAINER, "apptainer", engine, *words, source, *command]
+    folder = os.path.join(setting.home, ".local/share/warpdeck/containers", asked.name)
+    words += ["--writable"] if asked.writable else []
+    script = [*shell, variables + APPTAINER_NAMED, "apptainer", engine, folder, source]
+    return [*script, *words, folder, *command]
+
+
+def _search_paths(engine: str, asked: Container) -> str:
+    """Lines of shell: Apptainer passes all variables on but PATH and LD_LIBRARY_PATH, or what others say for it."""
+    lines = []
+    for name in sorted(HOST_ONLY):
+        if name in asked.env:
+            lines.append(f'[ -z "${{{name}+x}}" ] || export {engine.upper()}ENV_{name}="${name}"\n')
+        if name != "PATH":  # by which it finds its own helpers
+            lines.append(f"unset {name}\n")
+    return "".join(lines)
+
+
+def _enroot(
+    engine: str, command: List[str], asked: Container, setting: Setting, image: Optional[Image]
+) -> List[str]:
+    name = NAMED + (asked.name or setting.launch)
+    words = ["--rw"] if asked.writable else []
+    words += ["--root"] if asked.remap_root and not setting.as_root else []
+    for mount in mounts(asked, setting, flags="rbind,x-create=auto"):
+        words += ["--mount", mount.translate(FSTAB)]
+    words += [part for each in passed(asked, setting) for part in ("--env", each)]
+    source = for_enroot(image) if image is not None else ""
+    keep = "keep" if asked.name else "drop"
+    inside = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', asked.workdir or setting.work_dir, *command]
+    return ["/bin/sh", "-c", ENROOT, "enroot", engine, name, source, keep, *words, name, *inside]
+
+
+_BUILD: Dict[str, Callable[[str, List[str], Container, Setting, Optional[Image]], List[str]]] = {
+    "podman": podman,
+    "apptainer": _apptainer,
+    "singularity": _apptainer,
+    "enroot": _enroot,
+}

@@ -1,0 +1,334 @@
+"""One connection of a controller: its messages dispatched, its streams (logs, terminals, tunnels, trees) carried.
+
+Whatever arrives that is no valid message closes this connection only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import traceback
+from typing import Any, Dict, Protocol, Set
+
+from warpdeck_agent.attach.inside_job import Entrance
+from warpdeck_agent.attach.tunnel import MAX_TUNNELS, Tunnel, TunnelError
+from warpdeck_agent.code.trees import TreeError, Upload
+from warpdeck_agent.code.work_folders import Folders
+from warpdeck_agent.linux.file_reading import LogError, OwnFile
+from warpdeck_agent.linux.refusals import LaunchError
+from warpdeck_agent.monitor.node_monitor import Monitor
+from warpdeck_agent.registry.launch_registry import Jobs
+from warpdeck_agent.streams.log_following import follow
+from warpdeck_agent.streams.streams import OutStream
+from warpdeck_agent.streams.terminal_relay import Terminal, attach, pump
+from warpdeck_agent.users.user_files import UserFile
+from warpdeck_agent.wire import JSON, WireError, json_frame, read_frame, split_data
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.fields import sayable
+from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES, parse_json
+from warpdeck_agent.wire.messages import PROTOCOL_VERSION, decode, encode
+from warpdeck_agent.wire.outbox import Outbox
+from warpdeck_agent.wire.steps import OpenStep
+
+from .step_session import StepSession
+
+STREAM_BUFFER_BYTES = 4 * 1024 * 1024
+"""Streams wait while the controller has so much unread; messages do not."""
+MAX_WRITE_BUFFER = 64 * 1024 * 1024
+"""A controller that is this far behind is disconnected; it will ask for everything anew."""
+
+
+class SessionHost(Protocol):
+    """The parts of the agent that a session uses."""
+
+    jobs: Jobs
+    monitor: Monitor
+    folders: Folders
+    entrance: Entrance
+
+    async def welcome(self) -> wire.Welcome: ...
+    def quit(self) -> None: ...
+    def launch(self, launch: wire.Launch) -> None: ...
+    def upload(self, put: wire.PutTree) -> Upload: ...
+    def tree_arrived(self, sha256: str, error: str) -> None: ...
+
+
+class Session:
+    """One connection of a controller, with its streams."""
+
+    def __init__(
+        self, agent: SessionHost, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._agent = agent
+        self._reader = reader
+        self._writer = writer
+        self._frames = Outbox(writer.write)
+        self._out: Dict[int, OutStream] = {}
+        self._stream_tasks: Dict[int, asyncio.Task[None]] = {}
+        self._terminals: Dict[int, Terminal] = {}
+        self._tunnels: Dict[int, Tunnel] = {}
+        self._draining = asyncio.Lock()
+        writer.transport.set_write_buffer_limits(high=STREAM_BUFFER_BYTES)
+        self._uploads: Dict[int, Upload] = {}
+        self._upload_names: Dict[int, str] = {}
+        self._tasks: Set[asyncio.Task[None]] = set()
+        self.steps = StepSession(
+            agent.jobs,
+            self.tell,
+            make_out=self._out_stream,
+            drop_out=self._drop_out,
+        )
+
+    async def run(self, take_over: Any) -> None:
+        """Hello, Welcome, then messages until the connection ends."""
+        try:
+            hello = decode(parse_json((await read_frame(self._reader))[1]))
+            if not isinstance(hello, wire.Hello):
+                raise WireError("a conversation begins with hello")
+            if hello.version != PROTOCOL_VERSION:
+                await self._meet_stranger()
+                return
+            welcome = await self._agent.welcome()
+            take_over(self)
+            self.tell(welcome)
+            self._agent.jobs.steps.repeat_fences()  # nothing may come before Welcome
+            self._agent.monitor.sample_every(hello.sample_interval_s)
+            while True:
+                kind, payload = await read_frame(self._reader)
+                if kind == JSON:
+                    self._dispatch(decode(parse_json(payload)))
+                else:
+                    self._take_data(*split_data(payload))
+        except (asyncio.IncompleteReadError, ConnectionError, WireError) as error:
+            if isinstance(error, WireError):
+                self._write(json_frame({"t": "stream_end", "stream": 0, "error": str(error)}))
+
+    async def _meet_stranger(self) -> None:
+        """A controller of another protocol learns which one this agent speaks, and may only tell it to go."""
+        self.tell(await self._agent.welcome())
+        message = decode(parse_json((await read_frame(self._reader))[1]))
+        if isinstance(message, wire.Quit):
+            self._agent.quit()
+
+    def tell(self, message: Any) -> None:
+        """Sends a message."""
+        self._write(json_frame(sayable(encode(message))))
+
+    def close(self) -> None:
+        """Ends the connection and its streams."""
+        for terminal in self._terminals.values():
+            terminal.close()
+        for upload in self._uploads.values():
+            upload.abandon()
+        self._uploads.clear()
+        self.steps.close()
+        for task in [*self._tasks, *self._stream_tasks.values()]:
+            task.cancel()
+        if not self._writer.is_closing():
+            self._frames.flush()
+        self._writer.close()
+
+    def _write(self, frame: bytes) -> None:
+        if self._writer.is_closing():
+            return
+        if self._writer.transport.get_write_buffer_size() > MAX_WRITE_BUFFER:
+            self._writer.transport.abort()
+            return
+        self._frames.add(frame)
+
+    def _dispatch(self, message: Any) -> None:
+        jobs = self._agent.jobs
+        if self.steps.takes(message):
+            return
+        if isinstance(message, wire.Launch):
+            self._agent.launch(message)
+        elif isinstance(message, wire.Kill):
+            jobs.kill(message)
+        elif isinstance(message, wire.TakeBack):
+            jobs.beginnings.take_back(message)
+        elif isinstance(message, wire.Forget):
+            jobs.forget(message.job_id, message.restarts)
+        elif isinstance(message, wire.StreamAck):
+            if message.stream in self._out:
+                self._out[message.stream].acknowledge(message.size)
+        elif isinstance(message, wire.OpenLog):
+            self._out_stream(message.stream)
+            self._open_stream(message.stream, self._send_log(message))
+        elif isinstance(message, wire.OpenPty):
+            self._out_stream(message.stream)
+            self._open_stream(message.stream, self._send_terminal(message))
+        elif isinstance(message, wire.OpenTunnel):
+            self._open_tunnel(message)
+        elif isinstance(message, OpenStep):
+            out = self._out_stream(message.stream)
+            self._open_stream(message.stream, self.steps.join_step(message, out))
+        elif isinstance(message, wire.ResizePty):
+            if message.stream in self._terminals:
+                self._terminals[message.stream].resize(message.rows, message.cols)
+        elif isinstance(message, wire.PutTree):
+            self._begin_upload(message)
+        elif isinstance(message, wire.StreamEnd):
+            self._end_stream(message)
+        elif isinstance(message, wire.ProbePath):
+            self._spawn(self._probe(message))
+        elif isinstance(message, wire.AskHealth):
+            self._spawn(self._tell_health(message))
+        elif isinstance(message, wire.AskCurves):
+            self.tell(self._agent.monitor.usage.answer(message))
+        elif isinstance(message, wire.AskMoment):
+            self.tell(self._agent.monitor.usage.moment(message))
+        elif isinstance(message, wire.SampleEvery):
+            self._agent.monitor.sample_every(message.interval_s)
+        elif isinstance(message, wire.Notice):
+            jobs.notify(message)
+        elif isinstance(message, wire.SetLimit):
+            jobs.set_limit(message)
+        elif isinstance(message, wire.Quit):
+            self._agent.quit()
+
+    async def _probe(self, asked: wire.ProbePath) -> None:
+        try:
+            found = await self._agent.folders.holds(asked.path, asked.name, uid=asked.uid)
+        except LaunchError:
+            self.tell(wire.PathProbed(probe=asked.probe, found=False, hangs=True))
+            return
+        self.tell(wire.PathProbed(probe=asked.probe, found=found))
+
+    async def _tell_health(self, asked: wire.AskHealth) -> None:
+        self.tell(await self._agent.monitor.health.asked(asked))
+
+    def _open_tunnel(self, asked: wire.OpenTunnel) -> None:
+        if len(self._tunnels) >= MAX_TUNNELS:
+            self.tell(
+                wire.StreamEnd(stream=asked.stream, error=f"{MAX_TUNNELS} tunnels to the node are open")
+            )
+            return
+        out = self._out_stream(asked.stream)
+        tunnel = self._tunnels[asked.stream] = Tunnel(out, self.tell, entrance=self._agent.entrance)
+        job = self._agent.jobs.find(asked.job_id, asked.restarts)
+        self._open_stream(asked.stream, tunnel.serve(asked, job))
+
+    def _out_stream(self, stream: int, window_bytes: int = STREAM_WINDOW_BYTES) -> OutStream:
+        out = self._out[stream] = OutStream(
+            stream, self._write, self.tell, drain=self._drain, window_bytes=window_bytes
+        )
+        return out
+
+    def _drop_out(self, stream: int) -> None:
+        self._out.pop(stream, None)
+
+    async def _drain(self) -> None:
+        async with self._draining:  # before Python 3.11 only one task may wait for a writer
+            self._frames.flush()
+            await self._writer.drain()
+
+    def _open_stream(self, stream: int, work: Any) -> None:
+        self._stream_tasks[stream] = asyncio.get_running_loop().create_task(self._run_stream(stream, work))
+
+    async def _run_stream(self, stream: int, work: Any) -> None:
+        error = ""
+        try:
+            await work
+        except (LogError, TunnelError, WireError, OSError) as problem:
+            error = str(problem)
+        except Exception:
+            error = "an error inside the agent, which is in its log"
+            traceback.print_exc()
+        finally:
+            out = self._out.pop(stream, None)
+            self._stream_tasks.pop(stream, None)
+            self._tunnels.pop(stream, None)
+            terminal = self._terminals.pop(stream, None)
+            if terminal is not None:
+                terminal.close()
+        if out is not None:
+            out.end(error)
+
+    async def _send_log(self, asked: wire.OpenLog) -> None:
+        out = self._out[asked.stream]
+        job = self._agent.jobs.find(asked.job_id, asked.restarts)
+        if job is not None:
+            path, uid = job.output(asked.channel), job.meta.uid
+            is_own = os.path.dirname(path) == job.folder.path
+        else:
+            kept = self._agent.jobs.kept_output(asked.job_id, asked.restarts, asked.channel)
+            path, uid, is_own = kept or asked.path, asked.uid, bool(kept)
+        over = _long_ago() if job is None else job.done
+        ended = over if asked.follow else _long_ago()
+        if not path or path.startswith("spool:"):
+            raise LogError("the output is not kept any more")
+        file = OwnFile(path) if is_own else UserFile(path, uid)
+        await follow(out, self.tell, file, path=path, offset=asked.offset, ended=ended, over=over)
+
+    async def _send_terminal(self, asked: wire.OpenPty) -> None:
+        out = self._out[asked.stream]
+        job = self._agent.jobs.find(asked.job_id, asked.restarts)
+        if job is None or not job.meta.pty or job.phase != "running":
+            raise LogError("the terminal has ended")
+        terminal, reader, opened = await attach(job.folder.path, asked, uid=job.meta.uid)
+        self._terminals[asked.stream] = terminal
+        self.tell(opened)
+        await pump(out, reader)
+
+    def _take_data(self, stream: int, data: bytes) -> None:
+        terminal = self._terminals.get(stream)
+        if terminal is not None:
+            terminal.type(data)
+            return
+        if stream in self._tunnels:
+            self._tunnels[stream].feed(data)
+            return
+        if self.steps.takes_data(stream, data):
+            return
+        upload = self._uploads.get(stream)
+        if upload is None:
+            return
+        try:
+            upload.write(data)
+            self.tell(wire.StreamAck(stream=stream, size=len(data)))
+        except (TreeError, OSError) as error:
+            self._fail_upload(stream, str(error))
+
+    def _begin_upload(self, put: wire.PutTree) -> None:
+        self._upload_names[put.stream] = put.sha256
+        try:
+            self._uploads[put.stream] = self._agent.upload(put)
+        except (TreeError, OSError) as error:
+            self._fail_upload(put.stream, str(error))
+
+    def _fail_upload(self, stream: int, error: str) -> None:
+        upload = self._uploads.pop(stream, None)
+        if upload is not None:
+            upload.abandon()
+        self.tell(wire.StreamEnd(stream=stream, error=error))
+        self._agent.tree_arrived(self._upload_names.pop(stream), f"the code did not arrive: {error}")
+
+    def _end_stream(self, message: wire.StreamEnd) -> None:
+        if self.steps.ends_call(message.stream):
+            return
+        task = self._stream_tasks.get(message.stream)
+        if task is not None:
+            task.cancel()
+            self._out.pop(message.stream, None)
+            return
+        upload = self._uploads.pop(message.stream, None)
+        if upload is None:
+            return
+        try:
+            upload.finish()
+        except (TreeError, OSError) as error:
+            self._agent.tree_arrived(self._upload_names.pop(message.stream), str(error))
+            return
+        self._agent.tree_arrived(self._upload_names.pop(message.stream), "")
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _long_ago() -> asyncio.Event:
+    """The end of what does not run."""
+    ended = asyncio.Event()
+    ended.set()
+    return ended

@@ -1,0 +1,195 @@
+"""Starting the agent so that it outlives whoever started it, and joining a byte stream to it.
+
+`start` and `attach` are run over SSH, where a user's shell start files may print things first: what counts begins with SENTINEL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import importlib.util
+import json
+import os
+import secrets
+import select
+import socket
+import sys
+import time
+from typing import Any, Dict, List
+
+from warpdeck_agent.linux.linger import UNIT, scope_command
+from warpdeck_agent.linux.own_program import OWN, build_id, own_command
+from warpdeck_agent.users.machine_lock import MachineTakenError, answer, claim, refusal
+from warpdeck_agent.wire.frames import SENTINEL
+
+START_S = 15.0
+"""How long a starting agent may take to answer."""
+MAX_LOG_BYTES = 4 * 1024 * 1024
+"""agent.log is begun anew when it is larger than this at a start."""
+LIBRARY = "lib"
+"""The subfolder with what is unpacked of the archive."""
+RELAY_BYTES = 256 * 1024
+
+
+def serve(folder: str) -> int:
+    """Runs the agent in the foreground; a second one for the same folder ends at once."""
+    sys.path.insert(0, os.path.join(folder, LIBRARY))
+    from .server import Agent
+
+    os.umask(0o022)  # what jobs are to read says so itself
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    lock = os.open(os.path.join(folder, "agent.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if not _lock(lock):
+        print("an agent runs here already", file=sys.stderr)
+        return 1
+    try:
+        held = claim()
+    except MachineTakenError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+    async def run() -> None:
+        if held is not None:
+            asyncio.get_running_loop().add_reader(held, answer, held)
+        await Agent(folder, build_id()).run()
+
+    asyncio.run(run())
+    os._exit(0)  # a thread that hangs in the driver must not hold up the end, nor the agent that comes after
+
+
+def _unpack_library(folder: str) -> None:
+    """pynvml's module beside its bytecode, for `serve`: an agent that compiled it itself would keep 15 MB for good."""
+    import py_compile  # these two only here: every attach would wait for them
+    import zipfile
+
+    archive = os.path.abspath(sys.argv[0])
+    if not archive.endswith(".pyz"):
+        return
+    with zipfile.ZipFile(archive) as packed:
+        source = packed.read("pynvml.py")
+    path = os.path.join(folder, LIBRARY, "pynvml.py")
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        if file.read() == source and os.path.exists(importlib.util.cache_from_source(path)):
+            return
+    with open(path + ".new", "wb") as file:
+        file.write(source)
+    os.replace(path + ".new", path)
+    py_compile.compile(path)
+
+
+def _lock(descriptor: int) -> bool:
+    """Takes the agent's lock; one that is just ending is waited for."""
+    deadline = time.monotonic() + 5.0
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+
+
+def start(folder: str) -> int:
+    """Starts the agent in the background unless one answers, waits until it does, and says so."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if answers(folder):
+        return _say({"ok": True, "running": True})
+    taken = refusal(folder)
+    if taken:
+        return _say({"ok": False, "error": taken})
+    with contextlib.suppress(OSError):  # a full disk: then it is compiled from the archive
+        _unpack_library(folder)
+    scope = scope_command(UNIT + secrets.token_hex(4))
+    _detach([*scope, *own_command(), "serve", "--dir", folder], os.path.join(folder, "agent.log"))
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        if answers(folder):
+            return _say({"ok": True, "running": False})
+        time.sleep(0.01)
+    return _say({"ok": False, "error": f"the agent did not start; see {folder}/agent.log"})
+
+
+def attach(folder: str) -> int:
+    """Relays standard input and output to the agent's socket until either side ends, also one that is killed with words unread."""
+    try:
+        link = _connect(folder)
+    except OSError as error:
+        return _say({"ok": False, "error": f"no agent answers in {folder}: {error.strerror}"})
+    _say({"ok": True, "attached": True})
+    with contextlib.suppress(ConnectionError):
+        _relay(link)
+    return 0
+
+
+def _relay(link: socket.socket) -> None:
+    """Raises ConnectionError where the other side went in the middle."""
+    sources: List[Any] = [0, link]
+    while True:
+        ready, _, _ = select.select(sources, [], [])
+        if 0 in ready:
+            data = os.read(0, RELAY_BYTES)
+            if not data:
+                return
+            link.sendall(data)
+        if link in ready:
+            data = link.recv(RELAY_BYTES)
+            if not data:
+                return
+            _write_all(1, data)
+
+
+def answers(folder: str) -> bool:
+    """Whether an agent listens there."""
+    try:
+        _connect(folder).close()
+    except OSError:
+        return False
+    return True
+
+
+def _connect(folder: str) -> socket.socket:
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    link = socket.socket(socket.AF_UNIX)
+    try:
+        link.connect(f"/proc/self/fd/{descriptor}/agent.sock")
+    except OSError:
+        link.close()
+        raise
+    finally:
+        os.close(descriptor)
+    return link
+
+
+def _detach(argv: List[str], log: str) -> None:
+    """Runs the command in a session of its own, with nothing of ours open."""
+    if os.path.exists(log) and os.path.getsize(log) > MAX_LOG_BYTES:
+        os.unlink(log)
+    if os.fork():
+        os.wait()
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.chdir("/")
+    os.umask(0o022)
+    null = os.open("/dev/null", os.O_RDWR)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(null, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.closerange(3, 256)
+    os.execve(argv[0], argv, {**os.environ, OWN: "1"})
+
+
+def _say(words: Dict[str, Any]) -> int:
+    _write_all(1, (SENTINEL + json.dumps(words) + "\n").encode())
+    return 0 if words.get("ok") else 1
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

@@ -1,0 +1,204 @@
+"""The agent: all that runs on the node, behind one Unix socket, and one controller at a time on it.
+
+A newer connection replaces an older one (see session.py for what is said on it).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+import signal
+import traceback
+from typing import Any, Awaitable, Callable, Dict, Optional
+
+from warpdeck_agent.attach.inside_job import Entrance
+from warpdeck_agent.attach.job_access import Access
+from warpdeck_agent.code.trees import TreeStore, Upload
+from warpdeck_agent.code.work_folders import Folders
+from warpdeck_agent.gpu.gpus import SILENT, GpuReader, GpuWatch
+from warpdeck_agent.health.inventory import take_inventory
+from warpdeck_agent.linux.linger import keeper
+from warpdeck_agent.monitor.node_monitor import Monitor
+from warpdeck_agent.registry.launch_registry import Jobs
+from warpdeck_agent.storage.spool import Spool
+from warpdeck_agent.users import job_programs, login_path
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.messages import Key
+from warpdeck_agent.wire.steps import StepReport
+
+from .controller_session import Session
+from .step_session import StepSession
+
+CLEAN_S = 600.0
+"""How often folders of jobs that were let go are looked through."""
+PROBE_S = 5.0
+"""A submit folder that takes longer hangs; the controller waits twice as long for the answer."""
+RETRY_S = 1.0
+"""Before what is watched all the time is watched again after a bug."""
+FAREWELL_S = 1.0
+"""How long connections may take to close when the agent ends."""
+
+
+class Agent:
+    """Everything that runs on the node, behind one socket."""
+
+    def __init__(self, folder: str, build: str) -> None:
+        self._spool = Spool(folder)
+        self._build = build
+        self._trees = TreeStore(self._spool.path)
+        gpus = GpuWatch(GpuReader(lambda: self.jobs.marks()))
+        self.jobs = Jobs(
+            self._spool, self._trees, self._tell, gpus=gpus, show_gpus=lambda read: self.monitor.show(read)
+        )
+        self.monitor = Monitor(self._spool, self.jobs, gpus, self._tell)
+        self.folders = Folders(answer_s=PROBE_S)
+        self.entrance = Entrance(self._spool)
+        self._access = Access(self._spool, self.jobs.find_begun, self._call_link)
+        self._session: Optional[Session] = None
+        self._connections: Dict[asyncio.Task[Any], Session] = {}
+        self._stop = asyncio.Event()
+        self._welcomed_without_gpus = False
+        self._waiting_for_tree: Dict[str, Dict[Key, wire.Launch]] = {}
+
+    async def run(self) -> None:
+        """Serves until told to quit. Jobs go on."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        await self.jobs.adopt()
+        job_programs.install(self._spool.path)
+        login_path.install(self._spool.path, uid=os.geteuid())
+        folder = os.open(self._spool.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        address = f"/proc/self/fd/{folder}/agent.sock"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(address)
+        old = os.umask(0o077)
+        try:
+            server = await asyncio.start_unix_server(self._serve, address)
+        finally:
+            os.umask(old)
+        await self._access.start()
+        background = [
+            loop.create_task(_lasting(work))
+            for work in (self._clean_for_ever, self.monitor.run, self._tell_late_gpus)
+        ]
+        await self._stop.wait()
+        await self.jobs.finish_kills()
+        server.close()
+        self._access.close()
+        for task in background:
+            task.cancel()
+        self.jobs.close()
+        for session in self._connections.values():
+            session.close()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=FAREWELL_S)
+
+    def quit(self) -> None:
+        self._stop.set()
+
+    async def welcome(self) -> wire.Welcome:
+        """What the controller gets first."""
+        gpus, gpu_error = await self.monitor.discover()
+        self._welcomed_without_gpus = gpu_error == SILENT
+        containment = f"{self.jobs.containment.words}; the agent has {keeper()}"
+        inventory = take_inventory(
+            gpus,
+            driver=self.monitor.driver,
+            gpu_error=gpu_error,
+            containment=containment,
+            facilities=self.jobs.containment.facilities,
+        )
+        return wire.Welcome(
+            build=self._build,
+            inventory=inventory,
+            jobs=self.jobs.reports(),
+            steps=self.jobs.steps.reports(),
+            pid=os.getpid(),
+            user=_own_name(),
+        )
+
+    def launch(self, launch: wire.Launch) -> None:
+        """Starts it, or asks for its code first."""
+        tree = launch.tree
+        if tree is not None and not self._trees.has(tree.sha256):
+            known = self.jobs.find(launch.job_id, launch.restarts)
+            if known is None:
+                waiting = self._waiting_for_tree.setdefault(tree.sha256, {})
+                waiting[launch.job_id, launch.restarts] = launch
+                if len(waiting) == 1:  # the tasks of an array ask for one tree, and get it once
+                    self._tell(
+                        wire.NeedTree(job_id=launch.job_id, restarts=launch.restarts, tree=tree.sha256)
+                    )
+                return
+        self.jobs.beginnings.start(launch)
+
+    def tree_arrived(self, sha256: str, error: str) -> None:
+        """Starts what waited for this tree, or refuses it all."""
+        for launch in self._waiting_for_tree.pop(sha256, {}).values():
+            if error:
+                self._tell(wire.LaunchFailed(job_id=launch.job_id, restarts=launch.restarts, message=error))
+            else:
+                self.jobs.beginnings.start(launch)
+
+    def upload(self, put: wire.PutTree) -> Upload:
+        return Upload(self._trees, put.sha256, put.size_bytes)
+
+    def _call_link(self) -> Optional[StepSession]:
+        return None if self._session is None else self._session.steps
+
+    def _tell(self, message: Any) -> None:
+        if isinstance(message, (wire.LaunchFailed, StepReport)) and message.check:
+            self.monitor.health.doubt()
+        if self._session is not None:
+            self._session.tell(message)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        session = Session(self, reader, writer)
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections[task] = session
+        try:
+            await session.run(self._take_over)
+        finally:
+            del self._connections[task]
+            if self._session is session:
+                self._session = None
+            session.close()
+
+    def _take_over(self, session: Session) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = session
+        self._waiting_for_tree.clear()  # this controller asks for its launches itself
+
+    async def _tell_late_gpus(self) -> None:
+        """A controller that was welcomed while the driver was only starting learns what it has found since."""
+        await self.monitor.found()
+        if self._welcomed_without_gpus:
+            self._tell(await self.welcome())
+
+    async def _clean_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(CLEAN_S)
+            self.jobs.clean()
+
+
+async def _lasting(work: Callable[[], Awaitable[None]]) -> None:
+    """Until it is done; begun anew after a bug, which is in the log."""
+    while True:
+        try:
+            return await work()
+        except Exception:
+            traceback.print_exc()
+        await asyncio.sleep(RETRY_S)
+
+
+def _own_name() -> str:
+    """Our user's name, or the number where the account is not listed (containers)."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

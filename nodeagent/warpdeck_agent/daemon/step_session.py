@@ -1,0 +1,116 @@
+"""What one connection of the controller does with steps and calls: the part of a session that is about them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Callable, Coroutine, Dict, Optional
+
+from warpdeck_agent.attach.job_access import Call
+from warpdeck_agent.launch.launch import Step
+from warpdeck_agent.linux.file_reading import LogError
+from warpdeck_agent.registry.launch_registry import Jobs
+from warpdeck_agent.steps.step_streams import StepInput, StepOutput
+from warpdeck_agent.streams.streams import OutStream
+from warpdeck_agent.wire.steps import (
+    CALL_WINDOW_BYTES,
+    ForgetStep,
+    OpenStep,
+    PortReserved,
+    ReservePort,
+    StepFenced,
+    StepKill,
+    StepLaunch,
+)
+
+
+class StepSession:
+    """An access.CallLink. `make_out` makes an OutStream of the session's own for a stream id and a window in bytes."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        tell: Callable[[Any], None],
+        *,
+        make_out: Callable[[int, int], OutStream],
+        drop_out: Callable[[int], None],
+    ) -> None:
+        self._jobs = jobs
+        self.tell = tell
+        self._make_out = make_out
+        self._drop_out = drop_out
+        self.calls: Dict[int, Call] = {}
+        self._inputs: Dict[int, StepInput] = {}
+
+    def takes(self, message: Any) -> bool:
+        """Does what a message asks, if it is about steps."""
+        steps = self._jobs.steps
+        if isinstance(message, StepLaunch):
+            steps.start(message)
+        elif isinstance(message, StepKill):
+            steps.kill(message)
+        elif isinstance(message, ForgetStep):
+            steps.forget(message)
+        elif isinstance(message, StepFenced):
+            steps.fenced(message)
+        elif isinstance(message, ReservePort):
+            port = self._jobs.ports.reserve((message.job_id, message.restarts))
+            self.tell(PortReserved(ask=message.ask, port=port))
+        else:
+            return False
+        return True
+
+    def takes_data(self, stream: int, data: bytes) -> bool:
+        """Passes data on, if its stream is a step's or a call's."""
+        if stream in self._inputs:
+            self._inputs[stream].take(data)
+        elif stream in self.calls:
+            self.calls[stream].take(data)
+        else:
+            return False
+        return True
+
+    def ends_call(self, stream: int) -> bool:
+        """The controller ends a call, if it is one."""
+        call = self.calls.get(stream)
+        if call is not None:
+            call.close()
+        return call is not None
+
+    def end_call(self, stream: int) -> None:
+        """A call is over."""
+        if self.calls.pop(stream, None) is not None:
+            self._drop_out(stream)
+
+    def open_call(self, stream: int, writer: asyncio.StreamWriter) -> Call:
+        """A new call on this link."""
+        call = self.calls[stream] = Call(self._make_out(stream, CALL_WINDOW_BYTES), writer, self.tell)
+        return call
+
+    def join_step(self, asked: OpenStep, out: OutStream) -> Coroutine[Any, Any, None]:
+        """The stream of a step, both ways: its input is taken from now on, what is returned sends its output.
+
+        That raises LogError where there is no such step.
+        """
+        step = self._jobs.steps.get(asked.job_id, asked.restarts, asked.step)
+        if step is not None:
+            self._inputs[asked.stream] = StepInput(step, asked.stream, self.tell)
+        return self._relay(asked, step, out)
+
+    async def _relay(self, asked: OpenStep, step: Optional[Step], out: OutStream) -> None:
+        if step is None:
+            raise LogError("the step is not known on this node any more")
+        reading: Optional[asyncio.Task[None]] = None
+        try:
+            await step.started.wait()  # before that it does not have all its tasks, nor their files
+            reading = asyncio.get_running_loop().create_task(self._inputs[asked.stream].run())
+            await StepOutput(step, out, asked).run(self.tell)
+        finally:
+            if reading is not None:
+                reading.cancel()
+            del self._inputs[asked.stream]
+
+    def close(self) -> None:
+        """The link is gone, and all calls with it."""
+        for call in self.calls.values():
+            call.close()
+        self.calls.clear()

@@ -1,0 +1,1 @@
+"""GPUs through NVML: readings, health, links, names, and processes that hold their memory."""

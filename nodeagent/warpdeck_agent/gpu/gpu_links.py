@@ -1,0 +1,124 @@
+"""What goes over a GPU's PCIe and NVLink, and how those links are. Runs in the thread of gpus.py.
+
+NVML measures PCIe over 20 ms in which its caller waits, so each card is asked for that only now and then; NVLink's counters
+cost nothing, and what they grew by since the last reading is the rate. What a card has not, or a driver does not tell, is
+unknown. Directions are the GPU's: tx leaves it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from warpdeck_agent.wire.messages import GpuLinks
+
+from .gpu_health import Card
+from .nvlink import link_states
+
+PCIE_EVERY_S = 10.0
+"""Between two measurements of a card's PCIe: 40 ms each, so under a part in 200 of the driver's time for a card."""
+PCIE_UNIT_BYTES = 1000
+"""NVML tells KB/s."""
+ALL_LINKS = 0xFFFFFFFF
+"""As a field's scope: the sum over all links."""
+Counters = Tuple[int, int]
+Rates = Tuple[Optional[int], Optional[int]]
+UNKNOWN: Rates = (None, None)
+
+
+@dataclass
+class _Seen:
+    links: GpuLinks
+    pcie_due: float
+    counters: Optional[Counters] = None
+    counted_at: float = 0.0
+
+
+class GpuTraffic:
+    """Made once the cards are known. `clock` is monotonic, in seconds."""
+
+    def __init__(self, nvml: Any, cards: Sequence[Card], clock: Callable[[], float]) -> None:
+        self._nvml = nvml
+        self._clock = clock
+        begin, apart = clock(), PCIE_EVERY_S / max(1, len(cards))
+        self._seen: Dict[int, _Seen] = {
+            card.index: _Seen(self._look(card.handle), pcie_due=begin + place * apart)
+            for place, card in enumerate(cards)
+        }
+
+    def read(self, card: Card) -> Optional[GpuLinks]:
+        """The card's links as they are now; None where nothing is known of them."""
+        seen, now = self._seen[card.index], self._clock()
+        if now >= seen.pcie_due:
+            seen.pcie_due = now + PCIE_EVERY_S
+            sent, received = self._pcie(card.handle)
+            seen.links = dataclasses.replace(
+                self._look(card.handle), pcie_tx_bytes_s=sent, pcie_rx_bytes_s=received
+            )
+        sent, received = self._nvlink(card.handle, seen) if seen.links.nvlinks_up else UNKNOWN
+        found = dataclasses.replace(seen.links, nvlink_tx_bytes_s=sent, nvlink_rx_bytes_s=received)
+        return None if found == GpuLinks() else found
+
+    def _look(self, handle: Any) -> GpuLinks:
+        """Without what goes over them."""
+        states = link_states(self._nvml, handle)
+        return GpuLinks(
+            pcie_gen=self._ask("nvmlDeviceGetCurrPcieLinkGeneration", handle),
+            pcie_gen_max=self._ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
+            pcie_width=self._ask("nvmlDeviceGetCurrPcieLinkWidth", handle),
+            pcie_width_max=self._ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
+            nvlinks=len(states),
+            nvlinks_up=sum(states),
+        )
+
+    def _pcie(self, handle: Any) -> Rates:
+        nvml = self._nvml
+        sent, received = (
+            self._ask("nvmlDeviceGetPcieThroughput", handle, way)
+            for way in (nvml.NVML_PCIE_UTIL_TX_BYTES, nvml.NVML_PCIE_UTIL_RX_BYTES)
+        )
+        return _times(sent, PCIE_UNIT_BYTES), _times(received, PCIE_UNIT_BYTES)
+
+    def _nvlink(self, handle: Any, seen: _Seen) -> Rates:
+        """Bytes a second since the last reading. Unknown at first, and when the counters began anew."""
+        now, counted = self._clock(), self._counters(handle, seen.links.nvlinks)
+        before, since_s = seen.counters, now - seen.counted_at
+        seen.counters, seen.counted_at = counted, now
+        if (
+            counted is None
+            or before is None
+            or since_s <= 0
+            or counted[0] < before[0]
+            or counted[1] < before[1]
+        ):
+            return UNKNOWN
+        return round((counted[0] - before[0]) / since_s), round((counted[1] - before[1]) / since_s)
+
+    def _counters(self, handle: Any, links: int) -> Optional[Counters]:
+        """What went over all links so far: in KiB, summed by the driver; since Blackwell in bytes, for each link."""
+        nvml = self._nvml
+        kib = (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX)
+        found = self._fields(handle, [(field, ALL_LINKS) for field in kib])
+        if found is not None:
+            return found[0] * 1024, found[1] * 1024
+        each = (nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, nvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES)
+        found = self._fields(handle, [(field, link) for field in each for link in range(links)])
+        return None if found is None else (sum(found[:links]), sum(found[links:]))
+
+    def _fields(self, handle: Any, wanted: List[Tuple[int, int]]) -> Optional[List[int]]:
+        """The values of these fields, each with its scope; None if one of them is not told."""
+        told = self._ask("nvmlDeviceGetFieldValues", handle, wanted)
+        if told is None or any(each.nvmlReturn != self._nvml.NVML_SUCCESS for each in told):
+            return None
+        return [int(each.value.ullVal) for each in told]
+
+    def _ask(self, call: str, *args: Any) -> Any:
+        try:
+            return getattr(self._nvml, call)(*args)
+        except (self._nvml.NVMLError, AttributeError):
+            return None
+
+
+def _times(value: Optional[int], unit: int) -> Optional[int]:
+    return None if value is None else value * unit

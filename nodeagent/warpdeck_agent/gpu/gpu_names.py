@@ -1,0 +1,40 @@
+"""What CUDA_VISIBLE_DEVICES calls the GPUs of a job.
+
+The controller names GPUs by uuid. Slurm gives indices, and many scripts call int() on them, so the agent puts indices in their
+place unless the site wants uuids. CUDA counts the GPUs that a process can open: from 0 over the job's own GPUs where the others
+are closed to it (Slurm's ConstrainDevices), else over all GPUs of the node. CUDA_DEVICE_ORDER=PCI_BUS_ID gives NVML's order.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping, Sequence
+
+from warpdeck_agent.wire.messages import GpuInfo
+
+INDEX = "index"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+ORDINAL = "GPU_DEVICE_ORDINAL"
+"""OpenCL's variable, which holds indices only."""
+MIG = "mig"
+
+
+def names_of(uuids: Sequence[str], found: Sequence[GpuInfo], *, how: str, alone: bool) -> Dict[str, str]:
+    """Name of each GPU by its uuid; {} leaves the uuids. `found`: the node's GPUs. `alone`: the others are closed to the job.
+
+    Indices do not name GPUs that are cut by MIG, and CUDA counts otherwise beside them: then the uuids stay.
+    """
+    own = set(uuids)
+    seen = sorted((gpu for gpu in found if not alone or gpu.uuid in own), key=lambda gpu: gpu.index)
+    if how != INDEX or any(gpu.isolation == MIG for gpu in seen):
+        return {}
+    names = {gpu.uuid: str(at if alone else gpu.index) for at, gpu in enumerate(seen)}
+    return {uuid: names[uuid] for uuid in uuids} if own <= names.keys() else {}
+
+
+def with_gpu_names(env: Mapping[str, str], names: Mapping[str, str]) -> Dict[str, str]:
+    """The environment with these names in place of uuids."""
+    uuids = env.get(VISIBLE, "").split(",")
+    if not names or not all(uuid in names for uuid in uuids):
+        return dict(env)
+    words = ",".join(names[uuid] for uuid in uuids)
+    return {**env, VISIBLE: words, ORDINAL: words}

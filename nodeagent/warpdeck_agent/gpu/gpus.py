@@ -1,0 +1,271 @@
+"""GPUs through NVML, in a thread of their own: a driver may hang, and the first call may take seconds a GPU.
+
+One call at a time is under way. Whoever asks waits for a limited time and is then told that the driver does not answer.
+Cheap values (utilisation, memory, power, temperature) are read every time; process lists, which can cost milliseconds and
+a global lock in the driver, every PROCESS_EVERY readings. A value the driver does not give is None, never 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import importlib
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from warpdeck_agent.isolation.job_processes import Mark, job_of, owner_of, runs
+from warpdeck_agent.linux.procfs import text
+from warpdeck_agent.wire.messages import GpuInfo, GpuProcess, GpuSample
+
+from .gpu_health import Card, GpuHealth, GpuState, Xid
+from .gpu_links import GpuTraffic
+from .nvlink import islands
+
+PROCESS_EVERY = 3
+"""Readings between two looks at the process lists."""
+UTILISATION_S = 5.0
+"""How far back the use by single processes is asked for: as far as the time between two looks, and a little."""
+MPS = "nvidia-cuda-mps"
+"""How the kernel calls MPS's daemon and servers."""
+UNEXPLAINED_BYTES, UNEXPLAINED_PART = 2 * 2**30, 0.03
+"""So much, and such a part of the card, no driver keeps for itself: used without any process it is a leak or hidden."""
+DEADLINE_S = 2.0
+"""A reading that takes longer is reported as unknown."""
+SILENT = "the driver does not answer"
+OPEN_S = 12.0
+"""How long a greeting waits for a driver that is only starting; less than the controller waits for the greeting."""
+
+
+class GpuReader:
+    """NVML behind a few calls. Without a driver there are simply no GPUs. `jobs` tells the jobs of this node by
+    their marks; it is asked from a thread."""
+
+    def __init__(
+        self, jobs: Callable[[], Mapping[Mark, int]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._jobs = jobs
+        self._clock = clock
+        self._nvml: Any = None
+        self._cards: List[Card] = []
+        self._health: Optional[GpuHealth] = None
+        self._traffic: Optional[GpuTraffic] = None
+        self._xids: List[Xid] = []
+        self._processes: Dict[int, List[GpuProcess]] = {}
+        self._unexplained: Dict[int, int] = {}
+        self._round = 0
+        self._found: List[GpuInfo] = []
+        self.driver = ""
+        self.error = ""
+
+    def open(self) -> List[GpuInfo]:
+        """Finds the GPUs. Blocks as long as the driver does; a GPU that does not answer is left out, and `error` names it."""
+        try:
+            pynvml: Any = importlib.import_module("pynvml")
+        except ImportError as error:
+            self.error = f"pynvml is missing: {error}"
+            return []
+        try:
+            pynvml.nvmlInit()
+            self._nvml = pynvml
+            self.driver = _words(pynvml.nvmlSystemGetDriverVersion())
+            for index in range(pynvml.nvmlDeviceGetCount()):
+                self._add(pynvml, index)
+            joined = islands(pynvml, [card.handle for card in self._cards])
+            self._found = [dataclasses.replace(gpu, island=joined[at]) for at, gpu in enumerate(self._found)]
+            self._health = GpuHealth(pynvml, self._cards)
+            self._traffic = GpuTraffic(pynvml, self._cards, self._clock)
+        except pynvml.NVMLError as error:
+            no_driver = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+            if error.value not in no_driver:
+                self.error = f"NVML: {error}"
+        return self._found
+
+    def _add(self, pynvml: Any, index: int) -> None:
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = _words(pynvml.nvmlDeviceGetUUID(handle))
+        except pynvml.NVMLError as error:  # one dead GPU must not hide the others
+            self.error = f"{self.error}, GPU {index}: {error}" if self.error else f"GPU {index}: {error}"
+            return
+        self._cards.append(Card(index, uuid, handle))
+        self._found.append(
+            GpuInfo(
+                index=index,
+                uuid=uuid,
+                name=_words(self._ask("nvmlDeviceGetName", handle) or "NVIDIA GPU"),
+                mem_bytes=self._memory(handle)[0] or 0,
+                minor=self._ask("nvmlDeviceGetMinorNumber", handle) or 0,
+                bus_id=_words(getattr(self._ask("nvmlDeviceGetPciInfo", handle), "busId", "")),
+                numa_node=_number(self._ask("nvmlDeviceGetNumaNodeId", handle), -1),
+                isolation=self._isolation(handle),
+            )
+        )
+
+    def _isolation(self, handle: Any) -> str:
+        """MIG cuts the card itself; MPS keeps its clients to their parts, where nobody gets past it."""
+        mode = self._ask("nvmlDeviceGetMigMode", handle)
+        if mode is not None and mode[0]:
+            return "mig"
+        exclusive = self._nvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
+        if self._ask("nvmlDeviceGetComputeMode", handle) == exclusive and runs(MPS):
+            return "mps"
+        return ""
+
+    def read(self, afresh: bool = False) -> List[GpuSample]:
+        """One reading of all GPUs. Blocks as long as the driver does. `afresh`: with the processes of now."""
+        self._round += 1
+        with_processes = afresh or self._round % PROCESS_EVERY == 1
+        if self._health is not None:
+            self._xids += self._health.xids()
+        return [self._read_one(card, with_processes) for card in self._cards]
+
+    def take_xids(self) -> List[Xid]:
+        """The Xid errors that the last readings found; each once."""
+        found, self._xids = self._xids, []
+        return found
+
+    def look(self) -> List[GpuState]:
+        """What is slower to change than a reading: lost cards, errors of memory, heat. Blocks as long as the driver does."""
+        states = self._health.look() if self._health is not None else []
+        return [
+            dataclasses.replace(state, unexplained_bytes=self._unexplained.get(state.card.index, 0))
+            for state in states
+        ]
+
+    def unknown(self) -> List[GpuSample]:
+        """What is reported while a reading hangs."""
+        return [GpuSample(index=card.index, error=SILENT) for card in self._cards]
+
+    def _read_one(self, card: Card, with_processes: bool) -> GpuSample:
+        began, index, handle = self._clock(), card.index, card.handle
+        utilisation = self._ask("nvmlDeviceGetUtilizationRates", handle)
+        total, used = self._memory(handle)
+        power = self._ask("nvmlDeviceGetPowerUsage", handle)
+        temperature = self._ask("nvmlDeviceGetTemperature", handle, 0)
+        if with_processes:
+            found = self._processes[index] = self._read_processes(handle)
+            least = max(UNEXPLAINED_BYTES, UNEXPLAINED_PART * (total or 0))
+            self._unexplained[index] = used if used is not None and used >= least and not found else 0
+        links = self._traffic.read(card) if self._traffic is not None else None
+        if self._clock() - began > DEADLINE_S:
+            return GpuSample(index=index, error="the driver took too long to answer")
+        return GpuSample(
+            index=index,
+            util_pct=getattr(utilisation, "gpu", None),
+            mem_used_bytes=used,
+            power_w=None if power is None else power / 1000.0,
+            temp_c=temperature,
+            processes=self._processes.get(index, []),
+            unexplained_bytes=self._unexplained.get(index, 0),
+            error="" if used is not None or utilisation is not None else "the GPU does not answer",
+            links=links,
+        )
+
+    def _memory(self, handle: Any) -> Tuple[Optional[int], Optional[int]]:
+        found = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        return (None, None) if found is None else (int(found.total), int(found.used))
+
+    def _read_processes(self, handle: Any) -> List[GpuProcess]:
+        found: Dict[int, int] = {}
+        for call in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
+            for process in self._ask(call, handle) or ():
+                found[process.pid] = max(found.get(process.pid, 0), process.usedGpuMemory or 0)
+        utils = self._utilisation(handle) if len(found) > 1 else {}
+        return [self._describe(pid, mem, utils.get(pid)) for pid, mem in sorted(found.items())]
+
+    def _utilisation(self, handle: Any) -> Dict[int, int]:
+        """Percent of the GPU by process, over the last seconds: where several are on it, the GPU's own says little."""
+        since_us = int((time.time() - UTILISATION_S) * 1e6)
+        told = self._ask("nvmlDeviceGetProcessUtilization", handle, since_us) or ()
+        return {each.pid: int(each.smUtil) for each in told if each.smUtil <= 100}
+
+    def _describe(self, pid: int, mem_bytes: int, util_pct: Optional[int]) -> GpuProcess:
+        return GpuProcess(
+            pid=pid,
+            mem_bytes=mem_bytes,
+            job_id=job_of(pid, self._jobs()),
+            user=owner_of(pid),
+            command=text(f"/proc/{pid}/comm"),
+            util_pct=util_pct,
+        )
+
+    def _ask(self, call: str, *args: Any) -> Any:
+        try:
+            return getattr(self._nvml, call)(*args)
+        except (self._nvml.NVMLError, AttributeError):
+            return None
+
+
+def _words(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _number(value: Any, default: int) -> int:
+    return value if isinstance(value, int) else default
+
+
+class GpuWatch:
+    """A GpuReader in its thread, asked with patience that ends."""
+
+    def __init__(self, reader: GpuReader) -> None:
+        self._reader = reader
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="nvml")
+        self._opening: Optional[asyncio.Future[List[GpuInfo]]] = None
+        self._reading: Optional[asyncio.Future[List[GpuSample]]] = None
+        self._looking: Optional[asyncio.Future[List[GpuState]]] = None
+
+    @property
+    def driver(self) -> str:
+        return self._reader.driver
+
+    async def discover(self) -> Tuple[List[GpuInfo], str]:
+        """The GPUs as first found, and what is wrong with the others or with the driver."""
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.open)
+        done, _ = await asyncio.wait([self._opening], timeout=OPEN_S)
+        return (self._opening.result(), self._reader.error) if done else ([], SILENT)
+
+    async def found(self) -> List[GpuInfo]:
+        """The GPUs, however long the driver takes."""
+        await self.discover()
+        assert self._opening is not None
+        return await asyncio.shield(self._opening)
+
+    async def minors(self, uuids: Sequence[str]) -> Optional[Tuple[int, ...]]:
+        """The minor numbers of these GPUs, None if one is not known (yet)."""
+        if not uuids:
+            return ()
+        found, _ = await self.discover()
+        known = {gpu.uuid: gpu.minor for gpu in found}
+        return tuple(known[uuid] for uuid in uuids) if known.keys() >= set(uuids) else None
+
+    async def read_afresh(self) -> List[GpuSample]:
+        """A reading of its own, begun now, with the processes of now."""
+        reading = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read, True)
+        done, _ = await asyncio.wait([reading], timeout=DEADLINE_S)
+        return reading.result() if done else self._reader.unknown()
+
+    async def read(self) -> List[GpuSample]:
+        """A reading, or what is known while one hangs."""
+        if self._reading is None:
+            self._reading = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read)
+        done, _ = await asyncio.wait([self._reading], timeout=DEADLINE_S)
+        if not done:
+            return self._reader.unknown()
+        found, self._reading = self._reading.result(), None
+        return found
+
+    async def look(self) -> Optional[List[GpuState]]:
+        """How the cards are, None while the driver does not answer."""
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.look)
+        done, _ = await asyncio.wait([self._looking], timeout=DEADLINE_S)
+        if not done:
+            return None
+        found, self._looking = self._looking.result(), None
+        return found
+
+    def take_xids(self) -> List[Xid]:
+        """The Xid errors of the readings that have come back; each once."""
+        return self._reader.take_xids()

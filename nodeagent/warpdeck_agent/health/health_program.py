@@ -1,0 +1,92 @@
+"""The site's own health check: a program whose exit status says whether the node is well, and its first line why not.
+
+As Slurm's HealthCheckProgram it is run without arguments, as the agent's user. It gets a bounded time and a small
+environment; what it writes beyond the first kilobytes is thrown away. What is killed and does not die, because a mount hangs
+under it, is left behind, and no other is started beside it. A program that cannot be run at all says nothing
+about the node: that is a warning, for else one wrong path would drain a cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import time
+from typing import Optional, Tuple
+
+from warpdeck_agent.client.visible import visible_word
+from warpdeck_agent.linux.own_program import OWN, SYSTEM_PATH
+from warpdeck_agent.wire.messages import Check
+
+from .site_program import end_tree, own_mark
+
+NAME = "program"
+KEPT_BYTES = 4096
+"""What is read of its output; the first line of it is the reason."""
+LINE_CHARS = 300
+SLICE_S = 0.2
+"""How often it is looked whether it has ended, while something it left behind holds its output open."""
+
+
+class HealthProgram:
+    """One run at a time."""
+
+    def __init__(self) -> None:
+        self._stuck: Optional[subprocess.Popen[bytes]] = None
+
+    def run(self, path: str, *, timeout_s: float) -> Check:
+        """Runs it to its end, or kills it after its time. Blocks."""
+        if self._stuck is not None and self._stuck.poll() is None:
+            return Check(NAME, "fail", f"{path} was killed and does not die (pid {self._stuck.pid})")
+        mark = own_mark()
+        try:
+            process = subprocess.Popen(
+                [path],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8", OWN: mark},
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            words = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
+            return Check(NAME, "warn", f"{path} cannot be run: {words}")
+        assert process.stdout is not None
+        with process.stdout:
+            ended, said = _follow(process, timeout_s)
+        if not ended:
+            self._stuck = None if end_tree(process, mark) else process
+            return Check(NAME, "fail", f"{path} was not done after {timeout_s:g} s")
+        return _judge(path, process.returncode, said)
+
+
+def _judge(path: str, code: int, said: str) -> Check:
+    line = next((line.strip() for line in said.splitlines() if line.strip()), "")[:LINE_CHARS]
+    line = visible_word(line)
+    if code == 0:
+        return Check(NAME, "ok", line or f"{path} found nothing")
+    how = f"exit {code}" if code > 0 else f"signal {-code}"
+    return Check(NAME, "fail", line or f"{path} failed ({how})")
+
+
+def _follow(process: subprocess.Popen[bytes], timeout_s: float) -> Tuple[bool, str]:
+    """(whether it ended in time, the begin of its output). What it left in the background is not waited for."""
+    assert process.stdout is not None
+    said, deadline = b"", time.monotonic() + timeout_s
+    source, is_open = process.stdout.fileno(), True
+    while process.poll() is None or is_open:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            break
+        if not is_open:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(left_s)
+        elif select.select([source], [], [], min(SLICE_S, left_s))[0]:
+            data = os.read(source, KEPT_BYTES)
+            is_open = bool(data)
+            said = (said + data)[:KEPT_BYTES]
+        elif process.poll() is not None:
+            break
+    return process.poll() is not None, said.decode("utf-8", "replace")

@@ -1,0 +1,75 @@
+"""What this node is: CPUs, memory, system. GPUs are asked of NVML (gpus.py)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import time
+from typing import List, Tuple
+
+from warpdeck_agent.containers.containers import find_runtimes
+from warpdeck_agent.linux.procfs import number, table, text
+from warpdeck_agent.wire.messages import Facility, GpuInfo, Inventory
+
+from .topology import find_topology, temporary_bytes
+
+STARTED_UNIX = time.time()
+
+
+def take_inventory(
+    gpus: List[GpuInfo], *, driver: str, gpu_error: str, containment: str, facilities: List[Facility]
+) -> Inventory:
+    """The node as found."""
+    cpus = sorted(os.sched_getaffinity(0))
+    topology = find_topology(cpus)
+    return Inventory(
+        hostname=socket.gethostname(),
+        boot_id=text("/proc/sys/kernel/random/boot_id"),
+        cpus=len(cpus),
+        sockets=topology.sockets,
+        cores_per_socket=topology.cores,
+        threads_per_core=topology.threads,
+        tmp_disk_bytes=temporary_bytes(),
+        mem_bytes=memory()[0],
+        gpus=gpus,
+        driver=driver,
+        kernel=platform.release(),
+        arch=platform.machine(),
+        python=platform.python_version(),
+        containment=containment,
+        facilities=facilities,
+        containers=find_runtimes(),
+        gpu_error=gpu_error,
+        booted_unix=float(number(table("/proc/stat").get("btime", ""))),
+        agent_unix=STARTED_UNIX,
+    )
+
+
+def memory() -> Tuple[int, int]:
+    """(total, used) in bytes; used is what is not available."""
+    found = table("/proc/meminfo")
+    total = number(found.get("MemTotal", ""))
+    free = number(found.get("MemAvailable", found.get("MemFree", "")))
+    return total * 1024, (total - free) * 1024
+
+
+class CpuMeter:
+    """CPU use between two readings, in percent of all CPUs."""
+
+    def __init__(self) -> None:
+        self._busy, self._total = self._ticks()
+        self.count = os.cpu_count() or 1
+
+    def percent(self) -> float:
+        """Since the last call."""
+        busy, total = self._ticks()
+        spent, passed = busy - self._busy, total - self._total
+        self._busy, self._total = busy, total
+        return 100.0 * spent / passed if passed > 0 else 0.0
+
+    @staticmethod
+    def _ticks() -> Tuple[int, int]:
+        fields = [int(word) for word in text("/proc/stat").splitlines()[0].split()[1:9]]
+        total = sum(fields)
+        return total - fields[3] - fields[4], total

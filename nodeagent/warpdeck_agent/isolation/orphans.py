@@ -1,0 +1,249 @@
+"""Where there is no cgroup: processes of jobs that cleared their environment, or re-fork for ever, end with their jobs.
+
+Agent and supervisor are subreapers: what loses its parent below one of them becomes its child, and not init's. Such a process
+that carries the mark of no job of ours is a stray, unless it is a helper of ours. Whose of several jobs of a user it was cannot
+be told: it is ended with the last of them that runs. What a process forks while others are being killed would go on, so whatever
+is found is stopped first, until none is new; a chain of processes each of which starts the next and ends is met by its group,
+which the kernel signals as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import time
+from typing import Callable, Collection, Container, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+
+from warpdeck_agent.linux.own_program import OWN, SUBREAPER
+from warpdeck_agent.linux.procfs import content, number, table, text
+from warpdeck_agent.linux.subreaper import adopt_orphans
+
+from . import job_processes
+
+LOOK_S = 1.0
+YOUNG_S = 4.0
+"""A child of the agent that is younger may be one of its own that has not begun yet."""
+BURY_S = 2.0
+"""Whoever starts a process of ours waits for it at once: what is dead for so long has nobody who will."""
+HUNT_S = 0.3
+"""How long one sweep goes after processes that fork faster than they are found; whoever asks for it asks again."""
+QUIET_LOOKS = 2
+"""Nobody new, one after the other: the kernel's list of children may leave one out while others end."""
+MANY = 64
+"""Processes found in one sweep: so many may be a bomb, and may fork no more."""
+TICKS_S = os.sysconf("SC_CLK_TCK")
+
+
+class Child(NamedTuple):
+    """A child of ours."""
+
+    pid: int
+    parent: int
+    uid: int
+    ended: bool
+    age_s: float
+
+
+class Orphans:
+    """`busy` tells the uids of which a launch runs, `marks` those of all launches, `begins` whether any is just beginning, which is
+    not among them yet, `helpers` the pids of ours that run as a user for long; all are asked from threads. `supervisor` is the
+    supervisor's pid."""
+
+    def __init__(
+        self,
+        identity: str,
+        busy: Callable[[], Collection[int]],
+        *,
+        marks: Callable[[], Container[job_processes.Mark]],
+        supervisor: Callable[[], int],
+        begins: Callable[[], bool],
+        helpers: Callable[[], Container[int]] = frozenset,
+    ) -> None:
+        self._busy = busy
+        self._marks = marks
+        self._supervisor = supervisor
+        self._begins = begins
+        self._helpers = helpers
+        self._ended: Dict[int, float] = {}
+        self._says_own = bool(job_processes.variable(os.getpid(), OWN))
+        os.environ[OWN] = os.environ[SUBREAPER] = identity
+        adopt_orphans()
+
+    async def run(self) -> None:
+        """Looks after them for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            children = await loop.run_in_executor(None, _children, os.getpid())
+            self._bury([child.pid for child in children if child.ended])
+            await loop.run_in_executor(None, self._end_idle)
+
+    def _end_idle(self) -> None:
+        job_processes.send([each.pid for each in self._strays()], signal.SIGKILL)
+
+    def _bury(self, ended: List[int]) -> None:
+        now = time.monotonic()
+        self._ended = {pid: self._ended.get(pid, now) for pid in ended}
+        for pid, since in self._ended.items():
+            if now - since > BURY_S:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+
+    def strays(self, uid: int) -> List[int]:
+        """Those of a user of whom nothing runs. Blocks shortly."""
+        if uid in self._busy():
+            return []
+        return [each.pid for each in self._strays() if each.uid == uid]
+
+    def _strays(self) -> List[Child]:
+        found = []
+        for parent in (os.getpid(), self._supervisor()):
+            for child in _children(parent) if parent else ():
+                environ = content(f"/proc/{child.pid}/environ", most_bytes=job_processes.MAX_ENVIRON_BYTES)
+                if environ is not None and not child.ended and self._is_stray(child, environ):
+                    found.append(child)
+        return found
+
+    def _is_stray(self, child: Child, environ: bytes) -> bool:
+        """Neither a launch's nor ours. One without any environment may be just becoming another program: a launch's first process
+        does, while that begins. What begins is asked last, so that nobody is taken for a stray who has begun meanwhile."""
+        if self._is_launchs(child, environ):
+            return False
+        if job_processes.value(environ, OWN) and not self._only_says_own(child):
+            return False
+        if child.parent == os.getpid() and child.age_s < YOUNG_S and not self._is_no_helper(child, environ):
+            return False
+        return bool(environ or not self._begins()) and child.uid not in self._busy()
+
+    def _only_says_own(self, child: Child) -> bool:
+        """Whether it is a user's that has our variable and is none of ours: those that run as a user are young, or known."""
+        if os.geteuid() != 0 or child.uid == 0 or child.age_s < YOUNG_S:
+            return False
+        return child.pid not in self._helpers()
+
+    def _is_launchs(self, child: Child, environ: bytes) -> bool:
+        """Whether it carries the mark of a launch, or what may be one while any begins."""
+        if not job_processes.value(environ, job_processes.MARK):
+            return False
+        return self._begins() or job_processes.mark_in(environ, child.pid) in self._marks()
+
+    def _is_no_helper(self, child: Child, environ: bytes) -> bool:
+        """Whether it cannot be what the agent has started for itself, which has OWN from its first moment if the agent itself has."""
+        if not self._says_own or self._begins():
+            return False
+        return bool(environ) or _stays_empty(child.pid)
+
+    def sweep(self, mark: job_processes.Mark, known: Collection[int]) -> int:
+        """Kills all processes of a launch that has ended: `known`, which carry its mark, and the user's strays, each with all that
+        descends from it. How many there were; whoever asks looks again. Blocks for little more than HUNT_S."""
+        deadline = time.monotonic() + HUNT_S
+        found: Set[int] = set()
+        dead: Set[int] = set()
+        left: Collection[int] = known
+        quiet = 0
+        while quiet < QUIET_LOOKS and time.monotonic() < deadline:
+            children, is_clear = self._stop_children(mark, dead)
+            new = _tree({*children, *left}) - found - {os.getpid(), self._supervisor()}
+            job_processes.send(new, signal.SIGSTOP)
+            found |= new
+            if len(found) > MANY:
+                _forbid_forks(found, mark.uid)
+            is_quiet = is_clear and not new
+            left = set(job_processes.marked().get(mark, ())) - found if is_quiet and not quiet else ()
+            quiet = quiet + 1 if is_quiet and not left else 0
+        job_processes.send(sorted(found), signal.SIGKILL)
+        return max(len(found), int(not quiet))
+
+    def _stop_children(self, mark: job_processes.Mark, dead: Set[int]) -> Tuple[Set[int], bool]:
+        """Stops those children that are the launch's, or strays of its user, each as soon as it is seen: a link of a chain lives
+        for a tenth of a millisecond. False where one that is not among the `dead` had ended before it was clear whose it was."""
+        found, ended, supervisor, uid = set(), set(), self._supervisor(), mark.uid
+        for parent in (os.getpid(), supervisor):
+            for pid in _pids_below(parent) if parent else ():
+                environ = content(f"/proc/{pid}/environ", most_bytes=job_processes.MAX_ENVIRON_BYTES) or b""
+                child = None
+                is_marked = job_processes.carries(environ, pid, mark)
+                if not is_marked:
+                    child = _child(pid)
+                    if child is None or (child.ended and child.uid == uid):
+                        ended.add(pid)
+                if is_marked or (child is not None and self._is_stray_of(child, environ, uid)):
+                    _stop(pid, spare=supervisor)
+                    found.add(pid)
+        is_clear = ended <= dead or uid in self._busy()  # beside others of the user's that end all the time
+        dead |= ended
+        return found, is_clear
+
+    def _is_stray_of(self, child: Child, environ: bytes, uid: int) -> bool:
+        return child.uid == uid and not child.ended and self._is_stray(child, environ)
+
+
+def _stop(pid: int, *, spare: int) -> None:
+    """Stops it, and kills its group: with that what it has just forked, should it be a link of a chain."""
+    fields = job_processes.stat_fields(pid)
+    group = int(fields[2]) if len(fields) > 2 else 0
+    job_processes.send([pid], signal.SIGSTOP)
+    if group > 1 and group not in (os.getpgrp(), spare):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+def _forbid_forks(pids: Iterable[int], uid: int) -> None:
+    """Root's processes are exempt from this limit."""
+    for pid in pids if uid else ():
+        with contextlib.suppress(OSError):
+            resource.prlimit(pid, resource.RLIMIT_NPROC, (1, 1))
+
+
+def _tree(roots: Collection[int]) -> Set[int]:
+    found: Set[int] = set()
+    left = list(roots)
+    while left:
+        pid = left.pop()
+        if pid not in found:
+            found.add(pid)
+            left += _pids_below(pid)
+    return found
+
+
+def _stays_empty(pid: int) -> bool:
+    """Whether it lives without an environment, and is not just becoming another program."""
+    for _ in range(job_processes.LOOKS):
+        time.sleep(job_processes.LOOK_S)
+        if content(f"/proc/{pid}/environ", most_bytes=1):
+            return False
+    return job_processes.stat_fields(pid)[:1] not in ([], ["Z"], ["X"])
+
+
+def _pids_below(pid: int) -> List[int]:
+    """Its children, of whichever of its threads."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    return [
+        int(word)
+        for each in threads
+        for word in (content(f"/proc/{pid}/task/{each}/children", most_bytes=1 << 20) or b"").split()
+    ]
+
+
+def _children(parent: int) -> List[Child]:
+    return [child for child in map(_child, _pids_below(parent)) if child is not None]
+
+
+def _child(pid: int) -> Optional[Child]:
+    fields = job_processes.stat_fields(pid)
+    if len(fields) <= 19:
+        return None
+    uptime_s = float((text("/proc/uptime").split() or ["0"])[0])
+    return Child(
+        pid,
+        parent=int(fields[1]),
+        uid=number(table(f"/proc/{pid}/status").get("Uid", "")),
+        ended=fields[0] == "Z",
+        age_s=uptime_s - int(fields[19]) / TICKS_S,
+    )

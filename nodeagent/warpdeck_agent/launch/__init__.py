@@ -1,0 +1,1 @@
+"""A launch and its steps in memory, with time limit, signals, notices and memory limit."""

@@ -1,0 +1,87 @@
+"""Signals to all processes of a launch, and to those of them whom a warning is meant for."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from concurrent.futures import Executor
+from typing import Sequence, Set, Tuple
+
+from warpdeck_agent.isolation import job_processes
+from warpdeck_agent.tasks.task import STEP_VARIABLE
+
+from .launch import Job
+
+ALL, BATCH, PROGRAMS, WARNED = "all", "batch", "programs", "warned"
+"""Whom a signal is meant for."""
+MAX_STOPS = 5
+"""How often processes that a job forks while it is being stopped are looked for."""
+
+
+class Signals:
+    """Processes are looked up in the pool's threads. A launch that has ended gets nothing."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+
+    async def send(self, job: Job, *numbers: int) -> Tuple[int, ...]:
+        """One signal after the other, to every process; which they were."""
+        members = await self._members(job)
+        if job.phase == "running":
+            for number in numbers:
+                job_processes.send(members, number)
+        return members
+
+    def kill_host(self, job: Job) -> None:
+        """Ends the process that holds its terminal, which no other signal reaches."""
+        host = job.folder.pid()
+        if job.phase == "running" and job.owns(host):
+            job_processes.send((host,), signal.SIGKILL)
+
+    async def stop(self, job: Job, number: int) -> None:
+        """Again until none is new: what runs may fork while it is being stopped."""
+        known: Set[int] = set()
+        for _ in range(MAX_STOPS):
+            if job.limit is None or not job.limit.suspended:
+                return
+            members = await self.send(job, number)
+            if known.issuperset(members):
+                return
+            known.update(members)
+
+    async def send_to(self, job: Job, number: int, *, whom: str) -> None:
+        """To all, to the batch shell alone, or to the programs that it runs and that may have it."""
+        members = await self._members(job)
+        if job.phase == "running":
+            job_processes.send(_meant(job, members, number, whom=whom), number)
+
+    async def warn(self, job: Job) -> None:
+        """The signal that the job asked for before its time is over."""
+        members = await self._members(job)
+        whom = BATCH if job.meta.warn_batch_only and job.meta.role == "batch" else WARNED
+        if job.phase == "running" and not job.cause:
+            job_processes.send(_meant(job, members, job.meta.warn_signal, whom=whom), job.meta.warn_signal)
+
+    async def _members(self, job: Job) -> Tuple[int, ...]:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, job.members)
+
+
+def _meant(job: Job, members: Tuple[int, ...], number: int, *, whom: str) -> Sequence[int]:
+    """The batch shell, or the programs that it runs; a warning is for both.
+
+    Slurm spares all that no step runs. Here those of them have it who wait for it: the others would only die of it, and take the
+    job along before anything is saved.
+    """
+    if whom == ALL:
+        return members
+    if job.meta.role != "batch":
+        return () if whom == BATCH else members
+    shell = job.batch_shell(members)
+    if whom == BATCH:
+        return [shell] if shell else []
+    reached = [pid for pid in members if _is_of_step(pid) or job_processes.catches(pid, number)]
+    return reached if whom == WARNED else [pid for pid in reached if pid != shell]
+
+
+def _is_of_step(pid: int) -> bool:
+    return bool(job_processes.variable(pid, STEP_VARIABLE))

@@ -1,0 +1,1 @@
+"""Thin wrappers of kernel interfaces. Nothing here knows of jobs."""

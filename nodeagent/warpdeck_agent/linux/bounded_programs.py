@@ -1,0 +1,20 @@
+"""Running a program that may hang with a file system, in a way that no signal ends: then it is left behind in time."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any, Sequence
+
+from .own_program import OWN, SYSTEM_PATH
+
+
+def run_for(limit_s: float, argv: Sequence[str], *, cwd: str = "/", **options: Any) -> bool:
+    """Whether it has succeeded by then. `options` are Popen's, such as `accounts.rights_of`. Blocks. Raises OSError."""
+    null = subprocess.DEVNULL
+    env = {"PATH": SYSTEM_PATH, OWN: "1"}
+    child = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, cwd=cwd, env=env, **options)
+    try:
+        return child.wait(limit_s) == 0
+    except subprocess.TimeoutExpired:
+        child.kill()
+        return False

@@ -1,0 +1,117 @@
+"""What a launch uses: GPUs from each reading, CPU time and memory from its group or, without one, from its processes.
+
+A GPU that a launch has to itself counts with all that it does. Of a shared one its own processes count: their utilisation and
+memory, and of the power as much as its part is. What follows from one reading holds until the next, for no longer than
+LONGEST_S: while a driver hangs nothing is known, and nothing is counted. The same meter serves a step: it is told which GPUs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from warpdeck_agent.storage.spool import Folder
+from warpdeck_agent.wire.messages import Curve, GpuSample, GpuUsage
+
+from .bounded_record import Record, Values, known
+
+IDLE_PCT = 5
+"""A GPU below this is called idle."""
+LONGEST_S = 5.0
+KEEP_S = 60.0
+"""How often it is written down, for an agent that starts anew."""
+LEAST_POINTS = 3
+"""A launch that was shorter has no curve worth keeping."""
+FILE = "usage.json"
+
+
+class Meter:
+    """Of one launch or step. `uuids`: its GPUs; `share_pct`: its part of them."""
+
+    def __init__(self, *, begin_unix: float, share_pct: int = 100) -> None:
+        self._share_pct = share_pct
+        self._record = Record(begin_unix)
+        self._last = begin_unix
+        self._written = 0.0
+        self._gpu: Dict[str, float] = dict.fromkeys(("seconds", "busy_s", "idle_s", "energy_j"), 0.0)
+        self._mem_peak_bytes = 0
+        self._measured = False
+
+    def take(self, gpus: Sequence[GpuSample], *, job_id: int, more: Values, now: float) -> None:
+        """One reading of its GPUs, at `now` in unix seconds; `more` is what else is known of it at this time."""
+        passed_s = min(max(0.0, now - self._last), LONGEST_S)
+        self._last = now
+        uses = [use_of(gpu, job_id=job_id, share_pct=self._share_pct) for gpu in gpus]
+        values: Values = dict(more)
+        if uses:
+            self._count(uses, passed_s)
+            utils = [(util, 1.0 / len(uses)) for util, _, _ in uses]
+            whole = all(util is not None for util, _, _ in uses)
+            values["gpu_util_pct"] = known(utils) if whole else None
+            values["gpu_mem_bytes"] = known([(mem, 1.0) for _, mem, _ in uses])
+            values["gpu_power_w"] = known([(power, 1.0) for _, _, power in uses])
+        if values:
+            self._record.add(values, now)
+
+    def _count(
+        self, uses: List[Tuple[Optional[float], Optional[int], Optional[float]]], passed_s: float
+    ) -> None:
+        total = self._gpu
+        for util, _, power in uses:
+            if util is not None:
+                self._measured = True
+                total["seconds"] += passed_s
+                total["busy_s"] += passed_s * util / 100.0
+                total["idle_s"] += passed_s if util < IDLE_PCT else 0.0
+            total["energy_j"] += passed_s * (power or 0.0)
+        self._mem_peak_bytes = max(self._mem_peak_bytes, sum(mem or 0 for _, mem, _ in uses))
+
+    def usage(self) -> Optional[GpuUsage]:
+        """Up to now; None where there was no GPU to read."""
+        if not self._measured and not self._mem_peak_bytes:
+            return None
+        return GpuUsage(mem_peak_bytes=self._mem_peak_bytes, **self._gpu)
+
+    def curve(self) -> Optional[Curve]:
+        """Its life so far, None while that is too short."""
+        return self._record.curve() if self._record.size >= LEAST_POINTS else None
+
+    def keep(self, folder: Folder) -> None:
+        """Writes it down now and then. A full disk loses what a later agent would have known."""
+        now = time.monotonic()
+        if now - self._written < KEEP_S:
+            return
+        if self._written:
+            kept = {"gpu": self._gpu, "mem": self._mem_peak_bytes, "record": self._record.kept()}
+            with contextlib.suppress(OSError):
+                folder.write(FILE, json.dumps({**kept, "measured": self._measured}), durable=False)
+        self._written = now
+
+    def restore(self, folder: Folder) -> None:
+        """Goes on with what an earlier agent wrote down; what is torn or strange counts as nothing."""
+        try:
+            kept: Dict[str, Any] = json.loads(folder.read(FILE) or "null")
+            if kept is None:
+                return
+            record = Record.restored(kept["record"])
+            gpu = {name: float(kept["gpu"][name]) for name in self._gpu}
+            self._mem_peak_bytes, self._measured = int(kept["mem"]), bool(kept["measured"])
+            self._gpu, self._record = gpu, record
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return
+
+
+def use_of(
+    gpu: GpuSample, *, job_id: int, share_pct: int
+) -> Tuple[Optional[float], Optional[int], Optional[float]]:
+    """(utilisation, memory, power) of a reading that are the job's. None is unknown."""
+    own = [process for process in gpu.processes if process.job_id == job_id]
+    mem = sum(process.mem_bytes for process in own)
+    if share_pct >= 100:
+        return gpu.util_pct, mem or gpu.mem_used_bytes, gpu.power_w
+    told = [process.util_pct for process in own if process.util_pct is not None]
+    util = float(min(100, sum(told))) if told else None if own else 0.0
+    power = None if gpu.power_w is None else gpu.power_w * share_pct / 100.0
+    return (None if gpu.util_pct is None else util), mem, power

@@ -1,0 +1,116 @@
+"""What the node and each of its GPUs were like: rings in memory, of which the minutes also lie in a file."""
+
+from __future__ import annotations
+
+import math
+from typing import Dict, List, Optional
+
+from warpdeck_agent.gpu.foreign_users import MINUTE_S, StrangersSeen
+from warpdeck_agent.storage.spool import Folder
+from warpdeck_agent.wire.messages import AskMoment, Curve, GpuInfo, GpuSample, Moment, Strangers
+
+from .bounded_record import Rings, Span, Values
+from .minute_history import Minutes
+
+NODE = ""
+"""The key of the node's own rings, beside the uuids of its GPUs."""
+BACK_S = 600.0
+"""A clock that goes back by more was ahead: what was measured by it was at no such time."""
+
+
+class History:
+    """Fed with every reading, by unix times."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._minutes = Minutes(folder)
+        self._minute = -1
+        self._latest_unix = 0.0
+        self._rings: Dict[str, Rings] = {NODE: Rings()}
+        self._uuids: Dict[int, str] = {}
+        self._strangers = StrangersSeen()
+
+    def found(self, gpus: List[GpuInfo], now: float) -> None:
+        """The node's GPUs. An agent before this one may have known what they did."""
+        self._uuids = {gpu.index: gpu.uuid for gpu in gpus}
+        self._recall(now)
+
+    def _recall(self, now: float) -> None:
+        """Begins with what the file has of the day before."""
+        self._minute, self._latest_unix = -1, now
+        self._rings = {key: Rings() for key in (NODE, *self._uuids.values())}
+        self._strangers = StrangersSeen()
+        for minute, things, strangers in self._minutes.read(now):
+            self._strangers.recall(minute, strangers)
+            for key, values in things.items():
+                if key in self._rings:
+                    self._rings[key].recall(values, minute * MINUTE_S)
+
+    def take(self, own: Values, gpus: List[GpuSample], now: float) -> None:
+        """What was measured of the node and of its GPUs just now."""
+        if now < self._latest_unix - BACK_S:
+            self._recall(now)
+        self._latest_unix = max(now, self._latest_unix)
+        self._rings[NODE].add(own, now)
+        for gpu in gpus:
+            if gpu.index in self._uuids:
+                values: Values = {
+                    "gpu_util_pct": gpu.util_pct,
+                    "gpu_mem_bytes": gpu.mem_used_bytes,
+                    "gpu_power_w": gpu.power_w,
+                    "gpu_temp_c": gpu.temp_c,
+                }
+                self._rings[self._uuids[gpu.index]].add(values, now)
+                self._strangers.take(self._uuids[gpu.index], gpu, now)
+        self._keep(int(now // MINUTE_S))
+
+    def _keep(self, minute: int) -> None:
+        """Writes down the minute that is over. A clock that went back a little has none to tell of."""
+        if 0 <= self._minute < minute:
+            span = Span(self._minute * MINUTE_S, MINUTE_S)
+            measured = {key: rings.during(span) for key, rings in self._rings.items()}
+            self._minutes.add(self._minute, measured, self._strangers.close(self._minute))
+        self._minute = max(minute, self._minute)
+
+    def curves(self, step_s: float) -> List[Curve]:
+        """The node's own and one for each GPU."""
+        return [rings.curve(step_s, uuid) for uuid, rings in self._rings.items()]
+
+    def moment(self, asked: AskMoment, *, cpus: int) -> Moment:
+        """What all of it was like then."""
+        own = self._rings[NODE]
+        since_unix, span = own.since(), own.span(asked.at_unix)
+        since_unix = since_unix if math.isfinite(since_unix) else 0.0
+        if span is None:
+            return Moment(ask=asked.ask, since_unix=since_unix)
+        values = own.during(span)
+        load = values.get("cpu_pct")
+        return Moment(
+            ask=asked.ask,
+            begin_unix=span.begin_unix,
+            step_s=span.step_s,
+            since_unix=since_unix,
+            cpu_pct=None if load is None else round(load / cpus, 1),
+            mem_used_bytes=_whole(values, "mem_bytes"),
+            gpus=[_gpu(index, self._rings[uuid].during(span)) for index, uuid in sorted(self._uuids.items())],
+            strangers=self._strangers_at(asked.at_unix),
+        )
+
+    def _strangers_at(self, at_unix: float) -> List[Strangers]:
+        found = [(index, self._strangers.at(uuid, at_unix)) for index, uuid in sorted(self._uuids.items())]
+        return [seen.told(index) for index, seen in found if seen is not None]
+
+
+def _gpu(index: int, values: Values) -> GpuSample:
+    power = values.get("gpu_power_w")
+    return GpuSample(
+        index=index,
+        util_pct=_whole(values, "gpu_util_pct"),
+        mem_used_bytes=_whole(values, "gpu_mem_bytes"),
+        power_w=None if power is None else round(power, 1),
+        temp_c=_whole(values, "gpu_temp_c"),
+    )
+
+
+def _whole(values: Values, name: str) -> Optional[int]:
+    value = values.get(name)
+    return None if value is None else round(value)

@@ -1,0 +1,1 @@
+"""Samples processes, GPUs and health once a second."""

@@ -1,0 +1,116 @@
+"""What is watched on a node for as long as the agent lives, with a controller or without: use of GPUs and CPUs, health.
+
+Once a second everything cheap is read; the controller gets samples as often as it asked for. Jobs that share a GPU are held
+to their parts here, because a node that is cut off has nobody else who would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Callable, List, Tuple
+
+from warpdeck_agent.attach.idleness import Idleness
+from warpdeck_agent.gpu.gpus import GpuWatch
+from warpdeck_agent.health.health import Health
+from warpdeck_agent.registry.launch_registry import Jobs
+from warpdeck_agent.storage.spool import Spool
+from warpdeck_agent.wire.messages import GpuInfo, GpuSample, Sample
+
+from .usage_monitor import Usage
+
+READ_S = 1.0
+"""Between two readings, unless a controller wants them more often."""
+LEAST_S = 0.1
+Holders = List[Tuple[int, int, int]]
+LOOK_EVERY = 5
+"""Readings between two looks at what is slower to change."""
+
+
+class Monitor:
+    """`tell` gets samples and what is new of the node's health."""
+
+    def __init__(self, spool: Spool, jobs: Jobs, gpus: GpuWatch, tell: Callable[[Any], None]) -> None:
+        self._gpus = gpus
+        self._jobs = jobs
+        self._tell = tell
+        self._sample_s = READ_S
+        self._next_sample = 0.0
+        self._told_holders: Holders = []
+        self._next_reading = 0.0
+        self.usage = Usage(jobs, spool)
+        self.idleness = Idleness(jobs)
+        self.health = Health(spool, self._gpus, tell, given=jobs.gpus_in_use)
+
+    @property
+    def driver(self) -> str:
+        return self._gpus.driver
+
+    async def discover(self) -> Tuple[List[GpuInfo], str]:
+        """The GPUs, and what is wrong with the others or with the driver."""
+        return await self._gpus.discover()
+
+    async def found(self) -> List[GpuInfo]:
+        """The GPUs, however long the driver takes."""
+        return await self._gpus.found()
+
+    def sample_every(self, interval_s: float) -> None:
+        """A controller wants samples this often, beginning with the next reading but one."""
+        self._sample_s = max(LEAST_S, interval_s)
+        self._next_sample = time.monotonic() + self._sample_s
+
+    async def run(self) -> None:
+        """Reads for ever. A driver that hangs holds up nothing else."""
+        watch = asyncio.get_running_loop().create_task(self.health.run())
+        try:
+            found = await self._gpus.found()
+            self.usage.found(found)
+            rounds = 0
+            while True:
+                await asyncio.sleep(min(READ_S, self._sample_s))
+                gpus = await self._gpus.read() if found else []
+                self._jobs.see_gpus(gpus, found)
+                self._measure(gpus)
+                self._send(gpus)
+                self.health.take_xids()
+                if found and rounds % LOOK_EVERY == 0:
+                    await self.health.look_at_gpus()
+                rounds += 1
+        finally:
+            watch.cancel()
+
+    def _measure(self, gpus: List[GpuSample]) -> None:
+        """Once a second, however often samples are wanted."""
+        if time.monotonic() >= self._next_reading:
+            self._next_reading = time.monotonic() + READ_S * 0.9
+            self.usage.take(gpus)
+            self.idleness.take(gpus)
+
+    def _send(self, gpus: List[GpuSample]) -> None:
+        """When it is time, or when other processes are on a GPU than were told: placement hangs on them."""
+        now, seen = time.monotonic(), _holders(gpus)
+        if now < self._next_sample and (seen == self._told_holders or self._sample_s <= READ_S):
+            return
+        self._told_holders = seen
+        # From now on, not from when it was due: a driver that hung owes no samples.
+        self._next_sample = now + self._sample_s * 0.9
+        self.show(gpus)
+
+    def show(self, gpus: List[GpuSample]) -> None:
+        """Sends a sample with this reading."""
+        used = self.usage
+        self._tell(
+            Sample(
+                at_unix=time.time(),
+                cpu_pct=used.cpu_pct,
+                mem_used_bytes=used.mem_used_bytes,
+                gpus=gpus,
+                idle=self.idleness.sessions(),
+            )
+        )
+
+
+def _holders(gpus: List[GpuSample]) -> Holders:
+    """(GPU, pid, job) of all that are on one; pid 0 where nobody is seen and memory is used."""
+    unseen = [(gpu.index, 0, 0) for gpu in gpus if gpu.unexplained_bytes]
+    return sorted([*unseen, *((gpu.index, each.pid, each.job_id) for gpu in gpus for each in gpu.processes)])

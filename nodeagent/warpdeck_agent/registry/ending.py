@@ -1,0 +1,247 @@
+"""The end of launches: asked for (TERM, a grace time, KILL), or noticed; either way nothing of them is left running.
+
+What a group holds is ended with it, before the end is told; processes that left their group are found by their mark in a
+walk over /proc, which all ends of a second share. A launch without a group has that walk before its end is told. Ends of
+launches that left nothing, whose places are free at once, share a wait for the disk and a message where they come closely.
+The exit status is durable before anybody is told of it. What else has to be so before that, `clearing` sees to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from concurrent.futures import Executor
+from typing import Any, Callable, List, Set
+
+from warpdeck_agent.isolation import job_processes
+from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.notices import Notices
+from warpdeck_agent.launch.signals import ALL, Signals
+from warpdeck_agent.steps.step_ending import end_steps
+
+from .teardown import Clearing
+
+STRAGGLERS_S = 1.0
+"""How soon after its end a grouped launch is looked for outside its group. A walk costs 10 us a process of the machine."""
+GATHER_S = 0.01
+"""Ends are told no more often than this: each telling costs a wait for the disk here, and a transaction at the controller,
+of which each writes some twenty pages however few ends are in it."""
+FOLLOWED_FACTOR = 2
+"""So many times as long where others have begun in the places of all of them, so that no place waits for the telling."""
+KILL_AGAIN_S = 0.5
+"""How often KILL is repeated for what a job still forks while it is being ended."""
+HOST_S = 4.0
+"""How long a terminal's host may outlive all that runs on it, for the last output; it is its user's process, who can stop it."""
+KILL_S = 3.0
+"""How long an agent that was told to quit waits for jobs that were to be killed at once."""
+
+
+class Ending:
+    """Ends jobs; `tell` gets each report, `on_free` each job of which nothing is left."""
+
+    def __init__(
+        self,
+        pool: Executor,
+        signals: Signals,
+        clearing: Clearing,
+        tell: Callable[[Any], None],
+        *,
+        notices: Notices,
+        on_free: Callable[[Job], None],
+        gather_s: float = GATHER_S,
+    ) -> None:
+        self._notices = notices
+        self._on_free = on_free
+        self._gather_s = gather_s
+        self._pool = pool
+        self._clearing = clearing
+        self._signals = signals
+        self._tell = tell
+        self._over: List[Job] = []
+        self._others: List[Job] = []
+        """Those that have ended since the last telling: who has left nothing, and who may have."""
+        self._finishing = False
+        self._told_at = -gather_s
+        self._is_pressing = asyncio.Event()
+        """One has ended for which those before it would wait too long."""
+        self._left: List[job_processes.Mark] = []
+        self._tasks: Set[asyncio.Task[None]] = set()
+        self._at_once: Set[asyncio.Task[None]] = set()
+
+    def kill(self, job: Job, *, cause: str, grace_s: float, number: int = 0, whom: str = ALL) -> None:
+        """Ends the job: TERM, then KILL after the grace time; or sends one signal only."""
+        if job.phase != "running":
+            return
+        if number:
+            self._spawn(self._signals.send_to(job, number, whom=whom))
+            return
+        if not job.cause:
+            job.cause = cause
+            # A full disk keeps no job alive; then only an agent that starts anew would not know the cause. Not durable: a
+            # power cut ends the job before this does, and all launches would wait for the disk.
+            with contextlib.suppress(OSError):
+                job.folder.write("cause", cause, durable=False)
+        if job.meta.role == "hold":
+            self._spawn(self._end_steps(job, grace_s))
+            return
+        self._notices.say_why_it_ends(job)
+        job.grace_until = time.monotonic() + grace_s
+        task = self._spawn(self._end(job, grace_s))
+        if grace_s <= 0:
+            self._at_once.add(task)
+            task.add_done_callback(self._at_once.discard)
+
+    async def finish_kills(self) -> None:
+        """Before the agent ends: what was to be killed at once is dead, or nearly."""
+        if self._at_once:
+            await asyncio.wait(self._at_once, timeout=KILL_S)
+
+    def ended(self, job: Job) -> None:
+        """Takes up a job whose first process has ended; what its steps still run ends first."""
+        if job.phase == "running" and job.has_running_steps():
+            left_s = job.grace_until - time.monotonic() if job.cause else job.meta.grace_s
+            self._spawn(self._end_steps(job, max(0.0, left_s)))
+        elif job.phase == "running":
+            job.phase = "ending"
+            job.ended_at = time.time()
+            self._take(job)
+            if not self._finishing:
+                self._finishing = True
+                self._spawn(self._finish())
+
+    def _take(self, job: Job) -> None:
+        if not self._clearing.is_over(job):
+            self._others.append(job)
+            self._is_pressing.set()
+            return
+        if not job.is_followed and all(other.is_followed for other in self._over):
+            self._is_pressing.set()
+        self._over.append(job)
+
+    def end_hold(self, job: Job) -> None:
+        """A share without processes of its own ends when it is told to."""
+        job.phase, job.ended_at = "exited", time.time()
+        self._spawn(self._sweep_hold(job))
+
+    async def _end_steps(self, job: Job, grace_s: float) -> None:
+        if job.has_running_steps():
+            await end_steps(job, self._signals, grace_s=grace_s)
+        for step in job.steps.values():
+            step.done.set()
+        if job.meta.role == "hold" and job.phase == "running":
+            self.end_hold(job)
+        elif job.meta.role != "hold":
+            self.ended(job)
+
+    async def _end(self, job: Job, grace_s: float) -> None:
+        """A stopped process takes a signal only when it goes on: CONT follows."""
+        first = signal.SIGTERM if grace_s > 0 else signal.SIGKILL
+        wait_s = grace_s if grace_s > 0 else KILL_AGAIN_S
+        hang_up = (
+            (signal.SIGHUP,) if job.meta.pty and grace_s > 0 else ()
+        )  # a shell at a terminal heeds no TERM
+        await self._signals.send(job, first, *hang_up, signal.SIGCONT)
+        done = asyncio.get_running_loop().create_task(job.done.wait())
+        give_up = time.monotonic() + max(grace_s, 0.0) + job.meta.unkillable_s
+        seen = time.monotonic() + max(grace_s, 0.0)
+        while not (await asyncio.wait([done], timeout=wait_s))[0]:
+            if await self._signals.send(job, signal.SIGKILL):
+                seen = time.monotonic()
+            elif job.meta.pty and time.monotonic() - seen > HOST_S:
+                self._signals.kill_host(job)
+            wait_s = KILL_AGAIN_S
+            if time.monotonic() > give_up and job.phase == "running":
+                job.message = job.message or f"it did not die of KILL within {job.meta.unkillable_s:g} s"
+                self.ended(job)
+
+    async def _finish(self) -> None:
+        try:
+            while self._over or self._others:
+                while (left_s := self._patience_s()) > 0:
+                    self._is_pressing.clear()
+                    with contextlib.suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(self._is_pressing.wait(), left_s)
+                over, others, self._over, self._others = self._over, self._others, [], []
+                unclear = await self._clearing.settle(over, others)
+                self._told_at = time.monotonic()
+                for job in over + others:
+                    if job in unclear:
+                        self._spawn(self._clear(job))
+                    elif job.cause == "oom" or job.last_words is not None:
+                        self._spawn(self._say_and_close(job))
+                    else:
+                        self._close(job)
+                self._look_again([job.mark for job in over + others if job.grouped])
+        finally:
+            self._finishing = False
+
+    def _patience_s(self) -> float:
+        """How long what has ended is not told yet: no time where one keeps its place until it is settled."""
+        if self._others:
+            return 0.0
+        factor = FOLLOWED_FACTOR if all(job.is_followed for job in self._over) else 1
+        return self._told_at + factor * self._gather_s - time.monotonic()
+
+    def _look_again(self, marks: List[job_processes.Mark]) -> None:
+        if marks and not self._left:
+            asyncio.get_running_loop().call_later(STRAGGLERS_S, self._end_stragglers)
+        self._left += marks
+
+    def _end_stragglers(self) -> None:
+        marks, self._left = self._left, []
+        self._pool.submit(_end_marked, marks)
+        self._pool.submit(self._clearing.tidy)
+
+    def _close(self, job: Job) -> None:
+        status, message = job.folder.end()
+        job.message = message or job.message
+        if status is not None:
+            job.phase, job.status = "exited", status
+            job.cause = "launch_failed" if job.message and not job.cause else job.cause
+        elif not job.folder.pid():
+            job.phase, job.status = "exited", (1, 0)
+            job.cause, job.message = "launch_failed", "its first process could not begin"
+        else:
+            job.phase, job.status = "lost", (1, 0)
+            job.message = job.message or "its supervisor was killed; how it ended is not known"
+        self._tell_end(job)
+
+    async def _clear(self, job: Job) -> None:
+        await self._clearing.clear(job)
+        await self._say_and_close(job)
+
+    async def _say_and_close(self, job: Job) -> None:
+        if job.cause == "oom":  # the kernel's doing is noticed only now
+            self._notices.say_why_it_ends(job)
+        await self._notices.said_why(job)
+        self._close(job)
+
+    async def _sweep_hold(self, job: Job) -> None:
+        is_over = self._clearing.is_over(job)
+        if job.grouped:
+            self._look_again([job.mark])
+        if await self._clearing.settle([job] if is_over else [], [] if is_over else [job]):
+            await self._clearing.clear(job)
+        self._tell_end(job)
+
+    def _tell_end(self, job: Job) -> None:
+        if job.limit is not None:
+            job.limit.end()
+        self._tell(job.report())
+        job.done.set()
+        self._on_free(job)
+
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _end_marked(marks: List[job_processes.Mark]) -> None:
+    """Kills what left its group and was still running when its launch had ended. Runs in a thread."""
+    known = job_processes.marked()
+    for mark in marks:
+        job_processes.sweep(mark, (), known)

@@ -1,0 +1,183 @@
+"""What has to be so before the end of a launch is told: nothing of it runs, is kept, or holds a GPU.
+
+Most launches leave nothing, and cost one look at their groups (`is_over`), and one turn of a thread that all ends of a moment share
+(`settle`).
+For the others (`clear`): processes that take time to die are waited for, and after a while named as the node's fault; then the site's
+epilog runs, temporary files are removed, with its user's last launch here what those left in shared memory, and the GPUs are
+watched until they are empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import Executor
+from typing import Callable, Dict, List, Optional
+
+from warpdeck_agent.gpu.residual_processes import Leftovers
+from warpdeck_agent.health.hooks import EPILOG, HookError, run_hook
+from warpdeck_agent.isolation import job_processes, launch_cgroups
+from warpdeck_agent.isolation.containment import Containment
+from warpdeck_agent.isolation.hold import hold_name
+from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.linux.cpu_time import sum_of
+from warpdeck_agent.linux.folder_removal import remove_tree
+from warpdeck_agent.linux.procfs import text
+from warpdeck_agent.storage.tmpdirs import TempDirs
+from warpdeck_agent.users.ipc_cleanup import Remnants
+from warpdeck_agent.wire.messages import Key
+
+LOOK_S = 0.05
+"""Between two looks at processes that are dying."""
+TMP_S = 30.0
+"""How long an end waits for its temporary files to be removed; a larger tree is removed while others may start."""
+NEAR = 0.9
+"""Who was killed for memory below this part of its limit fell to the node's, or to that of a group above its own."""
+GIB = 2**30
+
+
+class Clearing:
+    """Of this node's launches. `sweep` kills what is left of one, `left` tells what that is; `remark` tells a launch's people
+    something."""
+
+    def __init__(
+        self,
+        pool: Executor,
+        containment: Containment,
+        leftovers: Leftovers,
+        remnants: Remnants,
+        tempdirs: TempDirs,
+        *,
+        sweep: Callable[[Job, Dict[job_processes.Mark, List[int]]], int],
+        left: Callable[[Job], List[int]],
+        remark: Callable[[Key, str], None],
+        on_free: Callable[[Job], None],
+    ) -> None:
+        self._pool = pool
+        self._sweep = sweep
+        self._left = left
+        self._on_free = on_free
+        self._containment = containment
+        self._leftovers = leftovers
+        self._remnants = remnants
+        self._tempdirs = tempdirs
+        self._remark = remark
+
+    def is_over(self, job: Job) -> bool:
+        """Whether its groups say that nothing of it is left, and are gone: no more than a few words with the kernel."""
+        if not job.grouped or launch_cgroups.pids(job.meta.hold.groups):
+            return False
+        if not self._release(job, _take_usage(job)):
+            return False
+        if not (job.meta.gpus or job.meta.hooks):
+            self._on_free(job)  # the disk concerns only those who are told of its end
+        return True
+
+    async def settle(self, over: List[Job], others: List[Job]) -> List[Job]:
+        """Durable exit statuses, KILL to all that is left, and what was used; who needs `clear`. `over`: see is_over."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._settle, over, others)
+
+    def _settle(self, over: List[Job], others: List[Job]) -> List[Job]:
+        """What may block, in a thread: the disk, and ending what `others` have left."""
+        (over + others)[0].folder.sync_exit()  # of all: they stand in one file
+        known = {} if all(job.grouped for job in others) else job_processes.marked()
+        unclear = []
+        for job in others:
+            left = self._sweep(job, known)
+            used = _take_usage(job)
+            if left or not self._release(job, used):
+                unclear.append(job)
+        unclear += [job for job in over if not self._leaves_nothing(job, nobody_left=True)]
+        return unclear + [
+            job for job in others if job not in unclear and not self._leaves_nothing(job, nobody_left=False)
+        ]
+
+    def tidy(self) -> None:
+        """Removes what was kept for launches that did not come. Blocks."""
+        self._tempdirs.drop_spares()
+
+    def _leaves_nothing(self, job: Job, *, nobody_left: bool) -> bool:
+        """Whether its end needs no more: neither GPUs nor hooks are to be waited for, TMPDIR and shared memory are empty."""
+        if job.meta.gpus or job.meta.hooks:
+            return False
+        gone = not job.meta.private and self._tempdirs.leave(job.meta.tmp_dir, nobody_left=nobody_left)
+        return gone and not self._left_remnants(job)
+
+    def _left_remnants(self, job: Job) -> bool:
+        return self._remnants.leave(job.meta.uid, hold_name(*job.key))
+
+    async def clear(self, job: Job) -> None:
+        """Returns when the launch's share of the node is fit for others, or the node is known not to be."""
+        loop = asyncio.get_running_loop()
+        await self._wait_for_processes(job)
+        hooks = job.meta.hooks
+        if hooks is not None and hooks.epilog:
+            try:
+                await loop.run_in_executor(
+                    None,
+                    lambda: run_hook(EPILOG, hooks.epilog, env=_epilog_env(job), timeout_s=hooks.timeout_s),
+                )
+            except HookError as error:
+                job.drain = job.drain or str(error)
+        if folders := job.meta.folders():
+            removing = {loop.run_in_executor(None, remove_tree, folder): folder for folder in folders}
+            done, _ = await asyncio.wait(removing, timeout=TMP_S)
+            if stays := [removing[each] for each in done if not each.result()]:
+                self._remark(job.key, f"what it left in {', '.join(sorted(stays))} cannot be removed")
+        if self._left_remnants(job):
+            await self._clear_remnants(job)
+        if job.meta.gpus:
+            await self._leftovers.wait(job.meta.gpus, job_id=job.meta.job_id)
+
+    async def _clear_remnants(self, job: Job) -> None:
+        clearing = asyncio.get_running_loop().run_in_executor(None, self._remnants.clear, job.meta.uid)
+        done, _ = await asyncio.wait([clearing], timeout=TMP_S)
+        if done and (words := clearing.result()):
+            self._remark(job.key, words)
+
+    async def _wait_for_processes(self, job: Job) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = time.monotonic() + job.meta.unkillable_s
+        while await loop.run_in_executor(self._pool, self._still_there, job):
+            if time.monotonic() > deadline:
+                job.drain = "Kill task failed: " + await loop.run_in_executor(self._pool, self._names, job)
+                return
+            await asyncio.sleep(LOOK_S)
+
+    def _still_there(self, job: Job) -> bool:
+        known = {} if job.grouped else job_processes.marked()
+        return self._sweep(job, known) > 0 or not self._release(job)
+
+    def _names(self, job: Job) -> str:
+        """Who will not die, for the admin: "python (pid 12, alice)"."""
+        left = self._left(job)[:4]
+        named = [
+            f"{text(f'/proc/{pid}/comm') or '?'} (pid {pid}, {job_processes.owner_of(pid)})" for pid in left
+        ]
+        return f"job {job.meta.job_id}: " + (", ".join(named) or "its group does not become empty")
+
+    def _release(self, job: Job, used: Optional[launch_cgroups.Usage] = None) -> bool:
+        return self._containment.release(hold_name(*job.key), job.meta.hold.groups, used)
+
+
+def _take_usage(job: Job) -> launch_cgroups.Usage:
+    """What the kernel counted; a launch of which it killed something for memory ended for that."""
+    used = launch_cgroups.usage(job.meta.hold.groups)
+    job.peak_mem_bytes = max(job.peak_mem_bytes, used.peak_mem_bytes)
+    job.cpu = max(job.cpu, used.cpu, sum_of((job.own_cpu, job.steps_cpu)))
+    if used.oom_kills and not job.cause:
+        job.cause = "oom"
+        own = used.limit_bytes and not 0 < used.peak_mem_bytes < NEAR * used.limit_bytes
+        what = f"its limit of {used.limit_bytes / GIB:.2f} GiB" if own else "the node's memory"
+        job.message = f"out of memory: it used up {what} (peak {used.peak_mem_bytes / GIB:.2f} GiB)"
+    return used
+
+
+def _epilog_env(job: Job) -> dict[str, str]:
+    assert job.meta.hooks is not None
+    code, number = job.folder.exit_status() or (1, 0)
+    return {
+        **job.meta.hooks.env,
+        "SLURM_JOB_EXIT_CODE": str(code << 8 | number),
+        "SLURM_JOB_EXIT_CODE2": f"{code}:{number}",
+    }

@@ -1,0 +1,1 @@
+"""The steps on the node: their start, streams, limits and end."""

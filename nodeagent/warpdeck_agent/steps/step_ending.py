@@ -1,0 +1,72 @@
+"""How steps end that were told to: one by itself, or all of a launch that ends.
+
+These get the grace time that the launch has, and nothing of it is settled before they have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from concurrent.futures import Executor
+from typing import Set
+
+from warpdeck_agent.isolation import job_processes
+from warpdeck_agent.launch.launch import Job, Step
+from warpdeck_agent.launch.signals import Signals
+
+TERM_AGAIN_S = 0.5
+"""How often, within the grace time, processes are looked for that have not had TERM yet."""
+
+KILL_AGAIN_S = 0.5
+"""How often KILL is repeated for what a step still forks while it is being ended."""
+KILL_TRIES = 20
+"""After so many the launch is settled all the same: a process that the kernel does not end ends with nothing else."""
+
+
+async def end_steps(job: Job, signals: Signals, *, grace_s: float) -> None:
+    """TERM to what still runs of the launch, the grace time, KILL; returns when its steps have ended."""
+    over = asyncio.get_running_loop().create_task(_all_over(job))
+    try:
+        if grace_s > 0:
+            await signals.send(job, signal.SIGTERM, signal.SIGCONT)
+            await asyncio.wait([over], timeout=grace_s)
+        for _ in range(KILL_TRIES):
+            if over.done():
+                return
+            await signals.send(job, signal.SIGKILL)
+            await asyncio.wait([over], timeout=KILL_AGAIN_S)
+    finally:
+        over.cancel()
+
+
+async def signal_step(step: Step, number: int, *, pool: Executor, rank: int = -1) -> None:
+    """To all processes of a step, or of one of its tasks."""
+    members = await asyncio.get_running_loop().run_in_executor(pool, step.members, rank)
+    job_processes.send(members, number)
+
+
+async def end_step(step: Step, *, grace_s: float, pool: Executor) -> None:
+    """TERM, the grace time, KILL until nothing of it is left."""
+    step.is_ending = True
+    loop = asyncio.get_running_loop()
+    done = loop.create_task(step.done.wait())
+    until = loop.time() + grace_s
+    told: Set[int] = set()
+    while grace_s > 0 and not done.done() and (left_s := until - loop.time()) > 0:
+        if len(told) < len(step.tasks):
+            # One may only just begin; what a told one starts now is its own affair.
+            found = await loop.run_in_executor(pool, step.members_by_rank)
+            for rank in found.keys() - told:
+                job_processes.send(found[rank], signal.SIGTERM)
+                job_processes.send(found[rank], signal.SIGCONT)
+            told.update(found)
+        await asyncio.wait([done], timeout=min(left_s, TERM_AGAIN_S))
+    while step.job.phase == "running" and any(task.runs for task in step.tasks.values()):
+        await signal_step(step, signal.SIGKILL, pool=pool)
+        await asyncio.wait([done], timeout=KILL_AGAIN_S)
+    done.cancel()
+
+
+async def _all_over(job: Job) -> None:
+    for step in list(job.steps.values()):
+        await step.done.wait()

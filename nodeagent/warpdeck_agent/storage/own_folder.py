@@ -1,0 +1,78 @@
+"""Whether the agent can do its own part of a launch: its folder is the one that it began with, and takes files.
+
+An agent whose folder is gone answers as ever and fails every job that it gets, so a failed launch asks here whose fault it was, and
+the node's health asks every so often.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import Optional, Sequence, Tuple
+
+from warpdeck_agent.linux.refusals import NO_ROOM, LaunchError, full_disk
+from warpdeck_agent.wire.messages import Check
+
+NAME = "agent"
+"""The check's."""
+_PROBE = "probe"
+_NODES_OWN = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+"""Errors of an agent that cannot start processes or open files. No wish of a job leads to them."""
+
+
+class OwnFolder:
+    """The folder and those below it that launches need. All methods block as long as the disk does."""
+
+    def __init__(self, path: str, below: Sequence[str]) -> None:
+        self._path = path
+        self._below = below
+        self._began = self._identity()
+
+    def fault(self) -> str:
+        """In a sentence what is wrong; "" if all is well. A full disk has a check of its own."""
+        try:
+            if self._identity() != self._began:
+                return f"the agent's folder {self._path} is not the one that it began with. {self._remedy()}"
+            for name in self._below:
+                os.stat(f"{self._path}/{name}")
+            self._write()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            return f"the agent's folder {error.filename} is gone. {self._remedy()}"
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                return f"the agent cannot write to its folder {self._path}: {os.strerror(error.errno or 0)}"
+        return ""
+
+    def check(self) -> Check:
+        """The same as a check of the node's health."""
+        fault = self.fault()
+        return Check(NAME, "fail", fault) if fault else Check(NAME, "ok", f"{self._path} can be written")
+
+    def refusal(self, error: BaseException) -> Optional[LaunchError]:
+        """The refusal of a launch or step that failed with this error; None where nothing is wrong with the agent or its disk."""
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            return full_disk(self._path)
+        if isinstance(error, OSError) and error.errno in _NODES_OWN:
+            words = f"the agent cannot start a launch: {os.strerror(error.errno)}"
+            return LaunchError(words, check=NAME)
+        fault = self.fault()
+        return LaunchError(fault, check=NAME) if fault else None
+
+    def _identity(self) -> Tuple[int, int]:
+        found = os.stat(self._path)
+        return found.st_dev, found.st_ino
+
+    def _write(self) -> None:
+        path = f"{self._path}/{_PROBE}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            os.write(descriptor, b"x")
+        finally:
+            os.close(descriptor)
+        with contextlib.suppress(FileNotFoundError):  # two looks at once
+            os.unlink(path)
+
+    def _remedy(self) -> str:
+        return f"End the agent (process {os.getpid()}): the controller starts it anew"

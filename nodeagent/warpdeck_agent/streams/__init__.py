@@ -1,0 +1,1 @@
+"""Byte streams between jobs and the controller: log files, terminals, flow control."""

@@ -1,0 +1,68 @@
+"""Following a job's output file: from an offset to its end, and on as it grows until the job has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Callable, Optional, Protocol
+
+from warpdeck_agent.linux.file_reading import LogError, Look
+from warpdeck_agent.wire.messages import StreamOpened
+
+from .streams import OutStream
+
+POLL_S = 0.05
+"""How often a followed file is looked at; a stat costs microseconds."""
+IDLE_POLL_S = 0.25
+"""The same once nothing was written for a while."""
+
+
+class OutputFile(Protocol):
+    """Where the output lies: an OwnFile, or a UserFile."""
+
+    async def look(self, at: Optional[int]) -> Optional[Look]: ...
+    def close(self) -> None: ...
+
+
+async def follow(
+    out: OutStream,
+    tell: Callable[[StreamOpened], None],
+    file: OutputFile,
+    *,
+    path: str,
+    offset: int,
+    ended: asyncio.Event,
+    over: asyncio.Event,
+) -> None:
+    """Streams the file until `ended`, which says that nothing more may come; the last look is taken after it. Closes the file.
+    Raises LogError where there is none, and the job is `over`."""
+    try:
+        found = await file.look(None)
+        size = 0 if found is None else found.size
+        at = max(0, size + offset) if offset < 0 else min(offset, size)
+        tell(StreamOpened(stream=out.stream, offset=at, size_bytes=size, path=path))
+        quiet = 0
+        while True:
+            last = ended.is_set()
+            found = await file.look(at)
+            moved = found is not None and bool(found.data)
+            if found is not None:
+                at = (at if at <= found.size else 0) + len(found.data)
+            if found is not None and found.data:
+                await out.send(found.data)
+            if last and not moved:
+                if found is None and over.is_set():
+                    raise LogError(f"there is no {path}: it was removed or moved, or could not be written")
+                return
+            quiet = 0 if moved else quiet + 1
+            if not moved:
+                await _pause(ended, POLL_S if quiet < 40 else IDLE_POLL_S)
+    finally:
+        file.close()
+
+
+async def _pause(ended: asyncio.Event, limit_s: float) -> None:
+    """Until the end, or for so long: whoever waits for a short job is told without delay."""
+    try:
+        await asyncio.wait_for(ended.wait(), limit_s)
+    except asyncio.TimeoutError:
+        return

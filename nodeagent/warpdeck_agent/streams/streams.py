@@ -1,0 +1,73 @@
+"""Streams to the controller with flow control: a sender stops at a window until the receiver says it took the bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Awaitable, Callable
+
+from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES, data_frame
+from warpdeck_agent.wire.messages import StreamEnd
+
+
+class OutStream:
+    """Bytes towards the controller on one stream id."""
+
+    def __init__(
+        self,
+        stream: int,
+        write: Callable[[bytes], None],
+        tell: Callable[[Any], None],
+        *,
+        drain: Callable[[], Awaitable[None]],
+        window_bytes: int = STREAM_WINDOW_BYTES,
+    ) -> None:
+        self.stream = stream
+        self._write = write
+        self._tell = tell
+        self._drain = drain
+        self._window = self._window_bytes = window_bytes
+        self._room = asyncio.Event()
+        self._room.set()
+        self._ended = False
+
+    async def send(self, data: bytes) -> None:
+        """Sends all of it, waiting for room."""
+        view = memoryview(data)
+        while view:
+            while self._window <= 0:
+                self._room.clear()
+                await self._room.wait()
+            part = bytes(view[: min(DATA_CHUNK_BYTES, self._window)])
+            self._window -= len(part)
+            self._write(data_frame(self.stream, part))
+            view = view[len(part) :]
+            await self._drain()
+
+    def finish(self) -> None:
+        """Says that no more bytes follow, while the other direction goes on."""
+        self._write(data_frame(self.stream, b""))
+
+    async def send_piece(self, piece: bytes) -> None:
+        """Sends it in one frame; the window may be overdrawn by as much."""
+        while self._window <= 0:
+            self._room.clear()
+            await self._room.wait()
+        self._window -= len(piece)
+        self._write(data_frame(self.stream, piece))
+        await self._drain()
+
+    @property
+    def unacknowledged(self) -> int:
+        """Bytes that were sent and not taken yet."""
+        return self._window_bytes - self._window
+
+    def acknowledge(self, size: int) -> None:
+        """The receiver took so many bytes."""
+        self._window += size
+        self._room.set()
+
+    def end(self, error: str = "") -> None:
+        """Says that nothing follows, once."""
+        if not self._ended:
+            self._ended = True
+            self._tell(StreamEnd(stream=self.stream, error=error))

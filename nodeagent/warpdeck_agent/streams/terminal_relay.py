@@ -1,0 +1,144 @@
+"""The agent's side of a terminal: a relay between the controller's stream and the terminal's host process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+import struct
+from typing import Iterator, Tuple
+
+from warpdeck_agent.linux.mounts import mount_of
+from warpdeck_agent.linux.safe_paths import FOLDER
+from warpdeck_agent.wire.frames import (
+    BINARY,
+    DATA_CHUNK_BYTES,
+    WireError,
+    data_frame,
+    json_frame,
+    parse_json,
+    read_frame,
+    split_data,
+)
+from warpdeck_agent.wire.messages import OpenPty, StreamOpened
+from warpdeck_agent.wire.opening import FELL_BEHIND
+
+from .streams import OutStream
+
+UCRED = struct.Struct("3i")
+"""pid, uid, gid, as SO_PEERCRED tells them."""
+CONNECT_S = 10.0
+"""How long a terminal that was just started may take to listen."""
+
+
+async def connect(folder: str, uid: int) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the terminal's host; waits for it to come up. Raises OSError.
+
+    The folder is its user's, who may put a link to somebody else's socket there: whoever listens must be that user.
+    """
+    deadline = asyncio.get_running_loop().time() + CONNECT_S
+    while True:
+        try:
+            with _socket_in(folder) as descriptor:
+                reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{descriptor}")
+            if _listener(writer) != uid:
+                writer.close()
+                raise PermissionError("the terminal's socket is not its user's")
+            return reader, writer
+        except (FileNotFoundError, ConnectionRefusedError):
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+        await asyncio.sleep(0.01)
+
+
+@contextlib.contextmanager
+def _socket_in(folder: str) -> Iterator[int]:
+    """A descriptor of the terminal's socket itself: no link is followed, and no file system is asked that was mounted on the way.
+    Raises OSError."""
+    with contextlib.ExitStack() as closing:
+        at = [os.open(folder, FOLDER)]
+        closing.callback(os.close, at[0])
+        for name, flags in (("terminal", FOLDER), ("pty.sock", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)):
+            at.append(os.open(name, flags, dir_fd=at[-1]))
+            closing.callback(os.close, at[-1])
+            if mount_of(at[-1]) != mount_of(at[0]):
+                raise PermissionError("something is mounted over the terminal's socket")
+        if not stat.S_ISSOCK(os.fstat(at[-1]).st_mode):
+            raise PermissionError("the terminal's socket is not its user's")
+        yield at[-1]
+
+
+def _listener(writer: asyncio.StreamWriter) -> int:
+    """The uid of whoever listens at the other end."""
+    found = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, UCRED.size)
+    return int(UCRED.unpack(found)[1])
+
+
+class Terminal:
+    """One attached viewer; one that watches cannot type."""
+
+    def __init__(self, writer: asyncio.StreamWriter, *, watches: bool) -> None:
+        self._writer = writer
+        self._watches = watches
+
+    def type(self, data: bytes) -> None:
+        """Keyboard input."""
+        if self._watches:
+            return
+        for start in range(0, len(data), DATA_CHUNK_BYTES):
+            self._writer.write(data_frame(1, data[start : start + DATA_CHUNK_BYTES]))
+
+    def resize(self, rows: int, cols: int) -> None:
+        if not self._watches:
+            self._writer.write(json_frame({"t": "resize", "rows": rows, "cols": cols}))
+
+    def close(self) -> None:
+        """Detaches; the terminal goes on."""
+        self._writer.close()
+
+
+async def show(folder: str, words: str, *, uid: int) -> None:
+    """Shows a line to all who look at the terminal. Raises OSError."""
+    _, writer = await connect(folder, uid)
+    writer.write(json_frame({"t": "notice", "text": f"[warpdeck: {words}]"}))
+    await writer.drain()
+    writer.close()
+
+
+async def attach(
+    folder: str, asked: OpenPty, *, uid: int
+) -> Tuple[Terminal, asyncio.StreamReader, StreamOpened]:
+    """Attaches and says from where the scrollback comes."""
+    if asked.watcher:
+        await show(folder, f"{asked.watcher} watches", uid=uid)
+    reader, writer = await connect(folder, uid)
+    hello = {
+        "t": "attach",
+        "offset": asked.offset,
+        "rows": asked.rows,
+        "cols": asked.cols,
+        "watch": asked.watch,
+    }
+    writer.write(json_frame(hello))
+    _, payload = await read_frame(reader)
+    said = parse_json(payload)
+    offset, total = said.get("offset"), said.get("total")
+    if not (isinstance(offset, int) and isinstance(total, int) and min(offset, total) >= 0):
+        raise WireError("the terminal's host said something strange")  # its folder is the user's
+    opened = StreamOpened(stream=asked.stream, offset=offset, size_bytes=total)
+    return Terminal(writer, watches=asked.watch), reader, opened
+
+
+async def pump(out: OutStream, reader: asyncio.StreamReader) -> None:
+    """Terminal output to the controller until the terminal ends. Raises ConnectionError if it did not say that it does."""
+    while True:
+        try:
+            kind, payload = await read_frame(reader)
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            raise ConnectionError(FELL_BEHIND) from error
+        if kind == BINARY:
+            await out.send(split_data(payload)[1])
+        elif parse_json(payload)["t"] == "exit":
+            return

@@ -1,0 +1,183 @@
+"""From an order to the job's program: a shell that is the job's user, waits at a gate, and becomes the program.
+
+Its streams are one end of a pair of sockets. The supervisor puts the process where the launch is held, writes its pid into
+the launch's record, and says "go"; only then anything of the user's is looked at. So there is a pid in the record of
+whatever goes on, and where there is none nothing of the launch ever runs. What keeps the shell from becoming the program it
+says on the same sockets. A folder on a server that hangs holds up this one process.
+
+A script for that very shell it does not become: it goes on with it (see runs_here). What it says of itself is then the same,
+but for its command line.
+
+A fork of a Python process costs as much as two programs, because it touches its pages: posix_spawn, unless ids must change.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from warpdeck_agent.linux.own_program import JOB_UMASK, SYSTEM_PATH
+from warpdeck_agent.linux.rlimits import impose
+
+START = "gate.sh"
+"""The file of SCRIPT in the agent's folder. A supervisor may be of an earlier build: another order of the words is another file."""
+SCRIPT = r"""# this file, working folder, input, output, errors ("" joins them), append|truncate, exec|here; then the command, or
+# the arguments of a script that $0 names. No variables: one of the user's may have the same name.
+exec 2>/dev/null
+read -r WARPDECK_GO && [ "$WARPDECK_GO" = go ] || exit 1
+unset WARPDECK_GO
+fail() {
+    echo "$1"
+    exit 1
+}
+ready() {
+    [ -d "${1%/*}/" ] || PATH=@PATH@ mkdir -p "${1%/*}/" || fail "cannot make the folder ${1%/*}/ for the output"
+    if [ "$2" = append ]; then
+        true >>"$1" || fail "cannot write the output file $1"
+    else
+        true >"$1" || fail "cannot write the output file $1"
+    fi
+}
+umask "${SLURM_UMASK:-@UMASK@}" || umask @UMASK@
+unset SLURM_UMASK
+cd "$2" || fail "cannot enter the folder $2"
+export PWD="$2" SLURM_TASK_PID=$$
+[ "$3" = /dev/null ] || true <"$3" || fail "cannot read the input file $3"
+ready "$4" "$6"
+[ -z "$5" ] || ready "$5" "$6"
+if [ -z "$5" ]; then
+    exec <"$3" >>"$4" 2>&1
+else
+    exec <"$3" >>"$4" 2>>"$5"
+fi
+if [ "$7" = here ]; then
+    unset -f fail ready
+    shift 7
+    . "$0"
+    exit
+fi
+shift 7
+exec "$@"
+"""
+OWN_SHELL = ("#!/bin/sh", "#! /bin/sh")
+"""First lines of the scripts for which the shell at the gate is the very program that they ask for."""
+CHANGED_SIGNALS = (
+    *(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD),
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
+)
+"""What Python or the supervisor ignores would stay so over exec."""
+ALL_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+"""What posix_spawn is to set: of each other signal the C library would ask first how it is."""
+
+
+class Order(NamedTuple):
+    """What the supervisor is to start. `account`: uid, gid and all groups; None: as whoever we are."""
+
+    job_id: int
+    restarts: int
+    record: int
+    argv: List[str]
+    env: Dict[str, str]
+    cwd: str
+    out: str
+    err: str
+    """"" joins standard error to the output."""
+    append: bool
+    hold: Dict[str, Any]
+    """Hold's fields: what the launch is held by."""
+    account: Optional[Tuple[int, int, List[int]]] = None
+    stdin: str = os.devnull
+    here: bool = False
+    """The command is a script for the shell that waits at the gate: see runs_here."""
+    limits: Optional[Dict[str, int]] = None
+    """Soft ones, see rlimits."""
+    private: Optional[Dict[str, Any]] = None
+    """PrivateDirs' fields: the folders that the launch has for itself."""
+
+
+def install(path: str, script: str) -> None:
+    """Writes a shell script that jobs begin with, readable by every job's user."""
+    import shutil  # it is large, and the supervisor needs none of it
+
+    setsid = shutil.which("setsid", path=SYSTEM_PATH) or "setsid"
+    with open(path + ".new", "w", encoding="ascii") as file:
+        for mark, value in (("@PATH@", SYSTEM_PATH), ("@SETSID@", setsid), ("@UMASK@", JOB_UMASK)):
+            script = script.replace(mark, value)
+        file.write(script)
+    os.chmod(path + ".new", 0o644)
+    os.replace(path + ".new", path)
+
+
+def runs_here(script: str) -> bool:
+    """Whether the shell at the gate can go on with the script, under its name, and need not become another of its kind.
+
+    To become one costs as much as all that the shell has done until then.
+    """
+    return script.partition("\n")[0] in OWN_SHELL
+
+
+def start(order: Order, script: str) -> Tuple[int, socket.socket]:
+    """(pid, our end of the gate). Raises OSError; then there is no process."""
+    ours, theirs = socket.socketpair()
+    argv = _command(order, script)
+    try:
+        if order.account is None and order.private is None:
+            gate = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1, 2)]
+            pid = os.posix_spawn(
+                argv[0], argv, order.env, file_actions=gate, setsid=True, setsigdef=ALL_SIGNALS
+            )
+        else:
+            pid = _fork(order, argv, theirs.fileno(), cover=_covering(order))
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    if order.limits:
+        impose(pid, order.limits)
+    ours.setblocking(False)
+    return pid, ours
+
+
+def _command(order: Order, script: str) -> List[str]:
+    name, command = (order.argv[0], order.argv[1:]) if order.here else ("sh", order.argv)
+    how = ["append" if order.append else "truncate", "here" if order.here else "exec"]
+    files = [order.cwd, order.stdin, order.out, order.err]
+    return ["/bin/sh", "-c", '. "$1"', name, script, *files, *how, *command]
+
+
+def _covering(order: Order) -> Callable[[], None]:
+    """What gives a new process its own folders. Few orders have any: the others' supervisor need not hold the module."""
+    if order.private is None:
+        return lambda: None
+    from warpdeck_agent.isolation.private_folders import cover, private_from
+
+    made = private_from(order.private)
+    assert made is not None
+    return lambda: cover(made)
+
+
+def _fork(order: Order, argv: List[str], gate: int, *, cover: Callable[[], None]) -> int:
+    """The child is the user before it runs a program with the user's environment."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        for number in CHANGED_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        for stream in (0, 1, 2):
+            os.dup2(gate, stream)
+        cover()
+        if order.account is not None:
+            uid, gid, groups = order.account
+            os.setgroups(groups)
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+        os.execve(argv[0], argv, order.env)
+    except OSError as error:
+        os.write(2, f"its first process cannot be started: {error.strerror} ({error.filename})\n".encode())
+    finally:
+        os._exit(1)

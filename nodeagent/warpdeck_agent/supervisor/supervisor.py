@@ -1,0 +1,318 @@
+"""The supervisor: one small process that starts this node's jobs, outlives the agent, and writes how each job ended.
+
+It is the parent of every job's first process, so that it sees true wait statuses, and does nothing that may block: it
+starts, reaps, and writes short fields into the table of launches. It lives as long as it has an agent or jobs. Were it
+killed, the jobs would go on; how they end is then not known.
+
+The agent speaks to it over a socket, in lines of JSON: an Order starts a launch; it says "running" first, with all that
+it watches, then "started" and "ended" of each. A newer connection replaces an older one, which is read to its end before:
+what an agent ordered before it was killed counts.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import gc
+import math
+import os
+import select
+import signal
+import socket
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from warpdeck_agent.isolation.hold import contain, hold_from
+from warpdeck_agent.linux.child_peak import ChildPeak
+from warpdeck_agent.linux.own_program import SUBREAPER
+from warpdeck_agent.storage.launch_table import MESSAGE, PROCESS, STATUS, LaunchTable
+from warpdeck_agent.wire.jsontext import dumps, loads
+
+from .descriptor_store import LineStore
+from .starter import START, Order, start
+
+JOIN_S = 60.0
+"""Whoever started a supervisor joins it at once, or was killed."""
+READ_BYTES = 64 * 1024
+"""An order has some kilobytes. The C library asks the kernel for larger buffers, and gives them back, each time anew."""
+MAX_NOTE_BYTES = 480
+"""Of the reason why a job cannot begin: what its record has room for."""
+CLOSE_S = 0.02
+"""Launches that follow each other more closely than this are short ones: that one began is told with its end, or so much later."""
+GATES_S = 1.0
+"""How often gates are looked at that may be done with: a short job's end closes its own, and to be woken for each costs more."""
+MAX_UNSENT_BYTES = 4 * 1024 * 1024
+"""An agent that is this far behind is disconnected; the next gets all there is to know from the table."""
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""An order holds an environment and arguments, which the kernel bounds, but for the escapes of JSON."""
+
+
+class Launch:
+    """A process that was started. `gate` is open until its shell has become the job's program, or cannot."""
+
+    def __init__(self, order: Order, gate: socket.socket) -> None:
+        self.order = order
+        self.gate = gate
+        self.note = b""
+
+    def take_note(self) -> bool:
+        """Reads what the shell has said; False once it says no more, or more than there is room for: whose end of the gate that is
+        may write for ever."""
+        while len(self.note) < MAX_NOTE_BYTES:
+            try:
+                data = self.gate.recv(MAX_NOTE_BYTES)
+            except BlockingIOError:
+                return True
+            except OSError:
+                data = b""
+            if not data:
+                return False
+            self.note = (self.note + data)[:MAX_NOTE_BYTES]
+        return False
+
+
+class Supervisor:
+    """Serves one folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._table = LaunchTable(os.path.join(folder, "jobs", "table"))
+        self._script = os.path.join(folder, START)
+        self._running: Dict[int, Launch] = {}
+        self._gates: List[Launch] = []
+        """Those whose gates may be open. Nobody waits for what is said there before the end, so they are not watched."""
+        self._look_at = math.inf
+        """When the gates are looked at, on the monotonic clock."""
+        self._poll = select.epoll()
+        self._acts: Dict[int, Callable[[], object]] = {}
+        self._listener = _listen(folder)
+        self._watch(self._listener.fileno(), self._join)
+        self._lines = LineStore(folder)
+        self._watch(self._lines.listener.fileno(), self._lines.serve)
+        self._agent: Optional[socket.socket] = None
+        self._received = bytearray()
+        self._unsent = bytearray()
+        self._send_at = math.inf
+        """When what is unsent leaves."""
+        self._waits_to_send = False
+        self._started_at = -CLOSE_S
+        self._peak = ChildPeak()
+        self._children, waker = os.pipe()
+        os.set_blocking(waker, False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        self._watch(self._children, self._reap)
+        self._was_joined = False
+
+    def run(self, join_s: float = JOIN_S) -> None:
+        """Until there is neither an agent nor a job; so long for the first agent."""
+        while self._agent is not None or self._running or not self._was_joined:
+            ready = self._poll.poll(self._patience_s() if self._was_joined else join_s)
+            if not ready and not self._was_joined:
+                return
+            for descriptor, _ in ready:
+                act = self._acts.get(descriptor)
+                if act is not None:
+                    act()
+            now = time.monotonic()
+            if self._look_at <= now:
+                self._look_at_gates()
+            if self._send_at <= now:  # or the agent takes more again
+                self._flush()
+
+    def _patience_s(self) -> float:
+        """How long there is nothing to do of its own accord; negative for ever."""
+        next_at = self._look_at if self._waits_to_send else min(self._send_at, self._look_at)
+        return -1.0 if next_at == math.inf else max(0.0, next_at - time.monotonic())
+
+    def _watch(self, descriptor: int, act: Callable[[], object]) -> None:
+        self._acts[descriptor] = act
+        self._poll.register(descriptor, select.EPOLLIN)
+
+    def _forget(self, link: socket.socket) -> None:
+        if self._acts.pop(link.fileno(), None) is not None:
+            self._poll.unregister(link)
+        link.close()
+
+    def _join(self) -> None:
+        """A new agent. What the one before has ordered is done first."""
+        while self._agent is not None and self._read():
+            continue
+        self._drop()
+        self._agent, _ = self._listener.accept()
+        self._agent.setblocking(False)
+        self._watch(self._agent.fileno(), self._read)
+        self._was_joined = True
+        running = [[each.order.job_id, each.order.restarts, pid] for pid, each in self._running.items()]
+        self._say({"is": "running", "pid": os.getpid(), "launches": running})
+
+    def _read(self) -> bool:
+        """Takes what the agent sends; False if there is nothing."""
+        if self._agent is None:
+            return False
+        try:
+            data = self._agent.recv(READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        self._received += data
+        *lines, rest = self._received.split(b"\n") if b"\n" in data else [self._received]
+        self._received = bytearray(rest)
+        for line in lines:
+            self._start(_order(loads(line.decode("utf-8", "surrogatepass"))))
+        if not data or len(rest) > MAX_LINE_BYTES:
+            self._drop()
+        return bool(data)
+
+    def _start(self, order: Order) -> None:
+        record = self._table.record(order.record)
+        try:
+            pid, gate = start(order, self._script)
+        except (
+            OSError
+        ) as error:  # too many processes, too little memory, arguments longer than the kernel takes
+            record.put(MESSAGE, f"its first process cannot be started: {os.strerror(error.errno or 0)}")
+            record.put(STATUS, "1 0 end")
+            is_nodes = error.errno in (errno.EAGAIN, errno.ENOMEM)  # not arguments that are too long
+            self._tell("started", order, pid=0, errno=error.errno if is_nodes else 0)
+            self._tell("ended", order, cpu_s=0.0, system_s=0.0, peak_bytes=0)
+            return
+        launch = self._running[pid] = Launch(order, gate)
+        try:
+            grouped = contain(pid, hold_from(order.hold))
+            record.put(PROCESS, f"{pid} {int(grouped)}")
+            gate.send(b"go\n")
+        except OSError as error:  # somebody was quicker to kill it, or it cannot be held: it must not go on
+            launch.note = f"its first process cannot be held: {os.strerror(error.errno or 0)}".encode()
+            os.kill(pid, signal.SIGKILL)
+        now = time.monotonic()
+        self._gates.append(launch)
+        self._look_at = min(self._look_at, now + GATES_S)
+        before, self._started_at = self._started_at, now
+        self._tell("started", order, within_s=CLOSE_S if now - before < CLOSE_S else 0.0, pid=pid)
+
+    def _look_at_gates(self) -> None:
+        """Closes those behind which the program runs, so that a job of days costs no descriptor."""
+        open_gates = []
+        for launch in self._gates:
+            if launch.gate.fileno() < 0:
+                continue
+            if launch.take_note():
+                open_gates.append(launch)
+            else:
+                launch.gate.close()
+        self._gates = open_gates
+        self._look_at = time.monotonic() + GATES_S if open_gates else math.inf
+
+    def _reap(self) -> None:
+        """Puts down how children ended, and only then tells of it."""
+        os.read(self._children, READ_BYTES)
+        while True:
+            try:
+                pid, status, used = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            launch = self._running.pop(pid, None)
+            if launch is not None:
+                self._end(launch, status, used)
+
+    def _end(self, launch: Launch, status: int, used: Any) -> None:
+        if launch.gate.fileno() >= 0:
+            launch.take_note()
+            launch.gate.close()
+        code, number = split_status(status)
+        record = self._table.record(launch.order.record)
+        if launch.note:
+            record.put(MESSAGE, launch.note.decode("utf-8", "replace").strip())
+        record.put(STATUS, f"{code} {number} end")
+        self._tell(
+            "ended",
+            launch.order,
+            cpu_s=used.ru_utime + used.ru_stime,
+            system_s=used.ru_stime,
+            peak_bytes=self._peak.known(used.ru_maxrss * 1024),
+        )
+
+    def _tell(self, what: str, order: Order, *, within_s: float = 0.0, **facts: object) -> None:
+        self._say({"is": what, "job": order.job_id, "restarts": order.restarts, **facts}, within_s=within_s)
+
+    def _say(self, words: Dict[str, Any], *, within_s: float = 0.0) -> None:
+        """Tells the agent, which has it within that time and in the order in which it was said."""
+        if self._agent is not None:
+            self._unsent += dumps(words).encode("utf-8", "surrogatepass") + b"\n"
+            self._send_at = min(self._send_at, time.monotonic() + within_s)
+            if len(self._unsent) > MAX_UNSENT_BYTES:
+                self._drop()
+
+    def _flush(self) -> None:
+        if self._agent is None or not self._unsent:
+            return
+        try:
+            del self._unsent[: self._agent.send(self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._drop()
+            return
+        if not self._unsent:
+            self._send_at = math.inf
+        if self._waits_to_send != bool(self._unsent):
+            self._waits_to_send = bool(self._unsent)
+            self._poll.modify(self._agent, select.EPOLLIN | (select.EPOLLOUT if self._unsent else 0))
+
+    def _drop(self) -> None:
+        if self._agent is not None:
+            self._forget(self._agent)
+        self._agent = None
+        self._unsent.clear()
+        self._send_at = math.inf
+        self._waits_to_send = False
+        self._received.clear()
+
+
+def _order(values: Dict[str, Any]) -> Order:
+    """What an agent ordered. That may be of a later build than we are, who stay as long as our jobs: what we do not know is left."""
+    known = {name: value for name, value in values.items() if name in Order._fields}
+    account = known.pop("account", None)
+    return Order(account=tuple(account) if account else None, **known)
+
+
+def _listen(folder: str) -> socket.socket:
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    address = f"/proc/self/fd/{descriptor}/supervisor.sock"
+    listener = socket.socket(socket.AF_UNIX)
+    if os.path.lexists(address):
+        os.unlink(address)
+    before = os.umask(0o077)
+    listener.bind(address)
+    os.umask(before)
+    os.close(descriptor)
+    listener.listen(8)
+    return listener
+
+
+def split_status(status: int) -> Tuple[int, int]:
+    """(exit code, signal) of a wait status."""
+    if os.WIFSIGNALED(status):
+        return 0, os.WTERMSIG(status)
+    return os.WEXITSTATUS(status), 0
+
+
+def main(folder: str) -> int:
+    """Serves unless another does."""
+    lock = os.open(os.path.join(folder, "supervisor.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 1
+    for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)  # jobs end one by one; it ends with the last
+    if SUBREAPER in os.environ:  # no group holds jobs together
+        from warpdeck_agent.linux.subreaper import adopt_orphans
+
+        adopt_orphans()
+    gc.disable()  # no cycles here, and a collector would touch pages that a fork shares with us
+    Supervisor(folder).run()
+    return 0

@@ -1,0 +1,187 @@
+"""The agent's link to the supervisor: starts one where none runs, passes orders on, and hears of what began and ended.
+
+One link at a time, for as long as the agent lives. Where it breaks the supervisor was killed: what it watched goes on
+without it, and another is started for what comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from typing import Any, Callable, Dict, List, Optional
+
+from warpdeck_agent.linux.own_program import own_command
+from warpdeck_agent.storage.launch_table import Key
+from warpdeck_agent.wire.jsontext import dumps, loads
+
+from .starter import Order
+
+START_S = 15.0
+"""How long a supervisor may take to answer."""
+LOOK_S, LONGEST_LOOK_S = 0.01, 1.0
+"""How often a starting supervisor is looked for; less often with each that ended without a word."""
+LINE_BYTES = 1 << 20
+"""Its lines are short, but for the first, which holds three numbers for each launch that it watches."""
+
+
+class SupervisorLost(Exception):
+    """It was killed, or cannot be started."""
+
+
+class Link(asyncio.Protocol):
+    """What the supervisor says, line by line, as it arrives: no task is woken for it. The first line is waited for; the
+    others are kept until somebody listens."""
+
+    def __init__(self) -> None:
+        self.first: asyncio.Future[Dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._transport: Optional[asyncio.Transport] = None
+        self._received = b""
+        self._kept: List[Dict[str, Any]] = []
+        self._take: Optional[Callable[[Dict[str, Any]], None]] = None
+        self._on_loss: Optional[Callable[[], None]] = None
+        self._is_lost = False
+
+    def listen(self, take: Callable[[Dict[str, Any]], None], on_loss: Callable[[], None]) -> None:
+        """Gives all that follows the first line to `take`; `on_loss` is called once, when nothing more comes."""
+        self._take, self._on_loss = take, on_loss
+        kept, self._kept = self._kept, []
+        for said in kept:
+            take(said)
+        if self._is_lost:
+            on_loss()
+
+    def write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._received = (self._received + data).split(b"\n")
+        for line in lines:
+            said = loads(line.decode())
+            if self._take is not None:
+                self._take(said)
+            elif self.first.done():
+                self._kept.append(said)
+            else:
+                self.first.set_result(said)
+        if len(self._received) > LINE_BYTES:
+            self.close()
+
+    def connection_lost(self, exc: Optional[Exception]) -> None:
+        self._is_lost = True
+        if not self.first.done():
+            self.first.set_exception(ConnectionResetError("it is just ending"))
+        elif self._on_loss is not None:
+            self._on_loss()
+
+
+class Supervision:
+    """`on_end` gets each launch whose first process has ended; `on_loss` is called when a supervisor was lost."""
+
+    def __init__(
+        self, folder: str, *, on_end: Callable[[Key, Dict[str, Any]], None], on_loss: Callable[[], None]
+    ) -> None:
+        self._folder = folder
+        self._on_end = on_end
+        self._on_loss = on_loss
+        self._link: Optional[Link] = None
+        self._starting: Dict[Key, asyncio.Future[int]] = {}
+        self._opening = asyncio.Lock()
+        self.pid = 0
+        """The supervisor's, as far as one has said it."""
+        self._process: Optional[subprocess.Popen[bytes]] = None
+
+    async def join(self) -> Dict[Key, int]:
+        """What a supervisor of an earlier agent still watches: pids by launch; nothing where none runs."""
+        try:
+            return await self._connect()
+        except OSError:
+            return {}
+
+    async def prepare(self) -> None:
+        """Starts a supervisor unless one runs. Raises SupervisorLost."""
+        async with self._opening:
+            if self._link is None:
+                await self._start()
+
+    async def start(self, order: Order) -> int:
+        """The pid of the launch's first process. Raises SupervisorLost: perhaps it runs, perhaps not; OSError where the node has no
+        room for another process."""
+        await self.prepare()
+        key = (order.job_id, order.restarts)
+        started = self._starting[key] = asyncio.get_running_loop().create_future()
+        try:
+            assert self._link is not None
+            self._link.write(dumps(order._asdict()).encode("utf-8", "surrogatepass") + b"\n")
+            return int(await started)
+        finally:
+            del self._starting[key]
+
+    async def _start(self) -> None:
+        deadline = asyncio.get_running_loop().time() + START_S
+        pause_s = LOOK_S / 2
+        while True:
+            if self._process is None or self._process.poll() is not None:
+                self._run()  # again, where one that was just ending held the lock
+                pause_s = min(2 * pause_s, LONGEST_LOOK_S)
+            try:
+                await self._connect()
+                return
+            except OSError as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise SupervisorLost("the supervisor of jobs does not start") from error
+            await asyncio.sleep(pause_s)
+
+    def _run(self) -> None:
+        """A process that ends by itself, after us or after its last job."""
+        self._process = subprocess.Popen(
+            [*own_command(), "supervise", "--dir", self._folder],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
+
+    async def _connect(self) -> Dict[Key, int]:
+        loop = asyncio.get_running_loop()
+        descriptor = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _, link = await loop.create_unix_connection(Link, f"/proc/self/fd/{descriptor}/supervisor.sock")
+        finally:
+            os.close(descriptor)
+        first = await link.first
+        self._link = link
+        self.pid = int(first.get("pid", 0))
+        loop.call_soon(link.listen, self._take, self._lost)  # when our caller knows the launches
+        return {(job, restarts): pid for job, restarts, pid in first["launches"]}
+
+    def _take(self, said: Dict[str, Any]) -> None:
+        key = (said["job"], said["restarts"])
+        if said["is"] == "ended":
+            self._on_end(key, said)
+        elif key in self._starting and not self._starting[key].done():
+            number = said.get("errno", 0)
+            if number:
+                self._starting[key].set_exception(OSError(number, os.strerror(number)))
+            else:
+                self._starting[key].set_result(said["pid"])
+
+    def _lost(self) -> None:
+        if self._link is not None:
+            self._link.close()
+        self._link = None
+        self.pid = 0
+        if self._process is not None:
+            self._process.poll()
+        for waiting in list(self._starting.values()):
+            if not waiting.done():
+                waiting.set_exception(SupervisorLost("the supervisor of jobs was killed"))
+        self._on_loss()

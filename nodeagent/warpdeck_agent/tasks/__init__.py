@@ -1,0 +1,1 @@
+"""One task of a step: its process, CPU binding, terminal, PMI connection and usage."""

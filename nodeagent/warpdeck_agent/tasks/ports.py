@@ -1,0 +1,88 @@
+"""TCP ports for a job's own servers: MASTER_PORT of torch.distributed. Free now on all addresses, and told to one launch only.
+
+They lie below the range from which the kernel takes the ports of outgoing connections, so that none of those is in the way later.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+from typing import Dict, Mapping, Set, Tuple
+
+from warpdeck_agent.linux.procfs import text
+from warpdeck_agent.wire.steps import FIRST_GANG_PORT, MADE
+
+FIRST_PORT = 20_000
+LAST_PORT = FIRST_GANG_PORT - 1
+TRIES = 200
+"""Ports that are looked at before there is none."""
+
+
+class Ports:
+    """The ports that launches on this node were told."""
+
+    def __init__(self) -> None:
+        self._held: Dict[Tuple[int, int], Set[int]] = {}
+        self._random = random.Random()
+        self._range = _range()
+
+    def reserve(self, launch: Tuple[int, int]) -> int:
+        """A port for the launch (job id, restarts), 0 if none is found."""
+        taken = {port for ports in self._held.values() for port in ports}
+        low, high = self._range
+        for _ in range(TRIES):
+            port = self._random.randint(low, high)
+            if port not in taken and _is_free(port):
+                self._held.setdefault(launch, set()).add(port)
+                return port
+        return 0
+
+    def with_master(self, env: Mapping[str, str], launch: Tuple[int, int], *, tasks: bool) -> Dict[str, str]:
+        """The environment with a port where the controller left the choice to us, and what follows from address and port.
+
+        `tasks`: it is that of tasks, which are told in every launcher's own way.
+        """
+        made = dict(env)
+        address, port = made.get("MASTER_ADDR", ""), made.get("MASTER_PORT", "")
+        if MADE in made:
+            port = port or str(self.reserve(launch))
+            made.update({"MASTER_PORT": port, MADE: f"{address}:{port}"})
+        if tasks and address and port:
+            host = f"[{address}]" if ":" in address else address
+            made.setdefault("JAX_COORDINATOR_ADDRESS", f"{host}:{port}")
+            if "PET_NNODES" in made:
+                made.update({"PET_MASTER_ADDR": address, "PET_MASTER_PORT": port})
+        return made
+
+    def release(self, launch: Tuple[int, int]) -> None:
+        """The launch has ended."""
+        self._held.pop(launch, None)
+
+
+def _range() -> Tuple[int, int]:
+    words = text("/proc/sys/net/ipv4/ip_local_port_range").split()
+    first_outgoing = int(words[0]) if words and words[0].isdecimal() else LAST_PORT + 1
+    if first_outgoing > FIRST_PORT + TRIES:
+        return FIRST_PORT, min(LAST_PORT, first_outgoing - 1)
+    return FIRST_PORT, LAST_PORT
+
+
+def _is_free(port: int) -> bool:
+    """Whether nobody has it, in either protocol: one socket of both says so, where there are both."""
+    for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
+        try:
+            probe = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:
+            continue  # no such protocol here
+        try:
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            probe.bind((address, port))
+            return True
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:  # IPv6 is switched off
+                return False
+        finally:
+            probe.close()
+    return True

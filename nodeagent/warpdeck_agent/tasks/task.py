@@ -1,0 +1,269 @@
+"""One task of a step: a process under a small shell supervisor of its own, which outlives the agent and writes how it ended.
+
+As a job's supervisor (see supervisor.py) it runs as the user from its first instruction, waits at the gate, holds its folder's
+lock and writes its pid. What the task writes goes to two files in its folder, from where it is streamed; what it reads comes
+through a pipe of the agent's (with an agent that dies its input ends), or is nothing. CPU time is what the shell counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from warpdeck_agent.isolation.hold import Hold, contain
+from warpdeck_agent.isolation.private_folders import PrivateDirs, within
+from warpdeck_agent.linux.cpu_time import CpuTime, from_times
+from warpdeck_agent.linux.env_passthrough import carrying
+from warpdeck_agent.linux.own_program import JOB_UMASK, SYSTEM_PATH
+from warpdeck_agent.linux.procfs import number, pairs
+from warpdeck_agent.linux.rlimits import impose
+from warpdeck_agent.storage.spool import JobFolder, write_all
+from warpdeck_agent.wire.steps import ERR, OUT, StepLaunch, StepTask, TaskEnded
+
+STEP_VARIABLE = "WARPDECK_STEP"
+RANK_VARIABLE = "SLURM_PROCID"
+"""Variables in the environment of each task: the number of its step, and its rank."""
+SCRIPT_NAME = "task.sh"
+OUTPUTS = {OUT: "out", ERR: "err"}
+USAGE_BYTES = 512
+MAX_HOOKS = 2
+"""Before a task and behind it: the site's and the user's."""
+TASK_SCRIPT = r"""# folder, working folder, the folder if that is not there, prologs, epilogs; then the command. Its input comes as our
+# standard output. A prolog's words are carried out where the task's own process begins. It runs in the foreground: what a shell
+# starts with & ignores SIGINT for ever. What a shell says of how its child has died is nothing of the task's. Its variables must
+# not be called as any of the task's own, which would be changed.
+WARPDECK_DIR=$1 WARPDECK_CWD=$2 WARPDECK_OTHER=$3
+WARPDECK_BEFORE=$4 WARPDECK_THEN_BEFORE=$5 WARPDECK_AFTER=$6 WARPDECK_THEN_AFTER=$7
+shift 7
+exec 3<&1
+trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
+read -r WARPDECK_GO <&2 && [ "$WARPDECK_GO" = go ] || exit 1
+exec 2>/dev/null
+echo "$$" 1<>"$WARPDECK_DIR/pid" || exit 1
+umask "${SLURM_UMASK:-@UMASK@}" || umask @UMASK@
+exec >>"$WARPDECK_DIR/out"
+if ! cd "$WARPDECK_CWD"; then
+    echo "srun: error: couldn't chdir to \`$WARPDECK_CWD': going to $WARPDECK_OTHER instead" >>"$WARPDECK_DIR/err"
+    cd "$WARPDECK_OTHER" || cd /
+    WARPDECK_CWD=$PWD
+fi
+export PWD="$WARPDECK_CWD"
+(
+    exec 2>>"$WARPDECK_DIR/err"
+    for WARPDECK_PID in /proc/self/task/*; do WARPDECK_PID=${WARPDECK_PID##*/}; done
+    export SLURM_TASK_PID="$WARPDECK_PID"
+    for WARPDECK_HOOK in "$WARPDECK_BEFORE" "$WARPDECK_THEN_BEFORE"; do
+        [ -n "$WARPDECK_HOOK" ] || continue
+        SLURM_SCRIPT_CONTEXT=prolog_task "$WARPDECK_HOOK" >"$WARPDECK_DIR/said" </dev/null || {
+            echo "srun: error: the task prolog $WARPDECK_HOOK failed" >&2
+            exit 1
+        }
+        while IFS= read -r WARPDECK_LINE || [ -n "$WARPDECK_LINE" ]; do
+            WARPDECK_NAME=${WARPDECK_LINE#* }
+            case $WARPDECK_LINE in
+                "print "*) printf "%s\n" "${WARPDECK_LINE#print }" ;;
+                "export "*=* | "unset "*)
+                    case ${WARPDECK_NAME%%=*} in
+                        "" | [0-9]* | *[!A-Za-z0-9_]* | WARPDECK_*) ;;
+                        *) command "${WARPDECK_LINE%% *}" "$WARPDECK_NAME" 2>/dev/null ;;
+                    esac ;;
+            esac
+        done <"$WARPDECK_DIR/said"
+    done
+    [ -z "$WARPDECK_AFTER$WARPDECK_THEN_AFTER" ] || echo "$WARPDECK_PID" >"$WARPDECK_DIR/said"
+    [ -z "${WARPDECK_BOUND-}" ] || printf "%s\n" "${WARPDECK_BOUND%%@*}$WARPDECK_PID${WARPDECK_BOUND#*@}" >&2
+    unset WARPDECK_BOUND
+    case $1 in
+        */*) [ ! -x "$1" ] || [ -d "$1" ] || exec @SETSID@ "$@" ;;
+        *) ! command -v -- "$1" >/dev/null || exec @SETSID@ "$@" ;;
+    esac
+    case $1 in
+        /*) ;;
+        */*) set -- "$PWD/$1" ;;
+    esac
+    case $1 in
+        */*) [ ! -e "$1" ] || {
+            echo "slurmstepd: error: execve(): $1: Permission denied" >&2
+            exit 13
+        } ;;
+    esac
+    echo "slurmstepd: error: execve(): $1: No such file or directory" >&2
+    exit 2
+) <&3 3<&-
+WARPDECK_CODE=$?
+exec 3<&- 2>/dev/null
+{
+    times
+    read -r WARPDECK_LINE && echo "$WARPDECK_LINE" && read -r WARPDECK_LINE && echo "$WARPDECK_LINE"
+} </proc/$$/io 1<>"$WARPDECK_DIR/times" 2>/dev/null
+[ -z "$WARPDECK_AFTER$WARPDECK_THEN_AFTER" ] || read -r WARPDECK_PID <"$WARPDECK_DIR/said"
+for WARPDECK_HOOK in "$WARPDECK_AFTER" "$WARPDECK_THEN_AFTER"; do
+    [ -z "$WARPDECK_HOOK" ] || SLURM_TASK_PID=$WARPDECK_PID SLURM_SCRIPT_CONTEXT=epilog_task "$WARPDECK_HOOK" </dev/null
+done
+echo "$WARPDECK_CODE 0 end" 1<>"$WARPDECK_DIR/rc"
+"""
+
+
+class Task:
+    """A task that was started. `ended` is (code, signal)."""
+
+    def __init__(self, folder: JobFolder, rank: int, *, reads: bool) -> None:
+        self.folder = folder
+        self.rank = rank
+        self.reads = reads
+        self.process: Optional[subprocess.Popen[bytes]] = None
+        self.adopted = False
+        """Started by an earlier agent."""
+        self.grouped = False
+        """Began inside its job's groups."""
+        self.input_fd = -1
+        self.peak_mem_bytes = 0
+        """As far as it was looked at."""
+        self.taken_bytes = 0
+        """Of its input, so that what is sent again is not read twice."""
+        self.ended: Optional[Tuple[int, int]] = None
+        self.oom = False
+        """The job had no more memory for it."""
+        self.over = asyncio.Event()
+
+    def supervisor_pid(self) -> int:
+        """Our own child's, or that of an earlier agent's."""
+        return self.process.pid if self.process is not None else self.folder.pid()
+
+    @property
+    def runs(self) -> bool:
+        """It was started, and its end has not been read."""
+        return self.ended is None and (self.process is not None or self.adopted)
+
+    def reap(self) -> int:
+        """Takes the end of its supervisor, which is near: how many bytes at the most one of its processes had, 0 of one that is
+        not our child, or that somebody else has taken."""
+        if self.process is None or self.process.returncode is not None:
+            return 0
+        try:
+            _, status, used = os.wait4(self.process.pid, 0)
+        except ChildProcessError:
+            return 0
+        self.process.returncode = os.waitstatus_to_exitcode(status)  # for Popen, which would look for it
+        return int(used.ru_maxrss) * 1024
+
+    def read_end(self) -> None:
+        """Takes up how it ended; killed with its supervisor, nobody saw."""
+        self.ended = self.folder.exit_status() or (0, 9)
+        self.close_input()
+        self.over.set()
+
+    def end(self) -> TaskEnded:
+        """For the wire, of one that has ended."""
+        assert self.ended is not None
+        return TaskEnded(self.rank, *self.ended, oom=self.oom)
+
+    def open_input(self) -> int:
+        """The end that the task reads; ours is kept."""
+        if not self.reads:
+            return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        source, self.input_fd = os.pipe()
+        os.set_blocking(self.input_fd, False)
+        return source
+
+    def close_input(self) -> None:
+        """Its input has ended."""
+        if self.input_fd >= 0:
+            os.close(self.input_fd)
+            self.input_fd = -1
+
+    def cpu(self) -> CpuTime:
+        """What it and its children have used, once it has ended."""
+        return from_times(self.folder.read("times"))
+
+    def transferred(self) -> Tuple[int, int]:
+        """Bytes that it and its children have read and written, once it has ended: from files, pipes and sockets, as Slurm counts."""
+        facts = pairs(self.folder.read("times"))
+        return number(facts.get("rchar", "")), number(facts.get("wchar", ""))
+
+
+def make_folder(path: str, asked: StepTask, *, launch: StepLaunch, uid: int, gid: int) -> Task:
+    """The files of a task; nothing runs yet. Each that is made and removed again costs it a part of its start."""
+    folder = JobFolder(path)
+    folder.create(uid=uid, gid=gid)
+    for name in OUTPUTS.values():
+        folder.give(name, uid=uid, gid=gid)
+    if launch.prologs or launch.epilogs:
+        folder.give("said", uid=uid, gid=gid)
+    folder.give("times", b" " * USAGE_BYTES, uid=uid, gid=gid)
+    return Task(folder, asked.rank, reads=asked.reads)
+
+
+def run_task(
+    task: Task,
+    argv: List[str],
+    *,
+    script: str,
+    env: Dict[str, str],
+    cwd: str,
+    other: str,
+    hold: Hold,
+    private: Optional[PrivateDirs],
+    cpus: List[int],
+    user: Dict[str, object],
+    keep: Sequence[int] = (),
+    hooks: Sequence[Sequence[str]] = ((), ()),
+    limits: Mapping[str, int] = {},
+) -> None:
+    """Starts the supervisor and lets it through the gate. The task gets the descriptors `keep`; `hooks`: prologs, epilogs.
+
+    Raises OSError, ValueError. Runs in a thread.
+    """
+    folder = task.folder
+    lock = folder.open_lock()
+    gate, opener = os.pipe()
+    source = task.open_input()
+    try:
+        task.process = within(
+            private,
+            lambda: subprocess.Popen(
+                ["/bin/sh", script, folder.path, cwd, other, *_padded(hooks), *carrying(argv, env)],
+                stdin=lock,
+                stdout=source,
+                stderr=gate,
+                start_new_session=True,
+                pass_fds=keep,
+                env=env,
+                cwd="/",
+                **user,  # type: ignore[call-overload]
+            ),
+        )
+        task.grouped = contain(task.process.pid, hold)
+        impose(task.process.pid, limits)
+        if cpus:
+            os.sched_setaffinity(task.process.pid, cpus)
+        write_all(opener, b"go\n")
+    except BaseException:
+        if task.process is not None:  # it waits at the gate, and nobody watches it yet
+            task.process.kill()
+            task.process.wait()
+            task.process = None
+        raise
+    finally:
+        for descriptor in (lock, gate, opener, source):
+            os.close(descriptor)
+
+
+def _padded(hooks: Sequence[Sequence[str]]) -> List[str]:
+    """As many words as the script takes."""
+    return [word for each in hooks for word in [*each, "", ""][:MAX_HOOKS]]
+
+
+def install_script(path: str) -> None:
+    """Writes the supervisor's script, readable by every user."""
+    setsid = shutil.which("setsid", path=SYSTEM_PATH) or "setsid"
+    descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        write_all(descriptor, TASK_SCRIPT.replace("@SETSID@", setsid).replace("@UMASK@", JOB_UMASK).encode())
+    finally:
+        os.close(descriptor)
+    os.chmod(path + ".new", 0o644)
+    os.replace(path + ".new", path)

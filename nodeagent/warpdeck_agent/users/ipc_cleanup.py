@@ -1,0 +1,218 @@
+"""What jobs leave that is neither a process nor in their TMPDIR: files in /dev/shm, POSIX queues, System V's shared memory.
+
+It lives in the node's memory until somebody removes it, and nothing tells which job made it. So it goes when the last launch
+of its user on this node has ended, and only what was made since the first of those began and no process holds: what another
+job may need stays, whoever's agent started that. Root's things may be the system's, and stay.
+
+A user who is logged in on a terminal here may have put files there by hand: then only those go that libraries make. /tmp is
+left alone: it is where people put what they want to find again. Jobs have a TMPDIR, and where the site says so a /tmp (privatedirs).
+
+Slurm leaves this to the site's epilog. Source: sysvipc(7), shm_overview(7), mq_overview(7), proc(5).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+import time
+from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Set
+
+from warpdeck_agent.isolation import job_processes
+from warpdeck_agent.linux.bounded_programs import run_for
+from warpdeck_agent.linux.mounts import mounted
+from warpdeck_agent.linux.own_program import SYSTEM_PATH
+from warpdeck_agent.linux.procfs import text
+from warpdeck_agent.linux.statx import born_unix
+from warpdeck_agent.linux.systemv import SystemV, objects, remove
+
+from .accounts import rights_of
+
+SHM = "/dev/shm"
+MADE_BY_LIBRARIES = (
+    *("nccl-", "torch_", "cuda.shm.", "psm_", "sem.", "pymp-", "loky-", "joblib_memmapping", "plasma"),
+    *("sm_segment", "vader_segment", "mpich_", "MPICH_", "psm2_shm", "ucx_", "ucp_", "boost_interprocess"),
+)
+"""What the names begin with that NCCL, PyTorch, CUDA, Python, Open MPI, MPICH, UCX and others give."""
+KEPT = ("libpod_", "warpdeck-")
+"""Podman's table of locks for all containers of a user, also of those that are kept; where a user's shells ask to submit."""
+COARSE_S = 0.02
+"""A file is stamped with the time of the kernel's last tick."""
+WHOLE_S = 1.0
+"""Where no birth is kept, the last change counts; of queues the kernel notes whole seconds."""
+MAX_NAMED = 6
+"""In one sentence."""
+REMOVE_S = 60.0
+MIB = 2**20
+
+
+class File(NamedTuple):
+    """A file or folder of a user's in one of the kernel's file systems for processes that share."""
+
+    path: str
+    born_unix: float
+    size_bytes: int
+
+    @property
+    def by_library(self) -> bool:
+        """Whether no person would have called it so."""
+        return os.path.basename(self.path).startswith(MADE_BY_LIBRARIES)
+
+
+class Remnants:
+    """Of this node's users: who has launches here since when, and what they leave. Its methods may run in any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._launches: Dict[int, Set[str]] = {}
+        self._since: Dict[int, float] = {}
+
+    def enter(self, uid: int, name: str, *, at_unix: float) -> None:
+        """A launch of that user has room here from then on."""
+        with self._lock:
+            self._launches.setdefault(uid, set()).add(name)
+            self._since[uid] = min(at_unix, self._since.get(uid, at_unix))
+
+    def leave(self, uid: int, name: str) -> bool:
+        """The launch is over; whether it was its user's last here and something is there that goes with it."""
+        with self._lock:
+            launches = self._launches.get(uid, set())
+            launches.discard(name)
+            if launches or uid not in self._since:
+                return False
+            if uid and (any(self._files(uid)) or any(self._objects(uid))):
+                return True
+            self._drop(uid)
+            return False
+
+    def clear(self, uid: int) -> str:
+        """Removes what `leave` has seen; in words what that was. Blocks."""
+        company = _company(uid)
+        if company == "job":
+            return ""
+        files = list(self._files(uid))
+        held = _held() if files else frozenset()
+        idle = [each for each in files if not _is_held(each.path, held)]
+        mine = [each for each in idle if each.by_library or not company]
+        gone = [_named(each) for each in mine if self._is_gone(uid) and _remove(each, uid)]
+        for each in self._objects(uid):
+            if not each.is_held(unknown=company == "terminal") and self._is_gone(uid) and remove(each):
+                gone.append(str(each))
+        with self._lock:
+            if not self._launches.get(uid):
+                self._drop(uid)
+        return _sentence(gone, [_named(each) for each in idle if each not in mine])
+
+    def _drop(self, uid: int) -> None:
+        self._launches.pop(uid, None)
+        self._since.pop(uid, None)
+
+    def _is_gone(self, uid: int) -> bool:
+        """Whether no launch of the user has begun meanwhile: it may want what it finds."""
+        return not self._launches.get(uid)
+
+    def _files(self, uid: int) -> Iterator[File]:
+        since = self._since.get(uid, time.time())
+        for folder in (SHM, *queues()):
+            for found in _of_user(folder, uid):
+                if found.born_unix + COARSE_S >= since:
+                    yield found
+
+    def _objects(self, uid: int) -> Iterator[SystemV]:
+        since = self._since.get(uid, time.time())
+        return (each for each in objects(uid) if each.born_before_unix >= since)
+
+
+def queues() -> List[str]:
+    """Where POSIX message queues are seen; a kernel can show them in several places."""
+    return [each.path for each in mounted() if each.kind == "mqueue"][:1]
+
+
+def _of_user(folder: str, uid: int) -> Iterator[File]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    points = {each.path for each in mounted()} if entries else set()
+    for entry in entries:
+        if entry.path in points:  # to look at it would ask whoever serves it
+            continue
+        with contextlib.suppress(OSError):
+            found = entry.stat(follow_symlinks=False)
+            if found.st_uid == uid and not entry.name.startswith(KEPT):
+                born = born_unix(entry.path) or found.st_ctime + WHOLE_S
+                yield File(entry.path, born, found.st_size)
+
+
+def _company(uid: int) -> str:
+    """Who of the user runs here beside the ended launches: "job" (of whatever agent), "terminal", or "" for nobody who matters."""
+    found = ""
+    for name in os.listdir("/proc"):
+        try:
+            if not name.isdigit() or os.stat(f"/proc/{name}").st_uid != uid:
+                continue
+        except OSError:
+            continue
+        fields = job_processes.stat_fields(int(name))
+        if len(fields) < 5 or fields[0] in "ZX":
+            continue
+        if job_processes.variable(int(name), job_processes.MARK):
+            return "job"
+        if fields[4] != "0":
+            found = "terminal"
+    return found
+
+
+def _held() -> FrozenSet[str]:
+    """The paths that living processes have open, mapped, or stand in. Links are read, never followed: a mount may hang."""
+    found: Set[str] = set()
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        for line in text(f"/proc/{name}/maps").splitlines():
+            if SHM in line:
+                found.add(line.split(None, 5)[5])
+        for path in (f"/proc/{name}/cwd", *_descriptors(name)):
+            with contextlib.suppress(OSError):
+                found.add(os.readlink(path))
+    return frozenset(found)
+
+
+def _descriptors(pid: str) -> List[str]:
+    try:
+        return [f"/proc/{pid}/fd/{each}" for each in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return []
+
+
+def _is_held(path: str, held: FrozenSet[str]) -> bool:
+    """Whether it, something below it, or (a queue, which the kernel names by itself) its name is among them."""
+    own = {path} if path.startswith(SHM) else {path, "/" + os.path.basename(path)}
+    return not own.isdisjoint(held) or any(each.startswith(path + "/") for each in held)
+
+
+def _remove(found: File, uid: int) -> bool:
+    """As its user: whatever lies under that name by now, nothing of anybody else's is removed."""
+    rm = shutil.which("rm", path=SYSTEM_PATH) or "rm"
+    with contextlib.suppress(OSError):
+        run_for(REMOVE_S, [rm, "-rf", "--", found.path], **rights_of(uid))
+    return not os.path.lexists(found.path)
+
+
+def _named(found: File) -> str:
+    return found.path + (f" ({found.size_bytes / MIB:.0f} MiB)" if found.size_bytes >= MIB else "")
+
+
+def _sentence(gone: List[str], left: List[str]) -> str:
+    words = []
+    if gone:
+        words.append("removed what was left in the node's shared memory: " + _list(gone))
+    if left:
+        words.append("left, because its user is logged in on the node: " + _list(left))
+    return "; ".join(words)
+
+
+def _list(names: List[str]) -> str:
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

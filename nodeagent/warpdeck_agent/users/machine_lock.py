@@ -1,0 +1,151 @@
+"""One agent manages a machine: two would give the same CPUs and GPUs away twice.
+
+An agent holds a name for its life: an abstract Unix socket, which the kernel lets go of however the agent ends, and which each
+network namespace has for itself. An agent is refused while its own user or root holds one; agents of two users who are not
+root do not mind each other. Anybody can take any name, so a name counts only if the kernel says that its holder is the user
+for whom it stands, and there are several in case a stranger sits on one. Where SHARE_MACHINE is set an agent neither holds a
+name nor looks for holders.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pwd
+import socket
+import struct
+import time
+from typing import List, NamedTuple, Optional
+
+from warpdeck_agent.wire.messages import SHARE_MACHINE
+
+NAMES = 4
+WAIT_S = 3.0
+"""An agent that is just ending is waited for."""
+POLL_S = 0.05
+_CREDENTIALS = struct.Struct("3i")
+
+
+class MachineTakenError(Exception):
+    """`str()` says which agent manages the machine, and what to do."""
+
+
+class Holder(NamedTuple):
+    """The process that listens under a name."""
+
+    pid: int
+    """0: it is not in our process namespace."""
+    uid: int
+
+
+def claim() -> Optional[socket.socket]:
+    """Takes this user's name; keep the socket. None where strangers have all, or machines are shared.
+
+    Raises MachineTakenError.
+    """
+    if os.environ.get(SHARE_MACHINE):
+        return None
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        other = _find()
+        held = None if other else _take()
+        if held is not None:
+            return held
+        if time.monotonic() > deadline:
+            if other:
+                raise MachineTakenError(_sentence(other))
+            return None
+        time.sleep(POLL_S)
+
+
+def refusal(folder: str) -> str:
+    """Why no agent can be started for that folder, "" if one can. An agent of that very folder is no reason."""
+    deadline = time.monotonic() + WAIT_S
+    while not os.environ.get(SHARE_MACHINE):
+        other = _find()
+        if other is None or folder_of(other.pid) == os.path.abspath(folder):
+            return ""
+        if time.monotonic() > deadline:
+            return _sentence(other)
+        time.sleep(POLL_S)
+    return ""
+
+
+def answer(held: socket.socket) -> None:
+    """Lets go of whoever has asked who we are: connecting was the answer."""
+    with contextlib.suppress(OSError):
+        held.accept()[0].close()
+
+
+def folder_of(pid: int) -> str:
+    """The folder of the agent that is this process, "" if it is none."""
+    argv = _command_line(pid)
+    return argv[-1] if argv[-3:-1] == ["serve", "--dir"] else ""
+
+
+def _find() -> Optional[Holder]:
+    """The agent that is in our way."""
+    for uid in sorted({os.geteuid(), 0}):
+        for at in range(NAMES):
+            holder = _holder(_name(uid, at))
+            if holder is not None and holder.uid == uid:
+                return holder
+    return None
+
+
+def _take() -> Optional[socket.socket]:
+    """The first name that no stranger has. None if somebody has just taken it who does not listen yet."""
+    for at in range(NAMES):
+        held = socket.socket(socket.AF_UNIX)
+        try:
+            held.bind(_name(os.geteuid(), at))
+            held.listen()
+            held.setblocking(False)
+        except OSError as error:
+            held.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+            holder = _holder(_name(os.geteuid(), at))
+            if holder is None or holder.uid == os.geteuid():
+                return None
+        else:
+            return held
+    return None
+
+
+def _name(uid: int, at: int) -> str:
+    return f"\0warpdeck-agent-{uid}" + (f".{at}" if at else "")
+
+
+def _holder(name: str) -> Optional[Holder]:
+    with socket.socket(socket.AF_UNIX) as link:
+        link.setblocking(False)
+        try:
+            link.connect(name)
+            pid, uid, _ = _CREDENTIALS.unpack(
+                link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            )
+        except OSError:
+            return None
+    return Holder(pid, uid)
+
+
+def _sentence(other: Holder) -> str:
+    try:
+        user = pwd.getpwuid(other.uid).pw_name
+    except KeyError:
+        user = str(other.uid)
+    where = f" in {folder_of(other.pid)}" if folder_of(other.pid) else ""
+    return (
+        f"another agent manages this machine already: pid {other.pid} of {user}{where}. "
+        f"Stop it (`warpdeck down --machine` as {user}), or allow both ({SHARE_MACHINE}=1, `warpdeck up --share-machine`)"
+    )
+
+
+def _command_line(pid: int) -> List[str]:
+    try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="surrogateescape") as file:
+            return file.read().split("\0")[:-1]
+    except OSError:
+        return []

@@ -1,0 +1,95 @@
+"""Reading files that users named: a child (readfile) that is the user asks, which can be left behind where a server hangs (see probes
+for why no thread). A file whose child has not come back is not asked for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import ClassVar, Dict, Optional, Set, Tuple
+
+from warpdeck_agent.linux.file_reading import ANSWER, ASK, NO_FILE, REFUSED, LogError, Look
+from warpdeck_agent.linux.own_program import OWN, own_command
+from warpdeck_agent.linux.probes import ANSWER_S
+
+MOST_OF_USER = 64
+"""Files of one user that are read at once, those that hang among them: each costs a process."""
+
+
+class UserFile:
+    """A file of a user's. `look` raises LogError where nobody answers in time."""
+
+    _left: ClassVar[Dict[Tuple[int, str], asyncio.subprocess.Process]] = {}
+    """Children that have not come back, by their user and file."""
+    _reading: ClassVar[Dict[int, Set[asyncio.subprocess.Process]]] = {}
+    """Children that have not ended, by their user."""
+
+    def __init__(self, path: str, uid: int, *, answer_s: float = ANSWER_S) -> None:
+        self._path = path
+        self._uid = uid
+        self._key = (uid, path)
+        self._answer_s = answer_s
+        self._child: Optional[asyncio.subprocess.Process] = None
+
+    @classmethod
+    def readers(cls) -> Set[int]:
+        """The pids of all children that have not ended."""
+        return {each.pid for of_user in list(cls._reading.values()) for each in list(of_user)}
+
+    async def look(self, at: Optional[int]) -> Optional[Look]:
+        """As OwnFile's."""
+        if os.geteuid() == 0 and self._uid < 0:
+            raise LogError(f"it was not said whose file {self._path} is")
+        left = self._left.get(self._key)
+        if left is not None and left.returncode is None:
+            raise self._hangs()
+        self._left.pop(self._key, None)
+        if self._child is None:
+            others = self._reading.setdefault(self._uid, set())
+            others -= {each for each in others if each.returncode is not None}
+            if len(others) >= MOST_OF_USER:
+                raise LogError(
+                    f"{MOST_OF_USER} output files of this user are being read on this node: close some"
+                )
+            self._child = await asyncio.create_subprocess_exec(
+                *own_command(),
+                "readfile",
+                self._path,
+                str(self._uid),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={OWN: "1"},
+                cwd="/",
+            )
+            others.add(self._child)
+        try:
+            return await asyncio.wait_for(self._ask(self._child, at), self._answer_s)
+        except asyncio.TimeoutError:
+            self._left[self._key] = self._child
+            raise self._hangs() from None
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            raise LogError(f"cannot read {self._path}: who reads it was killed") from error
+
+    async def _ask(self, child: asyncio.subprocess.Process, at: Optional[int]) -> Optional[Look]:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write(ASK.pack(-1 if at is None else at))
+        size, length = ANSWER.unpack(await child.stdout.readexactly(ANSWER.size))
+        data = await child.stdout.readexactly(length)
+        if size == REFUSED:
+            raise LogError(data.decode(errors="replace"))
+        return None if size == NO_FILE else Look(size, data)
+
+    def _hangs(self) -> LogError:
+        return LogError(
+            f"{self._path} does not answer on this node: its file server hangs; read it once that is back"
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no child of it is left."""
+        return self._child is None or self._child.returncode is not None
+
+    def close(self) -> None:
+        """The child ends with its input, once it comes back."""
+        if self._child is not None and self._child.stdin is not None:
+            self._child.stdin.close()

@@ -1,0 +1,93 @@
+"""The palette: the table's actions, by title, key or a word of their help; jobs, nodes and users of the board."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import cast
+
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+
+from warpdeck_tui.viewmodels.shell.search_index import (
+    JobSearch,
+    Thing,
+    find_nodes,
+    find_users,
+    score_of_action,
+)
+
+from .deck import Deck
+
+SLICE = 5_000
+"""Jobs that are looked at between two keys: a few milliseconds."""
+WHAT_IS_FOUND = "an action, a job, a node or a user"
+
+
+class Finder(CommandPalette):
+    """The palette. What is typed before it stands waits for it (`keyboard`)."""
+
+    has_arrived = False
+
+    def on_mount(self) -> None:
+        self.app.call_later(self._stand)
+
+    async def _stand(self) -> None:
+        self.has_arrived = True
+        await cast(Deck, self.app).keyboard.go_on()
+
+
+class Actions(Provider):
+    """What can be done on the screen in front."""
+
+    async def discover(self) -> Hits:
+        for each in cast(Deck, self.app).commands(self.screen):
+            yield DiscoveryHit(each.action.title, each.run, help=each.words)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for each in cast(Deck, self.app).commands(self.screen):
+            title = each.action.title
+            score = score_of_action(
+                query, keys=each.keys, words=each.action.help, title_score=matcher.match(title)
+            )
+            if score:
+                yield Hit(score, matcher.highlight(title), each.run, help=each.words)
+
+
+class Objects(Provider):
+    """Looked for when something was typed; with nothing typed the palette lists actions alone."""
+
+    async def search(self, query: str) -> Hits:
+        deck = cast(Deck, self.app)
+        jobs = list(deck.board.jobs.values())
+        search = JobSearch(query)
+        for first in range(0, len(jobs), SLICE):
+            await asyncio.sleep(0)  # who typed on already asks for something else
+            search.look(jobs[first : first + SLICE])
+        for things in (
+            search.best(),
+            find_nodes(deck.board.nodes.values(), query),
+            find_users(jobs, query),
+        ):
+            for thing in things:
+                if not (deck.readonly and deck.changes(thing.kind)):
+                    yield Hit(thing.score, thing.title, partial(go, deck, thing), help=thing.words)
+            await asyncio.sleep(0)
+
+
+def go(deck: Deck, thing: Thing) -> None:
+    """To where the thing is; or the verb, which asks as its key does."""
+    if thing.kind == "job":
+        deck.open_job(thing.key)
+    elif thing.kind == "node":
+        deck.open_node(thing.key)
+    elif thing.kind == "user":
+        deck.open_user(thing.key)
+    elif thing.kind == "attach":
+        deck.verbs.attach(thing.key)
+    elif thing.kind == "limit":
+        deck.verbs.ask_limit([thing.key])
+    elif thing.kind == "priority":
+        deck.verbs.ask_priority([thing.key])
+    else:
+        deck.verbs.ask(thing.kind, [thing.key])

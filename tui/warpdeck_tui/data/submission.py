@@ -1,0 +1,71 @@
+"""Jobs from the app, as the command line submits them: read, parsed and sent over a connection of their own, each call in a thread.
+
+`client` imports this when a job is submitted first: what reads scripts is as much as the rest of the first frame's own code.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+
+from warpdeck.base.paths import Paths
+from warpdeck.client.blocking_client import SyncClient
+from warpdeck.client.submission import (
+    Draft,
+    Submitted,
+    draft_command,
+    draft_script,
+    local_files,
+    rerun,
+    submit,
+)
+
+
+def draft_text(
+    script: str,
+    text: str,
+    options: Sequence[str],
+    cwd: str,
+    *,
+    args: Sequence[str] = (),
+    environ: Mapping[str, str],
+) -> Draft:
+    """The text of a script, which has that name or none. Raises UserError."""
+    path = os.path.join(cwd, os.path.expanduser(script))
+    return draft_script(
+        text,
+        path if script else "wrap",
+        args=args,
+        options=list(options),
+        cwd=cwd,
+        environ=environ,
+        now=time.time(),
+        read=local_files(cwd),
+    )
+
+
+def submit_draft(paths: Paths, draft: Draft, *, code_of: str = "") -> Submitted:
+    """`code_of`: a job whose code it runs. Raises UserError."""
+    with SyncClient.connect(paths) as client:
+        return submit(client, draft, paths=paths, code_of=code_of)
+
+
+def submit_again(paths: Paths, job: str) -> Submitted:
+    """The job as it was recorded. Raises UserError."""
+    with SyncClient.connect(paths) as client:
+        return rerun(client, job)
+
+
+def submit_shell(paths: Paths, options: Sequence[str], *, rows: int, cols: int) -> Submitted:
+    """An interactive shell of that size. Raises UserError."""
+    draft = draft_command(
+        [os.environ.get("SHELL", "/bin/sh")],
+        [*options, "--job-name", "interactive"],
+        cwd=os.getcwd(),
+        environ=os.environ,
+        now=time.time(),
+        pty=(rows, cols),
+    )
+    with SyncClient.connect(paths) as client:
+        return submit(client, draft, paths=paths, snapshot="none")

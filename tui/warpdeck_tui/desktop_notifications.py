@@ -1,0 +1,51 @@
+"""Tells the desktop when a job that its user waits for starts or ends: those that are marked in the queue, or all of his own.
+
+What comes within a moment is told together: of an array's thousand tasks nobody wants a thousand notices.
+"""
+
+from __future__ import annotations
+
+import os
+
+from warpdeck.client.client import Delta
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui.viewmodels.jobs.arrays import fold_key
+from warpdeck_tui.viewmodels.shell.notifications import bundle, desktop_sequence, event
+
+from .deck import Deck
+
+TOGETHER_S = 0.5
+MOST_KEPT = 10_000
+"""That many in half a second are counted, not listed."""
+
+
+class Notices:
+    """For one app."""
+
+    def __init__(self, app: Deck) -> None:
+        self._app = app
+        self._news: list[tuple[str, JobRow]] = []
+
+    def look(self, delta: Delta) -> None:
+        """Before the board takes it over: what becomes of the jobs that it knows."""
+        board = self._app.board
+        if not board.ready or self._app.settings.notify == "none":
+            return
+        for row in delta.jobs:
+            kind = event(board.jobs.get(row.id), row)
+            if kind and len(self._news) < MOST_KEPT and self._is_heeded(row):
+                if not self._news:
+                    self._app.set_timer(TOGETHER_S, self._tell)
+                self._news.append((kind, row))
+
+    def _is_heeded(self, row: JobRow) -> bool:
+        if self._app.settings.notify == "own" and row.user == self._app.user:
+            return True
+        marks = self._app.marks
+        return str(row.id) in marks or (row.array_task_id is not None and fold_key(row.array_job_id) in marks)
+
+    def _tell(self) -> None:
+        lines, self._news = bundle(self._news), []
+        for line in lines:
+            self._app.notify(line, markup=False)
+        self._app.write_sequence(desktop_sequence("; ".join(lines), in_tmux=bool(os.environ.get("TMUX"))))

@@ -1,0 +1,1 @@
+"""Base class, dialogs and parts that several screens use."""

@@ -1,0 +1,276 @@
+"""What all screens share: their place in the table of actions, the head line, and lines of cells as text."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable
+from typing import ClassVar, cast
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+from textual import events
+from textual.await_complete import AwaitComplete
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.screen import Screen, ScreenResultType
+from textual.timer import Timer
+from textual.widgets import Static
+
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.table.actions import CHANGING, Action
+from warpdeck_tui.table.bindings import TARGETS, KeyHint, actions_at, bindings, key_line, looks_only
+from warpdeck_tui.table.palette import PLAIN, Palette
+from warpdeck_tui.viewmodels import Cell, Line
+from warpdeck_tui.viewmodels.cells import folded
+from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, NO_JOB, fits
+from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.line_view import LineView
+
+from .key_line import KeyLine
+
+
+class Arrives(Screen[ScreenResultType]):
+    """A screen that may be left before its widgets stand: who types ahead, or quits, does not wait for them."""
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the screen goes, or the app: Textual mounts it all the same, with none or some of its widgets."""
+        return not self.is_attached or self not in self.app.screen_stack
+
+    has_arrived = False
+    """Keys that are typed before wait (`keyboard`)."""
+    _is_seen = False
+
+    def on_mount(self) -> None:
+        if not self.is_left:
+            self.arrive()
+            self.app.call_later(self._stand)  # behind what was asked for when it arrived: the focus
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        """Once: a key may come while what the dialog asked for ends it, and Textual would take away the screen below."""
+        return AwaitComplete() if self.is_left else super().dismiss(result)
+
+    async def _stand(self) -> None:
+        self.has_arrived = True
+        self.call_later(self._appear)
+        await cast(Deck, self.app).keyboard.go_on()
+
+    def _appear(self) -> None:
+        """Behind its own first messages: the size, and what follows from it."""
+        self._is_seen = True
+        self._on_timer_update()
+
+    def _compositor_refresh(self) -> None:
+        """Textual's one way to paint what has changed. It would paint a screen that comes again with each thing that it learns."""
+        if self._is_seen or self.is_left:
+            super()._compositor_refresh()
+
+    def arrive(self) -> None:
+        """The widgets stand: the first thing that the screen does."""
+
+    def recolour(self) -> None:
+        """The theme changed while another screen was in front, or now."""
+        for view in self.query(LineView):
+            view.use_palette(cast(Deck, self.app).palette)
+
+
+class DeckScreen(Arrives[None]):
+    """A full screen. `place` names its part of the table of actions."""
+
+    place: ClassVar[str] = "app"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._clocks: list[Timer] = []
+
+    @property
+    def deck(self) -> Deck:
+        return cast(Deck, self.app)
+
+    def every(self, seconds: float, call: Callable[[], object]) -> None:
+        """Calls it so often while the screen is in front and somebody looks."""
+        clock = self.deck.pace.clock
+        self._clocks.append(self.set_interval(seconds * (clock or 1.0), call, pause=not clock))
+
+    def set_clocks(self) -> None:
+        """They go or stand still."""
+        goes = self.deck.front is self and self.deck.pace.clock > 0
+        for clock in self._clocks:
+            (clock.resume if goes else clock.pause)()
+
+    @property
+    def job_keys(self) -> list[str]:
+        """The jobs that a verb would mean here."""
+        return []
+
+    def shown_job(self, key: str) -> JobRow | None:
+        """A job that this screen shows though the board does not have it."""
+        return None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return not (self.deck.lending or (self.deck.readonly and (self.place, action) in CHANGING))
+
+    def refused(self, action: str) -> str:
+        """Why an action of this place is not to be had now, for whoever presses its key; "" where it is."""
+        return looks_only(self.place, action) if self.deck.readonly else ""
+
+    def applies(self, action: str) -> bool:
+        """Whether an action of this place means something now; the key line leaves out the others."""
+        if action not in JOB_VERBS:
+            return True
+        rows = [row for key in self.job_keys if (row := self.deck.find_job(key)) is not None]
+        return fits(action, rows)
+
+    def places(self) -> tuple[str, ...]:
+        """Whose keys count now: this screen's, those of its part that has the focus, the app's; in a line of text its own."""
+        part = getattr(self.focused, "place", "moves")
+        return (part,) if part == "filter" else (self.place, part, "app")
+
+    def works(self, action: Action) -> bool:
+        """Whether the action is one that may be done now."""
+        target = TARGETS.get(action.where, "screen")
+        owner = {"app": self.deck, "screen": self, "focused": self.focused}[target]
+        return owner is not None and bool(owner.check_action(action.runs.partition("(")[0], ()))
+
+    def hints(self) -> list[KeyHint]:
+        """What the key line shows."""
+        now = [
+            action
+            for action in actions_at(*self.places())
+            if self.works(action) and (action.where != self.place or self.applies(action.id))
+        ]
+        return key_line(now, self.deck.keymap, self.size.width)
+
+    def show_keys(self) -> None:
+        """The key line, as things are now."""
+        self.query_one(KeyLine).show(self.hints(), self.deck.palette)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        if not self.is_left:
+            self.show_keys()
+
+    def on_screen_suspend(self) -> None:
+        self.set_clocks()
+
+    def on_screen_resume(self) -> None:
+        if not self.is_left:
+            self.set_clocks()
+            self.recolour()
+            self.draw()
+            self.show_keys()
+
+    def draw(self) -> None:
+        """From the board to the widgets. Called when something changed and this screen is in front."""
+
+    def set_head(self, words: str) -> None:
+        """The first line: that the controller is away, if it is, and the place's own words."""
+        away = self.deck.away
+        head = self.query_one("#head", Static)
+        head.set_class(bool(away), "away")
+        words = self.deck.paint_words() + printable(words)
+        head.update(f" warpdeck  ⚠ {away}   {words}" if away else f" warpdeck  {words}")
+
+    def action_new_job(self) -> None:
+        self.deck.new_job()
+
+    @property
+    def _one_job(self) -> str:
+        """The first of the jobs that are meant; "" where there is none, which is said: no key does nothing in silence."""
+        keys = self.job_keys
+        if not keys:
+            self.deck.notify(NO_JOB, severity="warning")
+        return keys[0] if keys else ""
+
+    def action_new_like(self) -> None:
+        if key := self._one_job:
+            self.deck.new_like(key)
+
+    def action_copy(self) -> None:
+        self.deck.copy(" ".join(self.job_keys))
+
+    def action_copy_command(self) -> None:
+        """The command line that shows the same."""
+        rows = [row for key in self.job_keys if (row := self.deck.find_job(key)) is not None]
+        if rows:
+            self.deck.copy(shlex.join(["warpdeck", "show", *(row.label for row in rows)]))
+        else:
+            self.deck.notify(NO_JOB, severity="warning")
+
+    def action_again(self) -> None:
+        if key := self._one_job:
+            self.app.run_worker(self.deck.verbs.rerun(key), group="rerun", exclusive=True)
+
+    def action_cancel(self) -> None:
+        self.deck.verbs.ask("cancel", self.job_keys)
+
+    def action_hold(self) -> None:
+        self.deck.verbs.ask("hold", self.job_keys)
+
+    def action_release(self) -> None:
+        self.deck.verbs.ask("release", self.job_keys)
+
+    def action_requeue(self) -> None:
+        self.deck.verbs.ask("requeue", self.job_keys)
+
+    def action_limit(self) -> None:
+        self.deck.verbs.ask_limit(self.job_keys)
+
+    def action_priority(self) -> None:
+        self.deck.verbs.ask_priority(self.job_keys)
+
+    def action_attach(self) -> None:
+        if key := self._one_job:
+            self.deck.verbs.attach(key)
+
+
+class TextPane(VerticalScroll, can_focus=True):
+    """A text to read, with the moves that all lists have."""
+
+    place = "moves"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("moves")
+
+    def __init__(self, text: RenderableType = "", *, id: str | None = None) -> None:
+        super().__init__(Static(text, markup=False), id=id)
+
+    def action_move(self, by: int) -> None:
+        self.scroll_relative(y=by, animate=False)
+
+    def action_page(self, pages: float) -> None:
+        """Moves by so many pages; a line of the old page stays for orientation."""
+        rows = max(1, int(abs(pages) * self.size.height) - (abs(pages) >= 1))
+        self.action_move(rows if pages > 0 else -rows)
+
+    def action_first(self) -> None:
+        self.scroll_home(animate=False)
+
+    def action_last(self) -> None:
+        self.scroll_end(animate=False)
+
+    def show(self, lines: Iterable[Line], styles: Palette) -> None:
+        """Other lines."""
+        self.query_one(Static).update(Folded(lines, styles))
+
+
+class Folded:
+    """Lines for Rich, each folded to the width that there is."""
+
+    def __init__(self, lines: Iterable[Line], styles: Palette) -> None:
+        self._lines = tuple(lines)
+        self._styles = styles
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self._lines:
+            cells = tuple(Cell(printable(cell.text), cell.style) for cell in line)
+            yield paint(folded(cells, options.max_width), self._styles)
+
+
+def paint(lines: Iterable[Line], styles: Palette) -> Text:
+    """Lines of cells as one text in the theme's styles. No cell makes a line, or has the terminal do anything."""
+    text = Text()
+    for number, line in enumerate(lines):
+        if number:
+            text.append("\n")
+        for cell in line:
+            text.append(printable(cell.text), styles.get(cell.style, PLAIN))
+    return text

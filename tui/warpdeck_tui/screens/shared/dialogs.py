@@ -1,0 +1,317 @@
+"""Small dialogs: a confirmation that names the command it stands for, one line of text, and texts to read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from warpdeck.base.errors import UserError
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui.data.action_log import Chronicle
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.viewmodels import Cell, Line
+from warpdeck_tui.viewmodels.jobs.job_columns import choice_row
+from warpdeck_tui.viewmodels.jobs.queue import Question
+from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.log.view import LogView
+from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
+
+from .deck_screen import Arrives, TextPane
+from .key_line import DialogKeys
+
+if TYPE_CHECKING:
+    from .form_opening import Filling
+
+CHOICE_COLUMNS = (
+    Column("JOB", 12),
+    Column("STATE", 5),
+    Column("NAME", 16, flex=1, most=48),
+    Column("TIME", 10, align="right"),
+    Column("WHERE OR HOW IT ENDED", 0, flex=1),
+)
+FILL_COLUMNS = (Column("FROM", 6), Column("NAME", 24, flex=1, most=48), Column("WHAT", 0, flex=3))
+DONE_COLUMNS = (Column("WHEN", 8), Column("COMMAND", 0), Column("UNDO", 7))
+EXPORT_NAMES = "It ends in .csv, .json or .md"
+MAX_NAMED = 8
+"""Jobs listed in a confirmation; the rest is counted."""
+
+
+class Confirm(Arrives[bool], ModalScreen[bool]):
+    """Yes or no, with what it meets and the command line that does the same."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("confirm")
+
+    def __init__(self, question: Question) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        lines = self._question.lines
+        more = [f"and {len(lines) - MAX_NAMED} more"] if len(lines) > MAX_NAMED else []
+        with Vertical(classes="dialog"):
+            yield Static(self._question.text, classes="title", markup=False)
+            if lines:
+                yield Static("\n".join([*lines[:MAX_NAMED], *more]), classes="listed", markup=False)
+            yield Static(f"$ {self._question.command}", classes="command", markup=False)
+            yield DialogKeys("confirm")
+
+    def action_yes(self) -> None:
+        self.dismiss(True)
+
+    def action_copy_command(self) -> None:
+        cast(Deck, self.app).copy(self._question.command)
+
+    def action_no(self) -> None:
+        self.dismiss(False)
+
+
+class Ask(Arrives[str], ModalScreen[str]):
+    """One line of text; "" if it was given up. `required` is what is said to an empty answer, `check` raises what it says
+    to a wrong one. `value`: what stands there first."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("ask")
+
+    def __init__(
+        self,
+        title: str,
+        *,
+        required: str,
+        command: str = "",
+        value: str = "",
+        check: Callable[[str], object] = str,
+    ) -> None:
+        super().__init__()
+        self._title = title
+        self._value = value
+        self._check = check
+        self._required = required
+        self._command = command
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(printable(self._title), classes="title", markup=False)
+            yield Input(self._value, id="answer", compact=True, select_on_focus=False)
+            yield Static("", id="error", classes="error", markup=False)
+            if self._command:
+                yield Static(f"$ {printable(self._command)}", classes="command", markup=False)
+            yield DialogKeys("ask")
+
+    def arrive(self) -> None:
+        self.query_one("#error").display = False
+
+    def on_input_submitted(self) -> None:
+        self.action_submit()
+
+    def action_submit(self) -> None:
+        answer = self.query_one(Input).value.strip()
+        try:
+            self._check(answer)
+        except UserError as error:
+            self._refuse(f"{error.message}; {error.hint}")
+        else:
+            if answer:
+                self.dismiss(answer)
+            else:
+                self._refuse(self._required)
+
+    def _refuse(self, words: str) -> None:
+        error = self.query_one("#error", Static)
+        error.update(words)
+        error.display = True
+
+    def action_give_up(self) -> None:
+        self.dismiss("")
+
+
+class Choose(Arrives[str], ModalScreen[str]):
+    """One of several jobs; its key, "" if it was given up."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("choose")
+
+    def __init__(self, title: str, rows: Sequence[JobRow]) -> None:
+        super().__init__()
+        self._title = title
+        self._rows = rows
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog tall"):
+            yield Static(self._title, classes="title", markup=False)
+            yield VirtualTable(CHOICE_COLUMNS, cast(Deck, self.app).palette, empty="", id="choices")
+            yield DialogKeys("choose", opens="takes it")
+
+    def arrive(self) -> None:
+        table = self.query_one(VirtualTable)
+        table.show([(str(row.id), choice_row(row, now=time.time())) for row in self._rows])
+        table.focus()
+
+    def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
+        event.stop()
+        self.dismiss(event.key)
+
+    def action_give_up(self) -> None:
+        self.dismiss("")
+
+
+class Fill(Arrives[str], ModalScreen[str]):
+    """What to fill a form from; the key of a preset or a job, "" if it was given up."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("fill")
+
+    def __init__(self, filling: Filling, rows: Sequence[tuple[str, Line]]) -> None:
+        super().__init__()
+        self._filling = filling
+        self._rows = list(rows)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog tall"):
+            yield Static("Fill the form from", classes="title", markup=False)
+            styles = cast(Deck, self.app).palette
+            empty = "no preset and no job yet: ctrl+s saves a form as a preset"
+            yield VirtualTable(FILL_COLUMNS, styles, empty=empty, id="fill")
+            yield DialogKeys("fill", opens="fills the form")
+
+    def arrive(self) -> None:
+        table = self.query_one(VirtualTable)
+        table.show(self._rows)
+        table.focus()
+
+    def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
+        event.stop()
+        self.dismiss(event.key)
+
+    def action_remove(self) -> None:
+        table = self.query_one(VirtualTable)
+        key = table.cursor_key
+        try:
+            self._filling.remove(key)
+        except UserError as error:
+            cast(Deck, self.app).tell_error(error)
+            return
+        self._rows = [row for row in self._rows if row[0] != key]
+        table.show(self._rows)
+
+    def action_give_up(self) -> None:
+        self.dismiss("")
+
+
+class DonePage(Arrives[None], ModalScreen[None]):
+    """Every change, the latest first, as the command line that does the same."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("done")
+
+    def __init__(self, chronicle: Chronicle) -> None:
+        super().__init__()
+        self._chronicle = chronicle
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog tall"):
+            yield Static("What was done", classes="title", markup=False)
+            styles = cast(Deck, self.app).palette
+            yield VirtualTable(DONE_COLUMNS, styles, empty="nothing was changed yet", id="done")
+            yield DialogKeys("done")
+
+    def arrive(self) -> None:
+        self._show()
+        self.query_one(VirtualTable).focus()
+
+    def _show(self) -> None:
+        self.query_one(VirtualTable).show(self._chronicle.rows())
+
+    def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
+        event.stop()
+        self.action_copy()
+
+    def action_copy(self) -> None:
+        cast(Deck, self.app).copy(self._chronicle.command(self.query_one(VirtualTable).cursor_key))
+
+    def action_undo(self) -> None:
+        """By the app: it goes on where the page is closed meanwhile."""
+        self.app.run_worker(self._undo(self.query_one(VirtualTable).cursor_key), group="undo")
+
+    async def _undo(self, key: str) -> None:
+        await cast(Deck, self.app).take_back(key)
+        if not self.is_left:
+            self._show()
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+class HelpPage(Arrives[None], ModalScreen[None]):
+    """Keys, what they do is called, and what it does; parted by lines that are only a title."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("page")
+
+    def __init__(self, title: str, lines: Sequence[tuple[str, str, str]]) -> None:
+        super().__init__()
+        self._title = title
+        self._lines = lines
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog tall"):
+            yield Static(self._title, classes="title", markup=False)
+            yield TextPane()
+            yield DialogKeys("page")
+
+    def arrive(self) -> None:
+        self.recolour()
+        self.query_one(TextPane).focus()
+
+    def recolour(self) -> None:
+        self.query_one(TextPane).show(key_table(self._lines), cast(Deck, self.app).palette)
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+def key_table(lines: Sequence[tuple[str, str, str]]) -> list[Line]:
+    """Three columns, each as wide as it needs to be, with an empty line before each title."""
+    rows = [line for line in lines if line[2]]
+    of_keys, of_names = (max((len(row[at]) for row in rows), default=0) for at in (0, 1))
+    table: list[Line] = []
+    for keys, name, words in lines:
+        if words:
+            table.append((Cell(f"  {keys:<{of_keys}}  {name:<{of_names}}  ", "accent"), Cell(words)))
+        else:
+            table += [(Cell(name, "header"),)] if not table else [(), (Cell(name, "header"),)]
+    return table
+
+
+class TextPage(Arrives[None], ModalScreen[None]):
+    """A long text with ANSI colours, such as a diff. `is_prose`: sentences, whose ends must not be cut off."""
+
+    place = "page"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("page")
+
+    def __init__(self, title: str, text: str, *, is_prose: bool = False) -> None:
+        super().__init__()
+        self._is_prose = is_prose
+        self._title = title
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog tall"):
+            yield Static(printable(self._title), classes="title", markup=False)
+            yield LogView(id="text")
+            yield DialogKeys(self.place)
+
+    def arrive(self) -> None:
+        self.recolour()
+        view = self.query_one(LogView)
+        view.feed(self._text.encode())
+        if self._is_prose:
+            view.action_wrap()
+        view.action_first()
+        view.focus()
+
+    def action_close(self) -> None:
+        if not self.query_one(LogView).end_search():
+            self.dismiss(None)

@@ -1,0 +1,234 @@
+"""What the queue and the history share: a table of jobs with a filter line, and jobs as what the verbs mean."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Collection
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.widgets import Input, Static
+
+from warpdeck.notation.filters.job_filter import misread, plain_words
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui.table.bindings import bindings
+from warpdeck_tui.viewmodels.jobs.arrays import Fold
+from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, columns_of
+from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order, rank
+from warpdeck_tui.viewmodels.jobs.queue import array_in_full, in_full, targets
+from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, fits
+from warpdeck_tui.widgets.rows import RowSource
+from warpdeck_tui.widgets.virtual_table import VirtualTable
+
+from .deck_screen import DeckScreen, paint
+from .key_line import KeyLine
+
+TICK_S = 1.0
+FILTER_EXAMPLE = "words, user:me, state:F, gpu>4, name~llm, lr=0.1, !word"
+
+
+class FilterLine(Input):
+    """Narrows while it is typed."""
+
+    place = "filter"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("filter")
+
+
+class JobListScreen(DeckScreen):
+    """A table of jobs."""
+
+    first_columns: ClassVar[tuple[str, ...]] = DEFAULT_COLUMNS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter_text = ""
+        self.order = Order()
+        self.columns: tuple[str, ...] = self.first_columns
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="head", markup=False)
+        yield VirtualTable(
+            columns_of(self.columns), self.deck.palette, empty="connecting ...", id="queue", marks=True
+        )
+        yield Static("", id="told", markup=False)
+        yield FilterLine(id="filter", placeholder=FILTER_EXAMPLE, compact=True, select_on_focus=False)
+        yield KeyLine()
+
+    @property
+    def table(self) -> VirtualTable:
+        return self.query_one(VirtualTable)
+
+    @property
+    def job_keys(self) -> list[str]:
+        """The marked jobs, else the one under the cursor; of an array that is one line, all its tasks."""
+        keys = list(self.table.marked) or [key for key in (self.table.cursor_key,) if key]
+        return list(dict.fromkeys(number for key in keys for number in self._jobs_of(key)))
+
+    def _jobs_of(self, key: str) -> list[str]:
+        array = self.array(key)
+        return [key] if array is None else [str(row.id) for row in sorted(array.rows(), key=rank)]
+
+    def applies(self, action: str) -> bool:
+        """Asked at each move: of an array, one task of each state is enough to know."""
+        if action not in JOB_VERBS:
+            return True
+        rows: list[JobRow] = []
+        for key in self.table.marked or (self.table.cursor_key,):
+            array, row = self.array(key), self.shown_job(key)
+            rows += array.kinds() if array is not None else [row] if row is not None else []
+        return fits(action, rows)
+
+    def array(self, key: str) -> Fold | None:
+        """The array whose line has that key."""
+        return None
+
+    def arrive(self) -> None:
+        self.query_one(FilterLine).display = False
+        self.every(TICK_S, self.tick)
+        self.table.focus()
+        self.draw()
+
+    @property
+    def sortable(self) -> Collection[str]:
+        """The columns that give an order."""
+        return SORTED_BY
+
+    @abstractmethod
+    def rows(self, *, now: float) -> RowSource:
+        """The lines of the table as they are now."""
+
+    @abstractmethod
+    def words(self) -> str:
+        """What the head says of them."""
+
+    @abstractmethod
+    def nothing(self) -> str:
+        """What an empty table says."""
+
+    def no_match(self) -> str:
+        """The same where it is the filter that leaves nothing; a word in it may not be understood."""
+        return f"{misread(self.filter_text) or 'nothing matches the filter'}; Esc takes it away"
+
+    def recolour(self) -> None:
+        self.table.use_palette(self.deck.palette)
+        self._tell()
+
+    def tick(self) -> None:
+        """Only the times of the visible rows have changed."""
+        if self.deck.front is not self:
+            return
+        rows = self.rows(now=time.time())
+        if len(rows):
+            self.table.update(rows)
+        else:
+            self.table.show([], empty=self.nothing())
+        self._tell()
+        marked = len(self.table.marked)
+        self.set_head((f"{marked} marked   " if marked else "") + self.words())
+
+    def _tell(self) -> None:
+        """What is under the cursor in full: the table cuts its last column."""
+        key, now = self.table.cursor_key, time.time()
+        array, row = self.array(key), self.shown_job(key)
+        lines = [] if row is None else [in_full(row, now=now)]
+        if array is not None:
+            lines = [array_in_full(array, now=now)]
+        self.query_one("#told", Static).update(paint(lines, self.deck.palette))
+        self.show_keys()
+
+    def on_virtual_table_moved(self) -> None:
+        self._tell()
+
+    def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
+        """An array shows its tasks, or hides them again; a job its page."""
+        if self.array(event.key) is not None:
+            self.action_fold()
+        else:
+            self.deck.open_job(event.key)
+
+    def action_fold(self) -> None:
+        """Opens the array under the cursor, where arrays are lines."""
+
+    def on_virtual_table_header_selected(self, event: VirtualTable.HeaderSelected) -> None:
+        """A click on a title sorts by it, another one turns it round."""
+        if event.key == self.order.column:
+            self.action_reverse()
+        elif event.key in self.sortable:
+            self.sort_by(Order(event.key))
+
+    def sort_by(self, order: Order) -> None:
+        self.order = order
+        self.table.show_sort(order.column, descending=order.descending)
+        self.draw()
+
+    def action_sort(self) -> None:
+        """By the next of the columns; after the last one in the queue's own order again."""
+        names = ["", *(name for name in self.columns if name in self.sortable)]
+        at = names.index(self.order.column) if self.order.column in names else 0
+        self.sort_by(Order(names[(at + 1) % len(names)]))
+
+    def action_reverse(self) -> None:
+        if self.order.column:
+            self.sort_by(self.order._replace(descending=not self.order.descending))
+        else:
+            self.deck.notify("s sorts by a column first", severity="warning")
+
+    def use_columns(self, names: tuple[str, ...]) -> None:
+        self.columns = names
+        self.table.use_columns(columns_of(names))
+        self.tick()
+
+    def action_copy(self) -> None:
+        rows = [row for key in self.job_keys if (row := self.shown_job(key)) is not None]
+        self.deck.copy(" ".join(targets("", rows, ())))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.filter_text = event.value
+        self.table.highlight(plain_words(event.value))
+        self.draw()
+
+    def on_input_submitted(self) -> None:
+        line = self.query_one(FilterLine)
+        line.display = bool(line.value)
+        self.table.focus()
+
+    def action_filter(self) -> None:
+        line = self.query_one(FilterLine)
+        line.display = True
+        self.set_focus(line)  # at once: what is typed next is the filter, not a key
+
+    def narrow(self, text: str) -> None:
+        """The filter, as if it had been typed and kept."""
+        self.query_one(FilterLine).value = text
+        self.on_input_submitted()
+
+    def action_everybody(self) -> None:
+        self.deck.everybody = not self.deck.everybody
+        self.draw()
+
+    def action_log(self) -> None:
+        key = self.table.cursor_key
+        array = self.array(key)
+        if array is not None:
+            self.deck.verbs.log_of_array(array.head)
+        elif key:
+            self.deck.verbs.log(key)
+
+    def go_to(self, key: str) -> None:
+        """Puts the cursor on that job, at once or when it is there; not if it was moved in between."""
+        self.table.go_to(key)
+
+    def on_virtual_table_marked(self) -> None:
+        self.tick()
+
+    def action_mark(self) -> None:
+        self.table.mark()
+
+    def action_clear(self) -> None:
+        """What is narrowed or marked, one thing at a time; the filter first while it is typed."""
+        line = self.query_one(FilterLine)
+        if line.has_focus or not self.table.clear_marks():
+            line.value = ""
+            self.on_input_submitted()

@@ -1,0 +1,81 @@
+"""The log on a job's page: which of its outputs is shown, fed until the job ends, and what is said where there is none."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import cast
+
+from textual import work
+
+from warpdeck.base.errors import UserError
+from warpdeck.client.client import GONE, LogOpened
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.widgets.log.view import LogView
+
+
+class JobLog(LogView):
+    """One output of one job at a time. `changed` is called when something else is to be said of it."""
+
+    def __init__(self, key: str, *, id: str, channel: str, changed: Callable[[], None]) -> None:
+        super().__init__(id=id)
+        self._key = key
+        self._changed = changed
+        self.channel = channel
+        """out or err."""
+        self.node = ""
+        """Whose output, of a job that writes on several; "" is the first."""
+        self.told = ""
+        """The trouble with it."""
+        self.written = False
+        """Whether there is anything."""
+        self.found_empty = False
+        """Whether it is known that there is nothing; before it is opened nobody knows."""
+
+    @property
+    def deck(self) -> Deck:
+        return cast(Deck, self.app)
+
+    @work(exclusive=True, group="log")
+    async def follow(self) -> None:
+        """Shows the output until the job ends; reads on when the controller is back."""
+        channel, node = self.channel, self.node
+
+        async def read(at_bytes: int, size_bytes: int, /) -> bytes:
+            """What the view wants of the file beside its end."""
+            try:
+                return await self.deck.core.read_log(
+                    self._key, channel=channel, node=node, at_bytes=at_bytes, size_bytes=size_bytes
+                )
+            except UserError as error:
+                self._tell(error.message)
+                return b""
+
+        while True:
+            self.clear()
+            self.told, self.written, self.found_empty = "", False, False
+            try:
+                chunks = self.deck.core.follow_log(
+                    self._key, channel=channel, node=node, on_opened=self._opened
+                )
+                async with contextlib.aclosing(chunks):
+                    async for at_bytes, chunk in chunks:
+                        if not self.written:
+                            self.clear(at_bytes=at_bytes, read=read)
+                            self.written, self.found_empty = True, False
+                            self._changed()
+                        self.feed(chunk)
+                return
+            except UserError as error:
+                if error.code != GONE:
+                    self._tell(error.message)
+                    return
+            await self.deck.core.connected()
+
+    def _opened(self, opened: LogOpened) -> None:
+        self.found_empty = not opened.size_bytes
+        self._changed()
+
+    def _tell(self, words: str) -> None:
+        self.told = words
+        self._changed()

@@ -1,0 +1,291 @@
+"""What can be done with jobs from every screen: cancel, hold, release, requeue, other limits and priorities, logs, attach, a shell.
+
+A verb that means nothing for a job says so instead of asking. What stands for several tasks of an array asks which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+from warpdeck.base.errors import UserError
+from warpdeck.client.client import Changed
+from warpdeck.client.terminal import window_size
+from warpdeck.model.change import JobChange
+from warpdeck.notation.values.durations import format_duration
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck.protocol.site_rows import PriorityRow
+from warpdeck_tui.data.action_log import Undo
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.terminal.lent_terminal import STDOUT, check_lends, join_terminal
+from warpdeck_tui.viewmodels.jobs.job import again
+from warpdeck_tui.viewmodels.jobs.limits import (
+    limit_change,
+    limit_command,
+    limit_title,
+    limits_before,
+    present_limit,
+)
+from warpdeck_tui.viewmodels.jobs.priorities import (
+    Before,
+    grouped,
+    present_priority,
+    priority_change,
+    priority_command,
+    priority_title,
+)
+from warpdeck_tui.viewmodels.jobs.queue import commands, confirmation, names_of, targets, tasks_of
+from warpdeck_tui.viewmodels.jobs.verbs import AT_ONCE, NO_JOB, TAKES_BACK, refusal, said_done, that_fit
+from warpdeck_tui.viewmodels.shell.sessions import shell_options
+
+from .dialogs import Ask, Choose, Confirm
+
+
+class JobVerbs:
+    """The verbs on jobs, for one app."""
+
+    def __init__(self, app: Deck) -> None:
+        self._app = app
+
+    def ask(self, verb: str, keys: Sequence[str]) -> None:
+        """Cancels, holds, releases or requeues; what cannot be taken back, or meets several, once confirmed."""
+        found = [row for key in keys if (row := self._app.find_job(key)) is not None]
+        rows = that_fit(verb, found)
+        if not rows:
+            self._warn(refusal(verb, found[0]) if found else NO_JOB)
+            return
+        names = targets(verb, rows, self._app.board.jobs.values())
+        if verb in AT_ONCE and len(rows) == 1 and not rows[0].tasks_pending:
+            self._app.run_worker(self._change(verb, names))
+            return
+
+        def act(sure: bool | None) -> None:
+            if sure:
+                self._app.run_worker(self._change(verb, names))
+
+        self._app.push_screen(Confirm(confirmation(verb, rows, self._app.board.jobs.values())), act)
+
+    async def _change(self, verb: str, names: Sequence[str]) -> None:
+        done = await self._told(verb, self._app.core.change(verb, names))
+        if done.jobs:
+            back = TAKES_BACK.get(verb)
+            undo = (
+                Undo(commands(back, done.jobs), partial(self._take_back, back, done.jobs)) if back else None
+            )
+            self._app.chronicle.add(commands(verb, done.jobs), undo)
+
+    async def _told(self, verb: str, order: Awaitable[Changed]) -> Changed:
+        """What came of the order, which its user is told."""
+        try:
+            done = await order
+        except UserError as error:
+            self._app.tell_error(error)
+            return Changed()
+        for refused in done.errors:
+            self._app.notify(refused, severity="error", markup=False)
+        if done.jobs:
+            self._app.notify(said_done(verb, done.jobs), markup=False)
+        return done
+
+    async def _take_back(self, verb: str, names: Sequence[str]) -> None:
+        """Raises UserError where it is too late."""
+        done = await self._app.core.change(verb, names)
+        if done.errors:
+            raise UserError(done.errors[0])
+
+    def ask_limit(self, keys: Sequence[str]) -> None:
+        """Another time limit, by a line of text as `scontrol update` takes it."""
+        found = [row for key in keys if (row := self._app.find_job(key)) is not None]
+        rows = that_fit("limit", found)
+        if not rows:
+            self._warn(refusal("limit", found[0]) if found else NO_JOB)
+            return
+        names = targets("limit", rows, self._app.board.jobs.values())
+
+        def act(text: str | None) -> None:
+            if text:
+                self._app.run_worker(self._limit(rows, names, text))
+
+        command = limit_command(names, "TIME")
+        ask = Ask(
+            limit_title(names),
+            required="write a time",
+            command=command,
+            value=present_limit(rows),
+            check=limit_change,
+        )
+        self._app.push_screen(ask, act)
+
+    async def _limit(self, rows: Sequence[JobRow], names: Sequence[str], text: str) -> None:
+        done = await self._told("limit", self._app.core.update(names, limit_change(text)))
+        if done.jobs:
+            before = limits_before(row for row in rows if not done.errors or row.label in done.jobs)
+            command = limit_command(done.jobs if done.errors else names, text)
+            self._app.chronicle.add(command, self._limits_back(before) if before else None)
+
+    def _limits_back(self, before: Mapping[int, Sequence[str]]) -> Undo:
+        async def take_back() -> None:
+            for limit_s, names in before.items():
+                done = await self._app.core.update(names, JobChange(time_limit_s=limit_s))
+                if done.errors:
+                    raise UserError(done.errors[0])
+
+        commands = (limit_command(names, format_duration(limit_s)) for limit_s, names in before.items())
+        return Undo("; ".join(commands), take_back)
+
+    def ask_priority(self, keys: Sequence[str]) -> None:
+        """Another nice or priority for jobs that wait, by a line of text as `scontrol update` takes it."""
+        found = [row for key in keys if (row := self._app.find_job(key)) is not None]
+        rows = that_fit("priority", found)
+        if rows:
+            self._app.run_worker(self._ask_priority(rows), group="priority", exclusive=True)
+        else:
+            self._warn(refusal("priority", found[0]) if found else NO_JOB)
+
+    async def _ask_priority(self, rows: Sequence[JobRow]) -> None:
+        names = targets("priority", rows, self._app.board.jobs.values())
+        try:
+            found = await self._app.core.site.priorities([str(row.id) for row in rows])
+            ranks = {rank.label: rank for rank in found.jobs}
+        except UserError as error:
+            self._app.tell_error(error)
+            return
+
+        def act(text: str | None) -> None:
+            if text:
+                before = {
+                    name: ranks[row.label] for row in rows if row.label in ranks for name in names_of(row)
+                }
+                self._app.run_worker(self._priority(names, priority_change(text), before))
+
+        ask = Ask(
+            priority_title(names),
+            required="write nice=100, or a number",
+            command=priority_command(names, JobChange(nice=100)),
+            value=present_priority(ranks.values()),
+            check=priority_change,
+        )
+        self._app.push_screen(ask, act)
+
+    async def _priority(
+        self, names: Sequence[str], change: JobChange, before: Mapping[str, PriorityRow]
+    ) -> None:
+        done = await self._told("priority", self._app.core.update(names, change))
+        if done.jobs:
+            met = done.jobs if done.errors else names
+            undo = self._priority_back(
+                grouped((name, before[name]) for name in met if name in before), change
+            )
+            self._app.chronicle.add(priority_command(met, change), undo)
+
+    def _priority_back(self, had: Mapping[Before, Sequence[str]], change: JobChange) -> Undo | None:
+        """A release gives a job its computed priority again, as if it had never asked for `nice`."""
+        steps: list[tuple[str, Callable[[], Awaitable[Changed]]]] = []
+        for before, names in had.items():
+            old = JobChange(nice=before.nice)
+            if not isinstance(change.nice, int) and before.number is not None:
+                old = JobChange(priority=before.number)
+            elif not isinstance(change.nice, int):
+                release = partial(self._app.core.change, "release", names)
+                steps.append((commands("release", names), release))
+                if not before.nice:
+                    continue
+            steps.append((priority_command(names, old), partial(self._app.core.update, names, old)))
+
+        async def take_back() -> None:
+            for _, call in steps:
+                done = await call()
+                if done.errors:
+                    raise UserError(done.errors[0])
+
+        return Undo("; ".join(command for command, _ in steps), take_back) if steps else None
+
+    async def rerun(self, key: str) -> None:
+        """Submits the job again as it was recorded, once confirmed."""
+        try:
+            detail = await self._app.core.job(key)
+        except UserError as error:
+            self._app.tell_error(error)
+            return
+
+        def act(sure: bool | None) -> None:
+            if sure:
+                self._app.run_worker(self._rerun(detail.row.label))
+
+        self._app.push_screen(Confirm(again(detail)), act)
+
+    async def _rerun(self, label: str) -> None:
+        try:
+            done = await self._app.core.rerun(label)
+        except UserError as error:
+            self._app.tell_error(error)
+            return
+        self._app.notify(f"submitted job {done.label}", markup=False)
+        self._app.chronicle.add(commands("rerun", [label]))
+
+    def log(self, key: str) -> None:
+        """The job's page at its log; of an array's waiting rest, the log of one of the other tasks."""
+        row = self._app.find_job(key)
+        if row is None or not row.tasks_pending:
+            self._app.open_job(key, pane="log")
+            return
+        self.log_of_array(row)
+
+    def log_of_array(self, row: JobRow) -> None:
+        """The log of one task of the row's array."""
+        tasks = tasks_of(row, self._app.board.jobs.values())
+        self._choose_task(row, tasks, self._app.open_job, "has no output yet")
+
+    def attach(self, key: str, *, watch: bool = False) -> None:
+        """The terminal of an interactive job, in place of the app until it ends or is left. A watcher's keys do nothing there."""
+        row = self._app.find_job(key)
+        if row is not None and row.tasks_pending:
+            tasks = that_fit("attach", tasks_of(row, self._app.board.jobs.values()))
+            self._choose_task(row, tasks, partial(self.attach, watch=watch), "has no terminal yet")
+            return
+        refused = refusal("attach", row) if row is not None else ""
+        if refused:
+            self._warn(refused)
+            return
+        try:
+            label = row.label if row else key
+            words = join_terminal(self._app, self._app.core.relay_client, label, watch=watch)
+        except UserError as error:
+            self._app.tell_error(error)
+        else:
+            self._app.notify(words, markup=False)
+
+    async def shell(self) -> None:
+        """An interactive shell on the cluster; keys that are typed meanwhile do nothing else."""
+        self._app.lending = True
+        try:
+            check_lends(self._app)  # else the job would hold its GPU with nobody there
+            rows, cols = window_size(STDOUT)
+            board = self._app.board
+            options = shell_options(board.jobs.values(), user=self._app.user, has_gpus=board.has_gpus())
+            done = await self._app.core.shell(options, rows=rows, cols=cols)
+            self._app.chronicle.add(" ".join(["warpdeck run --pty", *options, "$SHELL"]))
+            self.attach(str(done.job_id))
+        except UserError as error:
+            self._app.tell_error(error)
+        finally:
+            self._app.lending = False
+
+    def _choose_task(
+        self, row: JobRow, tasks: Sequence[JobRow], use: Callable[[str], None], nothing: str
+    ) -> None:
+        """`use` on the one task that there is, or on the chosen one."""
+        if len(tasks) == 1:
+            use(str(tasks[0].id))
+        elif not tasks:
+            self._warn(f"array {row.array_job_id} {nothing}: all its tasks wait")
+        else:
+
+            def act(key: str | None) -> None:
+                if key:
+                    use(key)
+
+            self._app.push_screen(Choose(f"Which task of array {row.array_job_id}?", tasks), act)
+
+    def _warn(self, words: str) -> None:
+        self._app.notify(words, severity="warning", markup=False)

@@ -1,0 +1,79 @@
+"""The last line of a screen: the keys that work now. One widget and one line of text, whatever the number of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.style import Style
+from rich.text import Text
+from textual.widgets import Static
+
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.table.bindings import KeyHint, dialog_keys
+from warpdeck_tui.table.palette import PLAIN, Palette
+
+BETWEEN = "   "
+"""Between the keys of a dialog."""
+
+
+class DialogKeys(Static):
+    """The last line of a dialog: its keys, as the user has them; a click does what the key does.
+
+    `opens`: what a list in it does with the row under the cursor."""
+
+    auto_links = False
+
+    def __init__(self, place: str, *, opens: str = "") -> None:
+        super().__init__("", classes="keys", markup=False)
+        self._place = place
+        self._opens = opens
+
+    def on_mount(self) -> None:
+        keymap = cast(Deck, self.app).keymap
+        self.update(Hints(dialog_keys(self._place, keymap, opens=self._opens)))
+
+
+class Hints:
+    """Words for Rich in as many lines as it takes; a key and what it does stay together."""
+
+    def __init__(self, hints: Sequence[KeyHint]) -> None:
+        self._hints = hints
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        line = Text()
+        for hint in self._hints:
+            words = f"{hint.key} {hint.words}"
+            if line and line.cell_len + len(BETWEEN) + cell_len(words) > options.max_width:
+                yield line
+                line = Text()
+            line.append(BETWEEN if line else "")
+            line.append(words, Style.from_meta({"@click": hint.command}))
+        yield line
+
+
+class KeyLine(Static):
+    """Drawn anew only when it would look different; a click does what the key does."""
+
+    auto_links = False
+    """Not underlined: the colour of the key says it."""
+
+    def __init__(self) -> None:
+        super().__init__("", id="keys", markup=False)
+        self._shown: tuple[Sequence[KeyHint], int] = ((), 0)
+
+    def show(self, hints: Sequence[KeyHint], styles: Palette) -> None:
+        """These keys, in these styles."""
+        shown = (tuple(hints), id(styles))
+        if shown == self._shown:
+            return
+        self._shown = shown
+        text = Text(" ", no_wrap=True)
+        for number, hint in enumerate(hints):
+            click = Style.from_meta({"@click": hint.command}) if hint.command else PLAIN
+            text.append("  " if number else "")
+            text.append(hint.key, styles.get("accent", PLAIN) + click)
+            text.append(f" {hint.words}", PLAIN + click)
+        self.update(text)

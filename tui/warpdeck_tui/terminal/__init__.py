@@ -1,0 +1,3 @@
+"""The terminal below the app: input, drawing, ASCII fallback, clipboard, and restoring the terminal at the
+end.
+"""

@@ -1,0 +1,57 @@
+"""What was copied, where the terminal's own clipboard (OSC 52) does not reach: tmux' buffer, and a file.
+
+tmux passes OSC 52 on only where its user allows it, so inside of it the text goes to its newest buffer too. The file serves
+terminals that have neither: `cat` it, or read it from another machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+
+from warpdeck.base.paths import config_dir
+
+FILE_NAME = "copied"
+TMUX_TIMEOUT_S = 5.0
+"""tmux answers in milliseconds, or its server hangs and so does our terminal."""
+
+
+async def keep(text: str, *, environ: Mapping[str, str]) -> str:
+    """Puts it into both; says where it is beside the terminal's clipboard, in words."""
+    places = []
+    if environ.get("TMUX") and await _to_tmux(text):
+        places.append("in tmux' buffer")
+    path = os.path.join(config_dir(), FILE_NAME)
+    if await asyncio.to_thread(_to_file, path, text):
+        places.append(f"in {path}")
+    return " and ".join(places)
+
+
+async def _to_tmux(text: str) -> bool:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *("tmux", "load-buffer", "-"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        return False
+    try:
+        await asyncio.wait_for(process.communicate(text.encode()), TMUX_TIMEOUT_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+    return process.returncode == 0
+
+
+def _to_file(path: str, text: str) -> bool:
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(opened, "w") as file:
+            file.write(text + "\n")
+    except OSError:
+        return False
+    return True

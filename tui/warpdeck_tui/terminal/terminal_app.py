@@ -1,0 +1,271 @@
+"""The app as its terminal has it: what is written there, how often, and in which order keys are done.
+
+Animations are off. Only cells that differ are written (`frame`). While the terminal's window does not have the focus, clocks
+stand still and news are drawn seldom; a terminal, or a tmux, that says nothing about focus has it always.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+
+from rich.console import RenderableType
+from rich.segment import Segment
+from textual import events
+from textual._compositor import CompositorUpdate
+from textual.app import App
+from textual.color import Color
+from textual.driver import Driver
+from textual.filter import LineFilter
+from textual.geometry import Offset, Region
+from textual.notifications import Notify
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Input
+from textual.widgets._toast import ToastRack
+
+from warpdeck_agent.client.visible import OBEYED
+from warpdeck_tui.widgets.line_view import LineView
+
+from .driver import LinuxDriver, TerminalDriver
+from .frame import Frame, Written
+from .glyph_sets import ascii_text
+from .keyboard import Keyboard, Settled, Typed
+
+if TYPE_CHECKING:
+    from textual.widgets import TextArea
+
+
+class Pace(NamedTuple):
+    """How often is drawn what the controller tells, at most, and how many of its seconds a clock's second lasts; 0: they stand."""
+
+    news_s: float
+    clock: float
+
+
+LIVE = Pace(0.1, 1.0)
+LOW_BANDWIDTH = Pace(2.0, 2.0)
+UNWATCHED = Pace(5.0, 0.0)
+"""Who looks at a window beside the one he types in still sees jobs end."""
+MOST_NOTICES = 3
+"""At once: each takes four lines of a terminal that may have 24."""
+CONTINUED = re.compile(r"\\(?:\r\n|\r|\n)")
+"""Where a command goes on in the next line."""
+ALT = "alt+"
+ALT_IN_TEXT = "bf\x7f\b"
+"""With Alt these move by words in a line of text, and delete one, as in a shell."""
+
+
+class Ascii(LineFilter):
+    """Every line that is drawn passes through it."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [Segment(ascii_text(text), style, control) for text, style, control in segments]
+
+
+class Harmless(LineFilter):
+    """Every line that is drawn passes through it: a character that a terminal obeys, which takes no column, is left out.
+
+    Screens show such a character as a sign (`widgets.cells.printable`). No widget has to be trusted with that: Textual's own
+    fields of text show what other users wrote, too.
+    """
+
+    _DROPPED = dict.fromkeys(OBEYED)
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        if all(segment.text.isprintable() for segment in segments):
+            return segments
+        return [
+            segment if segment.control else Segment(segment.text.translate(self._DROPPED), segment.style)
+            for segment in segments
+        ]
+
+
+def is_written_in(widget: object) -> TypeGuard[Input | TextArea]:
+    """Known by what these two have: a TextArea is much to import, and nowhere on the first frame."""
+    return hasattr(type(widget), "cursor_blink")
+
+
+def forget_drawn(widgets: Iterable[Widget]) -> None:
+    """Of widgets that are gone, the lines that they have drawn: Textual's memory of colours keeps those of a thousand alive."""
+    for widget in widgets:
+        for drawn in (widget, widget._vertical_scrollbar, widget._horizontal_scrollbar):
+            if drawn is not None:
+                drawn._styles_cache.clear()
+
+
+class Window(App[None]):
+    """What DeckApp is built on."""
+
+    def __init__(
+        self, *, ansi_color: bool | None = None, low_bandwidth: bool = False, plain_signs: bool = False
+    ) -> None:
+        super().__init__(ansi_color=ansi_color)
+        self._filters.append(Harmless())
+        if plain_signs:
+            self._filters.append(Ascii())
+        self.animation_level = "none"
+        self.low_bandwidth = low_bandwidth
+        self.frame = Frame()
+        self.keyboard = Keyboard(self, give=self._give, ready=lambda: self.stands)
+        self._cursor_written = Offset(-1, -1)
+        self.timed = False
+        """Whether the head line says how long keys take."""
+        self._typed_at: float | None = None
+        self._paint_s = 0.0
+
+    @property
+    def stands(self) -> bool:
+        """Whether the screen in front has its widgets, and its focus."""
+        return True
+
+    def recolour(self) -> None:
+        """Apply a changed theme to the open screens. The app overrides it."""
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, Typed) and not event.is_forwarded:
+            if self._typed_at is None:
+                self._typed_at = event.time
+            await self.keyboard.take(event)
+        else:
+            await super().on_event(event)
+
+    async def _give(self, event: Typed) -> None:
+        if isinstance(event, events.Paste) and self.screen_stack and isinstance(self.focused, Input):
+            event.text = self._as_line(event.text)
+        await super().on_event(event)
+
+    def _as_line(self, pasted: str) -> str:
+        """What a line of text takes of it: its first line, with those that a shell would take for the same. The rest is told."""
+        whole = " ".join(part.strip(" \t") for part in CONTINUED.split(pasted))
+        lines = [line for line in whole.splitlines() if line.strip()]
+        if len(lines) > 1:
+            self.notify(
+                f"the first of {len(lines)} lines was pasted: here is room for one", severity="warning"
+            )
+        return lines[0] if lines else ""
+
+    async def on_settled(self, message: Settled) -> None:
+        await self.keyboard.settled(message)
+        if self.keyboard.is_idle:
+            self.call_after_refresh(self._forget_key)
+
+    async def on_worker_state_changed(self) -> None:
+        await self.keyboard.go_on()
+
+    def _forget_key(self) -> None:
+        """It has changed nothing that can be seen."""
+        self._typed_at = None
+
+    def paint_words(self) -> str:
+        """How long the last key took until what it has changed was written, if that is asked for: "key 4 ms   "."""
+        return f"key {self._paint_s * 1000:.0f} ms   " if self.timed else ""
+
+    def action_timing(self) -> None:
+        self.timed = not self.timed
+
+    @property
+    def pace(self) -> Pace:
+        if not self.app_focus:
+            return UNWATCHED
+        return LOW_BANDWIDTH if self.low_bandwidth else LIVE
+
+    def on_mount(self) -> None:
+        self.app_resume_signal.subscribe(self, lambda _: self.action_redraw())
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.is_alt = self.is_alt
+
+    def get_driver_class(self) -> type[Driver]:
+        chosen = super().get_driver_class()
+        return TerminalDriver if chosen is LinuxDriver else chosen
+
+    def is_alt(self, char: str) -> bool:
+        """Whether Esc and that character are Alt and it: in a line of text, and where the user has given actions such keys."""
+        writes = bool(self.screen_stack) and is_written_in(self.focused)
+        return (writes and char in ALT_IN_TEXT) or any(ALT in keys for keys in self._keymap.values())
+
+    def action_mouse(self) -> None:
+        """The app's, or the terminal's own, which selects and copies without Shift."""
+        if not isinstance(self._driver, TerminalDriver):
+            self.notify("there is no terminal here whose mouse could be had", severity="warning")
+            return
+        on = not self._driver.has_mouse
+        self._driver.turn_mouse(on=on)
+        self.notify("the mouse is the app's" if on else "the mouse is the terminal's own; M takes it back")
+
+    def on_notify(self, event: Notify) -> None:
+        """Runs before Textual shows it: what is said again stands once, and no more than fit beside what is worked on."""
+        shown = list(self._notifications)
+        again = [each for each in shown if each.message == event.notification.message]
+        others = [each for each in shown if each not in again]
+        for gone in [*again, *others[: len(others) + 1 - MOST_NOTICES]]:
+            self._unnotify(gone, refresh=False)
+
+    def _refresh_notifications(self) -> None:
+        """Textual takes the toasts that are over out of their holders and leaves those, for good: they go before."""
+        if self.screen_stack:
+            shown = {ToastRack._toast_id(each) for each in self._notifications}
+            for rack in self.screen.query_children(ToastRack):
+                for holder in rack.children:
+                    if holder.id not in shown:
+                        holder.remove()
+        super()._refresh_notifications()
+
+    def on_resize(self) -> None:
+        """Terminals lose lines, or wrap them, when they are resized."""
+        self.frame.forget()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """A cursor that blinks is written twice a second."""
+        if is_written_in(event.widget):
+            event.widget.cursor_blink = False
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Textual looks for the cursor before it has made room for what was pasted, and would show the beginning."""
+        line = event.input
+
+        def show_cursor() -> None:
+            at = Region(line._cursor_offset, 0, width=1, height=1)
+            line.scroll_to_region(at, force=True, animate=False)
+
+        line.call_after_refresh(show_cursor)
+
+    def write_sequence(self, text: str) -> None:
+        """To the terminal: what moves no cursor and shows nothing."""
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(text)
+            self._driver.flush()
+
+    def action_redraw(self) -> None:
+        """Everything anew: something else has written to the terminal."""
+        self.frame.forget()
+        self.screen.refresh()
+
+    def _park_cursor(self) -> None:
+        """Where the widget with the focus has its cursor now: it may have moved with the widget since that said so."""
+        focused = self.focused if self.screen_stack else None
+        if isinstance(focused, LineView) and focused.parked is not None:
+            self.cursor_position = focused.content_region.offset + focused.parked
+        elif is_written_in(focused) and focused.is_mounted:
+            at = focused.cursor_screen_offset
+            # Textual counts the room behind the text, too, where the cursor stands at its end.
+            behind = isinstance(focused, Input) and focused.cursor_at_end
+            self.cursor_position = at - Offset(1, 0) if behind else at
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Textual's one way to the terminal."""
+        self._park_cursor()
+        writes = self._running and not self._closed and not self._batch_count and not self.is_headless
+        if writes and self._driver is not None and isinstance(renderable, CompositorUpdate):
+            text = self.frame.difference(renderable, self.console)
+            cursor = self.screen.outer_size.clamp_offset(self.cursor_position)
+            if not text and cursor == self._cursor_written:
+                self.post_display_hook()
+                return
+            self._cursor_written = cursor
+            if self._typed_at is not None:
+                self._paint_s, self._typed_at = time.monotonic() - self._typed_at, None
+            renderable = Written(text)
+        super()._display(screen, renderable)

@@ -1,0 +1,219 @@
+"""The themes of one app: which there are, which is used, and what becomes of it when its file changes.
+
+The user's own lie in the folder themes of his configuration, where one with a shipped theme's name stands in its place. They
+are looked after while the app runs: a file that was changed is used at once; one that cannot be used is told, once, and what
+it said before stays. The theme that was chosen with the picker is kept in the file theme, and `--theme` goes before it.
+Who has chosen none gets FALLBACK_THEME, on a terminal of 16 colours the one that is made for these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.style import Style
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import config_dir
+from warpdeck_tui.table.palette import FEW_COLOURS
+from warpdeck_tui.terminal.library_caches import empty_caches
+from warpdeck_tui.user_files.themes import (
+    ANSI_THEME,
+    ThemeFile,
+    load_theme,
+    shipped_folder,
+    text_styles,
+    to_textual,
+)
+
+from .terminal.terminal_app import Window
+
+FALLBACK_THEME = "deck-dark"
+LOOK_S = 1.0
+"""A theme's author sees what he has written at once. It costs the status of a folder and of a few files."""
+MAX_NAME_BYTES = 200
+
+
+class _Kept(NamedTuple):
+    """A file as it was when it was read last; `theme`: what it said when it was last to be used."""
+
+    stamp: tuple[int, int]
+    theme: ThemeFile | None
+
+
+class Looks:
+    """`wanted`: the theme to begin with, "" for the one that was kept."""
+
+    def __init__(self, app: Window, *, wanted: str) -> None:
+        self._app = app
+        self._wanted = wanted
+        self._kept: dict[Path, _Kept] = {}
+        self._themes: dict[str, ThemeFile] = {}
+        self._styles: dict[str, Style] = {}
+        self._styled = ""
+        self._is_whole = False
+        """All files were read: the first frame needs but one."""
+        self._notices: list[str] = []
+
+    @property
+    def themes(self) -> list[ThemeFile]:
+        """By name."""
+        self._complete()
+        return [self._themes[name] for name in sorted(self._themes)]
+
+    @property
+    def palette(self) -> dict[str, Style]:
+        """The line widgets' styles in the present theme."""
+        if self._styled != self._app.theme:
+            chosen = self._themes.get(self._app.theme)
+            self._styled, self._styles = self._app.theme, text_styles(chosen) if chosen else {}
+        return self._styles
+
+    @property
+    def _few_colours(self) -> bool:
+        return self._app.console.color_system in FEW_COLOURS
+
+    @property
+    def _fallback(self) -> str:
+        return ANSI_THEME if self._few_colours else FALLBACK_THEME
+
+    def begin(self) -> None:
+        """The theme to begin with, before the style sheets are read: who changes it later has them read again."""
+        if self._few_colours:
+            # In every theme: else Textual makes colours of the terminal's own 16, whose nearest of the 16 are others.
+            self._app.set_reactive(type(self._app).ansi_color, True)
+        colourless = ANSI_THEME if os.environ.get("NO_COLOR") else ""
+        wanted = [name for name in (self._wanted, colourless, _kept_name(), self._fallback) if name]
+        if not self._read_one(wanted[0]):
+            self._complete()
+        if self._wanted and self._wanted not in self._themes:
+            there = ", ".join(sorted(self._themes))
+            self._notices.append(f"there is no theme {self._wanted}; there are {there}")
+        for name in wanted:
+            if name in self._themes:
+                self._wear(name)
+                break
+
+    def _read_one(self, name: str) -> bool:
+        """A shipped theme, from the file called so; not where the user has themes of his own, one of which may have that name."""
+        paths = [path for path in _files(shipped_folder()) if path.stem == name]
+        if _files(_own_folder()):
+            return False
+        self._notices += self._take(_read_files(paths, {}))
+        return name in self._themes
+
+    def _complete(self) -> None:
+        """Reads what the first frame did not need."""
+        if not self._is_whole:
+            self._notices += self._take(_read(self._kept))
+            self._is_whole = True
+
+    def _wear(self, name: str) -> None:
+        """As Textual does when the theme changes, but that nothing stands yet whose style would have to be found again."""
+        app = self._app
+        app.set_reactive(type(app).theme, name)
+        app.set_class(True, f"-theme-{name}", update=False)
+        app.set_class(app.current_theme.dark, "-dark-mode", update=False)
+        app.set_class(not app.current_theme.dark, "-light-mode", update=False)
+        app._refresh_truecolor_filter(app.ansi_theme)
+        app.stylesheet.set_variables(app.get_css_variables())
+
+    def tell(self) -> None:
+        """What there is to say of the files that were read."""
+        notices, self._notices = self._notices, []
+        for notice in notices:
+            self._app.notify(notice, severity="warning", markup=False)
+
+    async def look_again(self) -> None:
+        """Takes over what has changed in the files."""
+        self.tell()
+        found = await asyncio.to_thread(_read, self._kept)
+        if found.keys() == self._kept.keys() and all(
+            kept is self._kept[path] for path, (kept, _) in found.items()
+        ):
+            return
+        worn = self._themes.get(self._app.theme)
+        self._notices += self._take(found)
+        self._is_whole = True
+        if self._app.theme not in self._themes:
+            self.use(self._fallback)
+        elif self._themes[self._app.theme] is not worn:
+            self.use(self._app.theme)
+        self.tell()
+
+    def _take(self, found: Mapping[Path, tuple[_Kept, str]]) -> list[str]:
+        """What was read is what there is; the notices about it."""
+        self._kept = {path: kept for path, (kept, _) in found.items()}
+        self._themes = {kept.theme.name: kept.theme for kept in self._kept.values() if kept.theme is not None}
+        for theme in self._themes.values():
+            self._app.register_theme(to_textual(theme))
+        return [notice for _, notice in found.values() if notice]
+
+    def use(self, name: str) -> None:
+        """That theme from now on, as its file is now."""
+        self._complete()
+        if name == self._app.theme:
+            self._app.mutate_reactive(type(self._app).theme)
+        else:
+            self._app.theme = name
+        self._styled = ""
+        empty_caches()
+        self._app.recolour()
+
+    def use_next(self) -> None:
+        self._complete()
+        names = sorted(self._themes)
+        at = names.index(self._app.theme) if self._app.theme in names else -1
+        self.use(names[(at + 1) % len(names)])
+
+    def keep(self, name: str) -> None:
+        """That theme at the next start too. Raises UserError."""
+        path = Path(config_dir()) / "theme"
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.write_text(f"{name}\n", encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}", "check its permissions") from error
+
+
+def _kept_name() -> str:
+    try:
+        with (Path(config_dir()) / "theme").open("rb") as file:
+            return file.read(MAX_NAME_BYTES).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _own_folder() -> Path:
+    return Path(config_dir()) / "themes"
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.toml"))
+
+
+def _read(before: Mapping[Path, _Kept]) -> dict[Path, tuple[_Kept, str]]:
+    """Every theme file with what it says, and a notice where that is new and cannot be used. The user's come last."""
+    return _read_files([*_files(shipped_folder()), *_files(_own_folder())], before)
+
+
+def _read_files(paths: Iterable[Path], before: Mapping[Path, _Kept]) -> dict[Path, tuple[_Kept, str]]:
+    found: dict[Path, tuple[_Kept, str]] = {}
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:  # it has just gone
+            continue
+        old = before.get(path)
+        stamp = (status.st_mtime_ns, status.st_size)
+        if old is not None and old.stamp == stamp:
+            found[path] = (old, "")
+            continue
+        try:
+            found[path] = (_Kept(stamp, load_theme(path)), "")
+        except UserError as error:
+            found[path] = (_Kept(stamp, old.theme if old is not None else None), error.message)
+    return found

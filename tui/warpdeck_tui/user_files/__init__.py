@@ -1,0 +1,1 @@
+"""Files in the user's configuration folder: settings, keys, themes, presets, saved views."""

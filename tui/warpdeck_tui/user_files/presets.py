@@ -1,0 +1,92 @@
+"""Forms that are kept under a name: presets.json, the user's in the configuration folder, the site's beside its config.toml.
+
+{"presets": {"debug": {"options": "--gpus=1 --time=30 --partition=dev"},
+             "eval": {"options": "--gpus=h100:1", "command": "python eval.py", "folder": "~/llm"}}}
+
+The app writes the user's; the site's is its administrator's. Where both have a name the user's counts. A preset is all options of
+a job; script, command and folder only where it names them, so that "debug" may be put over any form.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from warpdeck.base.errors import UserError
+from warpdeck_tui.viewmodels.jobs.preset import Preset, Presets
+
+MAX_PRESETS = 200
+"""They are chosen from a list."""
+MAX_FILE_BYTES = 4 * 1024 * 1024
+MAX_NAME_CHARACTERS = 40
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    presets: dict[str, Preset] = {}
+
+
+def read_presets(own: Path, site: Path) -> tuple[Presets, list[str]]:
+    """What there is, and a sentence for each file that cannot be used."""
+    found: list[dict[str, Preset]] = []
+    trouble = []
+    for path in (own, site):
+        try:
+            found.append(_read(path))
+        except UserError as error:
+            found.append({})
+            trouble.append(f"{error.message}; {error.hint}")
+    return Presets(found[0], found[1]), trouble
+
+
+def save_preset(path: Path, name: str, preset: Preset) -> None:
+    """Puts it into the user's file. Raises UserError; a file that cannot be read is left as it is."""
+    check_name(name)
+    presets = _read(path)
+    if len(presets) >= MAX_PRESETS and name not in presets:
+        raise UserError(f"there are {MAX_PRESETS} presets already", "take one away first")
+    _write(path, {**presets, name: preset})
+
+
+def remove_preset(path: Path, name: str) -> None:
+    """Takes it out of the user's file. Raises UserError."""
+    presets = _read(path)
+    if name not in presets:
+        raise UserError(f"{name} is no preset of yours", "the site's are its administrator's")
+    _write(path, {each: preset for each, preset in presets.items() if each != name})
+
+
+def check_name(name: str) -> None:
+    """Raises UserError for what cannot be a preset's name."""
+    if not name.strip() or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
+        raise UserError(f"a preset's name has 1 to {MAX_NAME_CHARACTERS} characters", "choose another")
+
+
+def _read(path: Path) -> dict[str, Preset]:
+    """No presets if there is no file. Raises UserError naming it and what is wrong."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise UserError(f"{path} is over {MAX_FILE_BYTES >> 20} MiB", "it holds something else")
+        return dict(msgspec.json.decode(data, type=_File).presets)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, msgspec.DecodeError) as error:
+        raise UserError(f"{path} cannot be used: {error}", "correct it, or take it away") from error
+
+
+def _write(path: Path, presets: Mapping[str, Preset]) -> None:
+    """Whole or not at all; a command may hold what is nobody else's business."""
+    fresh = path.with_suffix(".new")
+    data = msgspec.json.format(msgspec.json.encode(_File(presets=dict(presets)))) + b"\n"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        number = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(number, "wb") as file:
+            file.write(data)
+        os.replace(fresh, path)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}", "check its permissions") from error

@@ -1,0 +1,92 @@
+"""Saved views of the queue, and its columns: views.json in the configuration folder, written by the app.
+
+{"columns": ["job", "state", "name", "where"],
+ "views": {"failed": {"filter": "state:F", "everybody": true, "sort": "-time", "columns": []}}}
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from warpdeck.base.errors import UserError
+from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JOB_COLUMNS
+from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order
+
+MAX_VIEWS = 50
+"""They are gone through one after another."""
+MAX_NAME_CHARACTERS = 40
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the queue shows. `sort`: a column's key, with "-" before it the other way round; no `columns`: the usual ones."""
+
+    filter: str = ""
+    everybody: bool = False
+    sort: str = ""
+    columns: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> Order:
+        return Order(self.sort.removeprefix("-"), self.sort.startswith("-"))
+
+
+class Views(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that is kept, by name."""
+
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    views: dict[str, View] = {}
+
+    def saved(self, name: str, view: View) -> Views:
+        """With that view too. Raises UserError."""
+        if len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
+            raise UserError(
+                f"a view's name has at most {MAX_NAME_CHARACTERS} characters", "choose a shorter one"
+            )
+        if len(self.views) >= MAX_VIEWS and name not in self.views:
+            raise UserError(f"there are {MAX_VIEWS} views already", "take some out of views.json")
+        return msgspec.structs.replace(self, views={**self.views, name: view})
+
+
+def sort_text(order: Order) -> str:
+    """As a view keeps it."""
+    return f"-{order.column}" if order.descending else order.column
+
+
+def parse_columns(text: str) -> tuple[str, ...]:
+    """Columns as their user writes them: "job state, name". Raises UserError naming what is none."""
+    names = tuple(dict.fromkeys(text.lower().replace(",", " ").split()))
+    strange = [name for name in names if name not in JOB_COLUMNS]
+    if strange:
+        raise UserError(f"there is no column {strange[0]}", f"there are {' '.join(JOB_COLUMNS)}")
+    return names or DEFAULT_COLUMNS
+
+
+def read_views(path: Path) -> Views:
+    """The usual columns and no views if there is no file. Raises UserError naming the file and what is wrong."""
+    try:
+        views = msgspec.json.decode(path.read_bytes(), type=Views)
+    except FileNotFoundError:
+        return Views()
+    except (OSError, msgspec.DecodeError) as error:
+        raise UserError(f"{path} cannot be used: {error}", "correct it, or take it away") from error
+    for view in views.views.values():
+        parse_columns(" ".join(view.columns))
+        if view.order.column and view.order.column not in SORTED_BY:
+            raise UserError(
+                f"{path}: nothing is sorted by {view.order.column}", f"there are {' '.join(SORTED_BY)}"
+            )
+    return msgspec.structs.replace(views, columns=parse_columns(" ".join(views.columns)))
+
+
+def write_views(path: Path, views: Views) -> None:
+    """Whole or not at all. Raises UserError."""
+    fresh = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(views)) + b"\n")
+        os.replace(fresh, path)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}", "check its permissions") from error

@@ -1,0 +1,235 @@
+"""Colour themes: TOML files, shipped with the app or in the user's configuration, checked before they are used.
+
+A bad file never stops the app: it becomes one notice that names the file and what is wrong with it (`looks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from rich.errors import StyleSyntaxError
+from rich.style import Style
+from textual.color import Color, ColorParseError
+from textual.theme import Theme
+
+from warpdeck.base.errors import UserError
+from warpdeck_tui.table.palette import ansi_styles
+
+MAX_THEME_BYTES = 64 * 1024
+"""A theme is 1 kB; a larger file is something else by mistake."""
+ANSI_THEME = "deck-ansi"
+Ramp = tuple[str, str, str, str, str, str, str, str]
+
+
+class States(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Colours of the states of jobs."""
+
+    running: str = ""
+    starting: str = ""
+    pending: str = ""
+    held: str = ""
+    done: str = ""
+    failed: str = ""
+
+
+class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A theme: Textual's base colours, a colour for each role, and eight steps of the heat map from cold to hot.
+
+    `ansi`: the colours are the terminal's own ("ansi_blue", "ansi_default"), for 16 colours. `states` and the colours
+    that are "" follow from the others.
+    """
+
+    name: str
+    dark: bool
+    primary: str
+    secondary: str
+    accent: str
+    foreground: str
+    background: str
+    surface: str
+    panel: str
+    success: str
+    warning: str
+    error: str
+    muted: str
+    cursor: str
+    cursor_blurred: str = ""
+    match: str = ""
+    heat: Ramp
+    heat_text: Ramp
+    states: States = States()
+    ansi: bool = False
+    variables: dict[str, str] = {}
+    """Textual's own variables, where its choice does not fit."""
+
+
+def shipped_folder() -> Path:
+    """In the wheel beside this file; in a checkout at the repository's root."""
+    packaged = Path(__file__).parents[1] / "themes"
+    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "themes"
+
+
+def load_theme(path: Path) -> ThemeFile:
+    """Raises UserError that names the file and what is wrong."""
+    try:
+        theme = msgspec.toml.decode(_read(path), type=ThemeFile)
+        _check_colours(theme)
+        to_textual(theme).to_color_system().generate()
+        text_styles(theme)
+    except OSError as error:
+        raise UserError(f"cannot read the theme {path}: {error.strerror}", "check its permissions") from error
+    except (ColorParseError, ValueError) as error:  # msgspec's errors are ValueErrors
+        raise _unusable(path, str(error).partition("\n")[0]) from error
+    return theme
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        text = file.read(MAX_THEME_BYTES + 1)
+    if len(text) > MAX_THEME_BYTES:
+        raise ValueError(f"larger than {MAX_THEME_BYTES // 1024} KiB")
+    return text
+
+
+def _unusable(path: Path, cause: str) -> UserError:
+    return UserError(f"the theme {path} cannot be used: {cause}", "correct it, or remove the file")
+
+
+def _check_colours(theme: ThemeFile) -> None:
+    """Raises ValueError naming the key of the first colour that is none: Textual would only say what it cannot read."""
+    for key, value in _colours(theme):
+        try:
+            if key.endswith("-style"):
+                Style.parse(value)
+            elif value:
+                # Textual's own variables may have a second word ("red 50%").
+                Color.parse(value.partition(" ")[0] if key.startswith("variables.") else value)
+        except (ColorParseError, StyleSyntaxError) as error:
+            raise ValueError(f'{key} = "{value}" is no colour') from error
+
+
+def _colours(theme: ThemeFile) -> Iterator[tuple[str, str]]:
+    """(key as in the file, value) of all that is a colour."""
+    for name in theme.__struct_fields__:
+        value = getattr(theme, name)
+        if isinstance(value, str) and name != "name":
+            yield name, value
+        elif isinstance(value, tuple):
+            yield from ((f"{name}[{step}]", each) for step, each in enumerate(value))
+    yield from ((f"states.{name}", getattr(theme.states, name)) for name in theme.states.__struct_fields__)
+    yield from ((f"variables.{name}", value) for name, value in theme.variables.items())
+
+
+def to_textual(theme: ThemeFile) -> Theme:
+    """As Textual wants it; our roles are there for style sheets too, as $running, $heat-0, $muted and so on."""
+    roles = _state_colours(theme)
+    if theme.ansi:  # Textual takes these two from its own themes of that kind only, and ends without them
+        roles |= {"ansi-background": theme.background, "ansi-foreground": theme.foreground}
+    else:
+        roles |= {"scrollbar": theme.cursor, "scrollbar-background": theme.background}
+        roles |= {"scrollbar-hover": theme.accent, "scrollbar-active": theme.accent}
+    roles |= {f"heat-{step}": colour for step, colour in enumerate(theme.heat)}
+    return Theme(
+        name=theme.name,
+        dark=theme.dark,
+        primary=theme.primary,
+        secondary=theme.secondary,
+        accent=theme.accent,
+        foreground=theme.foreground,
+        background=theme.background,
+        surface=theme.surface,
+        panel=theme.panel,
+        success=theme.success,
+        warning=theme.warning,
+        error=theme.error,
+        ansi=theme.ansi,
+        variables={**roles, "muted": theme.muted, "cursor": theme.cursor, **theme.variables},
+    )
+
+
+def text_styles(theme: ThemeFile) -> dict[str, Style]:
+    """The styles that the line widgets draw with, by role (see `palette`)."""
+    if theme.ansi:
+        return ansi_styles(dark=theme.dark)
+    colours = _state_colours(theme)
+    styles = {state: _ink(colours[role]) for state, role in STATE_ROLES.items()}
+    match = theme.match or theme.warning
+    styles |= {
+        "muted": _ink(theme.muted),
+        "accent": _ink(theme.accent),
+        "warn": _ink(theme.error, bold=True),
+        "header": _ink(theme.muted, bold=True),
+        "cursor": Style(bgcolor=_rich(theme.cursor), bold=True),
+        "cursor-blurred": Style(bgcolor=_rich(theme.cursor_blurred or theme.panel)),
+        "cursor-sign": _ink(theme.accent, bold=True),
+        "marked": Style(bgcolor=_rich(theme.panel)),
+        "mark-sign": _ink(theme.warning, bold=True),
+        "match": Style(color=_contrast(match), bgcolor=_rich(match)),
+        "new": Style(color=_contrast(theme.accent), bgcolor=_rich(theme.accent), bold=True),
+    }
+    styles |= {f"ansi{number}": _ink(colour) for number, colour in enumerate(_log_inks(theme))}
+    for step, (colour, text) in enumerate(zip(theme.heat, theme.heat_text, strict=True)):
+        styles[f"heat{step}"] = Style(color=_rich(text), bgcolor=_rich(colour))
+    return styles
+
+
+STATE_ROLES = {
+    "RUNNING": "running",
+    "COMPLETING": "running",
+    "CONFIGURING": "starting",
+    "PENDING": "pending",
+    "HELD": "held",
+    "SUSPENDED": "held",
+    "PREEMPTED": "held",
+    "COMPLETED": "done",
+    "CANCELLED": "done",
+    "FAILED": "failed",
+    "TIMEOUT": "failed",
+    "NODE_FAIL": "failed",
+    "OUT_OF_MEMORY": "failed",
+    "DEADLINE": "failed",
+    "BOOT_FAIL": "failed",
+}
+"""Slurm's states, and HELD, by the colour they share."""
+
+
+def _state_colours(theme: ThemeFile) -> dict[str, str]:
+    states = theme.states
+    return {
+        "running": states.running or theme.success,
+        "starting": states.starting or theme.secondary,
+        "pending": states.pending or theme.warning,
+        "held": states.held or theme.accent,
+        "done": states.done or theme.muted,
+        "failed": states.failed or theme.error,
+    }
+
+
+def _log_inks(theme: ThemeFile) -> list[str]:
+    """What the 16 colours of a log become on our ground, where the terminal's black or white would vanish."""
+    hues = [
+        theme.error,
+        theme.success,
+        theme.warning,
+        theme.primary,
+        _state_colours(theme)["held"],
+        theme.secondary,
+    ]
+    black, white = (theme.muted, theme.foreground) if theme.dark else (theme.foreground, theme.muted)
+    return [black, *hues, white, theme.muted, *hues, theme.foreground]
+
+
+def _rich(colour: str) -> str:
+    """A colour as Rich spells it. Raises ColorParseError."""
+    return Color.parse(colour).rich_color.name
+
+
+def _contrast(ground: str) -> str:
+    """Black or white, whichever reads on that ground."""
+    return Color.parse(ground).get_contrast_text(1.0).rich_color.name
+
+
+def _ink(colour: str, *, bold: bool = False) -> Style:
+    return Style(color=_rich(colour), bold=bold or None)

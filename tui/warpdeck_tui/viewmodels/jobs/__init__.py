@@ -1,0 +1,1 @@
+"""View models of jobs: the queue, a job's page, the submission form."""

@@ -1,0 +1,83 @@
+"""What has changed since a job last worked: the last one of its name that completed, compared in all but its code."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+from warpdeck.notation.values.durations import format_duration
+from warpdeck.protocol.job_rows import JobDetail, JobRow
+from warpdeck_tui.widgets.cells import printable
+
+from .environment import environment_changes
+from .job import BOLD, GREEN, PLAIN, RED, asked
+
+
+def last_that_worked(row: JobRow, jobs: Iterable[JobRow]) -> JobRow | None:
+    """Of the same user and name, and submitted before it."""
+    before = [
+        each
+        for each in jobs
+        if (each.user, each.name, each.state) == (row.user, row.name, "COMPLETED") and each.id < row.id
+    ]
+    return max(before, key=lambda each: each.id, default=None)
+
+
+def changes_text(
+    worked: JobDetail, now: JobDetail, *, code: str, variables: tuple[Mapping[str, str], Mapping[str, str]]
+) -> str:
+    """The facts, the script's lines and the variables that differ, then the code as `code` tells it.
+
+    `variables`: then and now; empty where they are somebody else's.
+    """
+    before, after = _facts(worked), _facts(now)
+    lines = [
+        line
+        for title, words in after.items()
+        if before[title] != words
+        for line in _changed(f"{title}: {before[title] or 'none'}", f"{title}: {words or 'none'}")
+    ]
+    lines += [
+        line
+        for name, then, this in environment_changes(*variables)
+        for line in _changed(f"{name}={then}" if then else "", f"{name}={this}" if this else "")
+    ]
+    lines += _script_changes(worked.script, now.script)
+    heading = f"{BOLD}how it was submitted{PLAIN}"
+    return "\n".join([heading, *(lines or ["the same"]), "", f"{BOLD}its code{PLAIN}", code])
+
+
+def _changed(before: str, after: str) -> list[str]:
+    """One line for each that is there."""
+    return [f"{RED}-{before}{PLAIN}"] * bool(before) + [f"{GREEN}+{after}{PLAIN}"] * bool(after)
+
+
+def _facts(detail: JobDetail) -> dict[str, str]:
+    """What is printed is made harmless: some of it is other people's words."""
+    row = detail.row
+    facts = {
+        "asked": asked(row),
+        "limit": "none" if row.time_limit_s is None else format_duration(row.time_limit_s),
+        "partition": f"{row.partition}, QoS {row.qos}",
+        "account": row.account,
+        "nodes": row.node_list,
+        "folder": detail.submit_dir,
+        "command": detail.submit_line,
+    }
+    return {title: printable(words) for title, words in facts.items()}
+
+
+def _script_changes(before: str, after: str) -> list[str]:
+    """The script's lines that differ."""
+    found = list(difflib.unified_diff(_telling(before), _telling(after), n=0, lineterm=""))
+    changed = [line for line in found[2:] if not line.startswith("@@")]  # the first two name the files
+    return [
+        f"{RED if line.startswith('-') else GREEN}{line[0]}script: {printable(line[1:])}{PLAIN}"
+        for line in changed
+    ]
+
+
+def _telling(script: str) -> list[str]:
+    """Its lines without comments and empty ones, which say nothing."""
+    kept = (line.strip() for line in script.splitlines())
+    return [line for line in kept if line and (not line.startswith("#") or line.startswith("#SBATCH"))]

@@ -1,0 +1,230 @@
+"""A job's metrics page: one curve of what it prints, other runs over it, and its GPUs' use and power on the same time axis.
+
+Runs begin together: time counts from each one's start. By step the curves of runs of different speed lie over each other;
+GPUs have no steps, so they are shown by time only. Letters tell the runs apart where colours do not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from warpdeck.protocol.job_rows import CurveRow, JobRow
+from warpdeck_tui.viewmodels.cells import Cell, Line, age, plural
+from warpdeck_tui.widgets.cells import fit, printable
+from warpdeck_tui.widgets.glyphs import UNKNOWN
+from warpdeck_tui.widgets.meter import sparkline
+from warpdeck_tui.widgets.plot import NOBODY, Curve, Frame, Row, frame_of, means, plot
+
+from .readings import Point, Readings
+
+MAX_RUNS = 4
+"""More curves over each other are not told apart."""
+STYLES = ("accent", "PENDING", "SUSPENDED", "RUNNING")
+LETTERS = "abcd"
+LETTERS_APART = 3
+"""Characters between the letters of curves that end together."""
+MARGIN = 10
+"""Columns for the numbers at the left."""
+LEAST_ROWS = 3
+TICKS_APART = 16
+Points = Sequence[tuple[float, float]]
+_NOTHING = Curve()
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What is known of a run: `readings` as its log has them, `use` (percent) and `power` (watts) by seconds since its start."""
+
+    key: str
+    label: str
+    title: str
+    readings: Readings
+    use: Curve = _NOTHING
+    power: Curve = _NOTHING
+    _curves: dict[tuple[str, bool, bool], Curve] = field(default_factory=dict, repr=False)
+
+    def curve(self, name: str, *, by_step: bool, smooth: bool = False) -> Curve:
+        """What it printed under that name; made once."""
+        key = name, by_step, smooth
+        if key not in self._curves:
+            printed = _curve(self.readings.get(name, ()), by_step=by_step)
+            self._curves[key] = printed.smoothed() if smooth else printed
+        return self._curves[key]
+
+
+def run_of(row: JobRow, readings: Readings, curves: Sequence[CurveRow]) -> Run:
+    """The run of a job: the utilisation is the mean over its nodes, the power their sum."""
+    use, _ = _measured(curves, "gpu_util_pct", begin=row.start or 0.0)
+    power, nodes = _measured(curves, "gpu_power_w", begin=row.start or 0.0)
+    total = [(at, nodes * watts) for at, watts in power]
+    return Run(str(row.id), row.label, printable(row.name), readings, Curve.of(use), Curve.of(total))
+
+
+def _measured(curves: Sequence[CurveRow], column: str, *, begin: float) -> tuple[Points, int]:
+    """(seconds since `begin`, value) in order, and of how many nodes."""
+    nodes, points = 0, []
+    for curve in curves:
+        known = [
+            (curve.begin + number * curve.step_s - begin, value)
+            for number, value in enumerate(curve.columns.get(column, ()))
+            if value is not None
+        ]
+        nodes += bool(known)
+        points += known
+    return sorted(points), nodes
+
+
+def names(runs: Sequence[Run]) -> list[str]:
+    """What can be shown, the first run's before the others'."""
+    return list(dict.fromkeys(name for run in runs for name in run.readings))
+
+
+class Page(NamedTuple):
+    """What is looked at. `name`: one of `names`. `told`: the trouble, or that it is being read."""
+
+    runs: tuple[Run, ...]
+    name: str = ""
+    by_step: bool = False
+    smooth: bool = False
+    told: str = ""
+
+
+def chart(page: Page, *, width: int, height: int) -> list[Line]:
+    """The page's lines, `height` at most."""
+    if not page.runs:
+        return [(Cell(page.told, "muted"),)]
+    printed = [run.curve(page.name, by_step=page.by_step) for run in page.runs]
+    curves = [run.curve(page.name, by_step=page.by_step, smooth=page.smooth) for run in page.runs]
+    frame = frame_of(curves)
+    room = max(LEAST_ROWS, width - MARGIN - 1)
+    lines: list[Line] = [_title(page, printed)]
+    legend = _legend(page, printed) if len(page.runs) > 1 else []
+    measured = () if page.by_step else (page.runs[0].use, page.runs[0].power)
+    frame = frame or (frame_of(measured) if any(measured) else None)
+    if frame is None:
+        return [*lines, *legend]
+    if not page.by_step:
+        frame = _whole(frame, page)
+    gpus = [] if page.by_step else _gpus(page.runs[0], frame, room)
+    rows = max(LEAST_ROWS, height - len(lines) - len(legend) - len(gpus) - 1)
+    if any(curves):
+        lines += _plotted(curves, frame, (room, rows))
+    return [*lines, *gpus, _axis(frame, room, by_step=page.by_step), *legend][:height]
+
+
+def _whole(frame: Frame, page: Page) -> Frame:
+    """From the runs' start on, so that the GPUs' idle minutes before the first number are seen."""
+    ends = [curve.xs[-1] for run in page.runs[:1] for curve in (run.use, run.power) if curve]
+    return frame._replace(left=0.0, right=max([frame.right, *ends]))
+
+
+def _curve(points: Sequence[Point], *, by_step: bool) -> Curve:
+    if by_step:
+        return Curve.of(
+            dict(sorted((each.step, each.value) for each in points if each.step is not None)).items()
+        )
+    return Curve([each.at_s for each in points], [each.value for each in points])
+
+
+def _title(page: Page, curves: Sequence[Curve]) -> Line:
+    """The number now, its least and most, and which of how many it is."""
+    if not page.name:
+        words = page.told or 'it prints no numbers that make a curve (loss=0.41, {"loss": 0.41})'
+        return (Cell(f" {words}", "muted"),)
+    curve = curves[0]
+    every = names(page.runs)
+    place = f"{every.index(page.name) + 1} of {len(every)}" if len(every) > 1 else ""
+    cells = [Cell(f" {printable(page.name)} ", "accent")]
+    if curve:
+        cells.append(Cell(f" {figure(curve.ys[-1])}"))
+        cells.append(Cell(f"   least {figure(curve.least)}   most {figure(curve.most)}", "muted"))
+    elif page.by_step:
+        cells.append(Cell(" its lines tell no step; x shows it by time", "muted"))
+    if curve.gaps:
+        where = f"step {curve.gaps[0]:.0f}" if page.by_step else f"after {age(curve.gaps[0])}"
+        cells.append(Cell(f"   ⚠ {plural(len(curve.gaps), 'nan')}, the first {where}", "warn"))
+    cells.append(Cell(f"   {place}" if place else "", "muted"))
+    cells.append(Cell("   smoothed" if page.smooth else "", "muted"))
+    cells.append(Cell(f"   {page.told}" if page.told else "", "muted"))
+    return tuple(cells)
+
+
+def figure(value: float) -> str:
+    """A number in at most eight characters: 0.4127, 12.35, 2.9e-04, 31400."""
+    size = abs(value)
+    if value == 0:
+        return "0"
+    if size >= 1e7 or size < 1e-3:
+        return f"{value:.1e}"
+    return f"{value:.0f}" if size >= 1000 else f"{value:.4g}"
+
+
+def _plotted(curves: Sequence[Curve], frame: Frame, size: tuple[int, int]) -> list[Line]:
+    """The drawing, with its highest, middle and lowest number beside it."""
+    width, height = size
+    drawn = plot(curves, frame, width=width, height=height)
+    if len(curves) > 1:
+        _sign(drawn, curves, frame)
+    numbers = {0: frame.high, height // 2: (frame.high + frame.low) / 2, height - 1: frame.low}
+    lines = []
+    for number, row in enumerate(drawn):
+        left = figure(numbers[number]) if number in numbers else ""
+        cells = [Cell(f"{left:>{MARGIN - 1}} ", "muted")]
+        cells += [Cell(text, "" if curve == NOBODY else STYLES[curve]) for text, curve in row.pieces()]
+        lines.append(tuple(cells))
+    return lines
+
+
+def _sign(drawn: list[Row], curves: Sequence[Curve], frame: Frame) -> None:
+    """The run's letter near the end of its curve, each a little before the other's: curves that agree end in one place."""
+    height, width = len(drawn), len(drawn[0].text)
+    for number, curve in reversed(list(enumerate(curves))):
+        if curve:
+            apart = number * LETTERS_APART * (frame.right - frame.left) / width
+            at = max(0, bisect_right(curve.xs, curve.xs[-1] - apart) - 1)
+            x, y = curve.xs[at], curve.ys[at]
+            column = round((x - frame.left) / (frame.right - frame.left) * (width - 1))
+            row = round((frame.high - y) / (frame.high - frame.low) * (height - 1))
+            drawn[row] = drawn[row].with_sign(column, char=LETTERS[number], curve=number)
+
+
+def _gpus(run: Run, frame: Frame, room: int) -> list[Line]:
+    """Utilisation up to 100 %, power up to its own most."""
+    lines: list[Line] = []
+    for curve, unit in ((run.use, "%"), (run.power, "W")):
+        if not curve:
+            continue
+        most = 100.0 if unit == "%" else curve.most or 1.0
+        shares = [None if value is None else 100 * value / most for value in means(curve, frame, width=room)]
+        drawn = sparkline(shares, room).replace(UNKNOWN, " ")
+        words = f"{curve.ys[-1]:.0f} {unit}"
+        lines.append((Cell(f"{'GPU ' + words:>{MARGIN - 1}} ", "muted"), Cell(drawn, "muted")))
+    return lines
+
+
+def _axis(frame: Frame, room: int, *, by_step: bool) -> Line:
+    """Where along the way: times since the start, or steps. What would be told as at the tick before is not told again."""
+    text, before = "", ""
+    for tick in range(0, room, TICKS_APART):
+        value = frame.left + (frame.right - frame.left) * tick / room
+        words = figure(round(value)) if by_step else age(value)
+        text += fit(f"╵{words}" if words != before else "", min(TICKS_APART, room - tick))
+        before = words
+    what = "step" if by_step else "time"
+    return (Cell(f"{what:>{MARGIN - 1}} ", "muted"), Cell(text, "muted"))
+
+
+def _legend(page: Page, curves: Sequence[Curve]) -> list[Line]:
+    lines: list[Line] = []
+    for number, (run, curve) in enumerate(zip(page.runs, curves, strict=True)):
+        last = f"{figure(curve.ys[-1])}, least {figure(curve.least)}" if curve else f"prints no {page.name}"
+        lines.append(
+            (
+                Cell(f"{LETTERS[number]:>{MARGIN - 1}} ", STYLES[number]),
+                Cell(f"job {run.label} {run.title}  {last}"),
+            )
+        )
+    return lines

@@ -1,0 +1,57 @@
+"""The variables that a job was submitted with, to its own user. What looks like a secret is shown as one, by its name alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from warpdeck_tui.viewmodels.cells import Cell, Line, plural
+from warpdeck_tui.widgets.cells import printable
+
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|COOKIE", re.IGNORECASE
+)
+_URL_PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(@)")
+"""https://user:password@host"""
+HIDDEN, ANOTHER = "(hidden)", "(another one, hidden)"
+MAX_VALUE_CHARACTERS = 1000
+_OF_A_LOGIN = re.compile(
+    r"_|PWD|OLDPWD|SHLVL|WINDOWID|DISPLAY|COLUMNS|LINES|TERM|TERM_\w+|COLORTERM|TMUX\w*|STY|GPG_TTY"
+    r"|SSH_(?:AUTH_SOCK|CLIENT|CONNECTION|TTY|AGENT_PID)|XDG_(?:SESSION_\w+|RUNTIME_DIR)|DBUS_\w+|(?:SLURM|SBATCH)_\w+"
+)
+"""What differs from one login or submission to the next, and what the job's options say themselves."""
+
+
+def environment_lines(variables: Mapping[str, str]) -> list[Line]:
+    """By name."""
+    lines: list[Line] = [
+        (),
+        (Cell("environment", "accent"), Cell(f"   {plural(len(variables), 'variable')}", "muted")),
+    ]
+    for name in sorted(variables):
+        shown = _value(name, variables[name])
+        lines.append(
+            (Cell(f"  {printable(name)}=", "muted"), Cell(shown, "muted" if shown == HIDDEN else ""))
+        )
+    return lines
+
+
+def environment_changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(name, value before, value after) of what differs, by name; "" where it was not set. A secret that differs is said to."""
+    found = []
+    for name in sorted({*before, *after}):
+        if before.get(name) == after.get(name) or _OF_A_LOGIN.fullmatch(name):
+            continue
+        values = [_value(name, each[name]) if name in each else "" for each in (before, after)]
+        if values == [HIDDEN, HIDDEN]:
+            values[1] = ANOTHER
+        found.append((printable(name), values[0], values[1]))
+    return found
+
+
+def _value(name: str, value: str) -> str:
+    """As it may be shown."""
+    if _SECRET.search(name):
+        return HIDDEN
+    shown = printable(_URL_PASSWORD.sub(r"\1***\2", value).replace("\n", "⏎"))
+    return shown if len(shown) <= MAX_VALUE_CHARACTERS else f"{shown[:MAX_VALUE_CHARACTERS]} ..."

@@ -1,0 +1,370 @@
+"""A job's page: its head, and the lines of its panes. Ended jobs look the same as running ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from rich.cells import cell_len
+
+from warpdeck.notation.values.durations import format_duration
+from warpdeck.notation.values.hostlist import expand
+from warpdeck.notation.values.memory_sizes import format_memory
+from warpdeck.protocol.job_rows import JobDetail, JobRow
+from warpdeck.protocol.site_rows import ForecastRow
+from warpdeck.protocol.usage_text import used_in_words
+from warpdeck_tui.viewmodels.cells import Cell, Line, age, due, fact, glyph, left, memory, plural
+from warpdeck_tui.widgets.cells import printable, shortened
+from warpdeck_tui.widgets.meter import bar
+
+from .postmortem import PostMortem
+from .queue import Question, how_ended, ran_s, used_of_limit
+
+PANES = ("log", "metrics", "details", "gpus", "code", "events")
+PANE_WORDS = {
+    "log": "Log",
+    "metrics": "Metrics",
+    "details": "Details",
+    "gpus": "GPUs",
+    "code": "Code",
+    "events": "Events",
+}
+RED, GREEN, CYAN, BOLD, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
+NO_POST_MORTEM = PostMortem("")
+NAME_COLUMNS = 36
+"""Of a name in the first line: at 80 columns state and time stand behind it. The details have it whole."""
+MAX_DIFF_CHARS = 4 * 1024 * 1024
+"""What is shown of a diff; a larger one is for a pager."""
+
+
+def head(row: JobRow, *, now: float) -> Line:
+    """The page's first line: which job, its state, how long, where or why."""
+    ran = ran_s(row, now)
+    limit = f" of {format_duration(row.time_limit_s)}" if row.time_limit_s and row.end is None else ""
+    cells = [
+        Cell(f" job {row.label}", "accent"),
+        Cell(f"  {shortened(printable(row.name), NAME_COLUMNS)}  "),
+        Cell(f"{glyph(row.state)} {row.state}", row.state),
+        Cell("" if ran is None else f"  {format_duration(ran)}{limit}"),
+    ]
+    used = used_of_limit(row, now)
+    if used is not None:
+        cells.append(Cell(f" {bar(used, 8)}", "PENDING" if used >= 90 else "muted"))
+    return tuple(cells)
+
+
+def status(row: JobRow, *, now: float, died_of: str = "") -> Line:
+    """The page's second line: where it runs, why it waits, or how it ended and what of."""
+    if row.end is not None:
+        style = "muted" if row.state == "COMPLETED" else row.state
+        words = (Cell(f" {how_ended(row)}, {age(now - row.end)} ago", style),)
+        return (*words, Cell(f"   {died_of}")) if died_of else words
+    if row.why is not None:
+        expected = row.why.expected_start
+        soon = f" should start {due(expected, now)}:" if expected is not None else ""
+        return (Cell(soon, "muted"), Cell(f" {printable(row.why.sentence or row.why.code)}", "PENDING"))
+    if row.state == "SUSPENDED":
+        return (
+            Cell(f" suspended on {row.node_list}; it goes on when those ahead of it are done", "SUSPENDED"),
+        )
+    return (Cell(f" on {row.node_list}" if row.node_list else " starting", "muted"),)
+
+
+def writing_nodes(detail: JobDetail | None) -> list[str]:
+    """The nodes that write an output each: those of a command that runs on all; a script writes on its first alone."""
+    if detail is None or not detail.argv or not detail.row.node_list or detail.row.start is None:
+        return []
+    return expand(detail.row.node_list)
+
+
+def neighbour(row: JobRow, tasks: Iterable[JobRow], step: int) -> JobRow | None:
+    """The next task of the row's array that has begun, or the one before; None at the end."""
+    begun = {each.array_task_id: each for each in tasks if each.array_task_id is not None and each.start}
+    here = row.array_task_id if row.array_task_id is not None else -1
+    numbers = [number for number in begun if (number - here) * step > 0]
+    return begun[min(numbers, key=lambda number: abs(number - here))] if numbers else None
+
+
+def tabs(chosen: str, *, channel: str, waiting: str, node: str = "") -> Line:
+    """The names of the panes; the chosen one stands in brackets, whatever the colours are. Then what the log waits for."""
+    cells: list[Cell] = []
+    for name in PANES:
+        words = "Stderr" if name == "log" and channel == "err" else PANE_WORDS[name]
+        words += f" of {node}" if name == "log" and node else ""
+        here = name == chosen
+        cells.append(Cell(f"[{words}]" if here else f" {words} ", "accent" if here else "muted"))
+    if waiting and chosen == "log":
+        cells.append(Cell(f"   {printable(waiting)}", "muted"))
+    return tuple(cells)
+
+
+def log_words(row: JobRow | None, *, written: bool, is_empty: bool, told: str) -> str:
+    """What is said of a log: the trouble with it, or why it is empty; nothing while it is not known whether it is."""
+    if row is None or written:
+        return told
+    if row.tasks_pending:
+        return "an array: each task has a log of its own, l chooses one"
+    if row.state == "PENDING":
+        return "it writes when it runs"
+    if told or not is_empty:
+        return told
+    return "it wrote nothing here" if row.end is not None else "nothing written yet"
+
+
+def details(
+    detail: JobDetail,
+    *,
+    now: float,
+    forecast: ForecastRow | None = None,
+    ended: PostMortem = NO_POST_MORTEM,
+) -> list[Line]:
+    """The facts. The environment is not among them: it is told to its own user alone (`environment`)."""
+    row = detail.row
+    lines = [
+        *([fact("name", printable(row.name))] if cell_len(printable(row.name)) > NAME_COLUMNS else []),
+        fact("state", _state_words(row), row.state),
+        *([fact("died of", ended.words)] if ended.words else []),
+        *_reasons(detail, now, forecast),
+        *_times(row, now),
+        *([fact("sweep", printable(row.sweep))] if row.sweep else []),
+        fact("asked", asked(row)),
+        fact("limit", "none" if row.time_limit_s is None else format_duration(row.time_limit_s)),
+        fact("user", printable(row.user) + (f", account {row.account}" if row.account else "")),
+        fact("partition", f"{row.partition}, QoS {row.qos}"),
+    ]
+    optional = (
+        ("nodes", row.node_list),
+        (
+            "priority",
+            f"{row.priority}; `warpdeck prio {row.label}` explains it" if row.priority else "",
+        ),
+        ("after", detail.dependency),
+        ("used", _used(detail)),
+        ("restarts", str(row.restarts) if row.restarts else ""),
+        ("runs in", detail.work_dir),
+        ("from", detail.submit_dir),
+        ("stdout", detail.stdout),
+        ("stderr", detail.stderr if detail.stderr != detail.stdout else ""),
+        ("command", detail.submit_line),
+        ("comment", row.comment),
+    )
+    lines += [fact(title, printable(text)) for title, text in optional if text]
+    if ended.lines:
+        lines += [(), (Cell("last lines", "accent"),), *((Cell(f"  {line}"),) for line in ended.lines)]
+    lines += _steps(detail, now)
+    if detail.script:
+        lines += [(), (Cell("script", "accent"),)]
+        lines += [(Cell(f"  {printable(line.expandtabs(4))}"),) for line in detail.script.splitlines()]
+    return lines
+
+
+def _steps(detail: JobDetail, now: float) -> list[Line]:
+    """Each step in a line: state, time, size, where, what it used."""
+    if not detail.steps:
+        return []
+    lines: list[Line] = [(), (Cell("steps", "accent"),)]
+    for step in detail.steps:
+        ran = format_duration(max(0.0, (step.end or now) - step.start))
+        gpus = f", {plural(step.gpus, 'GPU')}" if step.gpus else ""
+        used = "" if step.used is None else ", ".join(used_in_words(**msgspec.structs.asdict(step.used)))
+        ended = f"  exit {step.exit_code.partition(':')[0]}" if step.exit_code not in ("", "0:0") else ""
+        lines.append(
+            (
+                Cell(f"  {step.id:<12} "),
+                Cell(f"{glyph(step.state)} {step.state}{ended}", step.state),
+                Cell(
+                    f"  {ran}  {printable(step.name)}  {plural(step.tasks, 'task')}{gpus} on {step.node_list}"
+                ),
+                Cell(f"  {used}" if used else "", "muted"),
+            )
+        )
+    return lines
+
+
+def side(detail: JobDetail, *, now: float, forecast: ForecastRow | None = None) -> list[Line]:
+    """What stands beside the log on a wide screen: GPUs first, then the facts that fit."""
+    row = detail.row
+    facts: list[Line] = gpu_lines(detail) + [()] if detail.gpus else []
+    facts += [
+        *_reasons(detail, now, forecast),
+        *([fact("sweep", printable(row.sweep))] if row.sweep else []),
+        fact("asked", asked(row)),
+        fact("user", printable(row.user)),
+    ]
+    optional = (
+        ("nodes", row.node_list),
+        ("used", _used(detail)),
+        ("runs in", detail.work_dir),
+        ("stdout", detail.stdout),
+    )
+    facts += [fact(title, printable(text)) for title, text in optional if text]
+    return [*facts, (), *code_head(detail.snapshot)]
+
+
+def _reasons(detail: JobDetail, now: float, forecast: ForecastRow | None) -> list[Line]:
+    row, lines = detail.row, []
+    if row.why is not None:
+        lines.append(fact("why", f"{row.why.code}: {printable(row.why.sentence)}", "PENDING"))
+        if row.why.expected_start is not None:
+            at = time.strftime("%a %H:%M", time.localtime(row.why.expected_start))
+            until = left(row.why.expected_start, now)
+            told = f"about {at}, in {until}" if until else "soon, later than was expected"
+            lines.append(fact("start", told))
+    if row.why is not None and forecast is not None:
+        lines += _ahead(forecast)
+    if detail.message and (row.why is None or detail.message not in row.why.sentence):
+        lines.append(fact("message", printable(detail.message), "warn"))
+    return lines
+
+
+def _state_words(row: JobRow) -> str:
+    ended = row.end is not None and row.why is None  # else the reason follows
+    return f"{row.state}, {how_ended(row)}" if ended else row.state
+
+
+def _times(row: JobRow, now: float) -> list[Line]:
+    """When it was submitted, started and ended, and how long ago that is."""
+    times = (("submitted", row.submit or None), ("started", row.start), ("ended", row.end))
+    return [
+        fact(title, f"{time.strftime('%a %d %b %H:%M', time.localtime(at))}, {age(now - at)} ago")
+        for title, at in times
+        if at is not None
+    ]
+
+
+def _ahead(forecast: ForecastRow) -> list[Line]:
+    """Who is ahead, and what would start it now."""
+    lines: list[Line] = []
+    if forecast.ahead:
+        named = ", ".join(f"{each.label} of {each.user}" for each in forecast.leaders)
+        more = " and others" if forecast.ahead > len(forecast.leaders) else ""
+        lines.append(fact("ahead", printable(f"{plural(forecast.ahead, 'job')}: {named}{more}")))
+    lines += [fact("helps", printable(f"it {change}")) for change in forecast.changes]
+    return lines
+
+
+def asked(row: JobRow) -> str:
+    """What it asked for, in words."""
+    gpus = f", {plural(row.gpus, 'GPU')}{' ' + row.gpu_type if row.gpu_type else ''}" if row.gpus else ""
+    mem = f", {format_memory(row.mem_bytes)}" if row.mem_bytes else ""
+    return f"{plural(row.nodes, 'node')}, {plural(row.cpus, 'CPU')}{gpus}{mem}"
+
+
+def _used(detail: JobDetail) -> str:
+    used = detail.row.used
+    return "" if used is None else ", ".join(used_in_words(**msgspec.structs.asdict(used)))
+
+
+def gpu_lines(detail: JobDetail) -> list[Line]:
+    """Each GPU of the job: its use and its memory."""
+    if not detail.gpus:
+        return [
+            (Cell("this job has no GPU" if not detail.row.gpus else "no GPU is given to it now", "muted"),)
+        ]
+    lines: list[Line] = []
+    for gpu in detail.gpus:
+        percent = "  ?%" if gpu.util_pct is None else f"{gpu.util_pct:>3}%"
+        lines.append(
+            (
+                Cell(f"{gpu.node}:{gpu.index}".ljust(10), "accent"),
+                Cell(bar(gpu.util_pct, 8), "accent"),
+                Cell(f" {percent}  {memory(gpu.mem_used_bytes, gpu.mem_bytes)}"),
+            )
+        )
+    return lines
+
+
+def gpu_page(detail: JobDetail) -> list[Line]:
+    """The GPU pane: as beside the log, and each uuid."""
+    lines = gpu_lines(detail)
+    if detail.gpus:
+        lines += [(), (Cell("UUIDs of these GPUs", "muted"),)]
+        lines += [(Cell(f"  {gpu.node}:{gpu.index}  {gpu.uuid}"),) for gpu in detail.gpus]
+    return lines
+
+
+def code_head(snapshot: Mapping[str, object] | None) -> list[Line]:
+    """Which code it runs."""
+    if not snapshot:
+        return [(Cell("no snapshot: it runs in its folder as that is", "muted"),)]
+    head_commit = str(snapshot.get("head", ""))[:12] or "none"
+    changed = ", with uncommitted changes" if snapshot.get("dirty") else ""
+    return [
+        fact("code", f"tree {str(snapshot['tree'])[:12]}"),
+        fact("commit", f"{head_commit}{changed}"),
+        fact("root", printable(str(snapshot["root"]))),
+    ]
+
+
+def again(detail: JobDetail) -> Question:
+    """What running a job again means."""
+    row = detail.row
+    code = "its folder as it is now: it has no snapshot"
+    if snapshot := detail.snapshot:
+        commit = str(snapshot.get("head", ""))[:12]
+        what = f"commit {commit}" if commit else f"tree {str(snapshot['tree'])[:12]}"
+        changed = " with uncommitted changes" if snapshot.get("dirty") else ""
+        code = f"that of its snapshot, {what}{changed}, whatever the folder holds now"
+    lines = (
+        f"{printable(row.name)}: {asked(row)}",
+        "the same script, options and variables, under a new number",
+        f"code: {code}",
+    )
+    return Question(f"Run job {row.label} again?", f"warpdeck rerun {row.label}", lines)
+
+
+def events(detail: JobDetail) -> list[Line]:
+    """The job's history, oldest first."""
+    return [
+        (
+            Cell(time.strftime("%d %b %H:%M:%S  ", time.localtime(event.at)), "muted"),
+            Cell(printable(event.text)),
+        )
+        for event in detail.events
+    ] or [(Cell("nothing is recorded", "muted"),)]
+
+
+NO_CODE = (
+    ("why", "its folder is in no git repository, --no-snapshot was said, or it is a session"),
+    (
+        "next",
+        "git init there: jobs submitted from then on keep the code that they ran, to read and to compare",
+    ),
+)
+
+
+def code_lines(snapshot: Mapping[str, object] | None, files: int, *, trouble: str = "") -> list[Line]:
+    """Above the tree: which code it is, and what can be done with it."""
+    lines = code_head(snapshot)
+    if trouble:
+        lines.append(fact("but", printable(trouble), "warn"))
+    elif snapshot:
+        lines.append(fact("has", f"{plural(files, 'file')}; Enter opens one"))
+    else:
+        lines += [(), *(fact(title, words) for title, words in NO_CODE)]
+    return [*lines, ()]
+
+
+def file_text(data: bytes) -> str:
+    """A file to be read: what is no text is said to be none."""
+    if b"\0" in data:
+        return f"no text: {format_memory(len(data)) or '0'} of other data\n"
+    return data.decode("utf-8", "replace") or "an empty file\n"
+
+
+def diff_text(diff: str) -> str:
+    """A unified diff in colours; the signs say the same without them."""
+    if not diff:
+        return "the code is the same\n"
+    colours = {"+": GREEN, "-": RED, "@": CYAN, "d": BOLD}
+    lines = []
+    for line in diff[:MAX_DIFF_CHARS].splitlines():
+        begin = "" if line.startswith(("+++", "---")) else colours.get(line[:1], "")
+        if line.startswith(("d", "+++", "---")):
+            begin = BOLD
+        words = "\t".join(map(printable, line.split("\t")))
+        lines.append(f"{begin}{words}{PLAIN}" if begin else words)
+    if len(diff) > MAX_DIFF_CHARS:
+        lines.append("... cut here; `warpdeck snapshot diff` prints all of it")
+    return "\n".join(lines) + "\n"

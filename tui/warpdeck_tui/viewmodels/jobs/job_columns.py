@@ -1,0 +1,202 @@
+"""The columns of a list of jobs: what each says of a job, and of an array that is one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from warpdeck.notation.values.memory_sizes import format_memory
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui.viewmodels.cells import Cell, Line, age, glyph
+from warpdeck_tui.widgets.columns import Column
+from warpdeck_tui.widgets.meter import bar
+from warpdeck_tui.widgets.rows import KnownRows
+
+from .arrays import Fold
+from .listing import Listing, key_of
+from .queue import clock, full_name, is_idle, progress, used_of_limit, where
+
+LIMIT_WIDTH = 6
+UTIL_WIDTH = 5
+PRIORITY_FROM = 140
+"""On narrower terminals the reason needs the room more than the priority."""
+LATE_PCT = 90
+"""From here on a job may not end by itself before its limit does it."""
+
+OfJob = Callable[[JobRow, float], Cell]
+OfArray = Callable[[Fold, float], Cell]
+
+
+class JobColumn(NamedTuple):
+    """`array` None: what the job says by which the array stands in the queue."""
+
+    column: Column
+    job: OfJob
+    array: OfArray | None = None
+
+
+class JobRows(KnownRows):
+    """A listing as a table's rows, each made when it is looked at. `now` is what elapsed times count to."""
+
+    def __init__(self, listing: Listing, columns: Sequence[str], *, now: float) -> None:
+        self._listing = listing
+        self._entries = listing.entries
+        self._columns = columns
+        self._now = now
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def row(self, index: int) -> Line:
+        entry = self._entries[index]
+        if isinstance(entry, Fold):
+            return array_row(entry, self._columns, now=self._now)
+        line = job_row(entry, self._columns, now=self._now)
+        return self._below(entry, line) if self._listing.stands_below(entry) else line
+
+    def _below(self, row: JobRow, line: Line) -> Line:
+        """A task below its array's line: a little to the right, and by what it has of a sweep, as the name stands above."""
+        cells = dict(zip(self._columns, line, strict=True))
+        if self._columns[0] == "job":
+            cells["job"] = Cell(f"  {cells['job'].text}", cells["job"].style)
+        if row.sweep and "name" in cells:
+            cells["name"] = Cell(row.sweep, cells["name"].style)
+        return tuple(cells.values())
+
+    def key(self, index: int) -> str:
+        return key_of(self._entries[index])
+
+
+def job_row(row: JobRow, columns: Sequence[str], *, now: float) -> Line:
+    """One job, a cell a column."""
+    return tuple(JOB_COLUMNS[name].job(row, now) for name in columns)
+
+
+def array_row(array: Fold, columns: Sequence[str], *, now: float) -> Line:
+    """All tasks of an array, a cell a column."""
+    head = array.head
+    return tuple(
+        column.array(array, now) if column.array is not None else column.job(head, now)
+        for column in (JOB_COLUMNS[name] for name in columns)
+    )
+
+
+def choice_row(row: JobRow, *, now: float) -> Line:
+    """Job, state, name, time and where, to choose from."""
+    return job_row(row, ("job", "state", "name", "time", "where"), now=now)
+
+
+def _plain(row: JobRow) -> str:
+    return "muted" if row.end is not None else ""
+
+
+def _state(row: JobRow) -> Cell:
+    return Cell(f"{glyph(row.state)} {row.state_short}", "HELD" if row.held else row.state)
+
+
+def _util(row: JobRow, now: float) -> Cell:
+    """Now, or of an ended job over its life."""
+    if row.end is not None:
+        mean = row.used.gpu_util_pct if row.gpus and row.used is not None else None
+        return Cell("" if mean is None else bar(mean, UTIL_WIDTH), "muted")
+    if not row.gpus or row.state != "RUNNING":
+        return Cell("")
+    return Cell("idle", "warn") if is_idle(row, now) else Cell(bar(row.gpu_util_pct, UTIL_WIDTH), "accent")
+
+
+def _array_util(array: Fold, now: float) -> Cell:
+    """The mean of what runs; how many of its tasks let their GPUs idle."""
+    running = [row for row in array.running() if row.gpus]
+    idle = sum(is_idle(row, now) for row in running)
+    if idle:
+        return Cell(f"{idle} idle"[:UTIL_WIDTH] if idle < len(running) else "idle", "warn")
+    known = [row.gpu_util_pct for row in running if row.gpu_util_pct is not None]
+    return Cell(bar(sum(known) / len(known), UTIL_WIDTH) if known else "", "accent")
+
+
+def _limit(row: JobRow, now: float) -> Cell:
+    late = (used_of_limit(row, now) or 0) >= LATE_PCT
+    return Cell(progress(row, now, LIMIT_WIDTH), "PENDING" if late else "muted")
+
+
+def _array_limit(array: Fold, now: float) -> Cell:
+    """Of the task that is nearest to its limit."""
+    return _limit(max(array.running(), key=lambda row: used_of_limit(row, now) or 0, default=array.head), now)
+
+
+def _array_gpus(array: Fold, now: float) -> Cell:
+    """What all that runs holds; where nothing does, what one task asks for."""
+    gpus = sum(row.gpus for row in array.running()) or array.head.gpus
+    return Cell(str(gpus or "·"), _plain(array.head) if gpus else "muted")
+
+
+def _array_where(array: Fold, now: float) -> Cell:
+    """How many do what, then why the rest waits: the counts are never cut."""
+    counts = " ".join(f"{count} {short}" for count, short in array.counts())
+    waiting = array.waiting
+    why = f"  {where(waiting, now).text}" if waiting is not None else ""
+    return Cell(counts + why)
+
+
+JOB_COLUMNS: dict[str, JobColumn] = {
+    "job": JobColumn(
+        Column("JOB", 12, key="job", flex=1, most=18),
+        lambda row, now: Cell(row.label, "accent"),
+        lambda array, now: Cell(array.label, "accent"),
+    ),
+    "state": JobColumn(
+        Column("STATE", 5, key="state"),
+        lambda row, now: _state(row),
+        lambda array, now: _state(array.verdict),
+    ),
+    "name": JobColumn(
+        Column("NAME", 14, key="name", flex=2, most=36),
+        lambda row, now: Cell(full_name(row), _plain(row)),
+        lambda array, now: Cell(array.head.name, _plain(array.head)),
+    ),
+    "user": JobColumn(Column("USER", 8, 1, key="user"), lambda row, now: Cell(row.user, "muted")),
+    "account": JobColumn(Column("ACCOUNT", 8, 4, key="account"), lambda row, now: Cell(row.account, "muted")),
+    "partition": JobColumn(
+        Column("PARTITION", 9, 4, key="partition"), lambda row, now: Cell(row.partition, "muted")
+    ),
+    "qos": JobColumn(Column("QOS", 7, 4, key="qos"), lambda row, now: Cell(row.qos, "muted")),
+    "nodes": JobColumn(
+        Column("NODES", 5, 4, key="nodes", align="right"), lambda row, now: Cell(str(row.nodes), _plain(row))
+    ),
+    "cpus": JobColumn(
+        Column("CPUS", 5, 4, key="cpus", align="right"), lambda row, now: Cell(str(row.cpus), _plain(row))
+    ),
+    "mem": JobColumn(
+        Column("MEM", 6, 4, key="mem", align="right"),
+        lambda row, now: Cell(format_memory(row.mem_bytes), _plain(row)),
+    ),
+    "gpus": JobColumn(
+        Column("GPU", 3, key="gpus", align="right"),
+        lambda row, now: Cell(str(row.gpus or "·"), _plain(row) if row.gpus else "muted"),
+        _array_gpus,
+    ),
+    "prio": JobColumn(
+        Column("PRIO", 7, key="prio", align="right", since=PRIORITY_FROM),
+        lambda row, now: Cell("" if row.priority is None else str(row.priority), "muted"),
+    ),
+    "submit": JobColumn(
+        Column("WAITED", 6, 4, key="submit", align="right"),
+        lambda row, now: Cell(age((row.start or row.end or now) - row.submit), "muted"),
+    ),
+    "time": JobColumn(
+        Column("TIME", 8, key="time", align="right"), lambda row, now: Cell(clock(row, now), _plain(row))
+    ),
+    "limit": JobColumn(Column("LIMIT", LIMIT_WIDTH, 2, key="limit"), _limit, _array_limit),
+    "util": JobColumn(Column("UTIL", UTIL_WIDTH, 3, key="util"), _util, _array_util),
+    "where": JobColumn(Column("WHERE OR WHY", 0, key="where", flex=8), where, _array_where),
+}
+"""By key: what may be chosen, sorted by and saved."""
+DEFAULT_COLUMNS = ("job", "state", "name", "user", "gpus", "prio", "time", "limit", "util", "where")
+
+PAST_COLUMNS = ("job", "state", "name", "user", "account", "gpus", "time", "util", "where")
+"""Of jobs that have ended: neither priority nor limit matters any more."""
+
+
+def columns_of(names: Sequence[str]) -> tuple[Column, ...]:
+    """For a table."""
+    return tuple(JOB_COLUMNS[name].column for name in names)

@@ -1,0 +1,59 @@
+"""Another priority for waiting jobs: what a line of text means, the command line that does the same, and what it was before."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from warpdeck.base.errors import UserError
+from warpdeck.model.change import JobChange
+from warpdeck.protocol.site_rows import PriorityRow
+from warpdeck_tui.viewmodels.cells import plural
+
+EXAMPLES = "nice=100 lets others go first; 5000 stands in place of what is computed"
+_GIVEN = re.compile(r"(?:(nice|priority)=)?([+-]?\d{1,9})", re.IGNORECASE)
+
+
+class Before(NamedTuple):
+    """What some jobs had. `number` None: the computed priority, less `nice`."""
+
+    number: int | None
+    nice: int
+
+
+def priority_change(text: str) -> JobChange:
+    """As `scontrol update` takes it: nice=N, or the number itself. Raises UserError."""
+    found = _GIVEN.fullmatch(text)
+    if found is None:
+        raise UserError(f"{text!r} is no priority", "write nice=100, or a number such as 5000")
+    if (found[1] or "").lower() == "nice":
+        return JobChange(nice=int(found[2]))
+    if int(found[2]) <= 0:
+        raise UserError(f"{text!r} would hold it", "write a number above 0; H holds a job")
+    return JobChange(priority=int(found[2]))
+
+
+def priority_command(names: Sequence[str], change: JobChange) -> str:
+    what = f"Nice={change.nice}" if isinstance(change.nice, int) else f"Priority={change.priority}"
+    return shlex.join(["scontrol", "update", f"JobId={','.join(names)}", what])
+
+
+def priority_title(names: Sequence[str]) -> str:
+    what = f"job {names[0]}" if len(names) == 1 else plural(len(names), "job")
+    return f"Priority of {what}: {EXAMPLES}"
+
+
+def present_priority(rows: Iterable[PriorityRow]) -> str:
+    """As it is written, "" where they differ."""
+    found = {f"nice={row.nice}" if not row.set_by_hand else str(row.priority) for row in rows}
+    return found.pop() if len(found) == 1 else ""
+
+
+def grouped(rows: Iterable[tuple[str, PriorityRow]]) -> dict[Before, list[str]]:
+    """What they had -> the jobs that had it."""
+    found: dict[Before, list[str]] = {}
+    for name, row in rows:
+        found.setdefault(Before(row.priority if row.set_by_hand else None, row.nice), []).append(name)
+    return found

@@ -1,0 +1,80 @@
+"""The grid of a sweep as a page: how many tasks, at most how many GPU-hours, and the commands that each would run."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from warpdeck.base.errors import UserError
+from warpdeck.model import Request
+from warpdeck.notation.request.request import build_request
+from warpdeck.notation.request.script_options import script_options
+from warpdeck.notation.request.sweep import Grid, filled_in, pairs, parse_grid, task_count, values_of
+from warpdeck.notation.values.durations import format_duration
+from warpdeck_tui.viewmodels.cells import Cell, Line, plural
+from warpdeck_tui.widgets.cells import printable
+
+from .form import Sheet, in_words, typed
+from .script import body_of
+
+MAX_SHOWN = 1000
+"""Tasks in the list; the rest is counted."""
+SECONDS_PER_HOUR = 3600
+
+
+class Preview(NamedTuple):
+    """`words`: the sum, or what is wrong. `rows`: (task, cells) as a table's."""
+
+    words: str
+    rows: list[tuple[str, Line]]
+    wrong: bool = False
+
+
+def preview(sheet: Sheet, grid_text: str, *, now: float) -> Preview:
+    """What the form would submit with that sweep."""
+    try:
+        grid = parse_grid(grid_text)
+        swept = typed(sheet, "sweep", grid_text)
+        options = script_options(swept.text, "script")
+        request = msgspec.convert(build_request(options, {}, now=now)[0], Request)
+    except UserError as error:
+        return Preview(in_words(error), [], wrong=True)
+    except msgspec.ValidationError as error:
+        return Preview(f"the options are not understood: {error}", [], wrong=True)
+    if not grid:
+        return Preview("no sweep: one job", [])
+    shown = min(task_count(grid), MAX_SHOWN)
+    rows = [(str(task), _row(swept, values_of(grid, task), task)) for task in range(shown)]
+    unused = _unused(body_of(swept.text), grid)
+    words = _sum(request, task_count(grid))
+    if unused and not sheet.value("script"):
+        words += f"   ⚠ nothing here uses ${unused[0]}"
+    return Preview(words, rows)
+
+
+def _sum(request: Request, tasks: int) -> str:
+    gpus, limit_s = request.resources.gpu_count(), request.time_limit_s
+    each = f" of {plural(gpus, 'GPU')} each" if gpus else ""
+    if limit_s is None:
+        return f"{plural(tasks, 'task')}{each}, with the partition's time limit"
+    what, size = ("GPU", gpus) if gpus else ("CPU", request.resources.task_count())
+    hours = tasks * size * limit_s / SECONDS_PER_HOUR
+    total = f"{hours:,.0f}" if hours >= 10 else f"{hours:.3g}"
+    return f"{plural(tasks, 'task')}{each}, {format_duration(limit_s)} at most: up to {total} {what}-hours"
+
+
+def _row(sheet: Sheet, values: dict[str, str], task: int) -> Line:
+    """The commands that mention a parameter, else the values and how it begins."""
+    lines = body_of(sheet.text).splitlines()
+    named = [filled_in(line, values).strip() for line in lines if filled_in(line, values) != line]
+    if named:
+        return Cell(str(task), "accent"), Cell(printable("; ".join(named)))
+    first = sheet.value("script") or next((line.strip() for line in lines if line.strip()), "")
+    return Cell(str(task), "accent"), Cell(printable(f"{pairs(values)}  {first}"))
+
+
+def _unused(body: str, grid: Grid) -> list[str]:
+    """Parameters that the commands do not name; the program may read its environment."""
+    return [each.name for each in grid if not re.search(rf"\b{re.escape(each.name)}\b", body)]

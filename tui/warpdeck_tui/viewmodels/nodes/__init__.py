@@ -1,0 +1,1 @@
+"""View models of nodes and GPUs, now and in the past."""

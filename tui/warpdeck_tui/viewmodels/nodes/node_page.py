@@ -1,0 +1,175 @@
+"""The page of a node: what it is, how it fares, and how its GPUs went lately, each with its job and processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from warpdeck.model import GpuLinks, format_ranges, ranges_of
+from warpdeck.protocol.job_rows import CurveRow
+from warpdeck.protocol.node_rows import GpuRow, NodeRow
+from warpdeck_tui.viewmodels.cells import Cell, Line, fact, known, memory
+from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.meter import sparkline
+
+from .nodes import FULL_POWER_W, gpu_holder, node_lines, process_lines
+
+SPANS = ((1.0, "the last 10 minutes"), (10.0, "the last 2 hours"), (60.0, "the last day"))
+"""(seconds of a step, in words): how far back what is kept of each size reaches."""
+LABEL_WIDTH = 7
+FIGURE_WIDTH = 6
+GRAPH_MIN = 8
+GRAPH_MAX = 60
+"""More points than that say no more."""
+MARGIN = 4
+WHOLE_FROM = 10
+"""Gigabytes a second from which tenths say no more."""
+
+
+def page(node: NodeRow, curves: Sequence[CurveRow], *, span: int, told: str, width: int) -> list[Line]:
+    """All of it. `told`: why there are no curves, or that they come."""
+    lines = [*node_lines(node), *_links(node.gpus), *_health(node), ()]
+    lines.append((Cell(f"{SPANS[span][1]}", "header"), Cell(f"  {told}" if told else "", "muted")))
+    own = next((curve for curve in curves if curve.gpu is None), None)
+    lines += _own(node, own, width)
+    by_index = {curve.gpu: curve for curve in curves if curve.gpu is not None}
+    for gpu in node.gpus:
+        lines += [(), *_gpu(gpu, by_index.get(gpu.index), width)]
+    return lines
+
+
+def resampled(points: Sequence[float | None], width: int) -> list[float | None]:
+    """At most `width` points: means over equal parts; None where nothing of a part is known."""
+    if len(points) <= width:
+        return list(points)
+    found: list[float | None] = []
+    for at in range(width):
+        part = points[at * len(points) // width : (at + 1) * len(points) // width]
+        numbers = [point for point in part if point is not None]
+        found.append(sum(numbers) / len(numbers) if numbers else None)
+    return found
+
+
+def _links(gpus: Sequence[GpuRow]) -> list[Line]:
+    """Which GPUs reach each other by NVLink, and which share a PCIe root; nothing of what is not known."""
+    lines: list[Line] = []
+    if any(gpu.island >= 0 for gpu in gpus):
+        joined = _together(gpus, lambda gpu: gpu.island)
+        lines.append(fact("NVLink", f"joins GPUs {'; '.join(joined.values())}"))
+    elif len(gpus) > 1:
+        lines.append(fact("NVLink", "joins no GPUs here", "muted"))
+    if any(gpu.numa_node >= 0 for gpu in gpus):
+        near = _together(gpus, lambda gpu: gpu.numa_node)
+        lines.append(
+            fact("PCIe", "; ".join(f"GPUs {told} at NUMA node {node}" for node, told in near.items()))
+        )
+    return lines
+
+
+def _together(gpus: Sequence[GpuRow], key: Callable[[GpuRow], int]) -> dict[int, str]:
+    """Number -> its GPUs, "0-3,6"; those below 0 are left out."""
+    found: dict[int, list[int]] = {}
+    for gpu in gpus:
+        if key(gpu) >= 0:
+            found.setdefault(key(gpu), []).append(gpu.index)
+    return {number: format_ranges(ranges_of(indices)) for number, indices in sorted(found.items())}
+
+
+def _health(node: NodeRow) -> list[Line]:
+    """What is not well: ECC, Xid, heat, a full disk; or that all is."""
+    if not node.health and node.at is not None:
+        what = "ECC, Xid, heat and disks" if node.gpus else "disks, mounts and clock"
+        return [fact("health", f"✓ nothing is wrong with {what}")]
+    lines: list[Line] = []
+    for check in node.health:
+        of = "" if check.gpu is None else f"GPU {check.gpu}: "
+        style = "warn" if check.verdict == "warn" else "FAILED"
+        sign = "✗" if check.verdict == "fail" else "!"
+        lines.append(fact(printable(check.check)[:9], f"{sign} {of}{printable(check.message)}", style))
+    return lines
+
+
+def _own(node: NodeRow, curve: CurveRow | None, width: int) -> list[Line]:
+    columns = curve.columns if curve is not None else {}
+    graph = _graph_width(width, 1)
+    used = None if node.mem_used_bytes is None else 100 * node.mem_used_bytes / max(1, node.mem_bytes)
+    return [
+        (*_graph("CPU", columns.get("cpu_pct", ()), 100.0 * node.cpus, graph), _figure(node.cpu_pct, "%")),
+        (*_graph("memory", columns.get("mem_bytes", ()), node.mem_bytes, graph), _figure(used, "%")),
+    ]
+
+
+def _gpu(gpu: GpuRow, curve: CurveRow | None, width: int) -> list[Line]:
+    columns = curve.columns if curve is not None else {}
+    graph = _graph_width(width, 2)
+    use = (*_graph("util", columns.get("gpu_util_pct", ()), 100.0, graph), _figure(gpu.util_pct, "%"))
+    power = (*_graph("power", columns.get("gpu_power_w", ()), FULL_POWER_W, graph), _figure(gpu.power_w, "W"))
+    used = memory(gpu.mem_used_bytes, gpu.mem_bytes)
+    head = (
+        Cell(f"GPU {gpu.index}  ", "accent"),
+        *gpu_holder(gpu),
+        Cell(f"   {used}, {known(gpu.temp_c, ' °C')}", "muted"),
+    )
+    return [head, (*use, Cell("  "), *power), *_ways(gpu.links, width), *process_lines(gpu)]
+
+
+def _ways(links: GpuLinks, width: int) -> list[Line]:
+    """The GPU's PCIe and NVLink, each below a graph if there is room; nothing of what is not known."""
+    half = _graph_width(width, 2) + FIGURE_WIDTH
+    ways = (("PCIe", _pcie(links, half)), ("NVLink", _nvlink(links)))
+    cells = [(Cell(f"{title:>{LABEL_WIDTH}} ", "muted"), told) for title, told in ways if told is not None]
+    if len(cells) == 2 and all(len(told.text) <= half for _, told in cells):
+        (title, told), second = cells
+        return [(title, told._replace(text=f"{told.text:<{half}}"), Cell("  "), *second)]
+    return list(cells)
+
+
+def _pcie(links: GpuLinks, room: int) -> Cell | None:
+    """Its generation is what it can be: a GPU that idles lowers it, which is said where there is room. Missing lanes are a
+    fault."""
+    if links.pcie_gen is None or links.pcie_width is None:
+        return None
+    missing = links.pcie_width < (links.pcie_width_max or 0)
+    lanes = f"x{links.pcie_width}" + (f" of x{links.pcie_width_max}!" if missing else "")
+    most = max(links.pcie_gen, links.pcie_gen_max or 0)
+    now = f" (now {links.pcie_gen}.0)" if links.pcie_gen < most else ""
+    link, traffic = f"{most}.0 {lanes}", _traffic(links.pcie_tx_bytes_s, links.pcie_rx_bytes_s)
+    words = f"{link}{now}{traffic}"
+    return Cell(words if len(words) <= room else f"{link}{traffic}", "warn" if missing else "")
+
+
+def _nvlink(links: GpuLinks) -> Cell | None:
+    """None where the GPU has none. Each link should be up."""
+    if not links.nvlinks:
+        return None
+    missing = links.nvlinks_up < links.nvlinks
+    up = f"{links.nvlinks_up}/{links.nvlinks}" + ("!" if missing else "")
+    return Cell(
+        f"{up}{_traffic(links.nvlink_tx_bytes_s, links.nvlink_rx_bytes_s)}", "warn" if missing else ""
+    )
+
+
+def _traffic(sent: int | None, received: int | None) -> str:
+    """ ", 12 out, 3.1 in GB/s": as the GPU sees it."""
+    ways = [f"{_rate(each)} {way}" for each, way in ((sent, "out"), (received, "in")) if each is not None]
+    return "".join(f", {way}" for way in ways) + (" GB/s" if ways else "")
+
+
+def _rate(bytes_s: int) -> str:
+    giga = bytes_s / 1e9
+    return f"{giga:.1f}" if giga < WHOLE_FROM else f"{giga:.0f}"
+
+
+def _graph(title: str, points: Sequence[float | None], most: float, width: int) -> Line:
+    """Against the most that there can be, so that graphs below each other can be compared."""
+    percent = [None if each is None else 100 * each / max(1.0, most) for each in resampled(points, width)]
+    return Cell(f"{title:>{LABEL_WIDTH}} ", "muted"), Cell(sparkline(percent, width), "accent")
+
+
+def _figure(value: float | None, unit: str) -> Cell:
+    return Cell(f"{known(value, unit):>{FIGURE_WIDTH}}")
+
+
+def _graph_width(width: int, graphs: int) -> int:
+    """Of each of so many beside each other."""
+    room = (width - MARGIN) // graphs - LABEL_WIDTH - FIGURE_WIDTH - 2
+    return max(GRAPH_MIN, min(GRAPH_MAX, room))

@@ -1,0 +1,226 @@
+"""Nodes and GPUs: the heat map's cells, the node table's rows, and what is said of what is under the cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from warpdeck.notation.values.memory_sizes import format_memory
+from warpdeck.protocol.node_rows import GpuRow, NodeRow, PastNodeRow
+from warpdeck_tui.viewmodels.cells import TITLE_WIDTH, Cell, Line, fact, known, memory, plural
+from warpdeck_tui.widgets.cell_grid import GridCell, GridLine, node_role
+from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.meter import bar, heat_step
+
+METRICS = ("util", "memory", "power", "temp", "owner")
+METRIC_WORDS = {
+    "util": "utilisation",
+    "memory": "memory",
+    "power": "power",
+    "temp": "temperature",
+    "owner": "owner",
+}
+FULL_POWER_W = 700.0
+"""An H100's limit: the top of the power scale."""
+HOT_C = 90.0
+"""Where data-centre GPUs begin to slow down: the top of the temperature scale."""
+OUT = ("down", "connecting", "absent")
+CLOSED = (*OUT, "drained", "draining")
+MAX_JOBS_NAMED = 8
+OWNER_LEGEND = "the job that holds it   · free   alien: a process of no job"
+
+
+def gpu_lines(nodes: Sequence[NodeRow], metric: str, *, job: str = "") -> list[GridLine]:
+    """The heat map: a line a node, as ("name state", cells). `job`: whose GPUs are pointed out."""
+    return [
+        (
+            f"{node.name} {node.state}",
+            tuple(gpu_cell(node.name, gpu, metric, out=_is_out(node), job=job) for gpu in node.gpus),
+        )
+        for node in nodes
+    ]
+
+
+def _is_out(node: NodeRow) -> bool:
+    """Whether nothing can be said of its GPUs. Of a moment at which a node was cut off, its agent tells later."""
+    return node.state in OUT and not (isinstance(node, PastNodeRow) and node.step_s)
+
+
+def gpu_cell(node: str, gpu: GpuRow, metric: str, *, out: bool, job: str = "") -> GridCell:
+    """Five characters, a step of the ramp and a percentage. `*` marks a GPU that a job holds, `=` one of this job, `!` one
+    nobody may have."""
+    key = (node, gpu.index)
+    if out or gpu.error:
+        return key, "!", -1, None
+    if metric == "owner":
+        return (key, *_owner(gpu), None)
+    value, most, unit = _reading(gpu, metric)
+    if value is None:
+        return key, "?", -1, None
+    held = "=" if gpu.job == job else "*"
+    mark = "!" if gpu.blocked else held if gpu.job else " "
+    percent = 100 * value / most
+    return key, f"{value:>3.0f}{unit}{mark}", heat_step(percent), percent
+
+
+def _owner(gpu: GpuRow) -> tuple[str, int]:
+    """The job's label, in a colour that tells it from its neighbours: fragmentation can be seen."""
+    if gpu.job:
+        number = int("".join(char for char in gpu.job if char.isdigit()) or 0)
+        return f"{gpu.job[:5]:^5}", 1 + number % 6
+    return ("alien", 7) if gpu.blocked else ("  ·  ", 0)
+
+
+def _reading(gpu: GpuRow, metric: str) -> tuple[float | None, float, str]:
+    """(value, the top of its scale, unit)."""
+    if metric == "memory":
+        used = gpu.mem_used_bytes
+        return None if used is None else 100 * used / max(1, gpu.mem_bytes), 100.0, "%"
+    if metric == "power":
+        return gpu.power_w, FULL_POWER_W, "W"
+    if metric == "temp":
+        return gpu.temp_c, HOT_C, "°"
+    return gpu.util_pct, 100.0, "%"
+
+
+def legend(metric: str, *, past: bool = False) -> str:
+    """What the signs in the tiles mean, now or then."""
+    if metric == "owner":
+        return "the job that held it then   · free   alien: a process of no job" if past else OWNER_LEGEND
+    if past:
+        return "then: * held by a job  = by this one  ! closed  ? not known"
+    return "* held by a job  = by this one  ! closed  ? unknown"
+
+
+def summary(nodes: Sequence[NodeRow]) -> str:
+    """ "8 nodes (1 down), 59 of 64 GPUs held, 2 blocked"."""
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    held = sum(bool(gpu.job) for gpu in gpus)
+    blocked = sum(bool(gpu.blocked) for gpu in gpus)
+    down = sum(node.state == "down" for node in nodes)
+    words = plural(len(nodes), "node") + (f" ({down} down)" if down else "")
+    if gpus:
+        words += f", {held} of {plural(len(gpus), 'GPU')} held"
+    return words + (f", {blocked} blocked" if blocked else "")
+
+
+def fragmentation(nodes: Sequence[NodeRow]) -> str:
+    """ "free: 2 whole nodes, 5 GPUs on 3 others, at most 4 on one": what a large job would find."""
+    whole = 0
+    parts: list[int] = []
+    for node in nodes:
+        free = sum(not (gpu.job or gpu.blocked or gpu.error) for gpu in node.gpus)
+        if not free or node.state in CLOSED:
+            continue
+        if free == len(node.gpus):
+            whole += 1
+        else:
+            parts.append(free)
+    words = [plural(whole, "whole node")] if whole else []
+    if parts:
+        others = (
+            f"{len(parts)} other{'' if len(parts) == 1 else 's'}" if whole else plural(len(parts), "node")
+        )
+        most = f", at most {max(parts)} on one" if len(parts) > 1 else ""
+        words.append(f"{plural(sum(parts), 'GPU')} on {others}{most}")
+    return f"free: {', '.join(words)}" if words else "no GPU is free"
+
+
+def node_row(node: NodeRow) -> tuple[str, Line]:
+    """(key, cells): name, state, CPUs, load, memory, GPUs, jobs, and the jobs or the reason."""
+    held = sum(bool(gpu.job) for gpu in node.gpus)
+    kind = node.gpus[0].type if node.gpus else ""
+    used = 100 * (node.mem_used_bytes or 0) / max(1, node.mem_bytes)
+    return (
+        node.name,
+        (
+            Cell(node.name, "accent"),
+            Cell(node.state, node_role(node.state)),
+            Cell(f"{node.cpus_used}/{node.cpus}"),
+            Cell(bar(node.cpu_pct, 6), "muted"),
+            Cell(bar(None if node.mem_used_bytes is None else used, 6), "muted"),
+            Cell(f"{held}/{len(node.gpus)} {kind}" if node.gpus else "none"),
+            Cell(str(len(node.jobs))),
+            Cell(printable(node.reason or ", ".join(node.jobs)), "muted"),
+        ),
+    )
+
+
+def node_lines(node: NodeRow) -> list[Line]:
+    """What is said of a node."""
+    title = (Cell(printable(node.name), "accent"), Cell(f"  {node.state}", node_role(node.state)))
+    lines: list[Line] = [title]
+    if node.reason:
+        lines.append((Cell(printable(node.reason), "warn"),))
+    lines += [
+        fact("CPUs", f"{node.cpus_used}/{node.cpus} given, {known(node.cpu_pct, '%')} busy"),
+        fact("memory", memory(node.mem_used_bytes, node.mem_bytes)),
+    ]
+    if node.jobs:
+        more = len(node.jobs) - MAX_JOBS_NAMED
+        lines.append(
+            fact("jobs", ", ".join(node.jobs[:MAX_JOBS_NAMED]) + (f" and {more} more" if more > 0 else ""))
+        )
+    if node.features:
+        lines.append(fact("features", printable(", ".join(node.features))))
+    lines.append(fact("reached", printable(node.target) + (f", driver {node.driver}" if node.driver else "")))
+    if not node.gpus:
+        lines.append(fact("GPUs", printable(node.gpu_error) or "none from NVIDIA"))
+    return lines
+
+
+def gpu_detail(node: NodeRow, index: int) -> list[Line]:
+    """What is said of the GPU under the cursor, with every process on it and whose it is."""
+    gpu = next((each for each in node.gpus if each.index == index), None)
+    if gpu is None:
+        return []
+    used = None if gpu.mem_used_bytes is None else 100 * gpu.mem_used_bytes / max(1, gpu.mem_bytes)
+    lines: list[Line] = [
+        (Cell(f"GPU {index}", "accent"), Cell(f"  {printable(gpu.name)}", "muted")),
+        _gauge("util", gpu.util_pct, known(gpu.util_pct, "%")),
+        _gauge("memory", used, memory(gpu.mem_used_bytes, gpu.mem_bytes)),
+        fact("draws", f"{known(gpu.power_w, ' W')} at {known(gpu.temp_c, ' °C')}"),
+        gpu_holder(gpu),
+        *sharer_lines(gpu),
+    ]
+    return lines + process_lines(gpu)
+
+
+def gpu_holder(gpu: GpuRow) -> Line:
+    """The job that has it, or why none may."""
+    if gpu.error:
+        return (Cell(printable(gpu.error), "warn"),)
+    if gpu.blocked:
+        return fact("blocked", printable(gpu.blocked), "warn")
+    if gpu.job:
+        return (*fact("job", gpu.job, "accent"), Cell(f" of {printable(gpu.job_user)}"))
+    return fact("job", "free", "RUNNING")
+
+
+def sharer_lines(gpu: GpuRow) -> list[Line]:
+    """All jobs that have a part of it."""
+    return [
+        (
+            *fact("" if at else "shared by", each.job, "accent"),
+            Cell(f" of {printable(each.user)} ({each.share_pct} %)"),
+        )
+        for at, each in enumerate(gpu.sharers)
+    ]
+
+
+def process_lines(gpu: GpuRow) -> list[Line]:
+    """Every process on the GPU, and whose it is."""
+    lines: list[Line] = []
+    for process in gpu.processes:
+        lines.append(
+            (
+                Cell(f"{process.pid or '':>8} ", "muted"),
+                Cell(f"{printable(process.command)[:16]:<16} {printable(process.user)[:8]:<8} "),
+                Cell(f"{format_memory(process.mem_bytes):>6} "),
+                Cell(f"job {process.job}", "accent") if process.job else Cell("stranger", "warn"),
+            )
+        )
+    return lines
+
+
+def _gauge(title: str, percent: float | None, words: str) -> Line:
+    return (Cell(f"{title:>{TITLE_WIDTH}} ", "muted"), Cell(bar(percent, 10), "accent"), Cell(f" {words}"))

@@ -1,0 +1,120 @@
+"""Interactive sessions and forwarded ports: what can be joined, what leads there, and what the next shell asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.text import Text
+
+from warpdeck.notation.values.durations import format_duration
+from warpdeck.protocol.job_rows import ForwardRow, JobRow
+from warpdeck_tui.table.palette import Palette
+from warpdeck_tui.viewmodels.cells import Cell, Line, age, glyph, plural
+from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.log.ansi import themed
+
+from .replay import Written
+
+FORWARD = "forward "
+"""Before the number in the key of a forward's row; a session's is its job's id."""
+
+
+def sessions(jobs: Iterable[JobRow], *, user: str | None) -> list[JobRow]:
+    """The interactive jobs that wait or run, of one user or of all, the latest first."""
+    found = [job for job in jobs if job.interactive and job.end is None and user in (None, job.user)]
+    return sorted(found, key=lambda job: -job.id)
+
+
+def session_rows(
+    jobs: Sequence[JobRow], forwards: Sequence[ForwardRow], *, now: float
+) -> list[tuple[str, tuple[Cell, ...]]]:
+    """(key, cells): each session with its ports below it, then the ports of jobs that are no sessions."""
+    rows: list[tuple[str, tuple[Cell, ...]]] = []
+    left = list(forwards)
+    for job in jobs:
+        rows.append((str(job.id), _session(job, now=now)))
+        below = [each for each in left if each.job == job.label]
+        left = [each for each in left if each.job != job.label]
+        rows += [(f"{FORWARD}{each.number}", _forward(each, now=now, name="")) for each in below]
+    rows += [(f"{FORWARD}{each.number}", _forward(each, now=now, name=each.job)) for each in left]
+    return rows
+
+
+def url(row: ForwardRow, *, page: str = "") -> str:
+    """Where the port is to be found; a notebook's token is not in it, but where `page` has it."""
+    return f"http://127.0.0.1:{row.local_port}{page or row.page}"
+
+
+def leads_to(row: ForwardRow) -> str:
+    """Where a forward ends, and whether it is in use."""
+    used = plural(row.connections, "connection") if row.connections else "unused"
+    return f"{used}, to {row.port} on {row.node}"
+
+
+def glance_title(row: JobRow) -> Line:
+    """Whose screen is looked at."""
+    return (
+        Cell(f"{row.label} {printable(row.name)}", "accent"),
+        Cell("   its screen now, to look at only", "muted"),
+    )
+
+
+def glance_text(screen: Sequence[Sequence[Written]], *, rows: int, styles: Palette) -> Text:
+    """The last lines of a session's screen, in its own colours; what is too long is cut."""
+    text = Text(no_wrap=True)
+    for line in screen[-rows:]:
+        text.append("\n" if text else "")
+        for written, style in line or [Written(" ")]:
+            text.append(printable(written), themed(style, styles))
+    return text if screen else Text("nothing is written there")
+
+
+def shell_options(jobs: Iterable[JobRow], *, user: str, has_gpus: bool) -> list[str]:
+    """What the next shell asks for: the GPUs, the partition and the time limit of the user's last session."""
+    mine = [job for job in jobs if job.interactive and job.user == user]
+    if not mine:
+        return ["--gpus=1"] if has_gpus else []
+    last = max(mine, key=lambda job: job.id)
+    kind = f"{last.gpu_type}:" if last.gpu_type else ""
+    options = [f"--gpus={kind}{last.gpus}"] if last.gpus else []
+    options += [f"--partition={last.partition}"] if last.partition else []
+    return options + ([f"--time={format_duration(last.time_limit_s)}"] if last.time_limit_s else [])
+
+
+def in_words(options: Sequence[str]) -> str:
+    """What a key is about to ask for: "--gpus=1 --time=1:00:00"."""
+    return " ".join(options) or "no GPU"
+
+
+def summary(jobs: Sequence[JobRow], forwards: Sequence[ForwardRow]) -> str:
+    """ "2 sessions   1 forwarded port"."""
+    return f"{plural(len(jobs), 'session')}   {plural(len(forwards), 'forwarded port')}"
+
+
+def _session(job: JobRow, *, now: float) -> tuple[Cell, ...]:
+    runs = job.start is not None and job.state != "PENDING"
+    why = job.why.sentence if job.why else ""
+    idle = f"idle for {age(now - job.idle_since)}" if job.idle_since else ""
+    return (
+        Cell(job.label),
+        Cell(f"{glyph(job.state)} {job.state_short}", job.state),
+        Cell(job.name),
+        Cell(job.user),
+        Cell(str(job.gpus) if job.gpus else ""),
+        Cell(age(now - (job.start or now)) if runs else ""),
+        Cell(job.node_list if runs else why, "" if runs else "PENDING"),
+        Cell(idle, "warn"),
+    )
+
+
+def _forward(row: ForwardRow, *, now: float, name: str) -> tuple[Cell, ...]:
+    return (
+        Cell(name),
+        Cell(""),
+        Cell(f"↳ {row.purpose or 'port'}", "muted"),
+        Cell(row.user if name else ""),
+        Cell(""),
+        Cell(age(now - row.since), "muted"),
+        Cell(url(row), "accent"),
+        Cell(leads_to(row), "muted"),
+    )

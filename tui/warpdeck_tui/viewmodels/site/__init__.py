@@ -1,0 +1,1 @@
+"""View models of the site: rules, usage, history, what-if."""

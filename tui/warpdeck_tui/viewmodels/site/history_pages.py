@@ -1,0 +1,132 @@
+"""The history as a table: so many lines as there are ended jobs, of which the pages around the cursor alone are known.
+
+Pages are asked for by their neighbours (model.past.PastQuery), or from the nearer end; a few of them are kept. A line that
+is not known yet is shown as one that comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+
+from warpdeck.model.past import PastQuery
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui.viewmodels.cells import Cell, Line
+from warpdeck_tui.viewmodels.jobs.job_columns import job_row
+
+PAGE_JOBS = 200
+"""A few screens: what a frame carries in some milliseconds."""
+PAGES_KEPT = 12
+"""However long somebody pages, no more jobs are in memory."""
+COMING = (Cell("…", "muted"),)
+
+
+class PastPages:
+    """The jobs of one question, `total` in all."""
+
+    def __init__(self, total: int = 0) -> None:
+        self.total = total
+        self._pages: dict[int, list[JobRow]] = {}
+        self._places: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return self.total
+
+    def has(self, page: int) -> bool:
+        return page in self._pages
+
+    def size_of(self, page: int) -> int:
+        """Jobs that the page has, or would have."""
+        return max(0, min(PAGE_JOBS, self.total - page * PAGE_JOBS))
+
+    def put(self, page: int, rows: Sequence[JobRow]) -> bool:
+        """The page's jobs; the page that was used least lately goes. False where jobs have left the history meanwhile."""
+        self._pages.pop(page, None)
+        while len(self._pages) >= PAGES_KEPT:
+            gone = next(iter(self._pages))
+            for row in self._pages.pop(gone):
+                self._places.pop(str(row.id), None)
+        self._pages[page] = list(rows)
+        self._places |= {str(row.id): page * PAGE_JOBS + at for at, row in enumerate(rows)}
+        return len(rows) == self.size_of(page)
+
+    def use(self, page: int) -> None:
+        """Somebody looks at it: it stays longer."""
+        self._pages[page] = self._pages.pop(page)
+
+    def at(self, index: int) -> JobRow | None:
+        """None where it is not known."""
+        rows = self._pages.get(index // PAGE_JOBS, ())
+        return rows[index % PAGE_JOBS] if index % PAGE_JOBS < len(rows) else None
+
+    def place(self, key: str) -> int | None:
+        """Where the job of that key stands, None where that is not known."""
+        return int(key[1:]) if key.startswith("#") else self._places.get(key)
+
+    def job(self, key: str) -> JobRow | None:
+        """The job of that key, if it is known."""
+        index = self._places.get(key)
+        return None if index is None else self.at(index)
+
+    def query(self, page: int, base: PastQuery) -> PastQuery:
+        """What to ask to know the page: from the nearest place that is known."""
+        first, size = page * PAGE_JOBS, self.size_of(page)
+        last = first + size
+        ways = [(first, PastQuery(offset=first)), (self.total - last, _back(self.total - last))]
+        for number, rows in self._pages.items():
+            if not rows:
+                continue
+            begin = number * PAGE_JOBS
+            end = begin + len(rows)
+            if end <= first:
+                ways.append((first - end, PastQuery(beside=rows[-1].id, offset=first - end)))
+            elif begin >= last:
+                ways.append((begin - last, _back(begin - last, beside=rows[0].id)))
+        way = min(ways, key=lambda each: each[0])[1]
+        return msgspec.structs.replace(
+            base, beside=way.beside, offset=way.offset, backwards=way.backwards, limit=max(1, size)
+        )
+
+
+def _back(offset: int, beside: int | None = None) -> PastQuery:
+    return PastQuery(beside=beside, offset=offset, backwards=True)
+
+
+class PastRows:
+    """The pages as a table's rows. `missing` is told of each page that is looked at and not known."""
+
+    def __init__(
+        self, pages: PastPages, columns: Sequence[str], *, now: float, missing: Callable[[int], None]
+    ) -> None:
+        self._pages = pages
+        self._columns = columns
+        self._now = now
+        self._missing = missing
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def row(self, index: int) -> Line:
+        row = self._pages.at(index)
+        page = index // PAGE_JOBS
+        if row is None:
+            if not self._pages.has(page):
+                self._missing(page)
+            return COMING
+        self._pages.use(page)
+        return job_row(row, self._columns, now=self._now)
+
+    def key(self, index: int) -> str:
+        row = self._pages.at(index)
+        return f"#{index}" if row is None else str(row.id)
+
+    def find(self, key: str, *, near: int) -> int | None:
+        place = self._pages.place(key)
+        return place if place is not None and place < len(self) else None
+
+    def among(self, keys: Collection[str]) -> list[str]:
+        """Marked jobs count also where their page is not known any more."""
+        return sorted(
+            keys, key=lambda key: (self._pages.place(key) is None, self._pages.place(key) or 0, key)
+        )

@@ -1,0 +1,75 @@
+"""GPUs that jobs hold and do not use: whose they are, and how many GPU-hours went to waste."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from warpdeck.protocol.job_rows import JobRow, UsageRow
+from warpdeck_tui.viewmodels.cells import Cell, Line, age, plural
+from warpdeck_tui.viewmodels.jobs.queue import is_idle, ran_s
+from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.columns import Column
+
+MAX_ASKED = 100
+"""Jobs whose use is asked for at once: each costs its nodes a question."""
+IDLE_COLUMNS = (
+    Column("JOB", 10, flex=1, most=18),
+    Column("USER", 8, flex=1, most=16),
+    Column("GPU", 3, align="right"),
+    Column("RUNS", 7, align="right"),
+    Column("IDLE", 5, align="right"),
+    Column("WASTED", 9, align="right"),
+    Column("NODES AND NAME", 0, flex=4),
+)
+
+
+class Waste(NamedTuple):
+    """`idle_pct`, `gpu_hours`: None where it is not known (yet)."""
+
+    row: JobRow
+    idle_pct: float | None
+    gpu_hours: float | None
+
+
+def idle_jobs(jobs: Iterable[JobRow], now: float) -> list[JobRow]:
+    """Jobs whose GPUs do nothing now, those that hold the most for the longest first."""
+    found = [row for row in jobs if row.gpus and is_idle(row, now)]
+    return sorted(found, key=lambda row: (-row.gpus * (ran_s(row, now) or 0), row.id))
+
+
+def wastes(rows: Iterable[JobRow], used: Mapping[int, UsageRow], now: float) -> list[Waste]:
+    """The most wasted first; what is not known last."""
+    found = [_waste(row, used.get(row.id), now) for row in rows]
+    return sorted(found, key=lambda waste: (-(waste.gpu_hours or -1.0), waste.row.id))
+
+
+def _waste(row: JobRow, used: UsageRow | None, now: float) -> Waste:
+    share = used.gpu_idle_pct if used is not None else None
+    hours = None if share is None else row.gpus * (ran_s(row, now) or 0) / 3600 * share / 100
+    return Waste(row, share, hours)
+
+
+def waste_row(waste: Waste, *, now: float) -> tuple[str, Line]:
+    """(the job's key, cells)."""
+    row = waste.row
+    return str(row.id), (
+        Cell(row.label, "accent"),
+        Cell(printable(row.user)),
+        Cell(str(row.gpus)),
+        Cell(age(ran_s(row, now) or 0), "muted"),
+        Cell("?" if waste.idle_pct is None else f"{waste.idle_pct:.0f}%", "warn"),
+        Cell("?" if waste.gpu_hours is None else f"{waste.gpu_hours:.1f} h", "warn"),
+        Cell(f"{row.node_list}  {printable(row.name)}", "muted"),
+    )
+
+
+def idle_words(found: list[Waste]) -> str:
+    """ "12 GPUs of 3 jobs do nothing; 41.5 GPU-hours wasted"."""
+    if not found:
+        return "every GPU that is held is used"
+    gpus = sum(waste.row.gpus for waste in found)
+    known = [waste.gpu_hours for waste in found if waste.gpu_hours is not None]
+    does = "does" if gpus == 1 else "do"
+    wasted = f"; {sum(known):.1f} GPU-hours wasted" if known else ""
+    return f"{plural(gpus, 'GPU')} of {plural(len(found), 'job')} {does} nothing{wasted}"

@@ -1,0 +1,111 @@
+"""The forms of a QoS and of a partition: their fields, what config.toml says of them, and what a changed form asks for.
+
+The fields are what is changed often; whatever else stands in the table stays there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from warpdeck.base.errors import UserError
+from warpdeck.model.amendment import Value
+from warpdeck.notation.config.rules import literal
+
+WORD, COUNT, NUMBER, NAMES = "word", "count", "number", "names"
+"""What a field holds: a text, a whole number, a number, names with commas between."""
+
+
+class Field(NamedTuple):
+    """`name` is the key in config.toml; `hint` stands in an empty field."""
+
+    name: str
+    kind: str
+    hint: str
+
+
+class Kind(NamedTuple):
+    """A table of config.toml: its name there, what one of it is called, and its fields."""
+
+    table: str
+    noun: str
+    fields: tuple[Field, ...]
+
+
+KINDS = {
+    "qos": Kind(
+        "qos",
+        "QoS",
+        (
+            Field("priority", COUNT, "100; more goes first"),
+            Field("preempts", NAMES, "normal,scavenger: whose jobs give way"),
+            Field("preempt_mode", WORD, "requeue, suspend, cancel: its own jobs"),
+            Field("grace_s", COUNT, "60: seconds that they get to end"),
+            Field("usage_factor", NUMBER, "1.0; 0.0 costs nothing"),
+            Field("max_wall", WORD, "12:00:00, of a job"),
+            Field("max_tres_per_job", WORD, "gres/gpu=8"),
+            Field("max_tres_per_user", WORD, "gres/gpu=32,cpu=256"),
+            Field("grp_tres", WORD, "gres/gpu=64, of all its jobs together"),
+            Field("max_jobs_per_user", COUNT, "10 that run"),
+            Field("max_submit_per_user", COUNT, "100 that wait or run"),
+        ),
+    ),
+    "partitions": Kind(
+        "partitions",
+        "partition",
+        (
+            Field("nodes", WORD, "gpu[01-16]; empty is all"),
+            Field("state", WORD, "UP, DOWN, DRAIN, INACTIVE"),
+            Field("max_time", WORD, "2-00:00:00, of a job"),
+            Field("default_time", WORD, "1:00:00, where a job names none"),
+            Field("max_nodes", COUNT, "4, of a job"),
+            Field("priority_tier", COUNT, "1; more goes first, whatever the priority"),
+            Field("qos", WORD, "a QoS whose limits hold for all in it"),
+            Field("allow_groups", NAMES, "staff,phd: Unix groups"),
+            Field("allow_accounts", NAMES, "vision,speech"),
+            Field("allow_qos", NAMES, "normal,urgent"),
+        ),
+    ),
+}
+_NUMBERS = {COUNT: re.compile(r"\d{1,15}"), NUMBER: re.compile(r"\d{1,9}(\.\d{1,9})?")}
+
+
+def field_texts(kind: Kind, values: Mapping[str, Any]) -> dict[str, str]:
+    """What stands in the form's fields, of the table's values."""
+    return {field.name: _text(values[field.name]) if field.name in values else "" for field in kind.fields}
+
+
+def asked(kind: Kind, before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, Value | None]:
+    """What was changed, as config.toml has it; an empty field is a value less. Raises UserError."""
+    return {
+        field.name: _value(field, now[field.name]) if now[field.name] else None
+        for field in kind.fields
+        if now[field.name] != before[field.name]
+    }
+
+
+def told(kind: Kind, name: str, values: Mapping[str, Value | None]) -> str:
+    """The change as the file will say it: [qos.high] priority = 10."""
+    words = [
+        f"{key} = {literal(value)}" if value is not None else f"no {key}" for key, value in values.items()
+    ]
+    return f"[{kind.table}.{name or 'NAME'}] {', '.join(words)}".rstrip()
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    if isinstance(value, dict):
+        return ",".join(f"{key}={count}" for key, count in value.items())
+    return str(value)
+
+
+def _value(field: Field, text: str) -> Value:
+    if field.kind == NAMES:
+        return [name.strip() for name in text.split(",") if name.strip()]
+    if field.kind == WORD:
+        return text
+    if not _NUMBERS[field.kind].fullmatch(text):
+        raise UserError(f"{field.name} is a number, not {text!r}", f"as in {field.hint}")
+    return int(text) if field.kind == COUNT else float(text)

@@ -1,0 +1,117 @@
+"""What ended jobs have cost: by user, account, partition, state and exit reason.
+
+GPU-hours are allocated (GPUs times the time they were held), used (times their mean utilisation), and wasted (times the share
+of the time in which a GPU was below 5 %). Where utilisation was not measured nothing is claimed: used and wasted are sums
+over what was, and `measured` says how much that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from warpdeck.model.past import Cost, GroupCost, cost_of
+from warpdeck.protocol.job_rows import JobRow
+from warpdeck_tui.viewmodels.jobs.queue import ran_s
+from warpdeck_tui.widgets.cells import fit, printable
+from warpdeck_tui.widgets.meter import bar
+
+LONGEST_TABLE = 20
+"""Lines of one table; the rest is one line more. A file has all."""
+NAME_WIDTH, SHARE_WIDTH = 19, 5
+"""A whole line has at most 71 characters: what a dialog has room for on a terminal of 80."""
+FEW_HOURS, LEAST_HOURS = 10.0, 0.01
+"""Below the first hundredths count; what is less than the second would be read as 0, and is not told of."""
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+def cost(row: JobRow) -> Cost:
+    """Of one job."""
+    return cost_of(
+        state=row.state,
+        ran_s=ran_s(row, row.end or 0.0) or 0.0,
+        cpus=row.cpus,
+        gpus=row.gpus,
+        util_pct=row.used.gpu_util_pct if row.used else None,
+        idle_pct=row.used.gpu_idle_pct if row.used else None,
+    )
+
+
+GROUPS: dict[str, Callable[[GroupCost], str]] = {
+    "user": lambda group: group.user,
+    "account": lambda group: group.account or "none",
+    "partition": lambda group: group.partition,
+    "state": lambda group: group.state,
+    "exit reason": lambda group: group.reason,
+}
+
+
+def grouped(groups: Iterable[GroupCost], key: Callable[[GroupCost], str]) -> list[tuple[str, Cost]]:
+    """Those that cost most first."""
+    found: dict[str, Cost] = {}
+    for group in groups:
+        name = printable(key(group))
+        found[name] = found.get(name, Cost()).plus(group.cost)
+    return sorted(found.items(), key=lambda item: (-item[1].allocated, -item[1].jobs, item[0]))
+
+
+def usage_text(groups: Sequence[GroupCost]) -> str:
+    """A table for each way to group them, as text for a log view."""
+    if not groups:
+        return "no job has ended yet that matches\n"
+    total = Cost()
+    for group in groups:
+        total = total.plus(group.cost)
+    lines = [*_summary(total), ""]
+    for title, key in GROUPS.items():
+        lines += _table(title, grouped(groups, key), total)
+    return "\n".join(lines) + "\n"
+
+
+def _summary(total: Cost) -> list[str]:
+    places = _places(total)
+    lines = [
+        f"{total.jobs:,} job{'' if total.jobs == 1 else 's'}, {total.failed:,} failed,"
+        f" {_hours(total.allocated, places)} GPU-hours allocated"
+    ]
+    if total.measured:
+        used, wasted = 100 * total.used / total.measured, 100 * total.wasted / total.measured
+        lines.append(f"{used:.0f} % of them used, {wasted:.0f} % wasted: a GPU was held and below 5 %")
+    unknown = total.allocated - total.measured
+    if unknown >= LEAST_HOURS:
+        lines.append(f"the use of {_hours(unknown, places)} GPU-hours was not measured")
+    return lines
+
+
+def _table(title: str, groups: Sequence[tuple[str, Cost]], total: Cost) -> list[str]:
+    heads = f"{'JOBS':>7}{'FAILED':>7}{'CPU-H':>8}{'GPU-H':>8}{'USED':>8}{'WASTED':>8} SHARE"
+    lines = [f"{BOLD}{fit('BY ' + title.upper(), NAME_WIDTH)}{heads}{PLAIN}"]
+    places, shown = _places(total), list(groups[:LONGEST_TABLE])
+    if len(groups) > LONGEST_TABLE:
+        rest = Cost()
+        for _, each in groups[LONGEST_TABLE:]:
+            rest = rest.plus(each)
+        shown.append((f"{len(groups) - LONGEST_TABLE} more", rest))
+    for name, each in shown:
+        share = 100 * each.allocated / total.allocated if total.allocated else 100 * each.jobs / total.jobs
+        lines.append(
+            f"{fit(name, NAME_WIDTH)}{each.jobs:>7,}{each.failed:>7,}{_hours(each.cpu_hours, places):>8}"
+            f"{_hours(each.allocated, places):>8}{_known(each.used, each, places):>8}{_known(each.wasted, each, places):>8}"
+            f" {bar(share, SHARE_WIDTH)}".rstrip()
+        )
+    return [*lines, ""]
+
+
+def _known(hours: float, of: Cost, places: int) -> str:
+    return _hours(hours, places) if of.measured else "?" if of.allocated else "·"
+
+
+def _hours(hours: float, places: int) -> str:
+    """In seven characters."""
+    if hours >= 100_000:
+        return f"{hours / 1000:,.0f}k"
+    return f"{hours:,.0f}" if hours >= 1000 else f"{hours:.{places}f}"
+
+
+def _places(total: Cost) -> int:
+    """Digits behind the point, the same in a whole table: a user's first jobs take minutes."""
+    return 1 if total.allocated >= FEW_HOURS else 2

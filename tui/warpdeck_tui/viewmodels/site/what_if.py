@@ -1,0 +1,82 @@
+"""The table of a what-if: who would have waited how long, now and then."""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.notation.values.durations import format_duration
+from warpdeck_tui.viewmodels.cells import Cell, Line
+from warpdeck_tui.widgets.columns import Column
+
+COLUMNS = (
+    Column("WHO", 16, flex=1, most=28),
+    Column("JOBS", 7, align="right"),
+    Column("WAITED", 10, 2, align="right"),
+    Column("NOW", 10, align="right"),
+    Column("THEN", 10, align="right"),
+    Column("CHANGE", 11, align="right"),
+    Column("SHORTER", 7, 2, align="right"),
+    Column("LONGER", 7, 2, align="right"),
+)
+NOTHING_YET = "w asks: what if there were 8 GPUs more, another policy, another weight"
+EXAMPLE = "--add-gpus 8"
+MEANING = "mean waits; NOW and THEN are both replayed, WAITED is what really was"
+
+
+class WaitChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What it means for one user or account: mean waits in seconds (sim.history.Change)."""
+
+    name: str
+    jobs: int
+    really_waited_s: float
+    now_waits_s: float
+    then_waits_s: float
+    difference_s: float
+    shorter: int
+    longer: int
+
+
+class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
+    """Who loses most first; `not_started`: jobs that cannot run on today's nodes under one of the two."""
+
+    jobs: int
+    not_started: int
+    users: list[WaitChange]
+    accounts: list[WaitChange]
+
+
+def what_if_rows(found: WhatIf | None) -> list[tuple[str, Line]]:
+    """Accounts first, then users; who loses most first."""
+    if found is None:
+        return []
+    groups = (("account ", found.accounts), ("user ", found.users))
+    return [(f"{kind}{change.name}", _line(kind, change)) for kind, changes in groups for change in changes]
+
+
+def what_if_words(found: WhatIf) -> str:
+    """The whole in a sentence."""
+    jobs = sum(change.jobs for change in found.users)
+    mean_s = sum(change.jobs * change.difference_s for change in found.users) / max(1, jobs)
+    way = "longer" if mean_s > 0 else "shorter"
+    left = f"; {found.not_started:,} could not start on today's nodes" if found.not_started else ""
+    change = f"{format_duration(abs(mean_s))} {way}" if round(mean_s) else "as long as now"
+    return f"{found.jobs:,} jobs would have waited {change} in the mean{left}"
+
+
+def _line(kind: str, change: WaitChange) -> Line:
+    sign = "-" if change.difference_s < 0 else "+"
+    better = change.difference_s < 0
+    same = not round(change.difference_s)
+    return (
+        Cell(f"{kind}{change.name}", "accent"),
+        Cell(f"{change.jobs:,}"),
+        Cell(format_duration(change.really_waited_s), "muted"),
+        Cell(format_duration(change.now_waits_s)),
+        Cell(format_duration(change.then_waits_s)),
+        Cell(
+            "same" if same else sign + format_duration(abs(change.difference_s)),
+            "muted" if same else "RUNNING" if better else "warn",
+        ),
+        Cell(f"{change.shorter:,}", "muted"),
+        Cell(f"{change.longer:,}", "muted"),
+    )

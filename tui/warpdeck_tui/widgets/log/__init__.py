@@ -1,0 +1,1 @@
+"""The log viewer: line buffer, search, filter, colors."""
