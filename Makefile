@@ -1,4 +1,4 @@
-# make run | demo | test | check | bench | screenshots | fmt | clean
+# make run | demo | test | test-all | lint | check | bench | screenshots | fmt | clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +13,7 @@ TESTS := -n 2 --dist loadscope --no-loadscope-reorder
 # Else every command that a test starts would compile all of us anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test check lint bench screenshots fmt clean tools
+.PHONY: run demo test test-system test-all check lint bench screenshots fmt clean tools
 
 run: $(VENV)/.run
 	$(BIN)/warpdeck
@@ -21,13 +21,19 @@ run: $(VENV)/.run
 demo: $(VENV)/.run
 	$(BIN)/warpdeck demo
 
-test: tools $(VENV)/.dev lint
-	$(BIN)/python -m pytest $(TESTS)
+# The tests that run on any Linux with Python 3.11, without root and without system packages.
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(TESTS) --part=local
+
+# The other tests: on Debian, as root. They install the packages that they need.
+test-system: tools $(VENV)/.dev
+	$(BIN)/python -m pytest $(TESTS) --part=system
+
+test-all: lint test test-system
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check $(SOURCES)
-	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest $(TESTS)
+	$(MAKE) --no-print-directory lint test
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)
@@ -41,7 +47,7 @@ bench: $(VENV)/.dev $(if $(PEERS),$(VENV)/.peers)
 	$(BIN)/python -m tests.bench.quality $(LOGS)
 
 screenshots: $(VENV)/.dev
-	$(BIN)/python -m tests.screenshots tui/screenshots
+	$(BIN)/python -m tests.support.screenshots tui/screenshots
 
 fmt: $(VENV)/.dev
 	$(BIN)/ruff format $(SOURCES)

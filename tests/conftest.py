@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.home import Home
-from tests.lab.peer import RealSlurm
+from tests.lab.homes import end_home, start_home
+from tests.lab.hosts import Lab, enter_namespaces
+from tests.slurm_parity.peer import RealSlurm
+from tests.support.home import Home
 
 # No deadline: a machine that others use too has no steady speed. Under CI the same examples at every run; elsewhere new ones.
 settings.register_profile("warpdeck", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -50,8 +52,32 @@ NEEDS = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part",
+        choices=("all", "local", "system"),
+        default="all",
+        help="local: tests that need neither root nor system packages; system: all others",
+    )
+
+
+def _needs_system(item: pytest.Item) -> bool:
+    """Whether the test needs root, programs of Debian, or a real Slurm."""
+    return any(item.get_closest_marker(marker) is not None for marker in NEEDS if marker != "two_cpus")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what this machine cannot run, and says so; under CI nothing may be left out."""
+    """Select the part that was asked for, and leave out tests that this machine cannot run.
+
+    The summary names the tests that were left out. Under CI no test of the part may be left out.
+    """
+    part = config.getoption("part")
+    if part != "all":
+        others = [item for item in items if _needs_system(item) != (part == "system")]
+        if part == "local":
+            config.stash[NOT_LOCAL] = len(others)
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in set(others)]
     left: list[pytest.Item] = []
     for item in list(items):
         for marker, programs in NEEDS.items():
@@ -68,6 +94,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workeroutput"):
         # Of several processes each finds the same, and the first of all says it.
         config.workeroutput["left_out"] = config.stash.get(LEFT_OUT, {})
+        config.workeroutput["not_local"] = config.stash.get(NOT_LOCAL, 0)
     elif left and os.environ.get("CI"):
         raise pytest.UsageError(f"tests would be left out: {config.stash[LEFT_OUT]}")
     config.hook.pytest_deselected(items=left)
@@ -83,6 +110,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 LEFT_OUT: pytest.StashKey[dict[str, str]] = pytest.StashKey()
+NOT_LOCAL: pytest.StashKey[int] = pytest.StashKey()
 
 
 @pytest.hookimpl(optionalhook=True)  # there where the tests are spread over processes
@@ -90,6 +118,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
     """What a process that ran tests for us has left out."""
     left: dict[str, str] = getattr(node, "workeroutput", {}).get("left_out", {})
     node.config.stash.setdefault(LEFT_OUT, {}).update(left)
+    node.config.stash[NOT_LOCAL] = getattr(node, "workeroutput", {}).get("not_local", 0)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -100,6 +129,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for marker, missing in config.stash.get(LEFT_OUT, {}).items():
         terminalreporter.write_line(f"left out: the {marker} tests, because this machine lacks {missing}")
+    if more := config.stash.get(NOT_LOCAL, 0):
+        terminalreporter.write_line(
+            f"{more} more tests need root, Debian's packages or a real Slurm: `make test-all` runs them too"
+        )
 
 
 @pytest.fixture
@@ -123,3 +156,30 @@ def slurm() -> Iterator[RealSlurm]:
     """A real Slurm, for tests marked `slurm`: up in a second, with four nodes of four GPUs."""
     with RealSlurm() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """Three hosts with four stand-in GPUs each, reached over SSH."""
+    enter_namespaces()
+    made = Lab(3)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def lab_home(lab: Lab, short_tmp: Path) -> Iterator[Home]:
+    """A fresh one for one test."""
+    made = start_home(lab, short_tmp)
+    yield made
+    end_home(made)
+
+
+@pytest.fixture(scope="module")
+def shared_home(lab: Lab) -> Iterator[Home]:
+    """One for all tests of a module: they use different nodes' names."""
+    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
+    made = start_home(lab, folder)
+    yield made
+    end_home(made)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,22 +1,24 @@
-"""warpdeck: the scheduler core, its store, its SSH fleet, the command line, and the library for programs and notebooks:
+"""warpdeck: scheduler core, store, SSH fleet, command line, and the library for programs and notebooks:
 
     import warpdeck
+
     with warpdeck.Client() as deck:
         job = deck.submit("train.sh", gpus=2, time="4:00:00")
         job.wait().check()
+
     with warpdeck.Executor(gpus=1) as pool:
         losses = list(pool.map(train, [0.1, 0.01]))
 
     Client       jobs and nodes, blocking: submit, wait, cancel, jobs, metrics, diff, nodes, status
-    Job          what a Client gives: wait, cancel, logs, output, state, why, metrics, snapshot
-    AsyncClient  the same with await, and AsyncJob
-    Executor     functions as jobs, behind concurrent.futures; its futures are CallFutures
+    Job          a job of a Client: wait, cancel, logs, output, state, why, metrics, snapshot
+    AsyncClient  the same for asyncio, with AsyncJob
+    Executor     runs functions as jobs, with the interface of concurrent.futures; its futures are CallFutures
     Outcome      how a job ended: ok, exit_code, rows (one for each task), check()
-    JobFailed    what check() raises, and a call whose job died
-    UserError    whatever else is refused, in one sentence, with the next step in `hint`; both are WarpdeckErrors
+    JobFailed    raised by check(), and by a call whose job failed
+    UserError    any other refusal, in one sentence, with the next step in `hint`; both are WarpdeckErrors
 
-Durations are seconds, times unix seconds, sizes bytes. Importing this imports nothing else; what the library has is loaded
-when it is first named.
+Durations are in seconds, times in unix seconds, sizes in bytes. Importing this package imports nothing else;
+each class is loaded when it is first used.
 """
 
 from ._version import __version__ as __version__
@@ -59,7 +61,7 @@ _HOMES = {
     "UserError": "base.errors",
     "WarpdeckError": "base.errors",
 }
-"""Public name -> the module that it is in."""
+"""Maps public names to their modules."""
 
 
 def __getattr__(name: str) -> object:

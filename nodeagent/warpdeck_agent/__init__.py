@@ -1,4 +1,5 @@
-"""What runs on a node: a small agent that starts jobs, watches GPUs and reports, and the wire it speaks.
+"""The agent that runs on a node: it starts jobs, watches GPUs and reports to the controller.
 
-Python 3.9 or newer; standard library and pynvml only, because it is shipped as one zipapp over SSH.
+It talks to the controller with the messages in `wire`. It supports Python 3.9 or newer. It uses only the
+standard library and pynvml, because it is shipped as one zipapp over SSH.
 """

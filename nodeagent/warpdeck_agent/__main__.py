@@ -1,5 +1,8 @@
-"""python3 agent.pyz start|serve|attach --dir FOLDER, and the internal `supervise`, `ptyhost`, `readfile`, `unpack` and
-`check` (whether that could run)."""
+"""Command line of the agent: python3 agent.pyz start|serve|attach --dir FOLDER.
+
+The internal commands are `supervise`, `ptyhost`, `ptytask`, `readfile`, `unpack`, and `check`, which tests
+whether this Python can run the agent.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ OLDEST = (3, 9)
 
 
 def main(argv: List[str]) -> int:
-    """Runs one command. Modules are imported by need: attach and ptyhost stay small."""
+    """Run one command and return its exit code.
+
+    Modules are imported on demand, so that attach and ptyhost stay small.
+    """
     if len(argv) > 1 and argv[0] == "ptyhost":
         from warpdeck_agent.streams.pty_host import main as ptyhost
 

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 from warpdeck.base.paths import Paths
 from warpdeck.base.submitter_address import listens
 from warpdeck.slurm.shims.shims import install

@@ -11,7 +11,7 @@ from random import Random
 
 import msgspec
 
-from tests import builders
+from tests.support import builders
 from warpdeck.model import Allocation, GpuAsk, JobId, NodeName, Resources, Share
 from warpdeck.policy import (
     AccountView,

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from tests import builders
-from tests.waiting import eventually
+from tests.support import builders
+from tests.support.waiting import eventually
 from warpdeck.model import Allocation, GpuAsk, JobId, Resources, Share
 from warpdeck.policy import PendingJob, RunningJob, Settings, View, plan
 

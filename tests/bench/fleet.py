@@ -21,9 +21,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.agent import holds, lock_holder
 from tests.lab.nvml import build_fake_nvml, write_state
-from tests.waiting import eventually
+from tests.support.agent import holds, lock_holder
+from tests.support.waiting import eventually
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.fleet.build import build_zipapp
 

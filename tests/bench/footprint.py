@@ -6,7 +6,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 from warpdeck.model import ExitStatus, Job, JobId, JobState, Request
 from warpdeck.ports.ports import Changes, JournalEntry
 from warpdeck.store import SqliteStore

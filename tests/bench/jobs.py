@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.slurm.shims.shims import install
 from warpdeck_agent.wire.frames import json_frame

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 SSHD = "/usr/sbin/sshd"
 

@@ -1,7 +1,7 @@
 """The same measurements of the peers, in the same run. Each answers by key, with nothing where it is not installed.
 
 Slurm: the one whose srun is on PATH and answers, else (with WARPDECK_BENCH_PEERS set) Debian's packages in a scratch
-folder, see tests/lab/slurm.sh. HyperQueue: the package from PyPI, server and worker in one process of its own.
+folder, see tests/slurm_parity/slurm.sh. HyperQueue: the package from PyPI, server and worker in one process of its own.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 from . import cycle
 from .jobs import BIG_ARRAY, FIRST_WORD, word_of
 from .loopback import free_port
 from .table import PeerReadings, timed
 
-SCRIPT = Path(__file__).parents[1] / "lab" / "slurm.sh"
+SCRIPT = Path(__file__).parents[1] / "slurm_parity" / "slurm.sh"
 WANTED = "WARPDECK_BENCH_PEERS"
 STARTS = 5
 TASKS = 300

@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.agent import lock_holder
-from tests.home import Home
-from tests.waiting import eventually
+from tests.support.agent import lock_holder
+from tests.support.home import Home
+from tests.support.waiting import eventually
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 from warpdeck.base.controller_daemon import wait_for_start
 from warpdeck.base.paths import Paths
 

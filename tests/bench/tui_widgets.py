@@ -13,11 +13,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
+from tests.support.waiting import comes
 from tests.tui.widgets.stage import Player, stage
 from tests.tui.widgets.test_cell_grid import grid, lines
 from tests.tui.widgets.test_log_view import TWO_GB, Far
 from tests.tui.widgets.test_virtual_table import Endless, table
-from tests.waiting import comes
 from warpdeck_tui.widgets.log.search import TROUBLE, matching_lines, words
 from warpdeck_tui.widgets.log.view import LogView
 

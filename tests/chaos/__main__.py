@@ -23,9 +23,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.agent import holds
-from tests.home import Home
-from tests.waiting import eventually
+from tests.support.agent import holds
+from tests.support.home import Home
+from tests.support.waiting import eventually
 
 CLIENT_S = 240.0
 """A client that takes longer hangs: clients retry for two minutes, and no job here takes half as long."""

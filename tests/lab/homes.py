@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.home import Home
+from tests.support.home import Home
 
 from .hosts import Lab
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 from .nvml import build_fake_nvml, show, write_state
 

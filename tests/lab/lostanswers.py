@@ -13,8 +13,8 @@ import select
 import socket
 import threading
 
-from tests.home import Home
-from tests.waiting import eventually
+from tests.support.home import Home
+from tests.support.waiting import eventually
 from warpdeck.base.paths import Paths
 from warpdeck_agent.client.access import connect_path
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.lab.peer import PACKAGES
+from tests.slurm_parity.peer import PACKAGES
 
 CONF = """ClusterName=x
 SlurmctldHost=localhost

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core import ANN, BOB, Core, ask
+from tests.support.core import ANN, BOB, Core, ask
 
 from warpdeck.config import Site, build_site, decode
 from warpdeck.controller.events.events import Cancelled, Requeued

@@ -8,8 +8,8 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests import invariants
-from tests.core import ANN, BOB, ROOT, Core, ask
+from tests.support import invariants
+from tests.support.core import ANN, BOB, ROOT, Core, ask
 
 from warpdeck.controller.events.events import (
     Cancelled,

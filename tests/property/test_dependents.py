@@ -6,7 +6,7 @@ import contextlib
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core import ANN, ROOT, Core, ask
+from tests.support.core import ANN, ROOT, Core, ask
 
 from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.controller.events.events import Cancelled, Released, Requeued

@@ -9,8 +9,8 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
-from tests.core import ANN, done
 from tests.property.test_following_properties import Follow, pick
+from tests.support.core import ANN, done
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Event, Outcome, Requeued

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests import invariants
-from tests.core import ANN, BOB, Core, Launch, ask
+from tests.support import invariants
+from tests.support.core import ANN, BOB, Core, Launch, ask
 
 from warpdeck.controller.events.events import (
     Ahead,

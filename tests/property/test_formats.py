@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.core import Core, ask
+from tests.support.core import Core, ask
 
 from warpdeck.controller.presenters.job_columns import COLUMNS, shower
 from warpdeck.controller.presenters.node_facts import node_facts

@@ -14,8 +14,8 @@ import msgspec
 import msgspec.inspect as types
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core import Core, ask
 from tests.property import edges
+from tests.support.core import Core, ask
 
 from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.controller.events.events import NodeUp

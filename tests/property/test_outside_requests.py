@@ -11,8 +11,8 @@ import msgspec
 import msgspec.inspect as types
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core import ANN, Core, ask
 from tests.property import edges
+from tests.support.core import ANN, Core, ask
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Updated

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import invariants
-from tests.builders import node, pending, view
+from tests.support import invariants
+from tests.support.builders import node, pending, view
 
 from warpdeck.policy import NodeView, PendingJob, Plan, RunningJob, Settings, View, plan
 

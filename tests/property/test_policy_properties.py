@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from tests.property import recount
 from tests.property.partcount import parts_are_kept
 from tests.property.recountlimits import no_limit_is_broken
-from tests.property.sites import (
-    contested_site_of,
-    parted_site_of,
-    plain_site_of,
-    reserved_site_of,
-    site_of,
-)
+from tests.property.sites import contested_site_of, parted_site_of, plain_site_of, reserved_site_of, site_of
 from tests.property.sitetables import NOW
 
 from warpdeck.model import JobId

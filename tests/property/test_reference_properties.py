@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import node, pending, running, view
-from tests.reference_plan import Waiting, easy, strict
+from tests.support.builders import node, pending, running, view
+from tests.support.reference_plan import Waiting, easy, strict
 
 from warpdeck.policy import Settings, plan
 

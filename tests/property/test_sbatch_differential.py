@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.lab.peer import PACKAGES
 from tests.property.measured import ENVIRON, UNREACHED, VALUES, comes_back, shown_by, without_controller
+from tests.slurm_parity.peer import PACKAGES
 
 from warpdeck.notation.options.options import SBATCH_22_05
 from warpdeck.notation.verdict.option_fields import Place

@@ -6,7 +6,7 @@ import asyncio
 from functools import cache
 
 import pytest
-from tests import invariants
+from tests.support import invariants
 
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.state.planner_view import build_view

@@ -8,7 +8,7 @@ import random
 import sys
 from pathlib import Path
 
-from tests.waiting import comes
+from tests.support.waiting import comes
 
 from warpdeck.base.paths import Paths
 from warpdeck.controller.loop.housekeeping import evict_finished

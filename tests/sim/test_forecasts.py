@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.core import ask
-from tests.waiting import comes
+from tests.support.core import ask
+from tests.support.waiting import comes
 
 from warpdeck.base.paths import Paths
 from warpdeck.client.client import Client

@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.waiting import WAIT_S, comes
+from tests.support.waiting import WAIT_S, comes
 
 FLAGS = (
     "--headless=new",

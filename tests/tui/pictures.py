@@ -24,9 +24,9 @@ from rich.style import Style
 from textual.pilot import Pilot
 from textual.strip import Strip
 
+from tests.support.waiting import comes
 from tests.tui.frozen import frozen_app
 from tests.tui.frozensite import NOW
-from tests.waiting import comes
 from warpdeck_tui.app import DeckApp
 
 KEPT = Path(__file__).parent / "kept"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.waiting import WAIT_S, eventually
+from tests.support.waiting import WAIT_S, eventually
 
 SPOILS = "import os, signal, sys, time, tty; tty.setraw(0); os.write(1, b'\\x1b[?1049h\\x1b[?2004hspoiled'); "
 ENDS = {

@@ -17,9 +17,9 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from tests.home import Home
+from tests.support.home import Home
+from tests.support.waiting import WAIT_S
 from tests.tui.browser import chromium
-from tests.waiting import WAIT_S
 from warpdeck.cli.main import main
 
 

@@ -1,1 +1,4 @@
-"""The full-screen app: draws what the controller tells, and asks it for everything the command line can ask."""
+"""The full-screen app.
+
+It displays the state that the controller reports, and offers all requests that the command line offers.
+"""

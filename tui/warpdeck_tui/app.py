@@ -1,4 +1,7 @@
-"""The app: wires the controller's deltas to the screens and the screens' wishes to the controller."""
+"""The application class.
+
+It passes the controller's updates to the screens and the user's requests to the controller.
+"""
 
 from __future__ import annotations
 
@@ -59,10 +62,10 @@ if TYPE_CHECKING:
     from warpdeck_tui.viewmodels.jobs.form import Sheet
 
 UNANSWERED = frozenset((GONE, UNCERTAIN))
-"""Codes of errors that are no refusals."""
+"""Error codes which mean that no answer arrived, so the request may or may not have been carried out."""
 NOTHING_TO_UNDO = "there is nothing that could be taken back; @ lists what was done"
 DRAW_SHARE = 0.05
-"""Drawing what changed takes at most this share of a core, however long the queue is."""
+"""Largest share of one CPU core that redrawing after updates may take, however long the queue is."""
 
 
 class DeckApp(Deck):
@@ -86,7 +89,7 @@ class DeckApp(Deck):
         plain_signs: bool = False,
     ) -> None:
         self._no_colour = bool(os.environ.get("NO_COLOR"))
-        # Else Textual would make greys of the colours: those are colours too.
+        # Without this, Textual would replace the colors by shades of gray, and NO_COLOR forbids those, too.
         super().__init__(
             ansi_color=True if self._no_colour else None,
             low_bandwidth=low_bandwidth,
@@ -99,9 +102,11 @@ class DeckApp(Deck):
         self.readonly = readonly
         self.chronicle = Chronicle()
         self.lending = False
-        """The terminal is about to be lent to a job: keys wait."""
+        """True while the terminal is about to be handed over to a job. Keys wait meanwhile."""
         self.away = ""
-        """Why there is no connection, or no answer over it, and what is done about it; "" if all is well."""
+        """Text that says why there is no connection or no answer, and what the app does about it. Empty if
+        all is well.
+        """
         self.own_keys: Keymap = NO_KEYMAP
         self._at, self._moment = at, moment
         self.looks = Looks(self, wanted=theme)
@@ -115,21 +120,24 @@ class DeckApp(Deck):
 
     @cached_property
     def verbs(self) -> JobVerbs:
-        """Made at the first key that means a job: the first frame need not wait for its dialogs."""
+        """The actions on jobs.
+
+        Created at the first key that needs it, so that the first frame does not wait for its dialogs to load.
+        """
         from warpdeck_tui.screens.shared.job_verbs import JobVerbs
 
         return JobVerbs(self)
 
     @cached_property
     def filling(self) -> Filling:
-        """Made for the first form, as that."""
+        """The source of the values for the "New job" form. Created when the form is first opened."""
         from warpdeck_tui.screens.shared.form_opening import Filling
 
         return Filling(self)
 
     @property
     def palette(self) -> dict[str, Style]:
-        """The line widgets' styles in the present theme."""
+        """Map style names of the line widgets to their styles in the current theme."""
         return self.looks.palette
 
     @property
@@ -139,9 +147,10 @@ class DeckApp(Deck):
 
     @property
     def front(self) -> DeckScreen | None:
-        """The screen in front; None while a dialog is there, before its widgets are, and at the end, when they go.
+        """The screen in front, or None if there is none that can be drawn.
 
-        Deltas come at any of these moments.
+        There is none while a dialog is in front, before the screen's widgets are mounted, and after they are
+        removed when the app ends. Updates can arrive at any of these times.
         """
         top = self.screen_stack[-1] if self.is_running and self.screen_stack else None
         return top if isinstance(top, DeckScreen) and top.is_mounted else None
@@ -153,7 +162,7 @@ class DeckApp(Deck):
         self._use_keys()
         self.push_screen(QueueScreen())
         self._open_at(*self._at)
-        # After the skeleton is on the screen: connecting may have to start a controller.
+        # Connect only after the empty screen is drawn, because connecting may have to start a controller.
         self.call_after_refresh(self._watch)
 
     @work(exclusive=True, group="themes")
@@ -162,7 +171,7 @@ class DeckApp(Deck):
             await self.looks.look_again()
 
     def _open_at(self, screen: str, what: str) -> None:
-        """The screen to begin with."""
+        """Open the screen to begin with."""
         if screen == "job":
             self.open_job(what)
         elif screen == "node":
@@ -204,20 +213,22 @@ class DeckApp(Deck):
 
     @property
     def keymap(self) -> dict[str, str]:
-        """Binding id -> keys, where the user has others than the table."""
+        """Map binding ids to keys, for those actions to which the user gave other keys than the default
+        ones.
+        """
         return self.own_keys.keys
 
     @work(exclusive=True, group="watch")
     async def _watch(self) -> None:
         await self.core.watch(self)
 
-    # ---- what the core tells
+    # ---- Callbacks of the connection to the controller
 
     def linked(self, user: str) -> None:
         self.user, self.away = user, ""
         self.board.restart()
         self.redraw()
-        self._drawn_at = 0.0  # the first rows do not wait for the pace
+        self._drawn_at = 0.0  # draw the first rows at once, without waiting for the refresh interval
 
     def told(self, delta: Delta) -> None:
         self.notices.look(delta)
@@ -233,7 +244,10 @@ class DeckApp(Deck):
             self.set_timer(wait_s, self.redraw)
 
     def watch_app_focus(self, focus: bool) -> None:
-        """Clocks go, or stand still; whoever comes back sees how things are."""
+        """Start the clocks when the terminal gets the focus and stop them when it loses it.
+
+        Redraw when the focus returns.
+        """
         if self.front is not None:
             self.front.set_clocks()
             if focus:
@@ -248,7 +262,7 @@ class DeckApp(Deck):
         self.went_away("")
 
     def redraw(self) -> None:
-        """The screen in front draws what it shows."""
+        """Redraw the screen in front."""
         self._draw_planned = False
         began = time.process_time()
         if self.front is not None:
@@ -257,7 +271,9 @@ class DeckApp(Deck):
         self._drawn_at = time.monotonic()
 
     def _warm_up(self) -> None:
-        """Once there is something to look at."""
+        """Start loading the remaining modules. This happens only once, after there is something to look
+        at.
+        """
         if not self._warms:
             self._warms = True
             self.call_after_refresh(self._load_later)
@@ -266,10 +282,13 @@ class DeckApp(Deck):
     async def _load_later(self) -> None:
         await load_later()
 
-    # ---- what the screens ask
+    # ---- Requests from the screens
 
     def pop_screen(self) -> AwaitComplete:
-        """A screen's work ends before its widgets go: what it still fetched would have nowhere to stand."""
+        """Close the screen in front, and cancel its workers before its widgets are removed.
+
+        A worker that went on would have no widget left to show its result in.
+        """
         leaving = self.screen
         for worker in list(self.workers):
             if worker.node is leaving:
@@ -280,17 +299,17 @@ class DeckApp(Deck):
         return super().pop_screen()
 
     def find_job(self, key: str) -> JobRow | None:
-        """The job's row, from the board or from the screen that shows it."""
+        """Return the job's row from the client state or from the screen that shows it, or None."""
         shown = self.front.shown_job(key) if self.front is not None else None
         return self.board.job(key) or shown
 
     def open_job(self, key: str, *, pane: str = "", channel: str = "out") -> None:
-        """The page of the job with that id."""
+        """Open the page of the job with this id."""
         self._last_job = key
         self.push_screen(screens.JobScreen(key, pane=pane, channel=channel))
 
     def open_node(self, name: str) -> None:
-        """The nodes, with the cursor on that one."""
+        """Open the screen of nodes, with the cursor on this node."""
         if isinstance(self.screen, screens.NodesScreen):
             self.screen.go_to(name)
         else:
@@ -298,30 +317,32 @@ class DeckApp(Deck):
             self.push_screen(screens.NodesScreen(name))
 
     def open_user(self, user: str) -> None:
-        """The queue, narrowed to that user's jobs."""
+        """Open the queue, filtered to the jobs of this user."""
         self.action_show_queue()
         self.everybody = True
         queue = next(each for each in self.screen_stack if isinstance(each, QueueScreen))
         queue.narrow(f"user:{user}")
 
     def changes(self, verb: str) -> bool:
-        """Whether the verb on jobs is one that --readonly switches off."""
+        """Return whether this action on jobs is one that --readonly switches off."""
         return ("queue", verb) in CHANGING
 
     def tell_error(self, error: UserError) -> None:
-        """One sentence and the next step."""
+        """Show an error as one sentence and the next step."""
         self.notify(
             f"{printable(error.message)}\n{printable(error.hint)}".strip(), severity="error", markup=False
         )
 
     def tell_reloaded(self, reloaded: Reloaded) -> None:
-        """What another config.toml has changed."""
+        """Show which settings changed when config.toml was read again."""
         self.notify("\n".join([*reloaded.changes, *reloaded.warnings]) or "nothing has changed", markup=False)
 
     def copy(self, text: str, *, shown: str = "") -> None:
-        """To the terminal's clipboard (OSC 52), to tmux' buffer, and into a file for terminals that have neither.
+        """Copy the text to the terminal's clipboard (OSC 52), to the buffer of tmux and to a file.
 
-        `shown`: what is said of it instead of the text, which has a secret in it."""
+        The file serves terminals that have neither of the other two. `shown` is displayed in place of the
+        text if the text contains a secret.
+        """
         if text:
             self.copy_to_clipboard(text)
             self._keep_copy(text, shown or text)
@@ -331,7 +352,7 @@ class DeckApp(Deck):
         places = await clipboard.keep(text, environ=os.environ)
         self.notify(f"copied {shown}\n{places}", markup=False)
 
-    # ---- actions
+    # ---- Actions
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return not (self.lending or (self.readonly and ("app", action) in CHANGING))
@@ -342,7 +363,7 @@ class DeckApp(Deck):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """No key does nothing in silence: what is switched off here says so."""
+        """Run an action. If the action is switched off here, show why, so that no key is ignored silently."""
         target, name, _ = self._parse_action(action, default_namespace or self, namespaces)
         words = target.refused(name) if isinstance(target, DeckApp | DeckScreen) else ""
         if words and not self.lending:
@@ -351,7 +372,7 @@ class DeckApp(Deck):
         return await super().run_action(action, default_namespace, namespaces)
 
     def refused(self, action: str) -> str:
-        """Why an action that counts everywhere is not to be had, "" where it is."""
+        """Return why an app-wide action is not available, or "" if it is available."""
         return looks_only("app", action) if self.readonly else ""
 
     @work
@@ -359,11 +380,11 @@ class DeckApp(Deck):
         await self.verbs.shell()
 
     def new_job(self) -> None:
-        """The form, filled from the user's last job."""
+        """Open the "New job" form, filled from the user's last job."""
         self.keyboard.wait_for(self._fill_form(self.filling.last))
 
     def new_like(self, key: str) -> None:
-        """The form, filled from that job."""
+        """Open the "New job" form, filled from this job."""
         self.keyboard.wait_for(self._fill_form(partial(self.filling.of_job, key)))
 
     @work(exclusive=True, group="form")
@@ -374,7 +395,7 @@ class DeckApp(Deck):
             self.tell_error(error)
 
     def open_form(self, sheet: Sheet) -> None:
-        """The form for a new job, filled in."""
+        """Open the "New job" form with these values."""
 
         def submitted(job_id: str | None) -> None:
             if job_id and isinstance(self.screen, QueueScreen):
@@ -444,7 +465,7 @@ class DeckApp(Deck):
         await self.take_back()
 
     async def take_back(self, key: str = "") -> None:
-        """The latest change, or that one; why not is told."""
+        """Undo the latest change, or the change with this key. If that is impossible, show why."""
         if words := self.refused("undo"):
             self.notify(words, severity="warning", markup=False)
             return
@@ -468,7 +489,7 @@ class DeckApp(Deck):
             self.push_screen(Finder(placeholder=WHAT_IS_FOUND, id="--command-palette"))
 
     def action_keys(self) -> None:
-        """What the file says now counts from now on."""
+        """Read the key bindings file again, apply it, and show the keys."""
         self._use_keys()
         self.push_screen(screens.HelpPage("Keys", keymap_lines(self.own_keys, self._keys_file)))
 
@@ -479,7 +500,7 @@ class DeckApp(Deck):
         self.push_screen(screens.ThemePicker())
 
     def recolour(self) -> None:
-        """The dialogs that are open, and the screen that is seen below them, wear the present theme."""
+        """Apply the current theme to the open dialogs and to the screen that is visible below them."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, Arrives) and screen.has_arrived:
                 screen.recolour()
@@ -488,7 +509,7 @@ class DeckApp(Deck):
                 break
 
     def commands(self, screen: Screen[Any]) -> Iterable[Command]:
-        """The palette: every action that counts on the screen in front."""
+        """Yield the entries of the command palette: every action that applies to the screen in front."""
         if not isinstance(screen, DeckScreen):
             return
         for action in actions_at(*screen.places(), "moves"):

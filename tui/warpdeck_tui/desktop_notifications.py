@@ -1,6 +1,7 @@
-"""Tells the desktop when a job that its user waits for starts or ends: those that are marked in the queue, or all of his own.
+"""Desktop notifications about jobs that start or end: the jobs marked in the queue, or all of the user's own.
 
-What comes within a moment is told together: of an array's thousand tasks nobody wants a thousand notices.
+Events that arrive within a moment are combined, because nobody wants a thousand notifications for an array of
+a thousand tasks.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from .deck import Deck
 
 TOGETHER_S = 0.5
 MOST_KEPT = 10_000
-"""That many in half a second are counted, not listed."""
+"""Largest number of events that are kept in half a second. Events beyond this are dropped."""
 
 
 class Notices:
-    """For one app."""
+    """The notifications of one app."""
 
     def __init__(self, app: Deck) -> None:
         self._app = app
         self._news: list[tuple[str, JobRow]] = []
 
     def look(self, delta: Delta) -> None:
-        """Before the board takes it over: what becomes of the jobs that it knows."""
+        """Note the jobs that start or end with this delta.
+
+        Must be called before the delta is applied to the client state.
+        """
         board = self._app.board
         if not board.ready or self._app.settings.notify == "none":
             return

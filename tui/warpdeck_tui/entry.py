@@ -1,4 +1,7 @@
-"""How the app is started: its options, and a process that looks after the terminal (`guard`). Textual is imported in its child."""
+"""Starts the app: parses its options, and runs it in a child process.
+
+Meanwhile this process guards the terminal (see `guard`). Textual is imported only in the child.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +29,21 @@ SWITCHES = {
     "--no-ascii": "all signs, whatever the locale says",
     "--no-mouse": "the mouse is the terminal's own; M gives it back",
 }
-"""Options without a value, and what each does."""
+"""Options without a value, with their help texts."""
 SIGNS = ("--ascii", "--no-ascii")
 WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
-"""Set by `warpdeck serve`: the terminal is a browser's."""
+"""The driver that `warpdeck serve` sets. It means that the terminal is a browser."""
 
 M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3
-"""Of mallopt(3)."""
+"""Parameters of mallopt(3)."""
 LARGE_BYTES = 128 * 1024
 
 
 class Options(NamedTuple):
-    """The app's own, for every verb that opens it; those of SWITCHES by their names."""
+    """The app's own options, for every command that opens the app.
+
+    The fields other than `theme` are named like those in SWITCHES.
+    """
 
     theme: str = ""
     readonly: bool = False
@@ -48,12 +54,12 @@ class Options(NamedTuple):
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Opens the app on the default home. Raises UserError."""
+    """Open the app in the default home folder. Raises UserError."""
     return start(_parsed(argv) if argv else Options())
 
 
 def _parsed(argv: Sequence[str]) -> Options:
-    import argparse  # most people give no option, and need not wait for it
+    import argparse  # most users give no option, and need not wait for this import
 
     parser = argparse.ArgumentParser(prog="warpdeck", description="The full-screen app.")
     add_options(parser)
@@ -61,7 +67,7 @@ def _parsed(argv: Sequence[str]) -> Options:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """To the parser of a verb."""
+    """Add the app's options to the parser of a command."""
     group = parser.add_argument_group("the app")
     group.add_argument("--theme", default="", metavar="NAME", help="the theme to begin with")
     signs = group.add_mutually_exclusive_group()
@@ -70,12 +76,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options_in(args: argparse.Namespace) -> Options:
-    """What such a parser has found of them."""
+    """Return the app's options that such a parser has found."""
     return Options(**{name: getattr(args, name) for name in Options._fields})
 
 
 def as_words(options: Options) -> list[str]:
-    """As a command line."""
+    """Return the options as command-line arguments."""
     given = [switch for switch in SWITCHES if getattr(options, switch.strip("-").replace("-", "_"))]
     return [*([f"--theme={options.theme}"] if options.theme else []), *given]
 
@@ -87,7 +93,11 @@ def start(
     at: tuple[str, str] = ("queue", ""),
     moment: float | None = None,
 ) -> int:
-    """Opens the app with these options at that screen, of that job or node, as it was at that moment. Raises UserError."""
+    """Open the app with these options, and return its exit code.
+
+    `at` names the first screen and its job or node. If `moment` is given, the screen shows the state at that
+    time (unix seconds). Raises UserError.
+    """
     if os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER:
         end_with_parent()
         return run(options, everybody=everybody, at=at, moment=moment)
@@ -97,7 +107,7 @@ def start(
 
 
 def run(options: Options, *, everybody: bool, at: tuple[str, str], moment: float | None) -> int:
-    """The app itself, until it is left."""
+    """Run the app itself until the user leaves it, and return its exit code."""
     wanted = _settings()
     plain, why = plain_signs(options, wanted)
     low_bandwidth = options.low_bandwidth or wanted.low_bandwidth
@@ -122,7 +132,10 @@ def run(options: Options, *, everybody: bool, at: tuple[str, str], moment: float
 
 
 def plain_signs(options: Options, wanted: Settings) -> tuple[bool, str]:
-    """Whether only ASCII is drawn; and where nobody has asked for it, what in the environment says so. A browser shows all."""
+    """Return whether only ASCII is drawn and, if nobody asked for it, the environment setting that caused it.
+
+    A browser can show all characters.
+    """
     if options.ascii or options.no_ascii:
         return options.ascii, ""
     if wanted.ascii is not None:
@@ -133,9 +146,13 @@ def plain_signs(options: Options, wanted: Settings) -> tuple[bool, str]:
 
 
 def give_memory_back() -> None:
-    """Threads take memory from the heap that there is, where each would keep one of its own with all that its largest answer took;
-    and what is large is given back at once, where the C library would keep ever more of it at hand."""
-    with contextlib.suppress(OSError, AttributeError):  # a C library without it
+    """Configure the C library to return freed memory to the system early.
+
+    All threads share one heap. Otherwise each thread would keep a heap of its own, as large as the largest
+    answer it has handled. Large blocks are returned at once. Otherwise the C library would keep more and more
+    of them for reuse.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # this C library does not have it
         c_library = ctypes.CDLL(None)
         c_library.mallopt(M_ARENA_MAX, 1)
         c_library.mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
@@ -143,8 +160,12 @@ def give_memory_back() -> None:
 
 @contextlib.contextmanager
 def _loading() -> Iterator[None]:
-    """What is imported stays for good: the collector neither runs meanwhile, which is a tenth of the time, nor looks at it
-    later. Nothing of ours speaks TLS over asyncio, which goes without where there is none: that is as much again."""
+    """Speed up the imports within this context.
+
+    Imported objects are never freed. So the garbage collector does not run meanwhile, which saves a tenth of
+    the time, and it ignores these objects later. The app does not use TLS over asyncio, so asyncio is
+    imported without the ssl module, which saves about as much again.
+    """
     gc.disable()
     known = sys.modules.setdefault("ssl", None)  # type: ignore[arg-type]  # None: it cannot be imported
     try:
@@ -158,7 +179,9 @@ def _loading() -> Iterator[None]:
 
 
 def _settings() -> Settings:
-    """The user's own; the app itself tells what is wrong with them."""
+    """Return the user's settings, or the defaults if they are invalid. The app itself reports their
+    errors.
+    """
     try:
         return read_settings()
     except UserError:

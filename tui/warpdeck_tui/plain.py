@@ -1,6 +1,7 @@
-"""The app's screens as text, once: for screen readers, mails and logs. The view-models say here what they say on the screens.
+"""Prints the app's screens once as plain text, for screen readers, mails and logs.
 
-A line after the other: no columns side by side, no bars, no pictures; the app's own signs become letters, names stay as they are.
+It uses the same view models as the screens. The text is linear: no panes side by side, no bars and no
+graphics. The app's symbols become letters; names stay unchanged.
 """
 
 from __future__ import annotations
@@ -60,17 +61,21 @@ PAST_COLUMNS = ("job", "state", "name", "user", "account", "gpus", "time", "wher
 SESSION_TITLES = ("JOB", "STATE", "NAME", "USER", "GPU", "TIME", "WHERE", "USE")
 NODE_TITLES, NODE_BARS = ("NODE", "STATE", "CPUS", "GPUS", "JOBS", "JOBS OR REASON"), (3, 4)
 PAST_JOBS = 100
-"""So many of the latest; `warpdeck queue --all` and sacct list more."""
+"""Number of the latest ended jobs that are shown. `warpdeck queue --all` and sacct list more."""
 SITE_EVENTS = 40
-"""So many of the latest; `sacct` knows of the jobs before."""
+"""Number of the latest events that are shown. `sacct` lists earlier jobs."""
 LOG_BYTES, LOG_LINES = 16 * 1024, 40
 _PICTURES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[▁▂▃▄▅▆▇█▉▊▋▌▍▎▏░]+")
-"""Colours of logs, and bars: the number stands beside each."""
+"""Matches the color sequences of logs, and bars. The number is printed beside each bar anyway."""
 Text = list[str]
 
 
 class Wanted(NamedTuple):
-    """`what`: which job or node. `user` None: everybody's jobs. `at`: a moment of the past, by unix time; None is now."""
+    """Selection of a screen's content.
+
+    `what` is a job or a node. `user` is None for everybody's jobs. `at` is a time in the past in unix
+    seconds, or None for now.
+    """
 
     what: str = ""
     user: str | None = None
@@ -78,7 +83,7 @@ class Wanted(NamedTuple):
 
 
 def main(paths: Paths, screen: str, *, what: str, everybody: bool, at: float | None, as_json: bool) -> int:
-    """Prints it. Raises UserError."""
+    """Print the screen. Raises UserError."""
     wanted = Wanted(what, None if everybody else getpass.getuser(), at)
     if as_json:
         rows = msgspec.to_builtins(asyncio.run(_node_rows(paths, wanted)))
@@ -90,7 +95,7 @@ def main(paths: Paths, screen: str, *, what: str, everybody: bool, at: float | N
 
 
 async def screen_text(paths: Paths, screen: str, wanted: Wanted) -> Text:
-    """The screen's lines. Raises UserError."""
+    """Return the lines of the screen. Raises UserError."""
     async with await Client.connect(paths, name="screen") as client:
         return [_clean(line) for line in await SCREENS[screen](client, wanted)]
 
@@ -101,12 +106,12 @@ async def _node_rows(paths: Paths, wanted: Wanted) -> Sequence[NodeRow]:
 
 
 async def _nodes_of(client: Client, wanted: Wanted) -> Sequence[NodeRow]:
-    """As they are, or as they were."""
+    """Return the state of the nodes now or at the wanted time."""
     return await (client.nodes() if wanted.at is None else client.nodes_at(wanted.at))
 
 
 def _clean(line: str) -> str:
-    """Nothing that a terminal would obey, and nothing to be looked at."""
+    """Remove terminal control sequences and graphics from the line."""
     return in_words(printable(_PICTURES.sub("", line))).rstrip()
 
 
@@ -139,7 +144,9 @@ async def _nodes(client: Client, wanted: Wanted) -> Text:
 
 
 def _moment(nodes: Sequence[NodeRow], wanted: Wanted) -> Text:
-    """Which moment of the past it is, and what of it is not known."""
+    """Return lines that state the wanted time in the past and the nodes whose state at that time is
+    unknown.
+    """
     now = time.time()
     past = [node for node in nodes if isinstance(node, PastNodeRow)]
     if wanted.at is None:
@@ -207,7 +214,7 @@ async def _sessions(client: Client, wanted: Wanted) -> Text:
 
 
 async def _site(client: Client, _: Wanted) -> Text:
-    """Its tables, one after the other."""
+    """Return the tables of the site, one after the other."""
     site, now = Site(client), time.time()
     shown: dict[str, tuple[Sequence[Column], Sequence[site_tables.Row]]] = {
         "partitions": (
@@ -253,7 +260,7 @@ def _text(lines: Iterable[Line]) -> Text:
 
 
 def _table(titles: Sequence[str], rows: Sequence[Line]) -> Text:
-    """As wide as it takes: nothing is cut."""
+    """Return a table whose columns are as wide as needed, so that nothing is cut off."""
     texts = [list(titles), *([in_words(cell.text) for cell in row] for row in rows)]
     widths = [max(cell_len(line[at]) for line in texts if at < len(line)) for at in range(len(titles))]
     return [

@@ -1,9 +1,10 @@
-"""The app in a browser: textual-serve on this machine's loopback, behind a token, an app of its own for each tab.
+"""Serves the app to browsers with textual-serve, on the loopback address only, protected by a token.
 
-A login node has many users, and each reaches its loopback; a browser runs pages of strangers, which reach it too. So every
-path begins with the token, which is in no command line and in no cookie (those know no ports), and whoever comes from
-another page, or under another name of this machine (DNS rebinding), is refused, the WebSocket above all. Whoever sits elsewhere
-forwards the same port: `ssh -L 8642:127.0.0.1:8642 HOST`.
+Each tab gets its own app. All users of a login node can reach its loopback address, and so can pages of other
+sites in a browser. Therefore every path begins with the token. The token is in no command line and in no
+cookie, because cookies do not distinguish ports. Requests, in particular WebSockets, are refused if they come
+from another page or use another name of this machine (DNS rebinding). From another machine, forward the same
+port: `ssh -L 8642:127.0.0.1:8642 HOST`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from warpdeck.base.errors import UserError
 HOST = "127.0.0.1"
 TOKEN_BYTES = 32
 SHUTDOWN_S = 2.0
-"""Open tabs are told to go; what they asked for is not waited for."""
+"""Seconds to wait for open tabs at the end. Their pending requests are not awaited."""
 MAX_TABS = 8
-"""Each is a process of 60 MB."""
+"""Largest number of open tabs. Each tab is a process of 60 MB."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline';"
     " font-src 'self' data:; img-src 'self' data:; connect-src 'self' ws:; frame-ancestors 'none'",
@@ -38,7 +39,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class DeckServer(Server):
-    """`options`: the app's own, as on its command line."""
+    """The web server. `options` are the app's own options, as on its command line."""
 
     def __init__(self, port: int, *, options: Sequence[str] = ()) -> None:
         command = shlex.join([sys.executable, "-m", "warpdeck.cli.main", *options])
@@ -48,14 +49,14 @@ class DeckServer(Server):
 
     @property
     def url(self) -> str:
-        """Where a browser finds it."""
+        """The address to open in a browser."""
         return f"{self.public_url}/{self.token}/"
 
     async def on_startup(self, app: web.Application) -> None:
-        """What is to be said, `run` says when somebody can come in."""
+        """Print nothing here: `run` prints the address once the server is listening."""
 
     async def run(self) -> None:
-        """Serves until a signal ends it. Raises OSError if it cannot listen."""
+        """Serve until a signal ends the server. Raises OSError if it cannot listen."""
         ended = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -109,7 +110,7 @@ class DeckServer(Server):
 
 
 def main(*, port: int, options: Sequence[str]) -> int:
-    """Serves until Ctrl-C. Raises UserError."""
+    """Serve until Ctrl-C. Raises UserError."""
     try:
         asyncio.run(DeckServer(port, options=options).run())
     except OSError as error:

@@ -1,9 +1,10 @@
-"""The themes of one app: which there are, which is used, and what becomes of it when its file changes.
+"""Finds the themes, applies the chosen one, and applies it again when its file changes.
 
-The user's own lie in the folder themes of his configuration, where one with a shipped theme's name stands in its place. They
-are looked after while the app runs: a file that was changed is used at once; one that cannot be used is told, once, and what
-it said before stays. The theme that was chosen with the picker is kept in the file theme, and `--theme` goes before it.
-Who has chosen none gets FALLBACK_THEME, on a terminal of 16 colours the one that is made for these.
+The user's own themes are in the folder "themes" of the configuration. One of them replaces a shipped theme
+with the same name. The files are checked while the app runs: a changed file is applied at once. A file that
+cannot be used is reported once, and its previous content stays in use. The theme chosen with the picker is
+stored in the file "theme"; `--theme` takes precedence over it. The default is FALLBACK_THEME, or on a
+terminal with 16 colors the theme that is made for these.
 """
 
 from __future__ import annotations
@@ -33,19 +34,21 @@ from .terminal.terminal_app import Window
 
 FALLBACK_THEME = "deck-dark"
 LOOK_S = 1.0
-"""A theme's author sees what he has written at once. It costs the status of a folder and of a few files."""
+"""Seconds between two checks of the theme files, so that a theme's author sees changes at once. A check reads
+the status of a folder and of a few files.
+"""
 MAX_NAME_BYTES = 200
 
 
 class _Kept(NamedTuple):
-    """A file as it was when it was read last; `theme`: what it said when it was last to be used."""
+    """A theme file with the status it had when it was last read. `theme` is its last usable content."""
 
     stamp: tuple[int, int]
     theme: ThemeFile | None
 
 
 class Looks:
-    """`wanted`: the theme to begin with, "" for the one that was kept."""
+    """The themes of one app. `wanted` is the theme to begin with, or "" for the stored one."""
 
     def __init__(self, app: Window, *, wanted: str) -> None:
         self._app = app
@@ -55,18 +58,18 @@ class Looks:
         self._styles: dict[str, Style] = {}
         self._styled = ""
         self._is_whole = False
-        """All files were read: the first frame needs but one."""
+        """True once all files were read. The first frame needs only one of them."""
         self._notices: list[str] = []
 
     @property
     def themes(self) -> list[ThemeFile]:
-        """By name."""
+        """All themes, sorted by name."""
         self._complete()
         return [self._themes[name] for name in sorted(self._themes)]
 
     @property
     def palette(self) -> dict[str, Style]:
-        """The line widgets' styles in the present theme."""
+        """Map style names of the line widgets to their styles in the current theme."""
         if self._styled != self._app.theme:
             chosen = self._themes.get(self._app.theme)
             self._styled, self._styles = self._app.theme, text_styles(chosen) if chosen else {}
@@ -81,9 +84,13 @@ class Looks:
         return ANSI_THEME if self._few_colours else FALLBACK_THEME
 
     def begin(self) -> None:
-        """The theme to begin with, before the style sheets are read: who changes it later has them read again."""
+        """Apply the first theme before the style sheets are read.
+
+        A later change of theme makes Textual read them again.
+        """
         if self._few_colours:
-            # In every theme: else Textual makes colours of the terminal's own 16, whose nearest of the 16 are others.
+            # This applies to every theme. Otherwise Textual turns the terminal's own 16 colors into RGB
+            # colors, and the nearest of the 16 to these may be different ones.
             self._app.set_reactive(type(self._app).ansi_color, True)
         colourless = ANSI_THEME if os.environ.get("NO_COLOR") else ""
         wanted = [name for name in (self._wanted, colourless, _kept_name(), self._fallback) if name]
@@ -98,7 +105,10 @@ class Looks:
                 break
 
     def _read_one(self, name: str) -> bool:
-        """A shipped theme, from the file called so; not where the user has themes of his own, one of which may have that name."""
+        """Read only the shipped theme with this name, and return whether it was found.
+
+        Does nothing if the user has any themes, because one of them may have this name.
+        """
         paths = [path for path in _files(shipped_folder()) if path.stem == name]
         if _files(_own_folder()):
             return False
@@ -106,13 +116,16 @@ class Looks:
         return name in self._themes
 
     def _complete(self) -> None:
-        """Reads what the first frame did not need."""
+        """Read the files that the first frame did not need."""
         if not self._is_whole:
             self._notices += self._take(_read(self._kept))
             self._is_whole = True
 
     def _wear(self, name: str) -> None:
-        """As Textual does when the theme changes, but that nothing stands yet whose style would have to be found again."""
+        """Do the same as Textual does when the theme changes, but without restyling widgets.
+
+        No widgets exist yet.
+        """
         app = self._app
         app.set_reactive(type(app).theme, name)
         app.set_class(True, f"-theme-{name}", update=False)
@@ -122,13 +135,13 @@ class Looks:
         app.stylesheet.set_variables(app.get_css_variables())
 
     def tell(self) -> None:
-        """What there is to say of the files that were read."""
+        """Show the messages about files that were read."""
         notices, self._notices = self._notices, []
         for notice in notices:
             self._app.notify(notice, severity="warning", markup=False)
 
     async def look_again(self) -> None:
-        """Takes over what has changed in the files."""
+        """Apply all changes of the theme files since the last check."""
         self.tell()
         found = await asyncio.to_thread(_read, self._kept)
         if found.keys() == self._kept.keys() and all(
@@ -145,7 +158,7 @@ class Looks:
         self.tell()
 
     def _take(self, found: Mapping[Path, tuple[_Kept, str]]) -> list[str]:
-        """What was read is what there is; the notices about it."""
+        """Replace all themes by those that were read, and return the messages about them."""
         self._kept = {path: kept for path, (kept, _) in found.items()}
         self._themes = {kept.theme.name: kept.theme for kept in self._kept.values() if kept.theme is not None}
         for theme in self._themes.values():
@@ -153,7 +166,7 @@ class Looks:
         return [notice for _, notice in found.values() if notice]
 
     def use(self, name: str) -> None:
-        """That theme from now on, as its file is now."""
+        """Apply this theme, with the present content of its file."""
         self._complete()
         if name == self._app.theme:
             self._app.mutate_reactive(type(self._app).theme)
@@ -170,7 +183,7 @@ class Looks:
         self.use(names[(at + 1) % len(names)])
 
     def keep(self, name: str) -> None:
-        """That theme at the next start too. Raises UserError."""
+        """Store this theme for the next start. Raises UserError."""
         path = Path(config_dir()) / "theme"
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -196,7 +209,10 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read(before: Mapping[Path, _Kept]) -> dict[Path, tuple[_Kept, str]]:
-    """Every theme file with what it says, and a notice where that is new and cannot be used. The user's come last."""
+    """Return every theme file with its content, and a message if it has changed and cannot be used.
+
+    The user's files come last.
+    """
     return _read_files([*_files(shipped_folder()), *_files(_own_folder())], before)
 
 
@@ -205,7 +221,7 @@ def _read_files(paths: Iterable[Path], before: Mapping[Path, _Kept]) -> dict[Pat
     for path in paths:
         try:
             status = path.stat()
-        except OSError:  # it has just gone
+        except OSError:  # the file was just removed
             continue
         old = before.get(path)
         stamp = (status.st_mtime_ns, status.st_size)

@@ -1,6 +1,7 @@
-"""A process of the user's own that outlives who starts it and holds nothing of theirs: a shell may wait for the end of our output.
+"""Starts background processes of the user that outlive their starter and hold none of its files.
 
-For the thin client of sbatch, which imports next to nothing.
+They must not keep its output open, because a shell may wait for the end of that output. Used by the thin
+client of sbatch, so this module imports next to nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ main(*{arguments!r})
 
 
 def start(module: str, *arguments: str, log: str = os.devnull) -> None:
-    """Runs the module's `main` with these arguments. What it says of its own bugs goes to `log`. Raises OSError."""
+    """Run the module's `main` with these arguments in a new process. Its own errors go to `log`.
+
+    Raises OSError.
+    """
     program = BEGIN.format(
         folders=[path for path in sys.path if path], module=module, arguments=list(arguments)
     )

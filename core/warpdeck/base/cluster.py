@@ -1,14 +1,14 @@
-"""What a cluster of ours is called where Slurm's programs ask for a name."""
+"""The cluster name and the default names of partition and QoS, for Slurm's commands."""
 
 CLUSTER_NAME = "warpdeck"
 CLUSTER_OPTIONS = frozenset({"cluster", "clusters"})
 ALL_NODES = "main"
-"""The one nameless partition of a site that has none set up."""
+"""Name of the only partition of a site that configures none."""
 NORMAL_QOS = "normal"
-"""That of jobs that name none, there whether a site sets it up or not."""
+"""Name of the QoS of jobs that request none. It exists even if the site does not configure it."""
 
 
 def other_cluster(text: str) -> str:
-    """The first name of a list of clusters that is not this one's; "" if all are."""
+    """Return the first name in a comma-separated list of clusters that is not this cluster, or ""."""
     names = [name for name in text.split(",") if name]
     return next((name for name in names if name not in (CLUSTER_NAME, "all")), "")

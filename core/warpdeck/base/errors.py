@@ -1,24 +1,34 @@
-"""The one tree of errors. A UserError is shown as one sentence with a next step; anything else is a bug or the world."""
+"""The hierarchy of errors.
+
+A UserError is shown as one sentence with a next step; all other errors are bugs or system failures.
+"""
 
 
 class WarpdeckError(Exception):
-    """Base of everything warpdeck raises on purpose."""
+    """Base class of all errors that warpdeck raises on purpose."""
 
 
 RESTART = "run `warpdeck down`: jobs go on, and the next verb starts the controller of its own version"
-"""The next step where client and controller are of different versions."""
+"""The hint if client and controller have different versions."""
 SAID = "said"
-"""The code of a UserError whose message is all that a command is to say, prefixes and all: Slurm's own lines."""
+"""Code of a UserError whose message is the complete output of a command, including prefixes, such as Slurm's
+own lines.
+"""
 ANSWERED = "answered"
-"""The code of one whose message was asked for (--hint=help): it goes to the standard output as it is."""
+"""Code of a UserError whose message was requested (--hint=help). It is printed unchanged on the standard
+output.
+"""
 UNCERTAIN = "uncertain"
-"""The code of a UserError that does not tell whether what was asked was done: to ask again may do it twice."""
+"""Code of a UserError that leaves open whether the request was carried out. Repeating the request may carry
+it out twice.
+"""
 
 
 class UserError(WarpdeckError):
-    """Something the user can act on: `message` names the thing, `hint` the next step. Never shown with a traceback.
+    """An error that the user can fix. `message` names the object, `hint` the next step.
 
-    `code` is a short machine-readable kind ("host_key", "not_found", "refused", ...), `details` its data.
+    It is never shown with a traceback. `code` is a short machine-readable kind ("host_key", "not_found",
+    "refused", ...), and `details` contains its data.
     """
 
     def __init__(
@@ -37,16 +47,17 @@ class UserError(WarpdeckError):
         self.code = code
         self.details = details or {}
         if hint:
-            self.add_note(hint)  # a program or notebook that does not catch it shows the next step too
+            # so that the next step is also shown in programs and notebooks that do not catch the error
+            self.add_note(hint)
 
     @property
     def line(self) -> str:
-        """What is wrong and the next step, for a list of several errors."""
+        """The message and the hint in one line, for a list of several errors."""
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
 class RemoteError(WarpdeckError):
-    """A node did not do what it was asked: `node` and the cause in words."""
+    """A node did not carry out a request. `node` is its name and `cause` the reason as text."""
 
     def __init__(self, node: str, cause: str) -> None:
         super().__init__(f"{node}: {cause}")
@@ -55,8 +66,8 @@ class RemoteError(WarpdeckError):
 
 
 class StoreError(WarpdeckError):
-    """The durable store could not commit; nothing of the transaction was kept."""
+    """The durable store could not commit. Nothing of the transaction was kept."""
 
 
 class InvalidTransition(WarpdeckError):
-    """A job was asked to go where the state table does not lead."""
+    """A job was asked to change into a state that the state table does not allow."""

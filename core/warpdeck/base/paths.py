@@ -1,7 +1,8 @@
-"""Where warpdeck keeps its things. Everything below $WARPDECK_HOME if that is set; else below the site's home if root has
-made one for all (`warpdeck up --shared`); else in the user's XDG folders.
+"""Paths of all files of warpdeck.
 
-Several controllers live side by side by having several homes. Standard library only: the command line imports this.
+The home is $WARPDECK_HOME if that is set, else the site's home if root has created one for all users
+(`warpdeck up --shared`), else a folder in the user's XDG folders. Several controllers can run side by side
+with different homes. The command line imports this module, so it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ from __future__ import annotations
 import os
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not typing's own: the command line imports this
+if TYPE_CHECKING:  # not `typing.TYPE_CHECKING`, because the command line imports this module
     from collections.abc import Mapping
 
 SITE_HOME = "/var/lib/warpdeck/site"
-"""The home that `warpdeck up --shared` makes. Only root can, so that nobody else can have users send their jobs to it."""
+"""The home that `warpdeck up --shared` creates. Only root can create it, so no other user can redirect users'
+jobs to it.
+"""
 
 
 class Paths:
-    """The files of one controller. `home` is private (0700) unless a site's root made it for all.
+    """The files of one controller. `home` is private (0700) unless root has created it for all users.
 
-    Not a dataclass: the import of dataclasses costs every verb 6 ms.
+    This is not a dataclass, because importing `dataclasses` costs every command 6 ms.
     """
 
     def __init__(self, home: str) -> None:
@@ -27,7 +30,7 @@ class Paths:
 
     @property
     def is_of_another(self) -> bool:
-        """Whether the home is somebody else's."""
+        """Whether the home belongs to another user."""
         return os.path.isdir(self.home) and os.stat(self.home).st_uid != os.getuid()
 
     @property
@@ -44,7 +47,7 @@ class Paths:
 
     @property
     def config(self) -> str:
-        """The site's settings; need not exist."""
+        """The site's settings. The file need not exist."""
         return os.path.join(self.home, "config.toml")
 
     @property
@@ -58,7 +61,7 @@ class Paths:
 
     @property
     def outputs(self) -> str:
-        """How far the output of each launch was brought from its node."""
+        """For each launch, how much of its output was already copied from its node."""
         return os.path.join(self.home, "outputs")
 
     @property
@@ -68,7 +71,7 @@ class Paths:
 
     @property
     def known_hosts(self) -> str:
-        """Host keys the user accepted through warpdeck."""
+        """Host keys that the user accepted through warpdeck."""
         return os.path.join(self.home, "known_hosts")
 
     @property
@@ -78,12 +81,12 @@ class Paths:
 
     @property
     def recorder(self) -> str:
-        """Where this user's recorder listens (snapshots/recorder)."""
+        """The socket of this user's recorder (see snapshots/recorder)."""
         return self._of_user("recorder")
 
     @property
     def submitter(self) -> str:
-        """What this user's submitters say of their bugs (submitter)."""
+        """The folder for the logs of this user's submitters (see the package submitter)."""
         return self._of_user("submitter")
 
     @property
@@ -93,36 +96,45 @@ class Paths:
 
     @property
     def calls(self) -> str:
-        """Folders of this user's executors: what functions that ran as jobs have written and answered."""
+        """Folders of this user's executors, with the output and the results of functions that ran as jobs."""
         return self._of_user("calls")
 
     @property
     def programs(self) -> str:
-        """This user's scripts with Slurm's command names: `srun`, `squeue` and the rest."""
+        """This user's scripts with the names of Slurm's commands: `srun`, `squeue` and the others."""
         return self._of_user("programs")
 
     def _of_user(self, name: str) -> str:
-        """What is the user's own. In a home of somebody else's it lies in the XDG data folder."""
+        """Return the path of the user's own file.
+
+        If the home belongs to another user, it is in the XDG data folder.
+        """
         if self.is_of_another:
             return os.path.join(_xdg("XDG_DATA_HOME", ".local/share", os.environ), "warpdeck", name)
         return os.path.join(self.home, name)
 
 
 _shim_home: str | None = None
-"""The home for which the script was written that started this process; "": Slurm's command without one; None: no such command."""
+"""The home of the script that started this process. "" means a Slurm command without such a script, None any
+other command.
+"""
 
 
 def be_slurms_command(home: str) -> None:
-    """This process is one of Slurm's commands, started by a script that was written for this home ("": by none)."""
+    """Declare that this process is one of Slurm's commands.
+
+    It was started by a script for this home, or by no script if `home` is "".
+    """
     global _shim_home
     _shim_home = home
 
 
 def start_refusal(paths: Paths) -> str:
-    """Why this process must not start a controller in that home; "" if it may.
+    """Return why this process must not start a controller in this home, or "" if it may.
 
-    Slurm's commands run with cleaned environments (sudo, cron, systemd) too, and would start a second controller somewhere on
-    CPUs that another one manages. So they start one only where somebody has set up the home, and nothing names another.
+    Slurm's commands also run with cleaned environments (sudo, cron, systemd). They would then start a second
+    controller in another home, for CPUs that the first one manages. So they start a controller only in a home
+    that somebody has set up, and only if nothing names another home.
     """
     if _shim_home is None:
         return ""
@@ -136,8 +148,11 @@ def start_refusal(paths: Paths) -> str:
 
 
 def default_paths(environ: Mapping[str, str] = os.environ) -> Paths:
-    """$WARPDECK_HOME, else that of the script that runs a Slurm command, else the site's, else $XDG_STATE_HOME/warpdeck, else
-    ~/.local/state/warpdeck."""
+    """Return the paths of the home that applies to this environment.
+
+    It is $WARPDECK_HOME, else the home of the script that runs a Slurm command, else the site's home, else
+    $XDG_STATE_HOME/warpdeck, else ~/.local/state/warpdeck.
+    """
     explicit = environ.get("WARPDECK_HOME")
     if explicit:
         return Paths(os.path.abspath(os.path.expanduser(explicit)))
@@ -149,7 +164,9 @@ def default_paths(environ: Mapping[str, str] = os.environ) -> Paths:
 
 
 def config_dir() -> str:
-    """Where a user's themes and keys are: $WARPDECK_HOME/config, else $XDG_CONFIG_HOME/warpdeck."""
+    """Return the folder of a user's themes and keys: $WARPDECK_HOME/config, else
+    $XDG_CONFIG_HOME/warpdeck.
+    """
     explicit = os.environ.get("WARPDECK_HOME")
     if explicit and not default_paths().is_of_another:
         return os.path.join(os.path.abspath(os.path.expanduser(explicit)), "config")

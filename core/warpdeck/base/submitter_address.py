@@ -1,4 +1,7 @@
-"""Where a submitter is asked, and how one is started: for the thin client of sbatch, which imports next to nothing."""
+"""The location of the submitter's folder, and its start.
+
+Used by the thin client of sbatch, so it imports next to nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +16,38 @@ from .background_process import start
 from .paths import Paths
 
 SHARED = "/dev/shm"
-"""In memory, where a file is made in 5 microseconds; on a disk it takes 300, and a question needs two. This machine's own."""
+"""A file system in memory, local to this machine. Creating a file there takes 5 microseconds instead of 300
+on a disk, and a request needs two files.
+"""
 ASK = "ask"
 AGAIN_S = 60.0
-"""After one that failed: its start takes ten times what it saves."""
+"""Seconds after a failed start until the next attempt. A start takes ten times as long as the submitter
+saves.
+"""
 
 
 def folder_of(paths: Paths) -> str:
-    """This user's, for this home and this program: another program's submitters have a folder of their own."""
+    """Return the folder for this user, this home and this program.
+
+    Another installation of the program uses another folder.
+    """
     return os.path.join(SHARED, f"warpdeck-{os.getuid()}.{_key(paths)}")
 
 
 def pattern_of(paths: Paths) -> str:
-    """The folders of all users for that, as a pattern of the shell's: for a script that several users run."""
+    """Return a shell pattern that matches these folders of all users, for a script that several users run."""
     return f"{SHARED}/warpdeck-*.{_key(paths)}"
 
 
 def ensure(paths: Paths) -> None:
-    """Starts a submitter, unless one runs or one has just failed. Raises OSError."""
+    """Start a submitter, unless one is running or one has just failed. Raises OSError."""
     if not listens(paths) and os.path.isdir(SHARED) and not _has_just_failed(log_of(paths)):
         os.makedirs(paths.submitter, mode=0o700, exist_ok=True)
         start("warpdeck.submitter.service", paths.home, log=log_of(paths))
 
 
 def listens(paths: Paths) -> bool:
-    """Whether a submitter has the FIFO open for reading."""
+    """Return whether a submitter has the request FIFO open for reading."""
     try:
         descriptor = os.open(
             os.path.join(folder_of(paths), ASK), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -51,7 +61,10 @@ def listens(paths: Paths) -> bool:
 
 
 def log_of(paths: Paths) -> str:
-    """What the last one said of its own bugs. Of this machine's: others may share the home."""
+    """Return the path of the log with the last submitter's own errors.
+
+    It contains the name of the machine, because machines may share the home.
+    """
     return os.path.join(paths.submitter, f"{os.uname().nodename}.{_key(paths)}.log")
 
 

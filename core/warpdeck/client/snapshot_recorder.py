@@ -1,9 +1,10 @@
-"""One process of a user's that records the code of the jobs that they have just submitted, one capture after another.
+"""A process of the user that captures the code of newly submitted jobs, one capture after another.
 
-sbatch tells a job's number and folder and goes its way. Jobs that were submitted from one folder while a capture was under way
-share the next one: it begins after all of them were submitted. A job waits for its record (controller/recording), so what is
-recorded is the code as it was a moment after the submission, and before the job itself wrote anything. It leaves when there
-was nothing to do for a while. What cannot be recorded is told to the job's history, and the job starts without.
+sbatch sends the job's number and folder, and then ends. Jobs that are submitted from the same folder during a
+capture share the next one, which begins after all of them were submitted. A job waits for its record
+(controller/recording). So the record contains the code shortly after the submission, and before the job
+itself has written anything. The process ends after some time without work. If a capture fails, the error is
+noted in the job's history, and the job starts without a record.
 """
 
 from __future__ import annotations
@@ -27,36 +28,44 @@ from .snapshot_requests import hand_over, socket_of
 from .submission import upload_tree
 
 PACE_S = 0.1
-"""From one capture to the next: a loop of submissions gets one for every few, and the machine for itself."""
+"""Least time in seconds between the starts of two captures, so that a loop of submissions needs few captures
+and can use the machine.
+"""
 LINGER_S = 30.0
-"""Without work. A loop of submissions finds it at work; starting one takes a tenth of a second."""
+"""Seconds without work after which the process ends. Loops of submissions find it running; starting it takes
+a tenth of a second.
+"""
 ORDER_S = 1.0
 MAX_ORDER_BYTES = 64 * 1024
-"""A folder's name is shorter."""
+"""Largest size of an order. The name of a folder is shorter."""
 BACKLOG = 128
 TAKE_OVER_S = 20.0
-"""In which one that is leaving has left."""
+"""Seconds in which an ending recorder must have ended."""
 TELL_S = 60.0
-"""How long a controller that is away, or cannot write, is tried; after that its jobs do not wait any more."""
+"""Seconds for which an unreachable controller, or one that cannot write, is tried. After that its jobs no
+longer wait.
+"""
 NOBODY_WAITS = {"not_found", "not_recording"}
-"""Codes of who is refused because all of the jobs were cancelled, or have their record already."""
+"""Error codes which mean that all of the jobs were canceled or already have their record."""
 PAUSE_S = 0.2
 MAX_NOTE_CHARS = 500
 NICE = 3
-"""Half of what others get: a loop of submissions goes before, and yet a busy login node does not keep the jobs waiting."""
+"""Niceness, with which the process gets half the CPU share of others. So loops of submissions have priority,
+but a busy login node does not delay the jobs much.
+"""
 MAX_FOLDERS = 64
-"""Whose last capture is remembered."""
+"""Number of folders whose last capture is remembered."""
 
 
 def main(home: str, line: str) -> None:
-    """Serves until there is nothing left to do; `line` is the first order."""
+    """Serve orders until there is no more work. `line` is the first order."""
     os.chdir("/")
     os.umask(0o077)
     paths = Paths(home)
     lock = os.open(socket_of(paths) + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + TAKE_OVER_S
     while not _locked(lock):
-        # Another was started at the same time, or is leaving.
+        # Another recorder was started at the same time, or is ending.
         if hand_over(paths, line) or time.monotonic() > deadline:
             return
         time.sleep(PAUSE_S / 10)
@@ -73,25 +82,25 @@ def _locked(lock: int) -> bool:
 
 
 class Recorder:
-    """Takes orders in one thread and carries them out in another."""
+    """Receives orders in one thread, and captures folders in another."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
         self._asked: dict[str, list[int]] = {}
-        """Folder -> jobs, oldest first."""
+        """Maps folders to their waiting jobs, oldest first."""
         self._busy = False
         self._before: dict[str, tuple[Taken, Look | None]] = {}
-        """Folder -> its last capture, and what the folder looked like before that."""
+        """Maps folders to their last capture, and to their state before it."""
         self._changed = threading.Condition()
 
     def run(self, line: str) -> None:
-        """Until nothing was asked for a while."""
+        """Serve until there was no order for some time."""
         self._take(line)
         threading.Thread(target=self._work, name="captures", daemon=True).start()
         with self._listen() as listener:
             while select.select([listener], [], [], LINGER_S)[0] or self._has_work():
                 self._accept(listener)
-            os.unlink(socket_of(self._paths))  # whoever is too late for us finds nobody, and starts another
+            os.unlink(socket_of(self._paths))  # later clients cannot connect, and start another recorder
 
     def _listen(self) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX)
@@ -124,7 +133,7 @@ class Recorder:
                 self._take(data.decode())
                 link.sendall(b"1")
             except (OSError, ValueError, KeyError, TypeError):
-                return  # who asks so gets no answer, and starts a recorder of their own
+                return  # the client gets no answer, and starts its own recorder
 
     def _take(self, line: str) -> None:
         asked = jsontext.loads(line)
@@ -165,7 +174,10 @@ class Recorder:
                 return
 
     def _taken(self, folder: str) -> Taken:
-        """A new capture, or the last one where nothing has changed. Raises UserError, OSError."""
+        """Return a new capture of the folder, or the last one if nothing has changed.
+
+        Raises UserError and OSError.
+        """
         before, seen = self._before.pop(folder, (None, None))
         now = look(before) if before is not None and before.snapshot is not None else None
         if before is None or seen is None or now is None or now.facts != seen.facts or not seen.proves:
@@ -176,7 +188,10 @@ class Recorder:
         return before
 
     def _tell(self, taken: Taken, jobs: list[int]) -> None:
-        """Raises UserError while the controller is away or cannot write, and where none of the jobs waits."""
+        """Send the capture to the controller.
+
+        Raises UserError if it is unreachable, cannot write, or none of the jobs waits.
+        """
         with SyncClient.connect(self._paths, start=False) as client:
             snapshot, notes = taken.snapshot, taken.notes
             try:

@@ -1,4 +1,4 @@
-"""Content-addressed snapshots of the code a job runs, in the user's own store."""
+"""Content-addressed snapshots of the code that a job runs, kept in the user's own store."""
 
 from .capture import Taken, take
 from .store import SnapshotStore

@@ -1,9 +1,10 @@
-"""Taking a snapshot: which files belong to it, and what is recorded beside them.
+"""Takes a snapshot: selects its files, and records facts about the repository.
 
-In a git work tree: what git tracks and what it does not ignore, as it lies there now, nested repositories included. It works
-during a merge conflict, with index.lock held and before the first commit, because the repository is only read. A plain
-folder: everything in it, within limits. What jobs of sbatch write there by default is not part of it. A snapshot that cannot be
-taken never stops a submission unless it is required.
+In a git work tree, a snapshot contains the present content of all files that git tracks or does not ignore,
+including nested repositories. This works during a merge conflict, while index.lock is held and before the
+first commit, because the repository is only read. Of a plain folder, a snapshot contains everything, within
+limits. Files with the default names of sbatch's output are excluded. If a snapshot fails, the job is
+submitted without one, unless the user requires it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from .git import run_git
 from .store import SnapshotStore
 
 MAX_UNTRACKED_BYTES = 50 * 1024 * 1024
-"""A larger file that git does not track is data, not code: it is left out and named."""
+"""An untracked file larger than this is data instead of code. It is left out, and the user is told."""
 MAX_FOLDER_FILES = 2000
 MAX_FOLDER_BYTES = 64 * 1024 * 1024
-"""A plain folder beyond these is no code folder."""
+"""A plain folder beyond these limits is not regarded as code."""
 MAX_LINKS = 200
 MAX_NESTING = 8
 _OUTPUT = re.compile(rb"slurm-[0-9]+(_[0-9]+)?\.(out|err)")
@@ -38,7 +39,7 @@ _LIST = (
 
 
 class Taken:
-    """A snapshot (model.Snapshot as JSON) or None, and notes for the user."""
+    """A snapshot (model.Snapshot as JSON) or None, and messages for the user."""
 
     def __init__(self, snapshot: dict[str, Any] | None, notes: list[str], packed: str = "") -> None:
         self.snapshot = snapshot
@@ -48,7 +49,9 @@ class Taken:
 
 
 def take(folder: str, store_path: str) -> Taken:
-    """A snapshot of the work tree, or plain folder, that holds `folder`. Raises UserError if git fails."""
+    """Take a snapshot of the work tree or plain folder that contains `folder`. Raises UserError if git
+    fails.
+    """
     folder = os.path.realpath(folder)
     root = _git_root(folder)
     skipped: list[str] = []
@@ -71,7 +74,7 @@ def take(folder: str, store_path: str) -> Taken:
             )
         files = found
     if not files:
-        return Taken(None, [])  # there is no code, and nothing to say about it
+        return Taken(None, [])  # there is no code, which needs no message
     store = SnapshotStore(store_path)
     store.ensure()
     tree = store.write_tree(root, files)
@@ -103,13 +106,16 @@ def _git_root(folder: str) -> str:
 
 
 def _git_files(root: str, skipped: list[str], *, depth: int = 0) -> list[bytes]:
-    """Tracked files and untracked ones that are not ignored, relative to root, those of nested repositories too."""
+    """Return the tracked files and the untracked files that are not ignored, relative to root.
+
+    Files of nested repositories are included.
+    """
     tracked = set(run_git([*_LIST, "--cached"], cwd=root).split(b"\0")) - {b""}
     others = set(run_git([*_LIST, "--others"], cwd=root).split(b"\0")) - {b""}
     base = os.path.join(os.fsencode(root), b"")
     files: list[bytes] = []
     for name in sorted(tracked | others):
-        path = base + name.rstrip(b"/")  # join would take a fifth of the time that the files take
+        path = base + name.rstrip(b"/")  # os.path.join would take a fifth of the time that the files take
         try:
             status = os.lstat(path)
         except OSError:
@@ -128,12 +134,15 @@ def _git_files(root: str, skipped: list[str], *, depth: int = 0) -> list[bytes]:
 
 
 def _is_kept(mode: int) -> bool:
-    """Whether it is a file or a link."""
+    """Return whether this is the mode of a regular file or a symbolic link."""
     return stat.S_ISREG(mode) or stat.S_ISLNK(mode)
 
 
 def is_output(path: bytes) -> bool:
-    """Whether it is what sbatch's jobs write by default: no code, and other with every job that runs."""
+    """Return whether the path has a default name of sbatch's output.
+
+    It is not code, and changes while jobs run.
+    """
     return bool(_OUTPUT.fullmatch(path.rpartition(b"/")[2]))
 
 
@@ -144,7 +153,8 @@ def _git_facts(root: str) -> dict[str, Any]:
         except UserError:
             return ""
 
-    # Git looks into a nested repository without asking whose it is, and runs what its configuration names.
+    # Git reads nested repositories without checking their owner, and runs programs named in their
+    # configuration.
     status = ("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty")
     dirty = bool(ask("-c", "core.fsmonitor=false", *status))
     return {
@@ -155,14 +165,14 @@ def _git_facts(root: str) -> dict[str, Any]:
 
 
 def _ignored(root: str) -> list[str]:
-    """Entries of the root itself that git ignores: data, environments, results."""
+    """Return the entries directly in the root that git ignores, such as data, environments and results."""
     out = run_git([*_LIST, "--others", "--ignored", "--directory"], cwd=root)
     names = {os.fsdecode(name.rstrip(b"/")) for name in out.split(b"\0") if name}
     return sorted(name for name in names if "/" not in name)[:MAX_LINKS]
 
 
 def folder_files(folder: str) -> list[bytes] | None:
-    """All files of a plain folder, or None if there are too many or too much."""
+    """Return all files of a plain folder, or None if they are too many or too large."""
     files: list[bytes] = []
     total = 0
     base = os.fsencode(folder)

@@ -1,5 +1,8 @@
-"""The only place that runs git. Git runs programs that a repository's configuration names, so nobody's git reads another
-user's repository: in a work tree git itself refuses that, and a store of another user is read by a process that is that user.
+"""The only module that runs git.
+
+Git runs programs that are named in a repository's configuration. Therefore git must never read a repository
+of another user with our rights. In a work tree git itself refuses this; the store of another user is read by
+a process that runs as that user.
 """
 
 from __future__ import annotations
@@ -16,21 +19,22 @@ from collections.abc import Sequence
 from warpdeck.base.errors import UserError
 
 GIT_S = 300.0
-"""No git command may take longer."""
+"""Time limit of a git command in seconds."""
 OTHERS_S = 60.0
-"""Seconds that reading another user's store may take: that user chose what happens there."""
+"""Time limit in seconds for reading another user's store, because that user controls what happens there."""
 MAX_OTHERS_BYTES = 64 * 1024 * 1024
-"""Output that is taken of a process of another user."""
+"""Largest output in bytes that is accepted from a process of another user."""
 _READ_BYTES = 1 << 18
 _UNTRUSTED = ("GIT_", "SUDO_")
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def git_environment() -> dict[str, str]:
-    """The environment for git: nothing of the caller's repository, no prompts, no paging.
+    """Return the environment for git, without the caller's repository settings, prompts and paging.
 
-    Without SUDO_UID git refuses root the repository of the user who called sudo, whose configuration names programs. The same
-    configuration lies in that user's home, which sudo and su may leave in HOME.
+    SUDO_UID is removed. With it, git would let root use a repository of the user who called sudo, whose
+    configuration may name programs. The same applies to the configuration in that user's home, which sudo and
+    su may leave in HOME.
     """
     clean = {name: value for name, value in os.environ.items() if not name.startswith(_UNTRUSTED)}
     if not _are_own(clean.get("HOME", ""), clean.get("XDG_CONFIG_HOME", "")):
@@ -47,7 +51,7 @@ def git_environment() -> dict[str, str]:
 
 
 def _are_own(*folders: str) -> bool:
-    """Whether none of them belongs to another user than this process and root."""
+    """Return whether all of these folders belong to this process's user or root."""
     for folder in filter(None, folders):
         with contextlib.suppress(OSError):
             if os.stat(folder).st_uid not in (0, os.geteuid()):
@@ -56,7 +60,7 @@ def _are_own(*folders: str) -> bool:
 
 
 def run_git(argv: Sequence[str], *, cwd: str, data: bytes = b"", env: dict[str, str] | None = None) -> bytes:
-    """Standard output of a git command. Raises UserError with git's own last line."""
+    """Run git and return its standard output. Raises UserError with git's last error line."""
     try:
         done = subprocess.run(
             ["git", *argv],
@@ -78,10 +82,10 @@ def run_git(argv: Sequence[str], *, cwd: str, data: bytes = b"", env: dict[str, 
 
 
 def run_git_as(uid: int, argv: Sequence[str], *, store: str) -> bytes:
-    """Standard output of a git command over another user's store, run as that user. Raises UserError.
+    """Run git on another user's store, as that user, and return its standard output. Raises UserError.
 
-    Only root can. The process has the user's groups, an environment of its own, no descriptor of ours, and a session that ends
-    with the command or after OTHERS_S.
+    Only root can do this. The process has the user's groups, a clean environment and none of our descriptors.
+    Its session is killed when the command ends or after OTHERS_S seconds.
     """
     if os.geteuid():
         raise UserError("the code of this job is in another user's store", "ask its user to show it")
@@ -137,8 +141,11 @@ def run_git_as(uid: int, argv: Sequence[str], *, store: str) -> bytes:
 
 
 def _read_all(descriptor: int, until: float) -> bytes:
-    """What is written until the end, somewhat more than MAX_OTHERS_BYTES at most. Raises TimeoutError at that monotonic time: a
-    process that left the session may keep the other end open for ever."""
+    """Return the output up to its end, or slightly more than MAX_OTHERS_BYTES.
+
+    Raises TimeoutError at the monotonic time `until`, because a process that has left the session may keep
+    the pipe open forever.
+    """
     found = bytearray()
     ready = select.poll()
     ready.register(descriptor, select.POLLIN)

@@ -1,7 +1,9 @@
-"""What a folder looks like from outside: the names of its code, and what the kernel says of each file. Where it looks as it did
-before its last capture, that capture is still right, and a tenth of the work is enough to know.
+"""Detects whether a folder has changed since its last capture.
 
-A file that was written within the clock's own step of a look could look the same and not be; such a look proves nothing.
+It compares the names of the files and their status in the kernel. If nothing has changed, the last capture is
+reused, which takes a tenth of the work. A file that is written within one tick of the file system's clock
+after a look could be changed without a visible difference. A look that is too close to a change is therefore
+not used.
 """
 
 from __future__ import annotations
@@ -14,16 +16,16 @@ from .capture import Taken, folder_files, is_output
 from .git import run_git
 
 CLOCK_NS = 100_000_000
-"""Far beyond the steps that file systems count time in."""
+"""Safety margin in nanoseconds, far larger than the ticks of file systems."""
 NAMES = ("-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 
 NOTHING = (0, 0, 0, 0, 0)
 Fact = tuple[bytes, int, int, int, int, int]
-"""A name; of a file when it was written and when it was changed in any way, its size, number and mode."""
+"""A name, and for a file its mtime and ctime in nanoseconds, size, inode number and mode."""
 
 
 class Look:
-    """Two are equal where nothing has changed between them."""
+    """The state of a folder. If the `facts` of two looks are equal, nothing has changed between them."""
 
     def __init__(self, facts: tuple[Fact, ...], taken_ns: int) -> None:
         self.facts = facts
@@ -32,14 +34,15 @@ class Look:
 
     @property
     def proves(self) -> bool:
-        """Whether whatever is written from now on would be seen."""
+        """Whether every later change would be visible, because the newest file is old enough."""
         return self._newest_ns + CLOCK_NS < self._taken_ns
 
 
 def look(taken: Taken) -> Look | None:
-    """At the folder of a capture; None where that does not tell enough (work trees of others, nested repositories).
+    """Return the state of the folder of a capture.
 
-    Raises UserError and OSError where it cannot be read.
+    Returns None if it cannot be compared (linked work trees, nested repositories). Raises UserError and
+    OSError if the folder cannot be read.
     """
     assert taken.snapshot is not None
     begun_ns = time.time_ns()
@@ -69,12 +72,12 @@ def _of(root: str, name: bytes) -> Fact:
 
 
 def _of_top(root: str) -> list[Fact]:
-    """What git ignores comes and goes there, and is linked into checkouts."""
+    """Return the names directly in the root. They include ignored files, which are linked into checkouts."""
     return [(name, *NOTHING) for name in sorted(os.listdir(os.fsencode(root))) if not is_output(name)]
 
 
 def _of_repository(git: str) -> list[Fact]:
-    """Commit, branch and index."""
+    """Return the state of the commit, branch and index."""
     with open(os.path.join(git, "HEAD"), "rb") as file:
         head = file.read(4096)
     named = head.removeprefix(b"ref: ").strip() if head.startswith(b"ref: ") else b"HEAD"

@@ -1,8 +1,9 @@
-"""The user's snapshot store: a bare git repository that keeps trees byte for byte, apart from the user's repositories.
+"""The user's snapshot store: a bare git repository that keeps trees byte for byte.
 
-Attributes and filters are switched off in it (info/attributes outranks what the tree says), so that what is checked out is
-what lay there. Every root that is captured has an index of its own in the store, whose stat cache makes the next capture
-fast; a lock per root lets two submissions at once take turns.
+It is separate from the user's repositories. Attributes and filters are switched off in it (info/attributes
+takes precedence over files in the tree), so that checkouts equal the captured files. The store has an index
+for each captured root, whose stat cache makes the next capture fast. A lock for each root serializes
+simultaneous submissions.
 """
 
 from __future__ import annotations
@@ -21,19 +22,22 @@ from warpdeck.base.errors import UserError
 from .git import git_environment, run_git, run_git_as
 
 MAX_SHOWN_BYTES = 8 * 1024 * 1024
-"""Of a file that is looked at."""
+"""Largest size in bytes of a file that is displayed."""
 _ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding -export-ignore -export-subst\n"
 
 
 class SnapshotStore:
-    """The store at `path`, made when first used. One of another user (`uid`) can only be read, and only by root."""
+    """The store at `path`, which is created when first used.
+
+    The store of another user (`uid`) can only be read, and only by root.
+    """
 
     def __init__(self, path: str, *, uid: int | None = None) -> None:
         self.path = path
         self._uid = os.geteuid() if uid is None else uid
 
     def ensure(self) -> None:
-        """Makes the repository if it is not there. Raises UserError."""
+        """Create the repository if it does not exist. Raises UserError."""
         self.check_own()
         if os.path.exists(os.path.join(self.path, "info", "attributes")):
             return
@@ -54,7 +58,10 @@ class SnapshotStore:
             file.write(_ATTRIBUTES)
 
     def check_own(self) -> None:
-        """Raise UserError if the store is another user's: git would run what its configuration says."""
+        """Raise UserError if the store belongs to another user.
+
+        Otherwise git would run programs named in that user's configuration.
+        """
         owners = {self._uid}
         with contextlib.suppress(FileNotFoundError):
             owners |= {os.lstat(self.path).st_uid, os.stat(self.path).st_uid}
@@ -65,7 +72,10 @@ class SnapshotStore:
             )
 
     def write_tree(self, root: str, files: Sequence[bytes]) -> str:
-        """The tree of exactly these files (relative to root) as they are now."""
+        """Write a tree that contains exactly these files, and return its id.
+
+        The files are relative to root and have their present content.
+        """
         name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
         index = os.path.join(self.path, "indices", name)
         env = {**git_environment(), "GIT_DIR": self.path, "GIT_WORK_TREE": root, "GIT_INDEX_FILE": index}
@@ -93,14 +103,17 @@ class SnapshotStore:
             return run_git(["write-tree"], cwd=root, env=env).decode().strip()
 
     def commit(self, tree: str, meta: dict[str, Any]) -> str:
-        """A commit of the tree with its facts, kept by a ref."""
+        """Create a commit of the tree with these facts, and a ref that keeps it."""
         message = json.dumps(meta, sort_keys=True).encode()
         commit = self._git("commit-tree", tree, data=message).decode().strip()
         self._git("update-ref", f"refs/snapshots/{tree}", commit)
         return commit
 
     def pack(self, tree: str) -> tuple[str, str, int]:
-        """(path, SHA-256, size) of the tree as tar.gz, made once. Raises UserError."""
+        """Return (path, SHA-256, size in bytes) of the tree as tar.gz, which is created once.
+
+        Raises UserError.
+        """
         self.check_own()
         path = os.path.join(self.path, "packed", tree + ".tar.gz")
         if not os.path.exists(path):
@@ -114,7 +127,7 @@ class SnapshotStore:
         return path, digest, os.path.getsize(path)
 
     def meta(self, tree: str) -> dict[str, Any]:
-        """The facts recorded with the snapshot. Raises UserError if it is not in this store."""
+        """Return the facts recorded with the snapshot. Raises UserError if it is not in this store."""
         try:
             text = self._git("show", "-s", "--format=%B", f"refs/snapshots/{tree}")
         except UserError as error:
@@ -125,12 +138,15 @@ class SnapshotStore:
         return dict(found)
 
     def files(self, tree: str) -> list[str]:
-        """The paths in the tree."""
+        """Return the paths in the tree."""
         out = self._git("ls-tree", "-r", "-z", "--name-only", tree)
         return [os.fsdecode(name) for name in out.split(b"\0") if name]
 
     def read(self, tree: str, path: str) -> bytes:
-        """A file of the tree; of a link where it points to. Raises UserError for what is too large to look at."""
+        """Return a file of the tree, or the target of a symbolic link.
+
+        Raises UserError if the file is too large to display.
+        """
         name = f"{tree}:{path}"
         size_bytes = int(self._git("cat-file", "-s", name))
         if size_bytes > MAX_SHOWN_BYTES:
@@ -141,7 +157,7 @@ class SnapshotStore:
         return self._git("cat-file", "blob", name)
 
     def diff(self, old: str, new: str) -> str:
-        """A unified diff between two trees."""
+        """Return a unified diff between two trees."""
         argv = ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--text", old, new]
         return self._git(*argv).decode("utf-8", "replace")
 
@@ -156,5 +172,5 @@ class SnapshotStore:
         with open(index + ".turn", "w", encoding="ascii") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(index + ".lock")  # left by a killed git; we hold the turn
+                os.unlink(index + ".lock")  # left by a killed git; this process holds the lock
             yield

@@ -1,14 +1,19 @@
-"""How a shell's sbatch is answered without the start of an interpreter.
+"""Answers sbatch from a running process of the user, without starting Python for each submission.
 
-A Python takes 8 ms to begin, Slurm's own sbatch 4 ms for all. So `sbatch` is a script of /bin/sh (shell), and one process of the
-user's (service), which has everything imported and a connection open, looks at /proc (caller) who asks and for what, parses as
-the user that it is, and submits. They meet in a folder of the user's (slots): one FIFO for asking, one FIFO for each answer.
-Weighed: a compiled client needs a compiler; bash's /dev/tcp can be spoken to by any user of the machine; a FIFO is the user's
-alone, and whoever reads it sees its end when the other is killed.
+Python takes 8 ms to start; Slurm's own sbatch takes 4 ms in all. So `sbatch` is a script for /bin/sh
+(`shell`). One process of the user (`service`) has imported everything and keeps a connection open. It reads
+the caller's arguments and environment from /proc (`caller`), parses them with the user's rights, and submits
+the job. The two communicate in a folder of the user (`slots`): one FIFO for requests, and one FIFO for each
+answer.
 
-The submitter answers nothing but submissions that succeeded. All else is the other road's, today's client in Python: what is
-read from a descriptor, what waits, what is refused, what is asked where no submitter runs, and any doubt. So there is one text
-of each message, and the client in Python is the one that knows everything. Before a submission leaves, the shell is told: from
-then on a lost answer is said to be lost, and nothing is submitted twice. A submitter that is killed may owe the recorder the jobs
-of the last moment: they start without a record once they have waited for one.
+Alternatives that were rejected: a compiled client needs a compiler, and a TCP port for bash's /dev/tcp is
+open to all users of the machine. A FIFO belongs to the user alone, and its reader sees its end when the
+writer is killed.
+
+The submitter answers only submissions that succeeded. Everything else is left to the full client in Python:
+scripts that are read from a descriptor, commands that wait, refused requests, calls without a running
+submitter, and all doubtful cases. So each message exists only once, and only the Python client has to know
+everything. Before a request is sent, the shell is notified. From then on a lost answer is reported as lost,
+so nothing is submitted twice. If a submitter is killed, it may not have told the recorder about the last
+jobs. These jobs start without a record after waiting for one.
 """

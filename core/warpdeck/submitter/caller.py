@@ -1,7 +1,8 @@
-"""Who asks, as /proc tells it: a shell that waits for our answer, and what it was started with.
+"""Reads from /proc the shell that sent a request: its arguments, environment and folder.
 
-That it is the process which holds the slot open proves that no number was used again and that it is seen from where we are.
-It must be as we are, in rights, groups and what it sees of the machine, so that what we read for it is what it would read.
+The shell must hold the answer FIFO of the request open. This proves that its process id was not reused and
+that it is visible in our namespace. It must also have the same rights, groups and namespaces as this process,
+so that files which we read for it are the files that it would read.
 """
 
 from __future__ import annotations
@@ -20,27 +21,30 @@ from warpdeck_agent.client.process import NICENESS, UMASK, by_name, is_text
 from .request_fifos import Question
 
 MAX_BLOCK_BYTES = 8 * 1024 * 1024
-"""Of words and of variables: more than a request may have."""
+"""Largest size of the arguments and of the environment in bytes. It is more than a request may have."""
 READ_BYTES = 1 << 16
 ALIKE = (b"Uid:", b"Gid:", b"Groups:", b"CapEff:", b"NoNewPrivs:", b"Seccomp:")
-"""Lines of a process's status that are as ours."""
+"""Lines of a process's status that must equal ours."""
 SEEN = ("ns/mnt", "ns/uts", "ns/user", "root")
-"""What a process sees of the machine."""
+"""Links in /proc/PID that determine what a process sees of the machine, such as its files and host name."""
 MAX_LINKS = 40
-"""The kernel's own bound."""
+"""Largest number of symbolic links in a path, the same as in the kernel."""
 BEYOND = ("/proc/", "/dev/")
-"""What is there differs from process to process."""
+"""Folders whose content differs between processes."""
 
 
 class OtherRoad(Exception):
-    """This is not for a submitter: the client in Python does it."""
+    """The submitter cannot handle this request, so the client in Python must."""
 
 
 class Caller:
-    """A shell's words, variables (with its umask and niceness as Slurm's commands send them) and folder."""
+    """The arguments, environment and folder of a calling shell.
+
+    The environment includes umask and niceness, as Slurm's commands send them.
+    """
 
     def __init__(self, question: Question, paths: Paths) -> None:
-        """Raises OtherRoad."""
+        """Read everything about the shell that sent this request. Raises OtherRoad."""
         try:
             self._process = os.open(f"/proc/{question.pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -64,7 +68,10 @@ class Caller:
         os.close(self._process)
 
     def read(self, path: str, size: int) -> bytes:
-        """So much of a file. Raises OSError as it would there, OtherRoad for what is no file."""
+        """Return at most `size` bytes of a file.
+
+        Raises OSError as the caller would get it, and OtherRoad if it is no regular file.
+        """
         if path == LIMITS_FILE:
             return self._block("limits")[:size]
         _check_name(path)
@@ -94,7 +101,7 @@ class Caller:
         for entry in _texts(self._block("environ")):
             name, equals, value = entry.partition("=")
             if name and equals and is_text(entry):
-                found.setdefault(name, value)  # Python's own choice among several
+                found.setdefault(name, value)  # of several values, Python uses the first, too
         if UMASK not in found:
             mask = next((line.split()[1] for line in status if line.startswith(b"Umask:")), b"")
             if not mask:
@@ -104,7 +111,7 @@ class Caller:
         return found
 
     def _niceness(self) -> str:
-        """The 19th field of stat, of which the second may hold blanks and brackets."""
+        """Return the 19th field of /proc/PID/stat. The second field may contain blanks and parentheses."""
         return self._block("stat").rpartition(b")")[2].split()[16].decode()
 
     def _folder(self) -> str:
@@ -130,7 +137,7 @@ class Caller:
 
 
 def _texts(block: bytes) -> list[str]:
-    """Each ends with a zero byte."""
+    """Split a block of texts that each end with a zero byte."""
     return [os.fsdecode(each) for each in block.split(b"\0")[:-1]]
 
 
@@ -150,14 +157,20 @@ def _own_sight() -> tuple[str, ...]:
 
 
 def _home_of(env: Mapping[str, str]) -> str:
-    """Raises OtherRoad where it hangs on more than the variables."""
+    """Return the caller's home folder of warpdeck.
+
+    Raises OtherRoad if it depends on more than the environment.
+    """
     if not env.get("HOME") or env.get("WARPDECK_HOME", "/")[:1] not in ("", "/"):
         raise OtherRoad("its home is relative")
     return default_paths(env).home
 
 
 def _check_name(path: str) -> None:
-    """Raises OtherRoad for what names something else here than there: /dev/stdin, /dev/fd/63, and links to such."""
+    """Raise OtherRoad if the path means another file in this process than in the caller.
+
+    Examples are /dev/stdin, /dev/fd/63, and links to such paths.
+    """
     for _ in range(MAX_LINKS):
         folder, name = os.path.split(os.path.join("/", path))
         path = os.path.join(os.path.realpath(folder), name)
@@ -165,6 +178,6 @@ def _check_name(path: str) -> None:
             raise OtherRoad(f"{path} is another process's")
         try:
             path = os.path.join(os.path.dirname(path), os.readlink(path))
-        except OSError:  # the end of the links, or nothing is there
+        except OSError:  # the path is no link, or does not exist
             return
     raise OtherRoad(f"{path} has no end")

@@ -1,11 +1,12 @@
-"""The folder in which shells and a submitter meet.
+"""The folder in which shells and a submitter communicate.
 
-    ask              FIFO: a line `PID WORDS SLOT` for each question, short enough that lines never mix
-    NAME.slot        FIFO: room for one answer; its writing end is held here from the start
-    NAME.slot.taken  made by the shell that takes the slot, exclusively
+    ask              FIFO: a line `PID WORDS SLOT` for each request, short enough to be written atomically
+    NAME.slot        FIFO for one answer; the submitter holds its writing end from the start
+    NAME.slot.taken  created exclusively by the shell that takes the slot
 
-A shell opens its slot for reading before it asks. As nobody but us holds the writing end, a submitter that is killed ends what
-the shell reads, whenever that is. A slot is used once, and no name comes twice: what is late finds nothing.
+A shell opens its slot for reading before it sends the request. Only the submitter holds the writing end, so
+if it is killed at any time, the shell reads an end of file. Slots and their names are never reused, so a late
+writer cannot reach another shell.
 """
 
 from __future__ import annotations
@@ -21,11 +22,17 @@ import time
 from warpdeck.base.submitter_address import ASK
 
 READY = 32
-"""Slots that stand ready: so many shells may ask in the same moment; one more goes the other road."""
+"""Number of prepared slots, which is how many shells can send requests at the same moment. A further shell
+uses the client in Python.
+"""
 LEAST_READY = 16
-"""With fewer others are made before the next question is looked at, else in a quiet moment."""
+"""If fewer slots are ready, new ones are created before the next request is processed, otherwise in idle
+time.
+"""
 SWEEP_S = 10.0
-"""A slot that was taken and never asked with goes after two such times; a shell asks at once."""
+"""Interval in seconds between two cleanups. A slot that was taken but not used is removed after two of them;
+a shell sends its request at once.
+"""
 MAX_LINE_BYTES = 256
 READ_BYTES = 1 << 16
 SLOT, TAKEN, MADE = ".slot", ".taken", ".new"
@@ -35,7 +42,7 @@ _LINE = re.compile(rb"([0-9]{1,10}) ([0-9]{1,9}) ([0-9a-f-]{1,64}\.slot)")
 
 
 class Slot:
-    """Room for one answer: each word of it is a line. `path` is made."""
+    """The FIFO at `path` for one answer, whose parts are lines. It is created here."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -49,13 +56,13 @@ class Slot:
         return os.path.lexists(self._path + TAKEN)
 
     def say(self, text: str) -> None:
-        """Raises BlockingIOError where a pipe has no room for it all."""
+        """Write text to the answer. Raises BlockingIOError if it does not fit into the pipe."""
         data = text.encode("utf-8", "surrogateescape")
         if os.write(self._descriptor, data) < len(data):
             raise BlockingIOError("an answer that is too long")
 
     def close(self) -> None:
-        """Ends the answer."""
+        """End the answer and remove the slot."""
         os.close(self._descriptor)
         for path in (self._path, self._path + TAKEN):
             with contextlib.suppress(FileNotFoundError):
@@ -63,7 +70,7 @@ class Slot:
 
 
 class Question:
-    """A shell that asks: its process, how many words it was given, and where it reads the answer."""
+    """A request from a shell: process id, number of arguments, and the slot for the answer."""
 
     def __init__(self, pid: int, words: int, slot: Slot) -> None:
         self.pid = pid
@@ -73,8 +80,11 @@ class Question:
 
 
 def hold(folder: str) -> int:
-    """Makes the folder, for this process alone as long as the descriptor is open. Raises BlockingIOError where another has it or
-    has just removed it, PermissionError where others could reach it, OSError where it cannot be."""
+    """Create and lock the folder, and return a descriptor. It is locked as long as the descriptor is open.
+
+    Raises BlockingIOError if another process has locked or just removed it, PermissionError if other users
+    could access it, and OSError if it cannot be created.
+    """
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -82,16 +92,16 @@ def hold(folder: str) -> int:
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise PermissionError(f"{folder} is not this user's alone")
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    if not os.fstat(descriptor).st_nlink:  # what is made there from now on is another's
+    if not os.fstat(descriptor).st_nlink:  # the folder was removed, and files created in it would be lost
         raise BlockingIOError(f"{folder} was removed meanwhile")
     return descriptor
 
 
 class Slots:
-    """A folder that this process holds, open for questions. Raises OSError."""
+    """The slots in a folder that this process has locked, ready for requests. Raises OSError."""
 
     def __init__(self, folder: str) -> None:
-        for name in os.listdir(folder):  # of one that was killed
+        for name in os.listdir(folder):  # files of a submitter that was killed
             os.unlink(os.path.join(folder, name))
         self._folder = folder
         prefix = secrets.token_hex(4)
@@ -103,16 +113,17 @@ class Slots:
         ask = os.path.join(folder, ASK)
         os.mkfifo(ask + MADE, 0o600)
         self._ask = os.open(ask + MADE, FLAGS)
-        # Over the file that a shell's opening may have made, which had a slot of one that was killed.
+        # This replaces a regular file, which a shell may have created by opening the path, with a slot of a
+        # submitter that was killed.
         os.rename(ask + MADE, ask)
         self.refill()
 
     def fileno(self) -> int:
-        """For select."""
+        """Return the descriptor of the request FIFO, for select."""
         return self._ask
 
     def questions(self) -> list[Question]:
-        """What was asked since. What is no question of a slot that stands ready is passed over."""
+        """Return the new requests. Lines that do not name a ready slot are ignored."""
         try:
             data = self._rest + os.read(self._ask, READ_BYTES)
         except BlockingIOError:
@@ -129,13 +140,13 @@ class Slots:
         return found
 
     def refill(self, least: int = READY) -> None:
-        """Has as many slots stand ready as should, once there are fewer than `least`."""
+        """If fewer than `least` slots are ready, create slots until `READY` are."""
         if len(self._ready) < least:
             for name in itertools.islice(self._names, READY - len(self._ready)):
                 self._ready[name] = Slot(os.path.join(self._folder, name))
 
     def sweep(self, now: float) -> None:
-        """Lets go of slots that somebody took and never asked with. `now` is of the monotonic clock."""
+        """Remove slots that were taken but never used for a request. `now` is a monotonic time."""
         if now - self._swept < SWEEP_S:
             return
         self._swept = now
@@ -145,7 +156,7 @@ class Slots:
         self._stale = taken
 
     def close(self) -> None:
-        """Nobody can ask from here on; who has asked and has no answer yet goes the other road."""
+        """Stop accepting requests. Shells that have no answer yet use the client in Python."""
         os.unlink(os.path.join(self._folder, ASK))
         os.close(self._ask)
         for slot in self._ready.values():

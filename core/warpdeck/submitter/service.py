@@ -1,9 +1,10 @@
-"""The submitter: one process of a user's that submits for their shells.
+"""The submitter: a process that submits jobs for the shells of one user.
 
-One thread takes questions, a few answer them, so that a script on a file system that does not answer holds up nobody else: who
-has waited too long for one of them goes the other road. One more hands the recorder the folders of what was submitted. It ends
-with the controller, after a while without work, when its program is replaced, and with any fault of its own; whoever waits for
-an answer sees that it has ended.
+One thread receives requests and a few threads answer them, so that a script on a file system that hangs does
+not block the others. A request that waits too long for a thread is left to the client in Python. One more
+thread tells the recorder the folders of submitted jobs. The process ends with the controller, after some time
+without requests, when its program is replaced, and after any error of its own. A shell that is waiting for an
+answer sees that the process has ended.
 """
 
 from __future__ import annotations
@@ -29,24 +30,30 @@ from .request_fifos import LEAST_READY, READY, Question, Slots, hold
 from .submission import Progress, Unanswered, submit
 
 LINGER_S = 300.0
-"""Without work: who submits now and then finds it, and who has stopped keeps no 40 MB on a login node."""
+"""Seconds without requests after which the process ends. Occasional submissions still find it, and users who
+have stopped do not keep 40 MB on a login node.
+"""
 WORKERS = 4
-"""Submissions under way at once: most of their time they wait for the controller's disk."""
+"""Number of submissions at the same time. Most of their time they wait for the controller's disk."""
 PATIENCE_S = 5.0
-"""How long a question waits for a worker: all of them stand still then, at scripts that cannot be read."""
+"""Seconds that a request waits for a thread. After that, all threads probably hang at scripts that cannot be
+read.
+"""
 LEAVE_S = 1.0
-"""In which a worker that ends has ended; one that stands still is left."""
+"""Seconds to wait for a thread to end. A thread that hangs is abandoned."""
 TICK_S = 0.5
 MAX_ORDERS = 10_000
-"""Jobs whose folder the recorder was not told yet; one more waits for its answer."""
+"""Largest number of jobs whose folder the recorder was not told yet. Further submissions wait."""
 GATHER_S = 0.02
-"""A loop of submissions gives the recorder one order for several; a single job starts so much later."""
+"""Seconds in which jobs are collected into one order to the recorder, so that a loop of submissions needs few
+orders. A single job starts this much later.
+"""
 MAX_ORDERED = 1000
-"""In one order to the recorder, which reads so many."""
+"""Largest number of jobs in one order, which is the limit of the recorder."""
 
 
 def main(home: str) -> None:
-    """Serves until there is no reason to."""
+    """Serve requests until there is a reason to end."""
     os.chdir("/")
     os.umask(0o077)
     paths = Paths(home)
@@ -54,19 +61,19 @@ def main(home: str) -> None:
     try:
         controller = SyncClient.connect(paths, start=False)
     except UserError:
-        return  # there is nobody to submit to
+        return  # there is no controller to submit to
     with controller:
         try:
             held = hold(folder)
         except BlockingIOError:
-            return  # another does it
-        importlib.import_module("warpdeck.slurm.submit.sbatch")  # or the first submission would
+            return  # another submitter is running
+        importlib.import_module("warpdeck.slurm.submit.sbatch")
         Submitter(paths, Slots(folder), controller).run()
         os.close(held)
 
 
 class Waiting:
-    """Questions, oldest first. Those that wait too long can be taken out again."""
+    """Queue of requests, oldest first. Requests that wait too long can be removed."""
 
     def __init__(self) -> None:
         self._questions: deque[Question] = deque()
@@ -79,13 +86,13 @@ class Waiting:
             self._changed.notify()
 
     def take(self) -> Question | None:
-        """The next one, when it comes; None when none will come."""
+        """Wait for the next request and return it. Return None if the queue is closed and empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._questions or self._closed)
             return self._questions.popleft() if self._questions else None
 
     def overdue(self, now: float) -> list[Question]:
-        """Those that have waited too long; they are taken out."""
+        """Remove and return the requests that have waited too long."""
         found = []
         with self._changed:
             while self._questions and now - self._questions[0].since > PATIENCE_S:
@@ -93,14 +100,17 @@ class Waiting:
         return found
 
     def close(self) -> None:
-        """None will come."""
+        """Declare that no more requests will come."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
 
 class Submitter:
-    """`controller` is a connection on which nothing is asked: it ends when the controller does."""
+    """Serves requests until its end.
+
+    `controller` is a connection without requests, which shows when the controller ends.
+    """
 
     def __init__(
         self, paths: Paths, slots: Slots, controller: SyncClient, *, linger_s: float = LINGER_S
@@ -116,7 +126,7 @@ class Submitter:
         self._under_way: set[Progress] = set()
 
     def run(self) -> None:
-        """Until it is over. What was submitted by then the recorder has been told."""
+        """Serve until the end. Before returning, tell the recorder about everything that was submitted."""
         workers = [threading.Thread(target=self._work, daemon=True) for _ in range(WORKERS)]
         clerk = threading.Thread(target=self._tell_recorder, daemon=True)
         for thread in (*workers, clerk):
@@ -160,13 +170,13 @@ class Submitter:
                 finally:
                     question.slot.close()
         except (UserError, Unanswered):
-            pass  # the controller has gone, and so do we
+            pass  # the controller has ended, so this process ends, too
         finally:
             self._over.set()
 
     def _answer(self, question: Question, link: SyncClient) -> None:
-        """Raises Unanswered."""
-        # An answer that has no room is lost, and the shell says so.
+        """Answer one request. Raises Unanswered."""
+        # An answer that does not fit into the FIFO is lost, and the shell reports that.
         with contextlib.suppress(OtherRoad, BlockingIOError), Caller(question, self._paths) as caller:
             progress = Progress()
             self._under_way.add(progress)
@@ -183,7 +193,7 @@ class Submitter:
                 self._under_way.discard(progress)
 
     def _tell_recorder(self) -> None:
-        """All jobs of a folder that were submitted meanwhile in one order."""
+        """Tell the recorder about submitted jobs, with one order for all recent jobs of a folder."""
         over = False
         while not over:
             orders = [self._orders.get()]
@@ -196,12 +206,12 @@ class Submitter:
             for job, folder in filter(None, orders):
                 jobs_of.setdefault(folder, []).append(job)
             for folder, jobs in jobs_of.items():
-                with contextlib.suppress(UserError):  # all of them were cancelled, and nobody waits
+                with contextlib.suppress(UserError):  # all of the jobs were canceled, so none is waiting
                     order_or_tell(self._paths, jobs, folder)
 
 
 def _program() -> tuple[int, int, int]:
-    """Which program this is, as it lies on the disk; zeros where it lies there no more."""
+    """Identify the installed program by its file (device, inode, mtime), or zeros if it no longer exists."""
     try:
         found = os.stat(_version.__file__)
     except OSError:

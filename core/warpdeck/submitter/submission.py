@@ -1,8 +1,9 @@
-"""One submission for a shell: the same command as everywhere (slurm/sbatch), on a console that looks at the shell from outside.
+"""Submits one job for a shell.
 
-Rule: the shell gets an answer only for a job that was submitted. Before that anything goes the other road; the mark SENT, which
-is said before the request leaves, tells what became of those who get no answer at all, or one that leaves open what was done:
-who goes the other road after that may submit twice.
+It uses the usual command (slurm/sbatch), with a console that represents the calling shell. The shell gets an
+answer only for a job that was submitted. Until then, any problem is left to the client in Python. The mark
+SENT is written before the request is sent. After this mark, a missing or inconclusive answer means that the
+job may have been submitted, and the client in Python could submit it twice.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ Record = Callable[[int, str], None]
 
 
 class Unanswered(Exception):
-    """A request left and no answer came: the connection is of no use any more."""
+    """A request was sent but not answered. The connection must not be used any more."""
 
 
 class Progress:
-    """How far a submission has come."""
+    """State of a submission."""
 
     def __init__(self) -> None:
         self.is_sent = False
@@ -39,13 +40,16 @@ class Progress:
 
     @property
     def is_open(self) -> bool:
-        """Its job may have been made, and nobody knows yet."""
+        """Whether the job may have been created, but this is not known yet."""
         return self.is_sent and not self.is_answered
 
 
 class _Asking(SyncClient):
-    """A connection of one submission: it says the mark before the request leaves, and notes whether an answer came. A lost one
-    is asked for again over another connection."""
+    """The connection of one submission.
+
+    It writes the mark SENT before the request, and notes whether an answer has arrived. A lost answer is
+    requested again over another connection.
+    """
 
     slot: Slot
     progress: Progress
@@ -75,7 +79,7 @@ class _Asking(SyncClient):
 
 
 class _Said(io.StringIO):
-    """What the command prints, line by line behind the sign of where it goes."""
+    """Output stream that collects lines, each with a prefix for its destination."""
 
     def __init__(self, lines: list[str], sign: str) -> None:
         super().__init__()
@@ -92,7 +96,10 @@ class _Said(io.StringIO):
 def submit(
     caller: Caller, slot: Slot, link: SyncClient, *, paths: Paths, record: Record, progress: Progress
 ) -> None:
-    """Says the shell its answer. Raises OtherRoad, Unanswered; whoever closes the slot then has said it all."""
+    """Run sbatch and write the answer for the shell. Raises OtherRoad and Unanswered.
+
+    After an exception the caller only has to close the slot.
+    """
 
     def connect() -> SyncClient:
         asking = _Asking.greeted(link.duplicate(), link.welcome, paths)

@@ -1,8 +1,9 @@
-"""Since when interactive sessions are idle, and the end of those that are for too long.
+"""Detects idle interactive sessions, and ends sessions that are idle for too long.
 
-A session is used when a key is typed or something is shown (its host touches a file then), when its processes compute, and
-when a GPU computes for them. What was before this agent began is not known and counts as use. The limit is kept here, so that
-it holds while the controller is away; what it is about to do it says in the terminal, and any key puts it off.
+A session is in use when a key is typed or output appears (its host then touches a file), when its processes
+compute, and when a GPU computes for them. The time before this agent started is not known and counts as use.
+The agent enforces the limit, so that it also applies while the controller is away. It announces the end in
+the terminal, and any key postpones it.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from warpdeck_agent.streams import terminal_relay
 from warpdeck_agent.wire.messages import GpuSample, IdleSession, Key
 
 QUIET_S = 60.0
-"""A session is called idle when nothing has happened for so long."""
+"""Time without activity after which a session counts as idle, in seconds."""
 BUSY_SHARE = 0.02
-"""Of a core: a shell that waits takes none, a monitor that is looked at as much as this."""
+"""Fraction of a core above which processes count as active. A waiting shell uses none; a monitor that
+somebody watches uses this much.
+"""
 CPU_EVERY_S = 15.0
-"""Over how long the processes' CPU time is compared; it is read every ten seconds."""
+"""Interval in seconds over which the processes' CPU time is compared. It is measured every ten seconds."""
 
 
 class _Session:
-    """One terminal job as it was last seen."""
+    """The last known state of one terminal job."""
 
     def __init__(self, job: Job, now: float) -> None:
         self.used_at = now
@@ -36,7 +39,7 @@ class _Session:
 
 
 class Idleness:
-    """Fed with what runs, about once a second."""
+    """Tracks the idle sessions. It is called about once a second."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -45,7 +48,7 @@ class Idleness:
         self._tasks: Set[asyncio.Task[None]] = set()
 
     def take(self, gpus: Sequence[GpuSample]) -> None:
-        """Looks at every session, given the last reading of the GPUs."""
+        """Check every session, given the last reading of the GPUs."""
         now = time.time()
         running = [job for job in self._jobs.running() if job.meta.pty and not job.cause]
         self._sessions = {job.key: self._sessions.get(job.key) or _Session(job, now) for job in running}
@@ -58,11 +61,11 @@ class Idleness:
                 self._hold_to(job, job.meta.idle_limit_s, since=since, now=now)
 
     def sessions(self) -> List[IdleSession]:
-        """Those that are idle now."""
+        """Return the sessions that are idle now."""
         return self._idle
 
     def _used_at(self, job: Job, gpus: Sequence[GpuSample], now: float) -> float:
-        """When the session was last used, in unix seconds."""
+        """Return when the session was last used, in unix seconds."""
         seen = self._sessions[job.key]
         if now - seen.cpu_at >= CPU_EVERY_S:
             if job.cpu.total_s - seen.cpu_s > BUSY_SHARE * (now - seen.cpu_at):
@@ -92,7 +95,7 @@ class Idleness:
 
 
 async def _warn(job: Job, words: str) -> None:
-    """A terminal that is gone needs no warning."""
+    """Show a warning on the job's terminal. If the terminal is gone, no warning is needed."""
     try:
         await terminal_relay.show(job.folder.path, words, uid=job.meta.uid)
     except OSError:
@@ -100,13 +103,13 @@ async def _warn(job: Job, words: str) -> None:
 
 
 def _computes(gpu: GpuSample, job_id: int) -> bool:
-    """Whether the GPU is busy with a process of the job."""
+    """Return whether the GPU is busy with a process of the job."""
     busy = gpu.util_pct is None or gpu.util_pct >= IDLE_PCT
     return busy and any(process.job_id == job_id for process in gpu.processes)
 
 
 def _words(seconds: float) -> str:
-    """ "2 h 5 min", "40 s"."""
+    """Return a duration in words, like "2 h 5 min" or "40 s"."""
     whole = max(1, round(seconds))
     hours, minutes = whole // 3600, whole % 3600 // 60
     if hours:

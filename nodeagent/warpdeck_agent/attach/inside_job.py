@@ -1,8 +1,9 @@
-"""Starting a process inside a running job: as its user, in its group, with its mark, joined to us by a socket.
+"""Starts a process inside a running job, connected to us by a socket.
 
-Standard input and output are one socket, so that whoever relays them needs one form for processes and for ports. Standard
-error is a second one: before anything runs it is the gate behind which the process waits until it is in the job's group.
-Nothing keeps such a process: it ends with the job, and sees the end of its input when the relay goes.
+The process runs as the job's user, in its cgroups and with its job tag. Standard input and output are one
+socket, so that a relay can treat processes and ports alike. Standard error is a second socket. Before the
+program runs, that socket is the gate at which the process waits until it is in the job's cgroups. The process
+ends with the job, and its input ends when the relay ends.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from warpdeck_agent.users.accounts import account_environment, as_user, group_of
 
 GATE = 'read -r WARPDECK_GO <&2 && [ "$WARPDECK_GO" = go ] || exit 1; unset WARPDECK_GO; cd "$1" 2>/dev/null || cd /; shift; exec "$@"'
 ERROR_TAIL_BYTES = 4096
-"""How much of what the process says on its standard error is kept, to tell why it failed."""
+"""The most bytes of the process's standard error that are kept, to report why it failed."""
 REAP_FIRST_S, REAP_LAST_S = 0.02, 2.0
-"""How often a process whose output has ended is looked at until it has ended too."""
+"""First and longest interval in seconds between checks whether a process with finished output has exited."""
 
 
 class Inside:
@@ -41,7 +42,7 @@ class Inside:
         self._said = bytearray()
 
     async def listen(self) -> None:
-        """Keeps the end of what it says on standard error, until it closes it."""
+        """Read its standard error until it is closed, and keep the end of it."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -54,7 +55,7 @@ class Inside:
             return
 
     async def reap(self) -> int:
-        """Its exit code once it has ended, negative for a signal."""
+        """Wait until it has ended and return its exit code, negative for a signal."""
         pause_s = REAP_FIRST_S
         while self._process.poll() is None:
             await asyncio.sleep(pause_s)
@@ -62,12 +63,15 @@ class Inside:
         return int(self._process.returncode)
 
     def last_words(self) -> str:
-        """The last line it said on standard error."""
+        """Return the last line of its standard error."""
         lines = self._said.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
 
     def hang_up(self) -> None:
-        """Nobody listens any more: its process group is told, by TERM too, because whoever began us may have HUP ignored."""
+        """Send HUP and TERM to its process group, because nobody reads its output any more.
+
+        TERM is needed because our starter may have set HUP to be ignored.
+        """
         for number in (signal.SIGHUP, signal.SIGTERM):
             if self._process.poll() is None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -79,19 +83,25 @@ class Inside:
 
 
 class Entrance:
-    """Starts processes inside jobs, and waits for those that outlive their stream, so that none stays a zombie."""
+    """Starts processes inside jobs.
+
+    It also waits for processes that outlive their stream, so that none stays a zombie.
+    """
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
         self._tasks: Set[asyncio.Task[int]] = set()
 
     async def start(self, job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
-        """Raises OSError, LaunchError, or ValueError for what cannot be passed on."""
+        """Start a process in the job.
+
+        Raises OSError, LaunchError, or ValueError for arguments that cannot be passed on.
+        """
         made = environment(job, env, spool=self._spool)
         return await asyncio.get_running_loop().run_in_executor(None, lambda: _start(job, argv, made))
 
     def let_go(self, process: Inside) -> None:
-        """Nobody is joined to it any more."""
+        """Release a process whose stream has ended."""
         process.hang_up()
         process.close()
         task = asyncio.get_running_loop().create_task(process.reap())
@@ -100,7 +110,7 @@ class Entrance:
 
 
 def _start(job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
-    """Runs in a thread: Popen blocks."""
+    """Start the process, in a thread because Popen blocks."""
     meta = job.meta
     ours, theirs = socket.socketpair()
     errors, gate = socket.socketpair()
@@ -133,6 +143,6 @@ def _start(job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
 
 
 def environment(job: Job, env: Dict[str, str], *, spool: Spool) -> Dict[str, str]:
-    """The job's environment on this node, with what the node knows of the account."""
+    """Return the job's environment on this node, including the variables of the account."""
     made = {**env, **account_environment(job.meta.uid), "PWD": job.meta.work_dir, **job_variables(job, spool)}
     return with_programs(with_gpu_names(made, job.meta.gpu_names), spool)

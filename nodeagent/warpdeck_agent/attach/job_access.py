@@ -1,8 +1,9 @@
-"""How a job's own processes reach the controller: a socket that all users may open, and a token that dies with the job.
+"""The socket over which a job's own processes reach the controller.
 
-Whoever connects says first which launch it belongs to and that launch's token; the kernel says whose process it is. After
-that the agent only passes bytes on: the conversation is with the controller, in the frames of its own socket, as the job's user.
-A connection ends with the launch, with the link to the controller, or when either side closes it.
+All users may open it; each launch has a token for it. A process first sends the key of its launch and that
+launch's token; the kernel reports the process's user. After that the agent only relays bytes. The process
+talks to the controller as the job's user, in the frames of the controller's own socket. A connection ends
+with the launch, with the link to the controller, or when either side closes it.
 """
 
 from __future__ import annotations
@@ -24,27 +25,35 @@ from warpdeck_agent.wire.steps import FIRST_CALL, MAX_ACCESS_BYTES, CallOpened
 
 _Key = TypeVar("_Key")
 PROVE_S = 10.0
-"""How long a process may take to say whose it is."""
+"""How long a process may take to authenticate, in seconds."""
 LINGER_S = 0.5
-"""How long who had its answer is still a caller: scontrol that had its own job requeued ends with 0, not of the signal."""
+"""Signals to the job skip a process for this many seconds after its last answer. So a scontrol that has
+requeued its own job can exit with 0 before a signal ends it.
+"""
 LEAVE_S = 2.0
-"""How long who has ended its side, and does not read what is left for it, keeps its connection."""
+"""How long a connection stays after its process has closed its side, to let it read remaining data, in
+seconds.
+"""
 MAX_CALLS = 512
-"""Connections of all jobs of this node at once: half of the usual limit of open files."""
+"""The most connections of all jobs of this node at once: half of the usual limit of open files."""
 MAX_CALLS_OF_USER = 256
-"""Those of one user among them: as many as the controller serves."""
+"""The most connections of one user: as many as the controller serves."""
 MAX_CALLS_OF_JOB = 160
-"""Those of one launch: other jobs of its user still get through."""
+"""The most connections of one launch, so that other jobs of its user still get through."""
 MAX_UNPROVEN_OF_USER = 128
-"""Those that have not said yet whose they are. If there are more, the oldest goes: an honest one says it at once."""
+"""The most unauthenticated connections of one user. If there are more, the oldest is closed, because a proper
+client authenticates at once.
+"""
 BACKLOG = 32
-"""Connections that are accepted before those that came earlier are looked at: a quarter of the unproven ones."""
+"""The most connections that are accepted in one iteration of the event loop, before earlier ones are handled.
+It is a quarter of the allowed unauthenticated ones.
+"""
 MAX_DIGITS = 18
-"""Of a job's number."""
+"""The most digits of a job id."""
 
 
 class Call:
-    """A connection of a job's process, joined to a stream of the controller's link."""
+    """A connection of a job's process, relayed over a stream of the controller's link."""
 
     def __init__(self, out: OutStream, writer: asyncio.StreamWriter, tell: Callable[[Any], None]) -> None:
         self.out = out
@@ -53,11 +62,14 @@ class Call:
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()  # bounded by CALL_WINDOW_BYTES
 
     def take(self, data: bytes) -> None:
-        """Bytes from the controller."""
+        """Queue bytes from the controller."""
         self._waiting.put_nowait(data)
 
     async def write_for_ever(self) -> None:
-        """Passes on what comes; acknowledges what the process has taken."""
+        """Write the queued bytes to the process, and acknowledge them when the process has read them.
+
+        Runs until canceled.
+        """
         while True:
             data = await self._waiting.get()
             self._writer.write(data)
@@ -65,12 +77,12 @@ class Call:
             self._tell(StreamAck(stream=self.out.stream, size=len(data)))
 
     def close(self) -> None:
-        """The controller wants no more, or is away."""
+        """Close the connection, because the controller ended it or is gone."""
         self._writer.close()
 
 
 class CallLink(Protocol):
-    """The link to the controller, as far as calls need it."""
+    """The methods of the link to the controller that calls need."""
 
     def open_call(self, stream: int, writer: asyncio.StreamWriter) -> Call: ...
     def end_call(self, stream: int) -> None: ...
@@ -78,7 +90,7 @@ class CallLink(Protocol):
 
 
 class Access:
-    """The socket. `link` gives the controller's link, None while there is none."""
+    """The socket. `link` returns the controller's link, or None while there is none."""
 
     def __init__(
         self,
@@ -91,15 +103,15 @@ class Access:
         self._link = link
         self._next = FIRST_CALL
         self._of_users: Counter[int] = Counter()
-        """Connections of each user that have proved whose they are."""
+        """Number of authenticated connections of each user."""
         self._of_jobs: Counter[Key] = Counter()
-        """The same of each launch."""
+        """Number of authenticated connections of each launch."""
         self._unproven: Dict[asyncio.StreamWriter, int] = {}
-        """The other connections, oldest first, each with its process's uid."""
+        """The unauthenticated connections, oldest first, each with the uid of its process."""
         self._server: Optional[asyncio.AbstractServer] = None
 
     async def start(self) -> None:
-        """Listens."""
+        """Start to listen."""
         folder = os.open(self._spool.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         address = f"/proc/self/fd/{folder}/access.sock"
         with contextlib.suppress(FileNotFoundError):
@@ -126,7 +138,7 @@ class Access:
     async def _proven(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, uid: int
     ) -> Optional[Job]:
-        """The launch of the process at the other end. None if that was refused."""
+        """Return the launch of the process at the other end, or None if the process was refused."""
         if sum(self._of_users.values()) + len(self._unproven) >= MAX_CALLS:
             _refuse(writer, "too many programs of this node's jobs talk to the controller", "busy")
             return None
@@ -144,7 +156,7 @@ class Access:
         return job
 
     def _may_call(self, job: Job, writer: asyncio.StreamWriter) -> bool:
-        """Whether one more of the launch may; else it is told why not."""
+        """Return whether one more connection of the launch is allowed. If not, send the reason."""
         if self._of_jobs[job.key] >= MAX_CALLS_OF_JOB:
             _refuse(writer, f"{MAX_CALLS_OF_JOB} programs of this job talk to the controller already", "busy")
         elif self._of_users[job.meta.uid] >= MAX_CALLS_OF_USER:
@@ -157,7 +169,7 @@ class Access:
     async def _call(
         self, job: Job, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Until it is over, and the process has taken what is left for it or has had the time to."""
+        """Relay the connection until it ends, and give the process time to read the remaining data."""
         link = self._link()
         if link is None:
             _refuse(writer, "the controller has no link to this node now", "away")
@@ -171,7 +183,7 @@ class Access:
                 await _closed(writer)
 
     async def _identify(self, reader: asyncio.StreamReader, uid: int) -> Optional[Job]:
-        """The launch that a process of this user belongs to, if it proves it."""
+        """Return the launch of the process, if the process proves that it belongs to it, else None."""
         _, payload = await asyncio.wait_for(read_frame(reader, MAX_ACCESS_BYTES), PROVE_S)
         said = parse_json(payload)
         launch, _, _ = str(said.get("job", "")).partition("@")
@@ -230,7 +242,7 @@ def _counted(counter: Counter[_Key], key: _Key) -> Iterator[None]:
 
 
 async def _closed(writer: asyncio.StreamWriter) -> None:
-    """Closes it. What the process does not read is dropped: it would keep the descriptor."""
+    """Close a connection. Data that the process does not read in time is dropped, to free the descriptor."""
     writer.close()
     with contextlib.suppress(OSError, asyncio.TimeoutError):
         await asyncio.wait_for(writer.wait_closed(), LEAVE_S)
@@ -242,7 +254,7 @@ def _is_number(words: str) -> bool:
 
 
 def _peer(writer: asyncio.StreamWriter) -> Tuple[int, int]:
-    """(pid, uid) of the process at the other end, as the kernel says."""
+    """Return (pid, uid) of the process at the other end, as reported by the kernel."""
     found = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, UCRED.size)
     pid, uid, _ = UCRED.unpack(found)
     return int(pid), int(uid)

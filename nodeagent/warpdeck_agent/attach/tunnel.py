@@ -1,7 +1,8 @@
-"""A two-way stream between the controller and something of a job: a port of the loopback, or a process inside the job.
+"""A two-way stream between the controller and a port of the loopback interface, or a process inside the job.
 
-Both directions keep to the window: what the job does not read stops the client, and the other way round. Each direction
-ends on its own (an empty data frame, as shutdown(2) on a socket); the whole ends with the job or with the controller's word.
+Both directions have flow control: data that the job does not read stops the client, and vice versa. Each
+direction ends separately (with an empty data frame, like shutdown(2) on a socket). The stream ends with the
+job or when the controller closes it.
 """
 
 from __future__ import annotations
@@ -23,20 +24,25 @@ from warpdeck_agent.wire.messages import OpenTunnel, StreamAck, StreamOpened
 from .inside_job import Entrance, Inside
 
 CONNECT_S = 10.0
-"""A port of the own loopback that does not answer in this time has a full backlog."""
+"""Connection timeout in seconds. A local port that does not answer in this time has a full backlog."""
 FAREWELL_S = 2.0
-"""How long a process whose output has ended may take to end, before it is left to the job."""
+"""How long a process whose output has ended may take to exit, in seconds, before it is left running in the
+job.
+"""
 MAX_TUNNELS = 512
-"""Tunnels of one controller on this node: each costs a few descriptors."""
+"""The most tunnels of one controller on this node; each costs a few descriptors."""
 READ_BYTES = 256 * 1024
 
 
 class TunnelError(Exception):
-    """A tunnel that cannot be, in one sentence."""
+    """A tunnel that cannot be opened, described in one sentence."""
 
 
 class Tunnel:
-    """One stream. `feed` takes what the controller sends from the first moment on; `serve` runs it to its end."""
+    """One tunnel.
+
+    `feed` accepts data from the controller from the start. `serve` runs the tunnel to its end.
+    """
 
     def __init__(self, out: OutStream, tell: Callable[[Any], None], *, entrance: Entrance) -> None:
         self._out = out
@@ -46,14 +52,14 @@ class Tunnel:
         self._held = 0
 
     def feed(self, data: bytes) -> None:
-        """Bytes from the controller. Raises WireError for more than the window."""
+        """Queue bytes from the controller. Raises WireError if they exceed the window."""
         self._held += len(data)
         if self._held > STREAM_WINDOW_BYTES:
             raise WireError("more bytes in a tunnel than its window")
         self._incoming.put_nowait(data)
 
     async def serve(self, asked: OpenTunnel, job: Optional[Job]) -> None:
-        """Opens it and relays. Raises TunnelError."""
+        """Open the tunnel and relay its data. Raises TunnelError."""
         if job is None or job.phase != "running" or job.cause:
             raise TunnelError("the job does not run here")
         ended = asyncio.get_running_loop().create_task(job.done.wait())
@@ -98,7 +104,7 @@ class Tunnel:
             self._entrance.let_go(process)
 
     async def _relay(self, link: socket.socket, *, until_both: bool) -> None:
-        """Until the other side has said all; of a port, until both have."""
+        """Relay data until the job's side has ended; with `until_both`, until both sides have."""
         reader, writer = await asyncio.open_connection(sock=link)
         inward = asyncio.get_running_loop().create_task(self._inward(writer))
         try:
@@ -133,7 +139,7 @@ class Tunnel:
 
 
 async def _say_failure(process: Inside) -> None:
-    """Raises TunnelError with its last words if it failed."""
+    """Raise TunnelError with the last line of its standard error if the process failed."""
     try:
         code = await asyncio.wait_for(process.reap(), FAREWELL_S)
     except asyncio.TimeoutError:
@@ -144,14 +150,17 @@ async def _say_failure(process: Inside) -> None:
 
 
 async def _connect(port: int, uid: int) -> socket.socket:
-    """A connection to the loopback's port, as the user's: firewalls that tell users apart see who asks."""
+    """Return a connection to the loopback port.
+
+    The socket belongs to the user, so that firewalls with rules per user apply.
+    """
     loop = asyncio.get_running_loop()
     refused: Optional[OSError] = None
     for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         try:
             with _files_as(uid):
                 link = socket.socket(family, socket.SOCK_STREAM)
-        except OSError as error:  # no IPv6 here
+        except OSError as error:  # IPv6 may be missing
             refused = refused or error
             continue
         link.setblocking(False)
@@ -174,7 +183,7 @@ async def _connect(port: int, uid: int) -> socket.socket:
 
 @contextlib.contextmanager
 def _files_as(uid: int) -> Iterator[None]:
-    """What this thread makes meanwhile is the user's: a socket's owner is who made it."""
+    """Set the file system uid of this thread, so that a socket created meanwhile belongs to the user."""
     if os.geteuid() != 0 or uid == 0:
         yield
         return

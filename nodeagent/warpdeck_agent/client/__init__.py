@@ -1,1 +1,4 @@
-"""The programs that run inside jobs, and on the login node: standard library only, because they start often."""
+"""The programs that run inside jobs and on the login node.
+
+They start often, so they use the standard library only.
+"""

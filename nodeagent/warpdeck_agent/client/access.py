@@ -1,8 +1,11 @@
-"""From inside a job to the controller: through the agent's socket, with the job's token (see warpdeck_agent.attach.job_access)."""
+"""Connects a process inside a job to the controller.
+
+It uses the agent's socket and the job's token (see `warpdeck_agent.attach.job_access`).
+"""
 
 from __future__ import annotations
 
-import _socket as socket  # all that the module of that name adds is 7 ms
+import _socket as socket  # importing the module socket instead would take 7 ms
 import os
 import sys
 import time
@@ -10,26 +13,26 @@ import time
 from warpdeck_agent.wire.frames import FrameDecoder, json_frame, parse_json
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
+if TYPE_CHECKING:  # Not imported from typing: the import takes longer than the start of a step.
     from typing import Any, Callable, Dict, Mapping, Optional
 
 VERSION = 1
 """The version of the controller's own protocol."""
 ANSWER_S = 60.0
 RETRY_S = 1.0
-"""Between attempts while the controller, or the agent, is away."""
+"""Interval in seconds between attempts while the controller, or the agent, is away."""
 
 
 class Away(Exception):
-    """Nobody answers now; somebody will."""
+    """The controller or the agent does not answer now, but will answer later."""
 
 
 SAID = "said"
-"""The code of an error whose message is Slurm's own lines."""
+"""The code of an error whose message consists of Slurm's own lines."""
 
 
 class Refused(Exception):
-    """It was said why not."""
+    """The request was refused with a reason."""
 
     def __init__(
         self,
@@ -43,18 +46,18 @@ class Refused(Exception):
     ) -> None:
         super().__init__(message)
         self.file = file
-        """A file whose text is asked for."""
+        """A file whose text the controller asks for."""
         self.writes = writes
-        """A file or folder of which is asked whether it can be written."""
+        """A file or folder for which the controller asks whether it can be written."""
         self.said = said
-        """Whether the message is all that is to be said, prefixes and all."""
+        """Whether the message is complete, including prefixes."""
         self.message = message
         self.hint = hint
         self.exit_code = exit_code
 
 
 class Link:
-    """A connection to the controller that has been greeted: frames both ways."""
+    """A connection to the controller after the handshake, with frames in both directions."""
 
     def __init__(self, sock: socket.socket, decoder: Optional[FrameDecoder] = None) -> None:
         self.socket = sock
@@ -62,7 +65,7 @@ class Link:
         self._frames: Any = []
 
     def expect(self) -> Dict[str, Any]:
-        """The next message. Raises Away, Refused."""
+        """Return the next message. Raises Away or Refused."""
         while not self._frames:
             try:
                 data = self.socket.recv(1 << 16)
@@ -82,7 +85,7 @@ class Link:
 
 
 def connect(environ: Mapping[str, str]) -> Link:
-    """A greeted connection. Raises Away, Refused."""
+    """Connect to the controller and do the handshake. Raises Away or Refused."""
     path = environ.get("WARPDECK_ACCESS", "")
     try:
         sock = connect_path(path)
@@ -105,7 +108,7 @@ def connect(environ: Mapping[str, str]) -> Link:
 
 
 def patiently(connect: Callable[[], Link], name: str) -> Link:
-    """A link, waiting for whoever is away and saying so once."""
+    """Return a link. Wait while the controller or agent is away, and print that once."""
     told = False
     while True:
         try:
@@ -118,7 +121,10 @@ def patiently(connect: Callable[[], Link], name: str) -> Link:
 
 
 def greeting(sock: socket.socket) -> Link:
-    """The controller's own socket, greeted; its answer is still to come, before all others. Raises Away."""
+    """Send the hello on a connection to the controller's own socket.
+
+    The answer must be read first. Raises Away.
+    """
     sock.settimeout(ANSWER_S)
     try:
         sock.sendall(json_frame({"t": "hello", "version": VERSION, "client": "cli"}))
@@ -128,14 +134,17 @@ def greeting(sock: socket.socket) -> Link:
 
 
 def greeted(sock: socket.socket) -> Link:
-    """The same, answered. Raises Away, Refused."""
+    """Do the whole handshake on a connection to the controller's own socket. Raises Away or Refused."""
     link = greeting(sock)
     link.expect()
     return link
 
 
 def connect_path(path: str) -> socket.socket:
-    """However long the path is: a socket's own name has room for a hundred letters. Raises OSError."""
+    """Connect to a socket whose path may be longer than the hundred bytes of a socket's name.
+
+    Raises OSError.
+    """
     folder, name = os.path.split(path)
     descriptor = os.open(folder or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     sock = socket.socket(socket.AF_UNIX)

@@ -1,6 +1,7 @@
-"""One of Slurm's commands: the words go to the controller, where the command itself runs, and what it prints comes back.
+"""Runs one of Slurm's commands: the controller executes it with these arguments, and sends back its output.
 
-Files are read here, by the process that asked and as its user: the controller asks for those that a command needs.
+Files are read here, by the calling process as its user: the controller asks for the files that a command
+needs.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ from .process import by_name, check_words, folder, with_process
 from .visible import Visible
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not typing's own: a command takes longer to import it than to be answered
+if TYPE_CHECKING:  # Not imported from typing: the import takes longer than the answer to a command.
     from typing import Any, Callable, Dict, List, Optional
 
     Record = Callable[[int, str], str]
 
 REQUEST = 1
-"""The command, and its stream."""
+"""The id of the command's request, and of its stream."""
 AFTERWARDS = 2
-"""The other request of its connection: that a job need not wait for its record."""
+"""The id of the connection's other request, which reports that a job need not wait for its record."""
 CREATING = ("sbatch",)
-"""Commands whose one request creates something, and carries their nonce."""
+"""Commands whose single request creates an object. The request carries a nonce."""
 AGAIN_S = 120.0
 RECEIVE_BYTES = 1 << 18
 UNWRITTEN = "what was asked for may have been done"
 RAW = "sattach"
-"""It shows what a job writes, as it is."""
+"""This command shows a job's output unchanged."""
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""The most that is read of a file, whatever is asked for."""
+"""The most bytes of a file that are read, whatever the controller asks for."""
 
 
 def run(
@@ -45,11 +46,14 @@ def run(
     record: Optional[Record] = None,
     again: Optional[Callable[[], Link]] = None,
 ) -> int:
-    """Runs the command; its exit code. `record` has the code in a folder recorded for a job, and tells why it is not.
+    """Run the command and return its exit code.
 
-    One that creates something is asked for again when its answer was lost: its nonce has it create nothing twice.
-    A command that is cut off while it only waits for the end of a job goes on to wait, over a link that `again` (`connect`)
-    makes. Raises Refused, Away.
+    Raises Refused or Away.
+
+    `record` records the code in a folder for a job, and returns the reason if that fails. A command that
+    creates an object is sent again if its answer was lost; the nonce prevents a second creation. A command
+    whose connection breaks while it only waits for the end of a job continues to wait over a new link from
+    `again` (by default `connect`).
     """
     here = by_name(folder(), os.environ)
     check_words((here, *words))
@@ -79,8 +83,11 @@ def run(
 
 
 def _follow(link: Link, asked: Dict[str, Any], record: Optional[Record], shown: Dict[int, Visible]) -> int:
-    """Asks, and does what the command wants until it has ended. What it only waits for is noted in `asked`; `shown`: descriptors
-    that are terminals."""
+    """Send the command and serve its requests until it has ended.
+
+    Returns its exit code. A job for which the command only waits is noted in `asked`. `shown` are the
+    descriptors that are terminals.
+    """
     link.socket.settimeout(None)
     _send(link, asked)
     while True:
@@ -105,7 +112,8 @@ def _follow(link: Link, asked: Dict[str, Any], record: Optional[Record], shown: 
 def _send(link: Link, message: Dict[str, Any]) -> None:
     try:
         link.socket.sendall(json_frame(message))
-    except OSError as error:  # a broken pipe among them, which elsewhere tells of a reader that has left
+    # Includes a broken pipe, which in other places means that the reader of the output has ended.
+    except OSError as error:
         raise Away(str(error)) from error
 
 
@@ -120,7 +128,7 @@ def _receive(link: Link) -> bytes:
 
 
 def _print(link: Link, piece: bytes, shown: Dict[int, Visible]) -> None:
-    """Bytes behind the number of the descriptor they go to."""
+    """Write output bytes, which follow the number of their descriptor."""
     number = 2 if piece[:1] == b"\2" else 1
     try:
         write_all(number, shown[number].piece(piece[1:]) if number in shown else piece[1:])
@@ -150,7 +158,7 @@ def _answer(link: Link, message: Dict[str, Any], record: Optional[Record]) -> No
 
 
 def _read(asked: Dict[str, Any]) -> bytes:
-    """So much of a file as is asked for, or the next line of standard input. Raises OSError."""
+    """Return a part of the requested file, or the next line of standard input. Raises OSError."""
     size = min(int(asked["size"]), MAX_FILE_BYTES)
     if asked["path"] == "-":
         source = sys.stdin.buffer

@@ -1,4 +1,7 @@
-"""The user's terminal, while a task has one of its own: raw, its keys and its size in frames (see the agent's ptytask)."""
+"""The user's terminal while a task has a terminal of its own.
+
+It sets raw mode and puts keys and sizes into frames (see the agent's ptytask).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import termios
 import tty
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
+if TYPE_CHECKING:  # Not imported from typing: the import takes longer than the start of a step.
     from typing import Any, List, Optional
 
 SIZE, KEYS = 0, 1
@@ -16,7 +19,7 @@ USUAL = (24, 80)
 
 
 class Keyboard:
-    """Standard input: raw from `start` to `stop` where it is a terminal."""
+    """Standard input. If it is a terminal, it is in raw mode from `start` to `stop`."""
 
     def __init__(self) -> None:
         self._before: Optional[List[Any]] = None
@@ -33,7 +36,7 @@ class Keyboard:
 
 
 def size_frame() -> bytes:
-    """The size of the user's terminal."""
+    """Return a frame with the size of the user's terminal."""
     rows, cols = USUAL
     if os.isatty(0):
         rows, cols, _, _ = memoryview(fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8))).cast("H")
@@ -41,10 +44,10 @@ def size_frame() -> bytes:
 
 
 def keys_frame(data: bytes) -> bytes:
-    """Keys, fewer than 64 kB at once."""
+    """Return a frame with keys, fewer than 64 kB."""
     return _header(KEYS, len(data), 0) + data
 
 
 def _header(kind: int, first: int, second: int) -> bytes:
-    """The kind, then rows and columns, or how many bytes follow."""
+    """Return a header: the kind, then rows and columns, or the number of bytes that follow."""
     return bytes((kind,)) + first.to_bytes(2, "big") + second.to_bytes(2, "big")

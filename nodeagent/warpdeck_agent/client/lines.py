@@ -1,4 +1,4 @@
-"""What tasks write, as srun writes it: as it comes, or line by line with the task's number before each line."""
+"""Writes tasks' output as srun does: unchanged, or line by line with the task's number before each line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 class Lines:
-    """Writes tasks' bytes to a descriptor. `label`: whether lines have one, or the tasks whose lines have one."""
+    """Writes tasks' output to descriptors.
+
+    `label`: whether lines are labeled, or the ranks whose lines are.
+    """
 
     def __init__(self, *, label: Union[bool, List[int]], tasks: int) -> None:
         self._labelled = frozenset(range(tasks) if label is True else label or ())
@@ -18,7 +21,7 @@ class Lines:
         self._open: Dict[Tuple[int, int], bytes] = {}
 
     def write(self, descriptor: int, rank: int, data: bytes) -> None:
-        """Whole lines go out with their label; the start of a line waits for its end."""
+        """Write output. Complete lines are written with their label; an incomplete line waits for its end."""
         if rank not in self._labelled:
             write_all(descriptor, data)
             return
@@ -31,7 +34,7 @@ class Lines:
             write_all(descriptor, b"".join(label + line + b"\n" for line in whole))
 
     def finish(self) -> None:
-        """Lines that were not ended."""
+        """Write incomplete lines."""
         for (descriptor, rank), rest in sorted(self._open.items()):
             write_all(descriptor, self._label(rank) + rest + b"\n")
         self._open.clear()
@@ -41,7 +44,7 @@ class Lines:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """All of it."""
+    """Write all of `data`."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

@@ -1,4 +1,4 @@
-"""What the programs of jobs do: main(NAME, ARGUMENTS)."""
+"""The main function of the programs in jobs: main(NAME, ARGUMENTS)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .process import folder, with_process
 from .standard import prepare_standard_streams
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not typing's own: it is 3 ms
+if TYPE_CHECKING:  # Not imported from typing: the import takes 3 ms.
     from typing import Callable, List, Mapping
 
 OUTSIDE_EXIT = 1
@@ -18,7 +18,7 @@ LOST_EXIT = 1
 
 
 def main(name: str, words: List[str]) -> int:
-    """Runs the program of that name; its exit code."""
+    """Run the program of that name and return its exit code."""
     prepare_standard_streams()
     if name == "scontrol" and words[:1] == ["show"] and len(words) > 1:
         import warpdeck_agent.wire.hostnames as hostnames
@@ -32,7 +32,7 @@ def main(name: str, words: List[str]) -> int:
 
 
 def ended(name: str, command: Callable[[], int]) -> int:
-    """The exit code of a command, for what ends it early too."""
+    """Run a command and return its exit code, also if an error or an interrupt ends it early."""
     try:
         return command()
     except Refused as refused:

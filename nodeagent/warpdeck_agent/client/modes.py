@@ -1,7 +1,8 @@
-"""Which modes of a terminal are set by what was shown on it, to undo them for who leaves, or set them for who comes later.
+"""Tracks the terminal modes that output has set.
 
-Only what outlives the program's own picture and would spoil another's: the alternate screen, the mouse, bracketed paste, a hidden
-cursor, what keys send. Sources: XTerm's control sequences (ctlseqs), kitty's keyboard protocol.
+They are undone for a leaving viewer, or set for a later one. It only tracks modes that outlast a program's
+own screen and would spoil another's: the alternate screen, the mouse, bracketed paste, a hidden cursor, and
+the encoding of keys. Sources: XTerm's control sequences (ctlseqs), kitty's keyboard protocol.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 
 _SEQUENCE = re.compile(rb"\x1b(?:\[\?([\d;]{1,40})([hl])|([=>])|\[([<>])\d*u)")
 _BEGUN = re.compile(rb"\x1b(?:\[(?:\?[\d;]{0,40}|[<>]\d{0,4})?)?\Z")
-"""A sequence whose rest is still to come."""
+"""The beginning of an incomplete sequence."""
 _ON_AT_FIRST = {b"7", b"25"}
-"""Wrapping, the cursor."""
+"""Modes that are on in a fresh terminal: wrapping, and the cursor."""
 _KNOWN = _ON_AT_FIRST | {
     *(b"1 9 47 1000 1002 1003 1004 1005 1006 1015 1016 1047 1049 2004 2026 2031 2048".split())
 }
@@ -24,11 +25,11 @@ _KEYPAD, _KEYBOARD = b"keypad", b"keyboard"
 
 
 class Modes:
-    """Of one terminal; `feed` is given all that it shows."""
+    """The modes of one terminal. `feed` gets all its output."""
 
     def __init__(self) -> None:
         self._set: Dict[bytes, bytes] = {}
-        """What differs from a fresh terminal, in its order: the mode, and the sequence that set it."""
+        """The modes that differ from a fresh terminal, in order, with the sequence that set each."""
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
@@ -51,11 +52,11 @@ class Modes:
             self._set[mode] = sequence
 
     def redo(self) -> bytes:
-        """Sets on a fresh terminal what is set here."""
+        """Return the output that sets these modes on a fresh terminal."""
         return b"".join(self._set.values())
 
     def undo(self) -> bytes:
-        """Makes a fresh terminal of it, b"" where it is one; the last first."""
+        """Return the output that resets these modes in reverse order; b"" if there are none."""
         undone = b"".join(_opposite(mode, sequence) for mode, sequence in reversed(self._set.items()))
         return undone + b"\x1b[0m" if undone else b""
 

@@ -1,7 +1,9 @@
-"""sbcast: a file to all nodes of a job. It is the standard input of a step with one task a node, each of which writes it there.
+"""sbcast: copies a file to all nodes of a job, as the standard input of a step with one task per node.
 
-The copy has the file's mode, lies under another name until it is whole, and replaces what is there only with --force. Options
-about blocks, fan-out and compression change nothing that a user sees, and are accepted.
+Each task writes the file. The copy has the file's mode, has another name until it is complete, and replaces
+an existing file only with
+--force. Options about blocks, fan-out and compression are accepted without effect, because a user could not
+see any.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import stat
 from .access import Refused
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not typing's own: it is 3 ms
+if TYPE_CHECKING:  # Not imported from typing: the import takes 3 ms.
     from typing import Callable, Dict, List, Mapping, Tuple
 
 USAGE = "Usage: sbcast [-CfFjpstvV] SOURCE DEST"
@@ -43,7 +45,7 @@ NAMES = (
     *("treewidth=", "usage", "verbose", "version"),
 )
 BARE = {"--compress": "--compress=lz4", "--send-libs": "--send-libs=yes"}
-"""Options whose value may be left out."""
+"""Options whose value may be omitted."""
 COPY = """
 if [ -d "$1" ]; then set -- "$1/$5" "$2" "$3" "$4"; fi
 if [ -e "$1" ] && [ -z "$3" ]; then echo "sbcast: error: $1: File exists" >&2; exit 1; fi
@@ -53,16 +55,21 @@ cat > "$new" && chmod "$2" "$new" || exit 1
 if [ -n "$4" ]; then touch -d "@$4" "$new" || exit 1; fi
 mv -f "$new" "$1"
 """
-"""Of each task: destination, mode, whether to replace, time or nothing, the source's own name."""
+"""Script of each task. Arguments: destination, mode, whether to replace, time or nothing, the source's own
+name.
+"""
 KEPT = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF")
-"""All other variables that srun reads are about the job's own steps."""
+"""The kept variables. All other variables that srun reads are about the job's own steps."""
 SRUN = ["--overlap", "--ntasks-per-node=1", "--job-name=sbcast", "--mem=0", "--quiet"]
 
 
 def main(
     words: List[str], environ: Mapping[str, str], step: Callable[[List[str], Dict[str, str]], int]
 ) -> int:
-    """Copies; the exit code. `step` runs srun's words with an environment. Raises Refused."""
+    """Copy the file and return the exit code.
+
+    `step` runs srun with the given arguments and environment. Raises Refused.
+    """
     given, rest = read(words)
     if given.keys() & {"help", "usage", "version"}:
         print("slurm 22.05.8" if "version" in given else USAGE if "usage" in given else HELP, end="\n")
@@ -76,7 +83,7 @@ def main(
 
 
 def read(words: List[str]) -> Tuple[Dict[str, str], List[str]]:
-    """(long option -> value, the other words). Raises Refused."""
+    """Return ({long option: value}, the other arguments). Raises Refused."""
     import getopt
 
     long_of = {"C": "compress", "F": "fanout", "f": "force", "j": "jobid", "p": "preserve", "s": "size"}
@@ -116,7 +123,7 @@ def _send(
 
 
 def without_steps(environ: Mapping[str, str]) -> Dict[str, str]:
-    """The environment without what srun would take for its options."""
+    """Return the environment without the variables that srun would take as options."""
     return {
         name: value
         for name, value in environ.items()

@@ -1,4 +1,7 @@
-"""Standard input, output and error, where whoever started us has closed some, or where they are a terminal."""
+"""Prepares standard input, output and error.
+
+It handles streams that the caller has closed, and streams that are a terminal.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,14 @@ NAMES = ("stdin", "stdout", "stderr")
 
 
 def prepare_standard_streams() -> None:
-    """Those that are closed lead nowhere: the next file or socket would have their numbers, and be read and written for them.
-    What is printed on a terminal is made visible (visible.py); the app and the output of jobs write to the descriptors."""
+    """Open /dev/null in place of closed standard streams, and filter output to a terminal.
+
+    Otherwise the next opened file or socket would get the number of a closed stream, and be read or written
+    as that stream. Text that is printed on a terminal is made visible (visible.py). The app and the output of
+    jobs write to the descriptors directly.
+    """
     opened = os.open(os.devnull, os.O_RDWR)
-    while opened < len(NAMES):  # the lowest that is free
+    while opened < len(NAMES):  # the lowest free number
         opened = os.dup(opened)
     os.close(opened)
     for number, name in enumerate(NAMES):

@@ -1,8 +1,9 @@
-"""srun: asks the controller for a step, and is its tasks' standard streams until they have ended.
+"""srun: asks the controller for a step, and relays its tasks' standard streams until they have ended.
 
-Output is written as it comes and only then acknowledged, so that a slow reader slows the tasks and loses nothing. When the
-connection breaks (agent, controller or network), it is made again and the streams go on where they were. Signals are passed
-on to the tasks, but for Ctrl-C: once it tells how the tasks are, twice within a second it ends them, a third time it leaves.
+Output is acknowledged only after it was written, so that a slow reader slows the tasks and nothing is lost.
+When the connection breaks (agent, controller or network), it is made again and the streams continue at the
+same position. Signals are passed on to the tasks, except Ctrl-C. One Ctrl-C prints the state of the tasks, a
+second one within a second ends them, and a third one leaves srun.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from .process import check_words
 from .stepfiles import ERR, OUT, StepFiles, try_to_write
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
+if TYPE_CHECKING:  # Not imported from typing: the import takes longer than the start of a step.
     import signal
     from typing import Any, Callable, Dict, List, Optional, Set
 else:
-    import _signal as signal  # the module of that name is this and enums, which are 4 ms
+    import _signal as signal  # The module signal is this module with enums, which take 4 ms to import.
 
 REQUEST = 1
-"""The only request of its connection, and its stream."""
+"""The id of the connection's only request, and of its stream."""
 HEADER_SIZE = 13
 LIMITS_FILE = "/proc/self/limits"
 READ_BYTES = 32 * 1024
@@ -45,7 +46,7 @@ FORWARDED = (
 
 
 class StepClient:
-    """One srun. `connect` gives a greeted link, however long that takes."""
+    """One srun. `connect` returns a link after the handshake, however long that takes."""
 
     def __init__(self, connect: Callable[[], Link], *, name: str = "srun") -> None:
         self._connect = connect
@@ -62,11 +63,12 @@ class StepClient:
         self._writing = False
 
     def run(self, words: List[str], env: Dict[str, str], cwd: str) -> int:
-        """The exit code. Raises Refused."""
+        """Run srun and return its exit code. Raises Refused."""
         check_words((cwd, *words))
         self._catch_signals()
         asked = {"words": words, "env": env, "cwd": cwd, "has_input": not _reads_nothing()}
-        asked["nonce"] = os.urandom(16).hex()  # asked again after a lost connection, it is the same step
+        # a repeated request after a lost connection refers to the same step
+        asked["nonce"] = os.urandom(16).hex()
         texts = _limits()
         tried: List[str] = []
         while True:
@@ -90,8 +92,8 @@ class StepClient:
         return self._relay_keys(self._files) if self._files.pty else self._relay_until_end()
 
     def _relay_keys(self, files: StepFiles) -> int:
-        """The same with a task on a terminal of its own."""
-        from .keys import Keyboard  # the few steps with a terminal take the milliseconds
+        """Relay the streams of a task on a terminal of its own."""
+        from .keys import Keyboard  # Imported here because only the few steps with a terminal need it.
 
         keyboard = Keyboard()
         keyboard.start()
@@ -99,7 +101,7 @@ class StepClient:
             self._send_raw(files.size_frames())
             return self._relay_until_end()
         except Away:
-            return self._relay_until_end()  # the size goes again with what was under way
+            return self._relay_until_end()  # the size is sent again with the unacknowledged input
         finally:
             keyboard.stop()
 
@@ -109,7 +111,10 @@ class StepClient:
         self._link.socket.sendall(json_frame({"t": kind, "id": REQUEST, **fields}))
 
     def _wait_for_start(self) -> Optional[int]:
-        """Until the step runs, telling why it does not yet; the exit code where none is to run. Raises Refused, Away."""
+        """Wait until the step runs, and print why it waits.
+
+        Returns the exit code if no step is to run. Raises Refused or Away.
+        """
         while not self._step:
             assert self._link is not None
             sources: List[Any] = [self._link.socket, self._wake_r]
@@ -139,7 +144,7 @@ class StepClient:
         self._send_raw(self._files.resend())
 
     def _relay(self) -> int:
-        """Passes on until the end. Raises Away when the link breaks."""
+        """Relay the streams until the end. Returns the exit code. Raises Away when the link breaks."""
         assert self._files is not None and self._link is not None
         while True:
             files = self._files
@@ -159,7 +164,10 @@ class StepClient:
                     return ended
 
     def _receive(self) -> Optional[int]:
-        """Takes what the controller sends; the exit code at the end. Raises Away, Refused."""
+        """Process data from the controller.
+
+        Returns the exit code at the end, else None. Raises Away or Refused.
+        """
         assert self._link is not None
         try:
             data = self._link.socket.recv(1 << 18)
@@ -205,13 +213,13 @@ class StepClient:
 
     def _begin(self, result: Dict[str, Any]) -> None:
         if self._files is not None:
-            return  # came back to it
+            return  # reconnected to the step
         self._step = result
         self._lines = Lines(label=result["label"], tasks=int(result["tasks"]))
         self._files = StepFiles(result, REQUEST)
 
     def _take_piece(self, piece: bytes) -> None:
-        """Bytes of one task, behind the header that says whose and from where."""
+        """Write output bytes of one task, which follow a header with their rank, channel and offset."""
         rank, channel = int.from_bytes(piece[:4], "big"), piece[4]
         offset, data = int.from_bytes(piece[5:HEADER_SIZE], "big"), piece[HEADER_SIZE:]
         key = f"{rank}.{channel}"
@@ -254,9 +262,10 @@ class StepClient:
             self._tell("step_order", what="status")
 
     def _write(self, sink: int, write: Callable[[], None]) -> None:
-        """Writes for whoever reads, who may be slow or have stopped: a signal that comes meanwhile is passed on at once.
+        """Run a write to a reader that may be slow or stopped.
 
-        Tasks go on although their output cannot be kept, as on a full disk; that is said once.
+        A signal that arrives meanwhile is passed on at once. The tasks continue if their output cannot be
+        written, for example on a full disk; that is reported once.
         """
         before, self._writing = self._writing, True
         try:
@@ -284,18 +293,18 @@ class StepClient:
             raise Away(str(error)) from error
 
     def _say(self, line: str) -> None:
-        errors = self._name == "srun" and line.startswith("error: ")  # sbcast tells its own
+        errors = self._name == "srun" and line.startswith("error: ")  # sbcast prints its own errors
         if self._step.get("quiet") and not errors:
             return
         if os.isatty(ERR):
-            from .visible import visible_word  # Most steps tell a pipe or a file.
+            from .visible import visible_word  # Most steps print into a pipe or a file.
 
             line = visible_word(line)
         before, self._writing = self._writing, True
         try:
             write_all(ERR, f"{self._name}: {line}\n".encode("utf-8", "replace"))
         except OSError:
-            pass  # nobody is there to be told
+            pass  # nobody can read the message
         finally:
             self._writing = before
 
@@ -310,11 +319,11 @@ class StepClient:
         if not self._writing or not self._step:
             os.write(self._wake_w, bytes([number]))
             return
-        self._writing = False  # what is sent from here is not to be cut in two by the next one
+        self._writing = False  # the next signal must not interrupt a frame that is being sent here
         try:
             self._signal(number)
         except Away:
-            os.write(self._wake_w, bytes([number]))  # it goes over the next link
+            os.write(self._wake_w, bytes([number]))  # it is sent over the next link
         finally:
             self._writing = True
 
@@ -326,7 +335,7 @@ class StepClient:
 
 
 def _reads_nothing() -> bool:
-    """Whether our own standard input is closed or empty for sure."""
+    """Return whether our own standard input is certainly closed or empty."""
     try:
         found = os.fstat(0)
     except OSError:
@@ -335,16 +344,19 @@ def _reads_nothing() -> bool:
 
 
 def _limits() -> Dict[str, str]:
-    """The limits of this process, which are its tasks' too (--propagate); none where the kernel does not tell."""
+    """Return the resource limits of this process for its tasks (--propagate).
+
+    The result is empty if the kernel does not report them.
+    """
     try:
-        with open(LIMITS_FILE, "rb") as file:  # as text it would import its codec
+        with open(LIMITS_FILE, "rb") as file:  # reading text would import a codec
             return {LIMITS_FILE: file.read(1 << 14).decode("ascii")}
     except OSError:
         return {}
 
 
 def _text(path: str, cwd: str) -> str:
-    """A file that an option names."""
+    """Return the text of a file that an option names. Raises Refused."""
     try:
         with open(os.path.join(cwd, path), encoding="utf-8", errors="surrogateescape") as file:
             return file.read(1 << 20)

@@ -1,6 +1,8 @@
-"""Where srun's streams lead: its own, or the files of --output, --error and --input, which it opens and writes itself.
+"""The sources and destinations of srun's streams.
 
-Files are where srun runs and srun's user's; a task's own file (%t) too, so that no node has to have the folder.
+They are srun's own streams, or the files of --output, --error and --input, which srun opens itself. The files
+are on srun's node and belong to srun's user. That includes the files of single tasks (%t), so that the other
+nodes need not have the folder.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES, data_frame
 from .access import Refused
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
+if TYPE_CHECKING:  # Not imported from typing: the import takes longer than the start of a step.
     from typing import Any, Dict, List, Optional, Tuple
 
 OUT, ERR = 1, 2
@@ -23,7 +25,10 @@ FOLDER_MODE = 0o777
 
 
 class StepFiles:
-    """Sinks by task and channel, and the source of input. `plan` is the controller's word on the step."""
+    """The destinations by task and channel, and the source of input.
+
+    `plan` is the controller's description of the step.
+    """
 
     def __init__(self, plan: Dict[str, Any], stream: int) -> None:
         self._stream = stream
@@ -40,7 +45,7 @@ class StepFiles:
         self._open_sinks()
 
     def sink(self, rank: int, channel: int) -> int:
-        """The descriptor for a task's bytes; below 0 they are dropped."""
+        """Return the descriptor for a task's output; below 0 it is dropped."""
         found = self._paths.get(str(channel), "")
         path = found.get(str(rank), "") if isinstance(found, dict) else found
         if not path:
@@ -61,7 +66,7 @@ class StepFiles:
             raise _unwritable(path, error.errno) from error
 
     def _open_sources(self, named: List[List[Any]], reads: bool) -> List[Tuple[int, int]]:
-        """(rank, descriptor) of what is read, the last one first."""
+        """Return (rank, descriptor) of the input sources, the last one first."""
         if not named:
             return [(self._target, 0)] if reads else []
         sources = []
@@ -73,13 +78,13 @@ class StepFiles:
         return sources
 
     def source(self) -> int:
-        """What to read from next; below 0 there is nothing, or no room to send it."""
+        """Return the next descriptor to read; below 0 if there is none, or the window is full."""
         if not self._sources or self._sent - self._acknowledged >= STREAM_WINDOW_BYTES:
             return NOTHING
         return self._sources[-1][1]
 
     def read_frames(self, most: int) -> bytes:
-        """The next piece of input, framed; its end is a piece without bytes."""
+        """Return the next piece of input in a frame. An empty piece is the end."""
         rank, descriptor = self._sources[-1]
         try:
             data = os.read(descriptor, most)
@@ -88,13 +93,13 @@ class StepFiles:
         if not data:
             self._sources.pop()
         if self.pty and data:
-            from .keys import keys_frame  # the few steps with a terminal take the milliseconds
+            from .keys import keys_frame  # Imported here because only the few steps with a terminal need it.
 
             data = keys_frame(data)
         return self._send(rank, data)
 
     def size_frames(self) -> bytes:
-        """The terminal's size, as a piece of input, framed."""
+        """Return a frame with the terminal's size, as a piece of input."""
         from .keys import size_frame  # as above
 
         return self._send(self._target, size_frame())
@@ -108,20 +113,20 @@ class StepFiles:
         return data_frame(self._stream, piece)
 
     def _open_sinks(self) -> None:
-        """All files at once, so that what cannot be written is told before anything is lost."""
+        """Open all files at once, so that an error is reported before any output is lost."""
         for found in self._paths.values():
             for path in found.values() if isinstance(found, dict) else [found]:
                 if path and path != os.devnull and path not in self._open:
                     self._open[path] = self._make(path)
 
     def acknowledge(self, size: int) -> None:
-        """So many bytes were taken by the tasks."""
+        """Record that the tasks have read `size` more bytes."""
         self._acknowledged += size
         while self._unacknowledged and self._unacknowledged[0][0] <= self._acknowledged:
             self._unacknowledged.pop(0)
 
     def resend(self) -> bytes:
-        """What was under way when the connection broke."""
+        """Return the unacknowledged input in frames, to send it again after the connection broke."""
         self._acknowledged = (
             self._unacknowledged[0][0] - len(self._unacknowledged[0][1])
             if self._unacknowledged
@@ -131,7 +136,11 @@ class StepFiles:
 
 
 def try_to_write(path: str) -> None:
-    """Makes and opens nothing: who reads a pipe would see it end. A path that ends in "/" is a folder. Raises Refused."""
+    """Check whether a path can be written, without creating or opening it.
+
+    Raises Refused. Opening a named pipe and closing it would show its reader an end. A path that ends in "/"
+    is a folder.
+    """
     at = path.rstrip("/") or "/"
     if os.path.exists(at):
         if path.endswith("/") != os.path.isdir(at):

@@ -1,6 +1,7 @@
 """Work folders of launches: a checkout of the submitted tree, or an empty folder.
 
-The agent makes the folder and never looks into it: a child that is the job's user unpacks the tree (see unpacking).
+The agent creates the folder and never looks into it. A child process that runs as the job's user unpacks the
+tree (see unpacking).
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from warpdeck_agent.wire.messages import Launch
 from .trees import TreeError, TreeStore
 
 UNPACK_S = 300.0
-"""How long a tree of the largest size may take on a slow disk."""
+"""How long a tree of the largest size may take on a slow disk, in seconds."""
 MAX_ANSWER_BYTES = 64 * 1024
 NO_FOLDER = "no folder"
-"""In the file that says that a workspace is ready: the tree does not have the submit folder."""
+"""Content of a workspace's ".ready" file if the tree does not contain the submit folder."""
 
 
 class Checkouts:
-    """Makes work folders. `children` runs the process that unpacks; `identity` is the agent's."""
+    """Creates work folders. `children` runs the process that unpacks; `identity` is the agent's."""
 
     def __init__(self, trees: TreeStore, children: UserChildren, *, identity: str) -> None:
         self._trees = trees
@@ -36,12 +37,15 @@ class Checkouts:
         self._unpacking: Dict[str, asyncio.Lock] = {}
 
     def empty(self, launch: Launch, who: Account) -> str:
-        """A folder of its own for a launch that has no tree."""
+        """Return a new folder for a launch that has no tree."""
         return self._trees.empty(f"{launch.workspace}-{launch.job_id}", uid=who.uid, gid=who.gid)
 
     async def folder(self, launch: Launch, who: Account, hold: Hold) -> str:
-        """The submit folder in the checkout, unpacked unless an earlier task of the array did so; the checkout itself if the tree
-        does not have that folder. Raises TreeError, LaunchError, OSError."""
+        """Return the submit folder in the checkout.
+
+        If the tree does not contain that folder, return the checkout itself. The tree is unpacked unless an
+        earlier task of the array did so. Raises TreeError, LaunchError or OSError.
+        """
         assert launch.tree is not None
         async with self._unpacking.setdefault(launch.workspace, asyncio.Lock()):
             target = self._trees.empty(launch.workspace, uid=who.uid, gid=who.gid)
@@ -56,7 +60,10 @@ class Checkouts:
         return target if words == NO_FOLDER else folder
 
     async def _unpack(self, launch: Launch, who: Account, hold: Hold, *, target: str, folder: str) -> str:
-        """What is written down of the checkout. What jobs wrote there besides stays."""
+        """Unpack the tree and return the content of the ".ready" file.
+
+        Other files that jobs wrote there stay.
+        """
         tree = launch.tree
         assert tree is not None
         order = {
@@ -93,7 +100,7 @@ class Checkouts:
 
 
 def _parsed(said: bytes) -> Dict[str, Any]:
-    """The child's answer. The child may not have been able to give one."""
+    """Return the child's answer. Raises TreeError if the child gave no valid one."""
     try:
         found = loads(said.decode())
     except ValueError:
@@ -104,7 +111,7 @@ def _parsed(said: bytes) -> Dict[str, Any]:
 
 
 def _read(path: str) -> str:
-    """The words of a small file, "" if there is none."""
+    """Return the text of a small file, "" if it does not exist."""
     try:
         with open(path, encoding="ascii") as file:
             return file.read()

@@ -1,8 +1,8 @@
 """Read a packed tree (tar.gz) as a stream, in bounded memory.
 
-The archive is a user's upload, so nothing in it is trusted. The standard library's reader holds whole headers and a list of all
-members in memory; this one holds one header of at most MAX_HEADER_BYTES. It knows the formats that git and Python write: ustar,
-pax and GNU long names. It refuses sparse files.
+The archive is a user's upload, so nothing in it is trusted. The standard library's reader holds whole headers
+and a list of all members in memory; this one holds one header of at most MAX_HEADER_BYTES. It supports the
+formats that git and Python write: ustar, pax and GNU long names. It refuses sparse files.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ BLOCK_BYTES = 512
 MAX_HEADER_BYTES = 1 << 20
 """The longest pax header or GNU long name."""
 MAX_MEMBERS = 200_000
-"""Headers of all kinds in one archive."""
+"""The most headers of all kinds in one archive."""
 MAX_TOTAL_BYTES = 4 << 30
-"""The archive after decompression: contents, headers and padding."""
+"""The largest archive after decompression, with contents, headers and padding."""
 _TOO_MUCH = f"it holds more than {MAX_TOTAL_BYTES >> 30} GiB"
 _DATA_BYTES = 1 << 20
 """The most that one read of a file's content returns."""
@@ -28,7 +28,10 @@ class TarError(Exception):
 
 
 class Member(NamedTuple):
-    """One entry. `kind`: file, folder, link (symbolic), or other; `target`: where a link points."""
+    """One entry of the archive.
+
+    `kind`: file, folder, link (symbolic), or other. `target`: the target of a link.
+    """
 
     name: bytes
     kind: str
@@ -45,11 +48,11 @@ class TarStream:
         self._read_bytes = 0
         self._members = 0
         self._left_bytes = 0
-        """Content and padding of the current member that have not been read."""
+        """Number of unread bytes of the current member, including padding."""
         self._padding_bytes = 0
 
     def members(self) -> Iterator[Member]:
-        """All entries in order. Raises TarError, and what gzip raises for a damaged stream."""
+        """Yield all entries in order. Raises TarError, and the errors of gzip for a damaged stream."""
         changes: Dict[str, bytes] = {}
         while True:
             self._skip()
@@ -77,7 +80,7 @@ class TarStream:
             yield member
 
     def content(self) -> Iterator[bytes]:
-        """The content of the current file, in pieces."""
+        """Yield the content of the current file, in pieces."""
         while self._left_bytes > self._padding_bytes:
             data = self._exactly(min(_DATA_BYTES, self._left_bytes - self._padding_bytes))
             self._left_bytes -= len(data)
@@ -106,7 +109,7 @@ class TarStream:
         return data
 
     def _read(self, size_bytes: int) -> bytes:
-        """So many bytes, or fewer at the end of the stream."""
+        """Return `size_bytes` bytes, or fewer at the end of the stream."""
         data = self._stream.read(size_bytes)
         self._read_bytes += len(data)
         if self._read_bytes > MAX_TOTAL_BYTES:
@@ -115,7 +118,7 @@ class TarStream:
 
 
 def _checked_size(block: bytes) -> int:
-    """The content's size as the plain header says. Raises TarError for what is no header."""
+    """Return the content's size from the plain header. Raises TarError if the block is not a header."""
     if len(block) < BLOCK_BYTES:
         raise TarError("it is cut off")
     if _number(block[148:156]) != sum(block) - sum(block[148:156]) + 8 * ord(" "):
@@ -124,7 +127,7 @@ def _checked_size(block: bytes) -> int:
 
 
 def _number(field: bytes) -> int:
-    """An octal number, or a GNU one in base 256. Raises TarError."""
+    """Return the value of an octal number, or of a GNU number in base 256. Raises TarError."""
     if field[0] & 0x80:
         return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big")
     return _decimal(field.partition(b"\0")[0].strip(), base=8)
@@ -140,7 +143,7 @@ def _decimal(digits: bytes, *, base: int = 10) -> int:
 
 
 def _pax(text: bytes) -> Dict[str, bytes]:
-    """The records that matter of a pax header: "27 path=some/long/name\\n"."""
+    r"""Return the relevant records of a pax header, like "27 path=some/long/name\n"."""
     found: Dict[str, bytes] = {}
     at = 0
     while at < len(text) and text[at]:

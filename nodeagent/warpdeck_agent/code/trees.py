@@ -1,4 +1,7 @@
-"""Packed snapshots, received and verified against their digest, and the work folders that they are unpacked into (see checkouts)."""
+"""Packed snapshots, and the work folders for unpacking them (see checkouts).
+
+Snapshots are received from the controller and verified against their digest.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,18 @@ MAX_TREE_BYTES = 2 * 1024 * 1024 * 1024
 
 
 class TreeError(Exception):
-    """A snapshot that cannot be used, in one sentence."""
+    """A snapshot that cannot be used, described in one sentence."""
 
 
 class TreeStore:
-    """D/trees and D/work."""
+    """The folders D/trees and D/work."""
 
     def __init__(self, agent_dir: str) -> None:
         self._trees = os.path.join(agent_dir, "trees")
         self._work = os.path.join(agent_dir, "work")
 
     def path(self, sha256: str) -> str:
-        """Where a packed tree lies."""
+        """Return the path of a packed tree. Raises TreeError for an invalid digest."""
         if not sha256.isalnum():
             raise TreeError("a snapshot digest with strange characters")
         return os.path.join(self._trees, sha256 + ".tar.gz")
@@ -33,13 +36,16 @@ class TreeStore:
         return os.path.exists(self.path(sha256))
 
     def work_dir(self, workspace: str) -> str:
-        """The folder of a workspace."""
+        """Return the folder of a workspace. Raises TreeError for an invalid name."""
         if not workspace or not workspace.replace("-", "").isalnum():
             raise TreeError("a workspace name with strange characters")
         return os.path.join(self._work, workspace)
 
     def empty(self, workspace: str, *, uid: int, gid: int) -> str:
-        """The workspace's folder, made if need be: all there is for a job whose submit folder is not on this node."""
+        """Return the workspace's folder, created if necessary.
+
+        A job whose submit folder is not on this node runs in it.
+        """
         target = self.work_dir(workspace)
         os.makedirs(target, mode=0o700, exist_ok=True)
         if os.geteuid() == 0:
@@ -48,7 +54,7 @@ class TreeStore:
 
 
 class Upload:
-    """A packed tree on its way in."""
+    """A packed tree that is being uploaded."""
 
     def __init__(self, store: TreeStore, sha256: str, size_bytes: int) -> None:
         if size_bytes > MAX_TREE_BYTES:
@@ -61,7 +67,10 @@ class Upload:
         self._descriptor, self._part = tempfile.mkstemp(suffix=".part", dir=os.path.dirname(self._final))
 
     def write(self, data: bytes) -> None:
-        """The next bytes. Raises TreeError over the announced size, OSError where the disk is full."""
+        """Add the next bytes.
+
+        Raises TreeError if the tree exceeds the announced size, OSError if the disk is full.
+        """
         self._received += len(data)
         if self._received > self._size_bytes:
             raise TreeError("a snapshot longer than announced")
@@ -69,7 +78,7 @@ class Upload:
         write_all(self._descriptor, data)
 
     def finish(self) -> None:
-        """Verifies and keeps it. Raises TreeError."""
+        """Verify and keep the tree. Raises TreeError if it is damaged."""
         if self._received != self._size_bytes or self._digest.hexdigest() != self._sha256:
             self.abandon()
             raise TreeError("the snapshot arrived damaged")
@@ -77,6 +86,6 @@ class Upload:
         os.replace(self._part, self._final)
 
     def abandon(self) -> None:
-        """Lets it go half-way."""
+        """Abort the upload and remove the partial file."""
         os.close(self._descriptor)
         os.unlink(self._part)

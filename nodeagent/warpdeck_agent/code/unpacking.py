@@ -1,9 +1,10 @@
-"""Unpack a tree into a work folder: a process of its own, which is the job's user before it looks at the archive.
+"""Unpack a tree into a work folder, in a process of its own.
 
-Standard input is the archive. The order arrives as one line of JSON on standard output, which is a socket. One line of JSON goes back:
-why the tree cannot be used ("" if it is there), whether the reason is a full disk, and whether the submit folder exists in it. The
-process begins as the agent's user, so that it needs no Python that the job's user may run. It imports nothing after it has given up
-its rights.
+The process switches to the job's user before it reads the archive. Standard input is the archive. The order
+arrives as one line of JSON on standard output, which is a socket. One line of JSON is the answer: why the
+tree cannot be used ("" if it can), whether the reason is a full disk, and whether the submit folder exists in
+it. The process begins as the agent's user, so that it needs no Python that the job's user may run. It imports
+nothing after it has given up its rights.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from warpdeck_agent.wire.jsontext import dumps, loads
 from .tar_stream import Member, TarError, TarStream
 
 MAX_ADDRESS_BYTES = 512 << 20
-"""What the process may map. It needs a few megabytes, whatever the archive says."""
+"""The address space of the process. It needs a few megabytes, whatever the archive contains."""
 MAX_ORDER_BYTES = 8 << 20
-"""The order names up to some thousands of links."""
+"""The largest order, which can name some thousands of links."""
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL = "the snapshot cannot be unpacked: the disk is full"
 _NAME_CHARS = 200
-"""How much of a member's name an error message quotes."""
+"""The most characters of a member's name in an error message."""
 
 
 def main() -> int:
-    """Obey one order. Returns 0; the outcome is in the answer."""
+    """Carry out one order. Returns 0; the outcome is in the answer."""
     with socket.socket(fileno=os.dup(1)) as link:
         order = _read_order(link)
         if order is None:
@@ -46,7 +47,7 @@ def main() -> int:
 
 
 def _read_order(link: socket.socket) -> Optional[Dict[str, Any]]:
-    """None where the agent is gone."""
+    """Return the order, or None if the agent is gone."""
     text = b""
     while not text.endswith(b"\n"):
         data = link.recv(1 << 16)
@@ -59,7 +60,10 @@ def _read_order(link: socket.socket) -> Optional[Dict[str, Any]]:
 
 
 def _become(account: Optional[List[Any]]) -> None:
-    """Limits, and the user's ids and groups. `account` is null where the agent runs everything as itself."""
+    """Set resource limits, and the user's ids and groups.
+
+    `account` is null if the agent runs everything as itself.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (MAX_ADDRESS_BYTES, MAX_ADDRESS_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.umask(0o022)
@@ -71,7 +75,7 @@ def _become(account: Optional[List[Any]]) -> None:
 
 
 def _obey(order: Dict[str, Any], link: socket.socket) -> str:
-    """Why the tree cannot be used, "" if all is there."""
+    """Unpack the tree. Returns why it cannot be used, "" if it can."""
     try:
         top = os.open(order["target"], _FOLDER)
         _make_usable(top)
@@ -96,24 +100,30 @@ def _obey(order: Dict[str, Any], link: socket.socket) -> str:
 
 
 class _Refused(Exception):
-    """A member that is not allowed, in one sentence."""
+    """A member that is not allowed, described in one sentence."""
 
 
 class _Checkout:
-    """Write members below an open folder. Other processes of the user may change it meanwhile, so no link is followed on the way."""
+    """Writes members below an open folder.
+
+    Other processes of the user may change the folder meanwhile, so no link in a path is followed.
+    """
 
     def __init__(self, top: int, link: socket.socket) -> None:
         self._top = top
         self._link = link
 
     def extract(self, archive: TarStream) -> None:
-        """Folders, plain files and symbolic links only. Raises _Refused, TarError, OSError."""
+        """Unpack folders, plain files and symbolic links; refuse other members.
+
+        Raises _Refused, TarError or OSError.
+        """
         for member in archive.members():
             self._check_agent()
             self._take(archive, member)
 
     def _check_agent(self) -> None:
-        """End with the agent: its successor unpacks the tree anew."""
+        """Stop if the agent has ended. Its successor unpacks the tree again."""
         if select.select([self._link], [], [], 0)[0]:
             raise _Refused("the agent has ended")
 
@@ -141,7 +151,7 @@ class _Checkout:
             os.close(folder)
 
     def _enter(self, parts: List[bytes], shown: str) -> int:
-        """The open folder below the top. Raises _Refused where a link is on the way."""
+        """Return a descriptor of the folder below the top. Raises _Refused if a link is in the path."""
         folder = os.dup(self._top)
         for part in parts:
             try:
@@ -180,7 +190,7 @@ def _open_folder(name: bytes, folder: int) -> int:
 
 
 def _make_usable(folder: int) -> None:
-    """Restore the owner's rights, which an earlier job may have removed from a folder of the tree."""
+    """Restore the owner's permissions, which an earlier job may have removed from a folder of the tree."""
     found = os.fstat(folder)
     if found.st_uid == os.geteuid() and found.st_mode & 0o700 != 0o700:
         os.chmod(f"/proc/self/fd/{folder}", stat.S_IMODE(found.st_mode) | 0o700)
@@ -194,7 +204,7 @@ def _unlink(name: bytes, folder: int) -> None:
 
 
 def _link_ignored(root: str, names: List[str], top: int) -> None:
-    """Link entries that git ignores (data, environments) from the submit folder's root into the checkout."""
+    """Link files that git ignores (data, environments) from the submit folder's root into the checkout."""
     for name in names:
         source = os.path.join(root, name)
         if os.path.basename(name) != name or name in ("", ".", "..") or not os.path.lexists(source):
@@ -206,6 +216,6 @@ def _link_ignored(root: str, names: List[str], top: int) -> None:
 
 
 def _shown(name: Any) -> str:
-    """A name for a message: bounded, printable."""
+    """Return a name for a message: bounded and printable."""
     text = os.fsdecode(name) if isinstance(name, bytes) else str(name)
     return visible_word(text[:_NAME_CHARS])

@@ -1,7 +1,7 @@
-"""Whether a job's working folder is there, and the one that it was submitted from.
+"""Checks whether a job's working folder exists on this node, and whether it is the submit folder.
 
-A child that is the job's user asks: nobody learns what they may not see themselves, and a server that hangs holds up neither the agent
-nor other launches. Each user can leave a few such questions without an answer.
+A child process checks as the job's user. So a user learns nothing that they may not see, and a hanging file
+server delays neither the agent nor other launches. The number of unanswered checks per user is limited.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.users.accounts import rights_of
 
 KNOWN_S = 1.0
-"""An array's tasks share a folder: one that was seen is there for so long."""
+"""How long a folder that was found is assumed to exist, in seconds. The tasks of an array share a folder."""
 MAX_KNOWN = 256
 MOST_WAITING = 16
-"""Questions of one user that have no answer: each keeps a process and a thread. More wait for one of these to come back."""
+"""The most unanswered checks of one user. Each keeps a process and a thread. Further checks wait for one of
+them to end.
+"""
 _IS_FOLDER, _IS_ENTRY = '[ -d "$0" ]', '[ -e "$0" ] || [ -L "$0" ]'
 Question = Tuple[int, str, str]
 """(uid, test, path)"""
 
 
 class Folders:
-    """Remembers what it has just seen."""
+    """Checks folders, and caches found ones for a moment."""
 
     def __init__(self, *, answer_s: float = ANSWER_S) -> None:
         self._answer_s = answer_s
@@ -36,7 +38,10 @@ class Folders:
         self._seen: Dict[Tuple[int, str], float] = {}
 
     async def is_there(self, path: str, *, uid: int) -> bool:
-        """Raises LaunchError where its server does not answer."""
+        """Return whether the folder exists for the user.
+
+        Raises LaunchError if its file server does not answer.
+        """
         if time.monotonic() - self._seen.get((uid, path), -KNOWN_S) < KNOWN_S:
             return True
         found = await self._ask((uid, _IS_FOLDER, path), path)
@@ -47,8 +52,12 @@ class Folders:
         return found
 
     async def holds(self, path: str, name: str, *, uid: int) -> bool:
-        """Whether the folder has an entry of that name. Raises LaunchError where its server does not answer."""
-        # First the folder: names are new each time, so that each would be a question of its own to a server that hangs.
+        """Return whether the folder has an entry of that name.
+
+        Raises LaunchError if its file server does not answer.
+        """
+        # Check the folder first: names are new each time, so each would be another hanging check on a file
+        # server that hangs.
         return await self.is_there(path, uid=uid) and await self._ask(
             (uid, _IS_ENTRY, os.path.join(path, name)), path
         )
@@ -67,7 +76,10 @@ class Folders:
 
 
 def _hanging(path: str) -> LaunchError:
-    """The node's fault, which would take the job again and again while nothing keeps it from that."""
+    """Return the error for a folder whose file server does not answer.
+
+    It blames the node and names the check, so that the job is not sent to the same node again and again.
+    """
     return LaunchError(f"the folder {path} does not answer on this node", again=True, check="mount")
 
 

@@ -1,4 +1,4 @@
-"""Where a container is to run: what of the node is seen in it, and which variables it gets."""
+"""The context in which a container runs: the node's folders that are mounted in it, and its variables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.wire.messages import Container, Mount
 
 NAMED = "warpdeck-"
-"""What the names of kept containers begin with in the runtime's own list."""
+"""Prefix of the names of kept containers in the runtime's own list."""
 HOST_ONLY = frozenset(
     [
         "PATH",
@@ -24,7 +24,7 @@ HOST_ONLY = frozenset(
         "XDG_RUNTIME_DIR",
     ]
 )
-"""Variables that are about the node's file system."""
+"""Variables that refer to the node's file system."""
 OF_TASKS = ("SLURM_PROCID", "SLURM_LOCALID")
 OF_RANKS = ("RANK", "LOCAL_RANK")
 """Variables that the supervisor adds."""
@@ -32,10 +32,13 @@ OF_RANKS = ("RANK", "LOCAL_RANK")
 
 @dataclass(frozen=True)
 class Setting:
-    """Where the container is to run. `paths` are the files and folders that it needs under their own names."""
+    """The context in which a container runs.
+
+    `paths` are the files and folders that it needs under their own names.
+    """
 
     launch: str
-    """A name that no other launch has."""
+    """A name that is unique to the launch."""
     work_dir: str
     home: str
     paths: Sequence[str]
@@ -43,13 +46,16 @@ class Setting:
     gpus: bool
     pty: bool
     as_root: bool
-    """The job's user is root on the node."""
+    """Whether the job's user is root on the node."""
     tasks: int = 1
-    """So many of these containers begin at once here."""
+    """Number of containers like this that start at once on this node."""
 
 
 def mounts(asked: Container, setting: Setting, *, flags: str = "") -> List[str]:
-    """SRC:DST[:FLAGS] with flags joined by commas, as all three take them. Raises LaunchError."""
+    """Return the mounts as SRC:DST[:FLAGS] with comma-separated flags, which all three runtimes accept.
+
+    Raises LaunchError.
+    """
     own = [*setting.paths, *([setting.home] if asked.mount_home and setting.home else [])]
     given = [Mount(each, each) for each in own] + list(asked.mounts)
     made = []
@@ -63,7 +69,7 @@ def mounts(asked: Container, setting: Setting, *, flags: str = "") -> List[str]:
 
 
 def passed(asked: Container, setting: Setting) -> List[str]:
-    """The names of the variables that go along."""
+    """Return the names of the variables that are passed into the container."""
     hidden = HOST_ONLY if asked.mount_home else HOST_ONLY | {"HOME"}
     wanted = {name for name in setting.env if name not in hidden and name.isidentifier()}
     ranks = OF_RANKS if "WORLD_SIZE" in wanted else ()

@@ -1,12 +1,13 @@
-"""A job's command inside a container, by whichever runtime the node has: Enroot, Apptainer (Singularity) or Podman.
+"""Runs a job's command in a container, with a runtime of the node: Enroot, Apptainer (Singularity) or Podman.
 
-The runtime runs as the job's user under the job's supervisor, in the job's groups, and makes none of its own: limits, the
-end of the job and its accounting are the same as without a container. Network and GPUs are the node's as the job may use
-them. The job's working folder and its TMPDIR are there under their own names, and it begins in its working folder.
+The runtime runs as the job's user under the job's supervisor and in the job's cgroups, and creates none of
+its own. So limits, the end of the job and its accounting are the same as without a container. The network is
+the node's, and so are the GPUs that the job may use. The job's working folder and its TMPDIR have the same
+paths in the container, and the command starts in the working folder.
 
-Of the job's environment everything is passed on but search paths, which the image knows better; --container-env names what
-is passed on in any case. Values never stand on a command line. Options are pyxis'; where it differs from them it is said
-in the README.
+The job's environment is passed on, except search paths, which the image sets itself; --container-env names
+variables that are always passed on. Values never appear on a command line. The options are those of pyxis;
+the README lists the differences.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TAKES = {
     "singularity": ("registry", "docker", "squashfs", "sif", "archive", "folder"),
     "podman": ("registry", "docker", "podman", "archive", "folder"),
 }
-"""The runtimes in the order in which they are taken, and the kinds of image that each can run."""
+"""The runtimes in order of preference, with the kinds of image that each can run."""
 APPTAINER = r"""engine=$1
 shift
 exec "$engine" "$@"
@@ -54,7 +55,9 @@ done
 exec 9>&-
 exec "$engine" "$@"
 """
-"""Where it is writable, Apptainer makes no place in a container for what is mounted there."""
+"""Shell script that runs a named Apptainer container. It creates missing mount points, because Apptainer does
+not do that in a writable container.
+"""
 ENROOT = r"""engine=$1 name=$2 image=$3 keep=$4 users=$TMPDIR/$2.users
 shift 4
 trap : TERM INT HUP QUIT USR1 USR2 ALRM
@@ -82,19 +85,24 @@ tail -n +2 "$users" >"$users.left" && mv "$users.left" "$users"
 [ -s "$users" ] || "$engine" remove --force "$name" >/dev/null 2>&1 9>&-
 exit "$code"
 """
-"""For each task. Enroot's own default for what it keeps while a container runs is a folder of root's. A container without a
-name lies in the job's TMPDIR, and goes with it even when nobody is left to remove it."""
+"""Shell script that runs a task with Enroot. It replaces Enroot's default folder for runtime data, which
+belongs
+to root.
+
+A container without a name is stored in the job's TMPDIR, so it is removed with the job even if no process is
+left to remove it.
+"""
 FSTAB = {ord(each): f"\\{ord(each):03o}" for each in "\\ \t\n"}
-"""How fstab(5) writes what would end a field, as Enroot reads its mounts."""
+"""Escapes of fstab(5) for characters that would end a field, as Enroot reads its mounts."""
 
 
 def find_runtimes(path: str = PLACES) -> List[str]:
-    """The runtimes that this node has."""
+    """Return the runtimes that this node has."""
     return [name for name in TAKES if shutil.which(name, path=path)]
 
 
 def contained(command: List[str], asked: Container, setting: Setting, *, path: str = PLACES) -> List[str]:
-    """The command that runs `command` in the container. Raises LaunchError."""
+    """Return the command that runs `command` in the container. Raises LaunchError."""
     there = find_runtimes(path)
     if not there:
         raise LaunchError("this node has no container runtime: neither Enroot, Apptainer nor Podman")
@@ -129,12 +137,16 @@ def _apptainer(
 
 
 def _search_paths(engine: str, asked: Container) -> str:
-    """Lines of shell: Apptainer passes all variables on but PATH and LD_LIBRARY_PATH, or what others say for it."""
+    """Return shell lines that handle the search paths and other variables in HOST_ONLY.
+
+    Apptainer passes on all variables except PATH and LD_LIBRARY_PATH, which it takes from APPTAINERENV_*
+    variables. So the variables in HOST_ONLY are unset. If --container-env names one, it is set as APPTAINERENV_*.
+    """
     lines = []
     for name in sorted(HOST_ONLY):
         if name in asked.env:
             lines.append(f'[ -z "${{{name}+x}}" ] || export {engine.upper()}ENV_{name}="${name}"\n')
-        if name != "PATH":  # by which it finds its own helpers
+        if name != "PATH":  # Apptainer needs PATH to find its own helpers
             lines.append(f"unset {name}\n")
     return "".join(lines)
 

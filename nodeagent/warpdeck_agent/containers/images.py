@@ -1,6 +1,7 @@
-"""Names of container images as pyxis spells them, told to each runtime in its own words. Pure.
+"""Names of container images in the syntax of pyxis, converted to the syntax of each runtime.
 
-What a path holds follows from its name alone: a root agent must not look at paths on a user's behalf.
+Pure functions. The kind of a path follows from its name alone, because a root agent must not inspect paths on
+a user's behalf.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ DOCKER_HUB = "docker.io"
 
 @dataclass(frozen=True)
 class Image:
-    """`kind`: registry, docker (its daemon's own), podman (its own), or of a path: squashfs, sif, archive, folder."""
+    """A container image.
+
+    `kind` is "registry", "docker" (in the Docker daemon), "podman" (in Podman's storage), or for a path
+    "squashfs", "sif", "archive" or "folder".
+    """
 
     kind: str
     name: str
@@ -23,14 +28,17 @@ class Image:
     user: str = ""
 
     def reference(self) -> str:
-        """Of a registry's image: registry/name, Docker Hub's way where none is named."""
+        """Return registry/name of a registry's image.
+
+        Docker Hub's conventions apply if no registry is given.
+        """
         registry = self.registry or DOCKER_HUB
         hub_own = registry == DOCKER_HUB and "/" not in self.name
         return f"{registry}/{'library/' if hub_own else ''}{self.name}"
 
 
 def parse_image(text: str, *, work_dir: str) -> Image:
-    """Paths are relative to the job's working folder."""
+    """Parse an image's name. Paths are relative to the job's working folder."""
     for scheme, kind in (("dockerd://", "docker"), ("podman://", "podman")):
         if text.startswith(scheme):
             return Image(kind, text[len(scheme) :])
@@ -52,7 +60,7 @@ def _file(path: str) -> Image:
 
 
 def for_podman(image: Image) -> List[str]:
-    """Podman's last words before the command."""
+    """Return the last arguments of Podman before the command."""
     if image.kind == "folder":
         return ["--rootfs", image.name]
     prefix = {"archive": "docker-archive:", "docker": "docker-daemon:"}.get(image.kind, "")
@@ -60,7 +68,7 @@ def for_podman(image: Image) -> List[str]:
 
 
 def for_apptainer(image: Image) -> str:
-    """A URI or a path."""
+    """Return a URI or a path for Apptainer."""
     if image.kind == "registry":
         return "docker://" + (image.reference() if image.registry else image.name)
     prefix = {"docker": "docker-daemon:", "archive": "docker-archive:"}.get(image.kind, "")
@@ -68,7 +76,7 @@ def for_apptainer(image: Image) -> str:
 
 
 def for_enroot(image: Image) -> str:
-    """A URI for `enroot import`, or the path of what was imported before."""
+    """Return a URI for `enroot import`, or the path of an image that was imported before."""
     if image.kind == "registry":
         user = image.user + "@" if image.user else ""
         registry = image.registry + "#" if image.registry else ""

@@ -1,11 +1,13 @@
-"""A job's command in a container of Podman's.
+"""Runs a job's command in a Podman container.
 
-A single process has a container that is made and removed with it. The tasks of a step on a node share one, as pyxis has it:
-whichever comes first makes it, around a shell that only waits; all of them enter it (`podman exec`), and the last removes it.
-So it is with a container that has a name, which steps of one job may use at the same time: it is kept, and what was written
-into it is an image that the next one with that name begins with.
+A single process has a container that is created and removed with it. The tasks of a step on a node share one
+container, as in pyxis. The first task creates it, around a shell that only waits. All tasks enter it with
+`podman exec`, and the last one removes it. A container with a name, which several steps of one job may use at
+the same time, works in the same way. It is kept, and its changes are saved as an image from which the next
+container with that name starts.
 
-The shell needs a /bin/sh in the image. An image's entrypoint belongs to one process: who wants it has a container for each.
+The shell needs a /bin/sh in the image. An image's entrypoint belongs to one process, so tasks that use it
+have a container each.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from .container_environment import NAMED, Setting, mounts, passed
 from .images import Image, for_podman
 
 MAX_PROCESSES = 32_768
-"""Podman takes no more where it may not raise limits."""
+"""Podman's maximum number of processes if it may not raise limits."""
 CDI = ("/etc/cdi", "/var/run/cdi")
 OF_HOLDER = ("WARPDECK_JOB", "WARPDECK_TOKEN", "WARPDECK_STEP")
-"""Variables of the shell that only waits: with them it is found, and ended, as a process of the job's."""
+"""Variables of the waiting shell. They allow it to be found, and ended, as a process of the job."""
 
 LIVES = r"""lives() {
     while read -r key value rest; do
@@ -56,12 +58,17 @@ fi
 exec "$@"
 """
 )
-"""Before a user's own Podman. It keeps in its database where its state lies, for all times: that must not be the TMPDIR of one
-job. And containers that were killed with their job run for ever in that database, so that none begins any more: without these
-two files it looks anew, as after a reboot."""
+"""Shell script that repairs the state of a user's own Podman before it runs.
+
+Podman stores the path of its state in its database permanently, so that must not be the TMPDIR of one job.
+Containers that were killed with their job also stay "running" in that database, so that no new one starts.
+Without these two files, Podman checks again, as after a reboot.
+"""
 DROP = r"""drop() { "$engine" rm --force --time 0 "$1" || "$engine" rm --force --time 0 "$1"; }
 """
-"""Of one whose processes were killed the first attempt only finds out that it does not run."""
+"""Shell function that removes a container. It tries twice: if the processes of a container were killed, the
+first attempt only detects that it does not run.
+"""
 STALE = (
     LIVES
     + DROP
@@ -74,9 +81,13 @@ shift 2
 exec "$@"
 """
 )
-"""Beside what it begins: removes what is left of containers that were killed with their job, and had no name to be kept for."""
+"""Shell script that runs a command, and in parallel removes the remains of unnamed containers that were
+killed with their job.
+"""
 STALE_AFTER = "10m"
-"""One that is only just made has no process either."""
+"""Minimum age of a container that STALE removes. A container that was just created has no process yet
+either.
+"""
 SHARED = (
     LIVES
     + DROP
@@ -125,16 +136,19 @@ fi
 exit "$code"
 """
 )
-"""For each task: run's words for the container, of which `mark` is to be the image, so many; then exec's.
+"""Shell script of each task in a shared container.
 
-Signals reach what runs inside by themselves, as processes of the job's. `podman exec` passes none on, but would end of them,
-and the task with it: so it is deaf (processes.DEAF)."""
+Its arguments are `count` arguments of `podman run`, in which `mark` is replaced by the image, then those of
+`podman exec`. Signals reach the processes inside directly, because they are processes of the job. `podman
+exec` does not forward signals. A signal would only end it, and the task with it, so it has the variable
+processes.DEAF.
+"""
 
 
 def podman(
     engine: str, command: List[str], asked: Container, setting: Setting, image: Optional[Image]
 ) -> List[str]:
-    """The command that runs `command` in a container as asked. Raises LaunchError."""
+    """Return the command that runs `command` in the requested container. Raises LaunchError."""
     if "PMI_FD" in setting.env:
         raise LaunchError(
             "podman on this node does not pass on what --mpi=pmi2 needs: start the program with mpiexec in it, or use Apptainer"
@@ -171,7 +185,7 @@ _GROUPS = ["--cgroup-manager=cgroupfs"]
 
 
 def _run(asked: Container, setting: Setting) -> List[str]:
-    """Of the container, whoever is in it."""
+    """Return the arguments for creating the container."""
     words = [*_GROUPS, "run", "--cgroups=disabled", "--network=host", "--uts=host"]
     words += ["--ipc=host"] if os.path.isdir("/dev/mqueue") else ["--volume=/dev/shm:/dev/shm"]
     words += [*_limits(), *(f"--volume={mount}" for mount in mounts(asked, setting))]
@@ -180,19 +194,22 @@ def _run(asked: Container, setting: Setting) -> List[str]:
         words += [] if asked.remap_root else ["--userns=keep-id"]
     if setting.gpus:
         _check_cdi()
-        words += ["--device=nvidia.com/gpu=all"]  # others than the job's own are closed to it all the same
+        words += ["--device=nvidia.com/gpu=all"]  # GPUs of other jobs stay closed to it nevertheless
     return words + ([] if asked.name else ["--label=warpdeck=unnamed"])
 
 
 def _process(asked: Container, setting: Setting) -> List[str]:
-    """Of one process in it."""
+    """Return the arguments for one process in the container."""
     words = [f"--workdir={asked.workdir or setting.work_dir}", "--interactive"]
     words += [f"--env={name}" for name in passed(asked, setting)]
     return words + (["--tty"] if setting.pty else [])
 
 
 def _limits() -> List[str]:
-    """The job's own limits in place of the engine's, which nobody may raise who is held to less."""
+    """Return the job's own limits as options, which replace the engine's defaults.
+
+    A process with lower limits could not set the defaults.
+    """
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     processes = MAX_PROCESSES if most == resource.RLIM_INFINITY else min(most, MAX_PROCESSES)

@@ -1,6 +1,6 @@
-"""One connection of a controller: its messages dispatched, its streams (logs, terminals, tunnels, trees) carried.
+"""One connection of a controller: dispatches its messages and carries its streams.
 
-Whatever arrives that is no valid message closes this connection only.
+The streams are logs, terminals, tunnels and uploaded trees. Invalid data closes only this connection.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ from warpdeck_agent.wire.steps import OpenStep
 from .step_session import StepSession
 
 STREAM_BUFFER_BYTES = 4 * 1024 * 1024
-"""Streams wait while the controller has so much unread; messages do not."""
+"""Streams pause while the controller has this many unread bytes. Messages do not pause."""
 MAX_WRITE_BUFFER = 64 * 1024 * 1024
-"""A controller that is this far behind is disconnected; it will ask for everything anew."""
+"""A controller with this many unread bytes is disconnected. It asks for everything again after it
+reconnects.
+"""
 
 
 class SessionHost(Protocol):
@@ -80,7 +82,7 @@ class Session:
         )
 
     async def run(self, take_over: Any) -> None:
-        """Hello, Welcome, then messages until the connection ends."""
+        """Exchange Hello and Welcome, then handle messages until the connection ends."""
         try:
             hello = decode(parse_json((await read_frame(self._reader))[1]))
             if not isinstance(hello, wire.Hello):
@@ -91,7 +93,7 @@ class Session:
             welcome = await self._agent.welcome()
             take_over(self)
             self.tell(welcome)
-            self._agent.jobs.steps.repeat_fences()  # nothing may come before Welcome
+            self._agent.jobs.steps.repeat_fences()  # nothing may be sent before Welcome
             self._agent.monitor.sample_every(hello.sample_interval_s)
             while True:
                 kind, payload = await read_frame(self._reader)
@@ -104,18 +106,21 @@ class Session:
                 self._write(json_frame({"t": "stream_end", "stream": 0, "error": str(error)}))
 
     async def _meet_stranger(self) -> None:
-        """A controller of another protocol learns which one this agent speaks, and may only tell it to go."""
+        """Handle a controller with another protocol version.
+
+        It gets our Welcome, which shows the agent's version. The only message accepted from it is Quit.
+        """
         self.tell(await self._agent.welcome())
         message = decode(parse_json((await read_frame(self._reader))[1]))
         if isinstance(message, wire.Quit):
             self._agent.quit()
 
     def tell(self, message: Any) -> None:
-        """Sends a message."""
+        """Send a message."""
         self._write(json_frame(sayable(encode(message))))
 
     def close(self) -> None:
-        """Ends the connection and its streams."""
+        """Close the connection and its streams."""
         for terminal in self._terminals.values():
             terminal.close()
         for upload in self._uploads.values():
@@ -328,7 +333,7 @@ class Session:
 
 
 def _long_ago() -> asyncio.Event:
-    """The end of what does not run."""
+    """Return an event that is already set, for jobs that are not running."""
     ended = asyncio.Event()
     ended.set()
     return ended

@@ -1,6 +1,7 @@
-"""Starting the agent so that it outlives whoever started it, and joining a byte stream to it.
+"""Starts the agent as a daemon that outlives its starter, and connects standard input and output to it.
 
-`start` and `attach` are run over SSH, where a user's shell start files may print things first: what counts begins with SENTINEL.
+`start` and `attach` run over SSH, where a user's shell start files may print lines first. So their own output
+begins with SENTINEL.
 """
 
 from __future__ import annotations
@@ -24,20 +25,23 @@ from warpdeck_agent.users.machine_lock import MachineTakenError, answer, claim, 
 from warpdeck_agent.wire.frames import SENTINEL
 
 START_S = 15.0
-"""How long a starting agent may take to answer."""
+"""How long a starting agent may take to answer, in seconds."""
 MAX_LOG_BYTES = 4 * 1024 * 1024
-"""agent.log is begun anew when it is larger than this at a start."""
+"""If agent.log is larger than this when the agent starts, it is replaced by an empty one."""
 LIBRARY = "lib"
-"""The subfolder with what is unpacked of the archive."""
+"""Name of the subfolder with modules unpacked from the archive."""
 RELAY_BYTES = 256 * 1024
 
 
 def serve(folder: str) -> int:
-    """Runs the agent in the foreground; a second one for the same folder ends at once."""
+    """Run the agent in the foreground and return the exit code.
+
+    A second agent for the same folder exits at once.
+    """
     sys.path.insert(0, os.path.join(folder, LIBRARY))
     from .server import Agent
 
-    os.umask(0o022)  # what jobs are to read says so itself
+    os.umask(0o022)  # files that jobs read set their own mode
     os.makedirs(folder, mode=0o700, exist_ok=True)
     lock = os.open(os.path.join(folder, "agent.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not _lock(lock):
@@ -55,12 +59,15 @@ def serve(folder: str) -> int:
         await Agent(folder, build_id()).run()
 
     asyncio.run(run())
-    os._exit(0)  # a thread that hangs in the driver must not hold up the end, nor the agent that comes after
+    os._exit(0)  # A thread that hangs in the driver must not delay the exit, nor the start of the next agent.
 
 
 def _unpack_library(folder: str) -> None:
-    """pynvml's module beside its bytecode, for `serve`: an agent that compiled it itself would keep 15 MB for good."""
-    import py_compile  # these two only here: every attach would wait for them
+    """Unpack pynvml's module and compile its bytecode for `serve`.
+
+    An agent that compiled the module itself would permanently use 15 MB more memory.
+    """
+    import py_compile  # Imported here because otherwise every attach would load both modules.
     import zipfile
 
     archive = os.path.abspath(sys.argv[0])
@@ -80,7 +87,10 @@ def _unpack_library(folder: str) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Takes the agent's lock; one that is just ending is waited for."""
+    """Take the agent's lock.
+
+    Waits up to 5 s for an agent that is just exiting; returns whether the lock was taken.
+    """
     deadline = time.monotonic() + 5.0
     while True:
         try:
@@ -93,14 +103,15 @@ def _lock(descriptor: int) -> bool:
 
 
 def start(folder: str) -> int:
-    """Starts the agent in the background unless one answers, waits until it does, and says so."""
+    """Start the agent in the background unless one answers, wait until it answers, and print the result."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if answers(folder):
         return _say({"ok": True, "running": True})
     taken = refusal(folder)
     if taken:
         return _say({"ok": False, "error": taken})
-    with contextlib.suppress(OSError):  # a full disk: then it is compiled from the archive
+    # On a full disk the agent compiles the module from the archive instead.
+    with contextlib.suppress(OSError):
         _unpack_library(folder)
     scope = scope_command(UNIT + secrets.token_hex(4))
     _detach([*scope, *own_command(), "serve", "--dir", folder], os.path.join(folder, "agent.log"))
@@ -113,7 +124,10 @@ def start(folder: str) -> int:
 
 
 def attach(folder: str) -> int:
-    """Relays standard input and output to the agent's socket until either side ends, also one that is killed with words unread."""
+    """Relay standard input and output to the agent's socket until either side ends.
+
+    A side that is killed while it has unread data counts as ended.
+    """
     try:
         link = _connect(folder)
     except OSError as error:
@@ -125,7 +139,10 @@ def attach(folder: str) -> int:
 
 
 def _relay(link: socket.socket) -> None:
-    """Raises ConnectionError where the other side went in the middle."""
+    """Copy data in both directions until one side ends.
+
+    Raises ConnectionError if the other side closes during a write.
+    """
     sources: List[Any] = [0, link]
     while True:
         ready, _, _ = select.select(sources, [], [])
@@ -142,7 +159,7 @@ def _relay(link: socket.socket) -> None:
 
 
 def answers(folder: str) -> bool:
-    """Whether an agent listens there."""
+    """Return whether an agent listens in `folder`."""
     try:
         _connect(folder).close()
     except OSError:
@@ -164,7 +181,7 @@ def _connect(folder: str) -> socket.socket:
 
 
 def _detach(argv: List[str], log: str) -> None:
-    """Runs the command in a session of its own, with nothing of ours open."""
+    """Run the command as a daemon: in a session of its own and without our open files."""
     if os.path.exists(log) and os.path.getsize(log) > MAX_LOG_BYTES:
         os.unlink(log)
     if os.fork():

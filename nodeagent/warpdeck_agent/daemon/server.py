@@ -1,6 +1,6 @@
-"""The agent: all that runs on the node, behind one Unix socket, and one controller at a time on it.
+"""The agent: all services on the node behind one Unix socket, which serves one controller at a time.
 
-A newer connection replaces an older one (see session.py for what is said on it).
+A newer connection replaces an older one. `session.py` handles the messages on a connection.
 """
 
 from __future__ import annotations
@@ -32,17 +32,19 @@ from .controller_session import Session
 from .step_session import StepSession
 
 CLEAN_S = 600.0
-"""How often folders of jobs that were let go are looked through."""
+"""Interval in seconds between cleanups of the folders of forgotten jobs."""
 PROBE_S = 5.0
-"""A submit folder that takes longer hangs; the controller waits twice as long for the answer."""
+"""A submit folder whose probe takes longer counts as hanging. The controller waits twice as long for the
+answer.
+"""
 RETRY_S = 1.0
-"""Before what is watched all the time is watched again after a bug."""
+"""Delay in seconds before a background task is restarted after a bug."""
 FAREWELL_S = 1.0
-"""How long connections may take to close when the agent ends."""
+"""How long connections may take to close when the agent ends, in seconds."""
 
 
 class Agent:
-    """Everything that runs on the node, behind one socket."""
+    """All services on the node, behind one socket."""
 
     def __init__(self, folder: str, build: str) -> None:
         self._spool = Spool(folder)
@@ -63,7 +65,7 @@ class Agent:
         self._waiting_for_tree: Dict[str, Dict[Key, wire.Launch]] = {}
 
     async def run(self) -> None:
-        """Serves until told to quit. Jobs go on."""
+        """Serve until a Quit message or a signal. Jobs continue afterwards."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
@@ -100,7 +102,7 @@ class Agent:
         self._stop.set()
 
     async def welcome(self) -> wire.Welcome:
-        """What the controller gets first."""
+        """Return the first message to a new controller."""
         gpus, gpu_error = await self.monitor.discover()
         self._welcomed_without_gpus = gpu_error == SILENT
         containment = f"{self.jobs.containment.words}; the agent has {keeper()}"
@@ -121,14 +123,14 @@ class Agent:
         )
 
     def launch(self, launch: wire.Launch) -> None:
-        """Starts it, or asks for its code first."""
+        """Start a launch, or ask for its code first."""
         tree = launch.tree
         if tree is not None and not self._trees.has(tree.sha256):
             known = self.jobs.find(launch.job_id, launch.restarts)
             if known is None:
                 waiting = self._waiting_for_tree.setdefault(tree.sha256, {})
                 waiting[launch.job_id, launch.restarts] = launch
-                if len(waiting) == 1:  # the tasks of an array ask for one tree, and get it once
+                if len(waiting) == 1:  # The tasks of an array share one tree, so it is requested once.
                     self._tell(
                         wire.NeedTree(job_id=launch.job_id, restarts=launch.restarts, tree=tree.sha256)
                     )
@@ -136,7 +138,7 @@ class Agent:
         self.jobs.beginnings.start(launch)
 
     def tree_arrived(self, sha256: str, error: str) -> None:
-        """Starts what waited for this tree, or refuses it all."""
+        """Start all launches that waited for this tree, or refuse them if the upload failed with `error`."""
         for launch in self._waiting_for_tree.pop(sha256, {}).values():
             if error:
                 self._tell(wire.LaunchFailed(job_id=launch.job_id, restarts=launch.restarts, message=error))
@@ -172,10 +174,10 @@ class Agent:
         if self._session is not None:
             self._session.close()
         self._session = session
-        self._waiting_for_tree.clear()  # this controller asks for its launches itself
+        self._waiting_for_tree.clear()  # The new controller sends its launches again.
 
     async def _tell_late_gpus(self) -> None:
-        """A controller that was welcomed while the driver was only starting learns what it has found since."""
+        """Send a new Welcome to a controller that connected while the GPU driver was still starting."""
         await self.monitor.found()
         if self._welcomed_without_gpus:
             self._tell(await self.welcome())
@@ -187,7 +189,7 @@ class Agent:
 
 
 async def _lasting(work: Callable[[], Awaitable[None]]) -> None:
-    """Until it is done; begun anew after a bug, which is in the log."""
+    """Run `work` to its end. If it fails because of a bug, log the error and start it again."""
     while True:
         try:
             return await work()
@@ -197,7 +199,7 @@ async def _lasting(work: Callable[[], Awaitable[None]]) -> None:
 
 
 def _own_name() -> str:
-    """Our user's name, or the number where the account is not listed (containers)."""
+    """Return our user's name, or the user id if the account is not listed (in containers)."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

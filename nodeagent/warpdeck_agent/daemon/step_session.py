@@ -1,4 +1,4 @@
-"""What one connection of the controller does with steps and calls: the part of a session that is about them."""
+"""The part of a controller connection that handles steps and calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from warpdeck_agent.wire.steps import (
 
 
 class StepSession:
-    """An access.CallLink. `make_out` makes an OutStream of the session's own for a stream id and a window in bytes."""
+    """Steps and calls on one connection; implements `access.CallLink`.
+
+    `make_out` makes an OutStream for a stream id and a window in bytes. `drop_out` removes it.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class StepSession:
         self._inputs: Dict[int, StepInput] = {}
 
     def takes(self, message: Any) -> bool:
-        """Does what a message asks, if it is about steps."""
+        """Handle a message if it is about steps. Returns whether it is."""
         steps = self._jobs.steps
         if isinstance(message, StepLaunch):
             steps.start(message)
@@ -60,7 +63,7 @@ class StepSession:
         return True
 
     def takes_data(self, stream: int, data: bytes) -> bool:
-        """Passes data on, if its stream is a step's or a call's."""
+        """Pass data on if its stream belongs to a step or a call. Returns whether it does."""
         if stream in self._inputs:
             self._inputs[stream].take(data)
         elif stream in self.calls:
@@ -70,26 +73,27 @@ class StepSession:
         return True
 
     def ends_call(self, stream: int) -> bool:
-        """The controller ends a call, if it is one."""
+        """Close the call `stream` at the controller's request. Returns whether there is one."""
         call = self.calls.get(stream)
         if call is not None:
             call.close()
         return call is not None
 
     def end_call(self, stream: int) -> None:
-        """A call is over."""
+        """Remove a call that has ended."""
         if self.calls.pop(stream, None) is not None:
             self._drop_out(stream)
 
     def open_call(self, stream: int, writer: asyncio.StreamWriter) -> Call:
-        """A new call on this link."""
+        """Add a new call on this link."""
         call = self.calls[stream] = Call(self._make_out(stream, CALL_WINDOW_BYTES), writer, self.tell)
         return call
 
     def join_step(self, asked: OpenStep, out: OutStream) -> Coroutine[Any, Any, None]:
-        """The stream of a step, both ways: its input is taken from now on, what is returned sends its output.
+        """Connect the stream of a step in both directions.
 
-        That raises LogError where there is no such step.
+        Its input is accepted from now on. The returned coroutine sends its output, and raises LogError if
+        there is no such step.
         """
         step = self._jobs.steps.get(asked.job_id, asked.restarts, asked.step)
         if step is not None:
@@ -101,7 +105,7 @@ class StepSession:
             raise LogError("the step is not known on this node any more")
         reading: Optional[asyncio.Task[None]] = None
         try:
-            await step.started.wait()  # before that it does not have all its tasks, nor their files
+            await step.started.wait()  # before that, not all tasks and files exist
             reading = asyncio.get_running_loop().create_task(self._inputs[asked.stream].run())
             await StepOutput(step, out, asked).run(self.tell)
         finally:
@@ -110,7 +114,7 @@ class StepSession:
             del self._inputs[asked.stream]
 
     def close(self) -> None:
-        """The link is gone, and all calls with it."""
+        """Close all calls, because the link has ended."""
         for call in self.calls.values():
             call.close()
         self.calls.clear()

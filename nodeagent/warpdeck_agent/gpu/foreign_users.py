@@ -1,7 +1,8 @@
-"""Who kept memory of the GPUs without being a job of ours, by the minute of a day.
+"""History of GPU memory that foreign processes (outside of our jobs) held, by minute over one day.
 
-Of each GPU and each minute the most that every user's processes had at a time, of a few users; and memory that was used where
-no process was seen. What was the same a minute before takes no memory of its own: mostly nobody is there.
+For each GPU and minute, it keeps the largest memory at one time of each user's processes, for a few users,
+and of memory without a visible process. A minute that equals the one before it takes no extra memory, because
+mostly there are no foreign processes.
 """
 
 from __future__ import annotations
@@ -13,34 +14,34 @@ from warpdeck_agent.wire.messages import GpuSample, Strangers
 MINUTE_S = 60.0
 MOST_MINUTES = 1440
 MOST_USERS = 4
-"""Of a GPU in a minute, those with the most memory."""
+"""The most users per GPU and minute; the users with the most memory are kept."""
 
 
 class Seen(NamedTuple):
-    """On one GPU in one minute."""
+    """Foreign GPU memory on one GPU in one minute."""
 
     users: Tuple[Tuple[str, int], ...] = ()
-    """(user, bytes), the most first."""
+    """(user, bytes), the largest first."""
     unexplained_bytes: int = 0
 
     def told(self, index: int) -> Strangers:
-        """For the wire."""
+        """Return the message for the wire."""
         return Strangers(index=index, mem_bytes=dict(self.users), unexplained_bytes=self.unexplained_bytes)
 
 
 NOBODY = Seen()
 Minute = Dict[str, Seen]
-"""By the uuid of the GPU; one that could not be read is not there."""
+"""Values by the GPU's uuid. A GPU that could not be read is absent."""
 
 
 class StrangersSeen:
-    """Fed with every reading."""
+    """The history of foreign GPU memory. It is fed with every reading."""
 
     def __init__(self) -> None:
         self._minutes: Dict[int, Minute] = {}
 
     def take(self, uuid: str, gpu: GpuSample, now: float) -> None:
-        """A reading of one GPU."""
+        """Add a reading of one GPU."""
         if gpu.error:
             return
         of_minute = self._minutes.setdefault(int(now // MINUTE_S), {})
@@ -48,11 +49,11 @@ class StrangersSeen:
         of_minute[uuid] = _joined(before, gpu)
 
     def close(self, number: int) -> Minute:
-        """A minute is over: what was seen in it."""
+        """Finish a minute and return its values."""
         return self.recall(number, self._minutes.get(number, {}))
 
     def recall(self, number: int, found: Minute) -> Minute:
-        """What is known of a minute. One that is like the one before it is kept once."""
+        """Store the values of a minute. Values that equal those of the previous minute are stored once."""
         before = self._minutes.get(number - 1)
         self._minutes[number] = found = before if before is not None and before == found else found
         while len(self._minutes) > MOST_MINUTES:
@@ -60,7 +61,7 @@ class StrangersSeen:
         return found
 
     def at(self, uuid: str, at_unix: float) -> Optional[Seen]:
-        """What was seen in the minute of that moment; None: it is not known."""
+        """Return the values of the minute that contains that moment; None if they are not known."""
         return self._minutes.get(int(at_unix // MINUTE_S), {}).get(uuid)
 
 

@@ -1,6 +1,6 @@
-"""How GPUs are, as NVML tells: Xid errors as they happen, ECC errors, row remapping, heat, and whether a GPU is there at all.
+"""GPU health from NVML: Xid errors as they happen, ECC errors, row remapping, heat, and lost GPUs.
 
-Everything here runs in the thread of gpus.py. What a driver or a card does not support is not judged.
+This runs in the thread of gpus.py. Values that a driver or a card does not support are not judged.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
 MAX_XIDS = 64
-"""Taken at one look; a driver that tells more is asked again a second later."""
+"""The most Xid errors taken in one call. If the driver has more, they are read a second later."""
 THERMAL = 0x20 | 0x40
-"""Clock event reasons: software and hardware thermal slowdown. Power capping is everyday work and no fault."""
+"""Clock event reasons: software and hardware thermal slowdown. Power capping is normal and no fault."""
 
 XIDS = {
     13: "graphics engine exception",
@@ -35,7 +35,7 @@ XIDS = {
     120: "the GPU's system processor failed",
     140: "ECC error that was not recovered",
 }
-"""What the commonest Xids say (NVIDIA's Xid catalogue)."""
+"""Descriptions of the most common Xids (NVIDIA's Xid catalog)."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Xid:
 
 @dataclass(frozen=True)
 class GpuState:
-    """One look at a GPU; None is what the driver does not tell."""
+    """One state reading of a GPU; None is a value that the driver does not give."""
 
     card: Card
     lost: bool = False
@@ -67,11 +67,11 @@ class GpuState:
     remap_pending: Optional[bool] = None
     throttled: Optional[bool] = None
     unexplained_bytes: int = 0
-    """In use, and the driver names no process."""
+    """Memory in use for which the driver names no process."""
 
 
 class GpuHealth:
-    """Made once the cards are known."""
+    """Reads the health of the given cards."""
 
     def __init__(self, nvml: Any, cards: List[Card]) -> None:
         self._nvml = nvml
@@ -80,7 +80,7 @@ class GpuHealth:
         self._events = self._listen()
 
     def _listen(self) -> Any:
-        """An event set with the Xids of all cards that tell them; None if none does."""
+        """Return an event set with the Xids of all cards that report them; None if no card does."""
         heard = False
         try:
             events = self._nvml.nvmlEventSetCreate()
@@ -96,12 +96,12 @@ class GpuHealth:
         return events if heard else None
 
     def xids(self) -> List[Xid]:
-        """Those since the last call. Does not wait for any."""
+        """Return the Xid errors since the last call, without waiting."""
         found: List[Xid] = []
         while self._events is not None and len(found) < MAX_XIDS:
             try:
                 told = self._nvml.nvmlEventSetWait_v2(self._events, 0)
-            except self._nvml.NVMLError:  # time-out: there is none; anything else: there will be none
+            except self._nvml.NVMLError:  # timeout: there is no event; any other error: there will be none
                 break
             card = self._by_address.get(_address(told.device))
             if card is not None:
@@ -109,7 +109,7 @@ class GpuHealth:
         return found
 
     def look(self) -> List[GpuState]:
-        """All cards."""
+        """Return the states of all cards."""
         return [self._look(card) for card in self._cards]
 
     def _look(self, card: Card) -> GpuState:
@@ -144,10 +144,10 @@ class GpuHealth:
 
 
 def describe_xid(number: int) -> str:
-    """ "Xid 79: the GPU has fallen off the bus"."""
+    """Return a description like "Xid 79: the GPU has fallen off the bus"."""
     return f"Xid {number}" + (f": {XIDS[number]}" if number in XIDS else "")
 
 
 def _address(handle: Any) -> Optional[int]:
-    """Handles are pointers, and a lost GPU tells nothing but its own."""
+    """Return the address of a handle. Handles are pointers, and the handle is the only data of a lost GPU."""
     return ctypes.cast(handle, ctypes.c_void_p).value

@@ -1,8 +1,9 @@
-"""What goes over a GPU's PCIe and NVLink, and how those links are. Runs in the thread of gpus.py.
+"""State of a GPU's PCIe and NVLink connections, and the traffic over them.
 
-NVML measures PCIe over 20 ms in which its caller waits, so each card is asked for that only now and then; NVLink's counters
-cost nothing, and what they grew by since the last reading is the rate. What a card has not, or a driver does not tell, is
-unknown. Directions are the GPU's: tx leaves it.
+Runs in the thread of gpus.py. NVML measures PCIe traffic over 20 ms, in which its caller waits, so each card
+is only measured now and then. NVLink's counters cost nothing; the rate is their increase since the last
+reading. Values that a card or its driver does not support are unknown. Directions are seen from the GPU: tx
+leaves it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from .gpu_health import Card
 from .nvlink import link_states
 
 PCIE_EVERY_S = 10.0
-"""Between two measurements of a card's PCIe: 40 ms each, so under a part in 200 of the driver's time for a card."""
+"""Interval in seconds between PCIe measurements of a card. Each takes 40 ms, so a card uses less than 1/200
+of the driver's time.
+"""
 PCIE_UNIT_BYTES = 1000
-"""NVML tells KB/s."""
+"""NVML reports KB/s."""
 ALL_LINKS = 0xFFFFFFFF
-"""As a field's scope: the sum over all links."""
+"""Scope of a field: the sum over all links."""
 Counters = Tuple[int, int]
 Rates = Tuple[Optional[int], Optional[int]]
 UNKNOWN: Rates = (None, None)
@@ -36,7 +39,7 @@ class _Seen:
 
 
 class GpuTraffic:
-    """Made once the cards are known. `clock` is monotonic, in seconds."""
+    """Reads the connections of the given cards. `clock` is monotonic, in seconds."""
 
     def __init__(self, nvml: Any, cards: Sequence[Card], clock: Callable[[], float]) -> None:
         self._nvml = nvml
@@ -48,7 +51,7 @@ class GpuTraffic:
         }
 
     def read(self, card: Card) -> Optional[GpuLinks]:
-        """The card's links as they are now; None where nothing is known of them."""
+        """Return the present state of the card's connections; None if nothing is known."""
         seen, now = self._seen[card.index], self._clock()
         if now >= seen.pcie_due:
             seen.pcie_due = now + PCIE_EVERY_S
@@ -61,7 +64,7 @@ class GpuTraffic:
         return None if found == GpuLinks() else found
 
     def _look(self, handle: Any) -> GpuLinks:
-        """Without what goes over them."""
+        """Return the state of the connections without traffic."""
         states = link_states(self._nvml, handle)
         return GpuLinks(
             pcie_gen=self._ask("nvmlDeviceGetCurrPcieLinkGeneration", handle),
@@ -81,7 +84,10 @@ class GpuTraffic:
         return _times(sent, PCIE_UNIT_BYTES), _times(received, PCIE_UNIT_BYTES)
 
     def _nvlink(self, handle: Any, seen: _Seen) -> Rates:
-        """Bytes a second since the last reading. Unknown at first, and when the counters began anew."""
+        """Return the NVLink traffic in bytes per second since the last reading.
+
+        It is unknown at first, and after the counters were reset.
+        """
         now, counted = self._clock(), self._counters(handle, seen.links.nvlinks)
         before, since_s = seen.counters, now - seen.counted_at
         seen.counters, seen.counted_at = counted, now
@@ -96,7 +102,10 @@ class GpuTraffic:
         return round((counted[0] - before[0]) / since_s), round((counted[1] - before[1]) / since_s)
 
     def _counters(self, handle: Any, links: int) -> Optional[Counters]:
-        """What went over all links so far: in KiB, summed by the driver; since Blackwell in bytes, for each link."""
+        """Return the total traffic over all links, in bytes.
+
+        The driver gives it in KiB, summed over all links; since Blackwell in bytes, for each link.
+        """
         nvml = self._nvml
         kib = (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX)
         found = self._fields(handle, [(field, ALL_LINKS) for field in kib])
@@ -107,7 +116,7 @@ class GpuTraffic:
         return None if found is None else (sum(found[:links]), sum(found[links:]))
 
     def _fields(self, handle: Any, wanted: List[Tuple[int, int]]) -> Optional[List[int]]:
-        """The values of these fields, each with its scope; None if one of them is not told."""
+        """Return the values of these fields, each with its scope; None if one of them is not available."""
         told = self._ask("nvmlDeviceGetFieldValues", handle, wanted)
         if told is None or any(each.nvmlReturn != self._nvml.NVML_SUCCESS for each in told):
             return None

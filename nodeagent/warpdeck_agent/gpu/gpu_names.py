@@ -1,8 +1,9 @@
-"""What CUDA_VISIBLE_DEVICES calls the GPUs of a job.
+"""The names of a job's GPUs in CUDA_VISIBLE_DEVICES.
 
-The controller names GPUs by uuid. Slurm gives indices, and many scripts call int() on them, so the agent puts indices in their
-place unless the site wants uuids. CUDA counts the GPUs that a process can open: from 0 over the job's own GPUs where the others
-are closed to it (Slurm's ConstrainDevices), else over all GPUs of the node. CUDA_DEVICE_ORDER=PCI_BUS_ID gives NVML's order.
+The controller names GPUs by uuid. Slurm uses indices, and many scripts call int() on them, so the agent
+substitutes indices unless the site wants uuids. CUDA counts the GPUs that a process can open. If the other
+GPUs are closed to the job (Slurm's ConstrainDevices), it counts the job's own GPUs from 0. Otherwise it
+counts all GPUs of the node. CUDA_DEVICE_ORDER=PCI_BUS_ID gives NVML's order.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ MIG = "mig"
 
 
 def names_of(uuids: Sequence[str], found: Sequence[GpuInfo], *, how: str, alone: bool) -> Dict[str, str]:
-    """Name of each GPU by its uuid; {} leaves the uuids. `found`: the node's GPUs. `alone`: the others are closed to the job.
+    """Return the name of each GPU by its uuid; {} keeps the uuids.
 
-    Indices do not name GPUs that are cut by MIG, and CUDA counts otherwise beside them: then the uuids stay.
+    `found` are the node's GPUs. `alone` means that other GPUs are closed to the job. Indices do not name GPUs
+    that are divided by MIG, and CUDA counts differently if there are any. Then the uuids stay.
     """
     own = set(uuids)
     seen = sorted((gpu for gpu in found if not alone or gpu.uuid in own), key=lambda gpu: gpu.index)
@@ -32,7 +34,7 @@ def names_of(uuids: Sequence[str], found: Sequence[GpuInfo], *, how: str, alone:
 
 
 def with_gpu_names(env: Mapping[str, str], names: Mapping[str, str]) -> Dict[str, str]:
-    """The environment with these names in place of uuids."""
+    """Return the environment with `names` in place of the GPUs' uuids."""
     uuids = env.get(VISIBLE, "").split(",")
     if not names or not all(uuid in names for uuid in uuids):
         return dict(env)

@@ -1,8 +1,9 @@
-"""GPUs through NVML, in a thread of their own: a driver may hang, and the first call may take seconds a GPU.
+"""Reads GPUs through NVML in a dedicated thread.
 
-One call at a time is under way. Whoever asks waits for a limited time and is then told that the driver does not answer.
-Cheap values (utilisation, memory, power, temperature) are read every time; process lists, which can cost milliseconds and
-a global lock in the driver, every PROCESS_EVERY readings. A value the driver does not give is None, never 0.
+A driver may hang, and the first call may take seconds per GPU. Only one call runs at a time. A caller waits
+for a limited time, and then gets the result that the driver does not answer. Cheap values (utilization,
+memory, power, temperature) are read every time. Process lists can cost milliseconds and a global lock in the
+driver, so they are read every PROCESS_EVERY readings. A value that the driver does not give is None, never 0.
 """
 
 from __future__ import annotations
@@ -23,23 +24,30 @@ from .gpu_links import GpuTraffic
 from .nvlink import islands
 
 PROCESS_EVERY = 3
-"""Readings between two looks at the process lists."""
+"""The process lists are read at every Nth reading, where N is this number."""
 UTILISATION_S = 5.0
-"""How far back the use by single processes is asked for: as far as the time between two looks, and a little."""
+"""Time range in seconds of the utilization by process: a little more than the time between two reads."""
 MPS = "nvidia-cuda-mps"
-"""How the kernel calls MPS's daemon and servers."""
+"""The process name of the daemon and servers of MPS."""
 UNEXPLAINED_BYTES, UNEXPLAINED_PART = 2 * 2**30, 0.03
-"""So much, and such a part of the card, no driver keeps for itself: used without any process it is a leak or hidden."""
+"""Memory in use without any process counts as unexplained (a leak, or a hidden process) if it is at least
+this many bytes and at least this fraction of the card's memory. No driver uses this much itself.
+"""
 DEADLINE_S = 2.0
-"""A reading that takes longer is reported as unknown."""
+"""A reading that takes longer (in seconds) is reported as unknown."""
 SILENT = "the driver does not answer"
 OPEN_S = 12.0
-"""How long a greeting waits for a driver that is only starting; less than the controller waits for the greeting."""
+"""How long the Welcome waits for a starting driver, in seconds. It is less than the controller waits for the
+Welcome.
+"""
 
 
 class GpuReader:
-    """NVML behind a few calls. Without a driver there are simply no GPUs. `jobs` tells the jobs of this node by
-    their marks; it is asked from a thread."""
+    """NVML behind a few calls.
+
+    Without a driver there are no GPUs. `jobs` returns the jobs of this node by their job tags; it is called
+    from a thread.
+    """
 
     def __init__(
         self, jobs: Callable[[], Mapping[Mark, int]], clock: Callable[[], float] = time.monotonic
@@ -59,7 +67,10 @@ class GpuReader:
         self.error = ""
 
     def open(self) -> List[GpuInfo]:
-        """Finds the GPUs. Blocks as long as the driver does; a GPU that does not answer is left out, and `error` names it."""
+        """Find the GPUs and return them.
+
+        Blocks as long as the driver does. A GPU that does not answer is omitted, and `error` names it.
+        """
         try:
             pynvml: Any = importlib.import_module("pynvml")
         except ImportError as error:
@@ -103,7 +114,11 @@ class GpuReader:
         )
 
     def _isolation(self, handle: Any) -> str:
-        """MIG cuts the card itself; MPS keeps its clients to their parts, where nobody gets past it."""
+        """Return the isolation between jobs on one GPU.
+
+        MIG divides the card itself. MPS limits its clients to their shares if the card admits no other
+        process.
+        """
         mode = self._ask("nvmlDeviceGetMigMode", handle)
         if mode is not None and mode[0]:
             return "mig"
@@ -113,7 +128,10 @@ class GpuReader:
         return ""
 
     def read(self, afresh: bool = False) -> List[GpuSample]:
-        """One reading of all GPUs. Blocks as long as the driver does. `afresh`: with the processes of now."""
+        """Return one reading of all GPUs.
+
+        Blocks as long as the driver does. With `afresh`, the process lists are read now.
+        """
         self._round += 1
         with_processes = afresh or self._round % PROCESS_EVERY == 1
         if self._health is not None:
@@ -121,12 +139,15 @@ class GpuReader:
         return [self._read_one(card, with_processes) for card in self._cards]
 
     def take_xids(self) -> List[Xid]:
-        """The Xid errors that the last readings found; each once."""
+        """Return the Xid errors that the last readings found, each once."""
         found, self._xids = self._xids, []
         return found
 
     def look(self) -> List[GpuState]:
-        """What is slower to change than a reading: lost cards, errors of memory, heat. Blocks as long as the driver does."""
+        """Return slowly changing states: lost cards, memory errors, heat.
+
+        Blocks as long as the driver does.
+        """
         states = self._health.look() if self._health is not None else []
         return [
             dataclasses.replace(state, unexplained_bytes=self._unexplained.get(state.card.index, 0))
@@ -134,7 +155,7 @@ class GpuReader:
         ]
 
     def unknown(self) -> List[GpuSample]:
-        """What is reported while a reading hangs."""
+        """Return the samples that are reported while a reading hangs."""
         return [GpuSample(index=card.index, error=SILENT) for card in self._cards]
 
     def _read_one(self, card: Card, with_processes: bool) -> GpuSample:
@@ -175,7 +196,10 @@ class GpuReader:
         return [self._describe(pid, mem, utils.get(pid)) for pid, mem in sorted(found.items())]
 
     def _utilisation(self, handle: Any) -> Dict[int, int]:
-        """Percent of the GPU by process, over the last seconds: where several are on it, the GPU's own says little."""
+        """Return the utilization of the GPU by process in percent, over the last seconds.
+
+        Useful if several processes share the GPU.
+        """
         since_us = int((time.time() - UTILISATION_S) * 1e6)
         told = self._ask("nvmlDeviceGetProcessUtilization", handle, since_us) or ()
         return {each.pid: int(each.smUtil) for each in told if each.smUtil <= 100}
@@ -206,7 +230,7 @@ def _number(value: Any, default: int) -> int:
 
 
 class GpuWatch:
-    """A GpuReader in its thread, asked with patience that ends."""
+    """A GpuReader in its own thread, with a time limit for each call."""
 
     def __init__(self, reader: GpuReader) -> None:
         self._reader = reader
@@ -220,20 +244,20 @@ class GpuWatch:
         return self._reader.driver
 
     async def discover(self) -> Tuple[List[GpuInfo], str]:
-        """The GPUs as first found, and what is wrong with the others or with the driver."""
+        """Return the GPUs as first found, and the error of GPUs that failed or of the driver."""
         if self._opening is None:
             self._opening = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.open)
         done, _ = await asyncio.wait([self._opening], timeout=OPEN_S)
         return (self._opening.result(), self._reader.error) if done else ([], SILENT)
 
     async def found(self) -> List[GpuInfo]:
-        """The GPUs, however long the driver takes."""
+        """Return the GPUs, however long the driver takes."""
         await self.discover()
         assert self._opening is not None
         return await asyncio.shield(self._opening)
 
     async def minors(self, uuids: Sequence[str]) -> Optional[Tuple[int, ...]]:
-        """The minor numbers of these GPUs, None if one is not known (yet)."""
+        """Return the minor numbers of these GPUs, None if one is not known (yet)."""
         if not uuids:
             return ()
         found, _ = await self.discover()
@@ -241,13 +265,13 @@ class GpuWatch:
         return tuple(known[uuid] for uuid in uuids) if known.keys() >= set(uuids) else None
 
     async def read_afresh(self) -> List[GpuSample]:
-        """A reading of its own, begun now, with the processes of now."""
+        """Return a new reading that begins now and has the present processes."""
         reading = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read, True)
         done, _ = await asyncio.wait([reading], timeout=DEADLINE_S)
         return reading.result() if done else self._reader.unknown()
 
     async def read(self) -> List[GpuSample]:
-        """A reading, or what is known while one hangs."""
+        """Return a reading, or unknown samples while one hangs."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read)
         done, _ = await asyncio.wait([self._reading], timeout=DEADLINE_S)
@@ -257,7 +281,7 @@ class GpuWatch:
         return found
 
     async def look(self) -> Optional[List[GpuState]]:
-        """How the cards are, None while the driver does not answer."""
+        """Return the states of the cards, None while the driver does not answer."""
         if self._looking is None:
             self._looking = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.look)
         done, _ = await asyncio.wait([self._looking], timeout=DEADLINE_S)
@@ -267,5 +291,5 @@ class GpuWatch:
         return found
 
     def take_xids(self) -> List[Xid]:
-        """The Xid errors of the readings that have come back; each once."""
+        """Return the Xid errors of completed readings, each once."""
         return self._reader.take_xids()

@@ -1,6 +1,7 @@
-"""NVLink: which of a card's links are up, and which GPUs of a node are joined, directly or over switches: islands, by number.
+"""NVLink: the working links of a card, and the groups ("islands") of GPUs that NVLink connects.
 
-Two cards are of one island if links lead from the one to the other, perhaps over what both are linked to (an NVSwitch).
+Two cards are in one island if links lead from one to the other, directly or through a device to which both
+are linked (an NVSwitch).
 """
 
 from __future__ import annotations
@@ -8,13 +9,16 @@ from __future__ import annotations
 from typing import Any, Dict, List, Sequence
 
 MAX_LINKS = 18
-"""Of one card: NVML_NVLINK_MAX_LINKS."""
+"""The most links of one card: NVML_NVLINK_MAX_LINKS."""
 NONE = -1
-"""The island of a card without a link that works."""
+"""The island of a card without a working link."""
 
 
 def islands(pynvml: Any, handles: Sequence[Any]) -> List[int]:
-    """The island of each card, numbered from 0 in the order of the cards. Blocks as long as the driver does."""
+    """Return the island of each card, numbered from 0 in the order of the cards.
+
+    Blocks as long as the driver does.
+    """
     joined: Dict[str, str] = {}
     own: List[str] = []
     for handle in handles:
@@ -30,18 +34,18 @@ def islands(pynvml: Any, handles: Sequence[Any]) -> List[int]:
 
 
 def link_states(pynvml: Any, handle: Any) -> List[bool]:
-    """Whether each link that the card has is up; a card without NVLink has none."""
+    """Return whether each of the card's links is up; empty for a card without NVLink."""
     found = []
     for link in range(MAX_LINKS):
         try:
             found.append(bool(pynvml.nvmlDeviceGetNvLinkState(handle, link)))
         except (pynvml.NVMLError, AttributeError):
-            break  # no such link, and none behind it
+            break  # there is no such link, and none with a higher number
     return found
 
 
 def _linked_to(pynvml: Any, handle: Any) -> List[str]:
-    """The bus ids at the other ends of the card's links that are up."""
+    """Return the bus ids at the other ends of the card's links that are up."""
     up = [link for link, state in enumerate(link_states(pynvml, handle)) if state]
     others = [_bus_id(pynvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link) for link in up]
     return [other for other in others if other]

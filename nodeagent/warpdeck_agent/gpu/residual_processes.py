@@ -1,9 +1,10 @@
-"""GPUs are handed on empty: who still holds memory on a GPU when a job ends or is to start there.
+"""Waits until GPUs are empty: finds the processes that still hold GPU memory when a job ends or is to start.
 
-At a job's end its GPUs are read again and again, until the driver has freed what its processes held or LEAVE_S is over;
-then the controller gets this reading before it hears of the end, so no plan ever sees the GPU free while it is not. Before
-a launch its GPUs are read once more: whoever came meanwhile is named, and the job waits instead of failing for memory.
-Memory that is used though no process is seen counts as held.
+At a job's end its GPUs are read repeatedly, until the driver has freed the memory of its processes or LEAVE_S
+is over. The controller gets this reading before the end of the job, so it never plans with a GPU that is
+still occupied. Before a launch, its GPUs are read once more. If a foreign process has appeared, the job waits
+with a message that names it, instead of failing for lack of memory. Memory that is used without a visible
+process counts as occupied.
 """
 
 from __future__ import annotations
@@ -17,25 +18,30 @@ from warpdeck_agent.wire.messages import GpuProcess, GpuSample
 from .gpus import GpuWatch
 
 LEAVE_S = 10.0
-"""How long a driver may take to free the memory of processes that are dead: a large context takes a second or two."""
+"""How long a driver may take to free the memory of dead processes, in seconds. A large context takes a second
+or two.
+"""
 LOOK_S = 0.1
-"""Between two looks at the processes on the GPUs of an ended job."""
+"""Interval in seconds between readings of the GPUs of an ended job."""
 MIN_BYTES = 64 * 1024 * 1024
-"""Less than this is no obstacle (a display server, a monitor)."""
+"""Memory below this is ignored (a display server, a monitor)."""
 GIB = 2**30
 
 Report = Callable[[List[GpuSample]], None]
 
 
 class Leftovers:
-    """Looks at GPUs on behalf of launches. `report` gets each reading that others should know of."""
+    """Reads GPUs on behalf of launches. `report` gets each reading that the controller should know."""
 
     def __init__(self, gpus: GpuWatch, report: Report) -> None:
         self._gpus = gpus
         self._report = report
 
     async def wait(self, uuids: Sequence[str], *, job_id: int) -> None:
-        """Until the ended job's processes have left its GPUs, or LEAVE_S is over. The last reading is reported."""
+        """Wait until the ended job's processes have left its GPUs, or until LEAVE_S is over.
+
+        The last reading is reported.
+        """
         deadline = time.monotonic() + LEAVE_S
         while True:
             reading = await self._gpus.read_afresh()
@@ -46,7 +52,10 @@ class Leftovers:
             await asyncio.sleep(LOOK_S)
 
     async def strangers(self, uuids: Sequence[str], *, allowed: Container[int]) -> str:
-        """Who holds memory there and is no job that may, in words; "" if nobody does."""
+        """Return a description of the foreign processes that hold memory on these GPUs; "" if there are none.
+
+        Jobs in `allowed` may hold memory.
+        """
         reading = await self._gpus.read_afresh()
         own = await self._of(reading, uuids)
         found = [
@@ -65,7 +74,10 @@ class Leftovers:
 
 
 def _any_leaves(gpu: GpuSample, job_id: int) -> bool:
-    """Whether a process of the ended job, or one that is dead already, is still listed. Others will not leave for us."""
+    """Return whether a process of the ended job, or a dead process, is still listed.
+
+    Other processes would not leave by waiting.
+    """
     return gpu.unexplained_bytes > 0 or any(
         process.job_id == job_id or not process.user for process in gpu.processes
     )

@@ -1,5 +1,7 @@
-"""Disks that are full or read-only, and mounts that hang. A look may hang with its mount for ever, and in a way that no signal
-ends: it is made by a child, stat(1), that can be left behind (see probes).
+"""Checks for disks that are full or read-only, and for mounts that hang.
+
+A query may hang with its mount forever, where no signal ends it. So a child process, stat(1), makes it, and
+can be abandoned (see probes).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from warpdeck_agent.linux.probes import ANSWER_S, Probe, Probes
 from warpdeck_agent.wire.messages import Check
 
 MAX_MOUNTS = 64
-"""Network mounts that are looked at: a thread each, should they all hang."""
+"""The most network mounts that are checked. If all of them hang, each blocks one thread."""
 NETWORK = (
     "nfs",
     "nfs4",
@@ -31,18 +33,23 @@ NETWORK = (
     "9p",
 )
 NETWORK_FUSE = "fuse."
-"""sshfs, glusterfs, and whatever else is a file system in a program."""
+"""Prefix of sshfs, glusterfs, and other file systems in user space."""
 ROOM_AGAIN = 2
-"""A full disk has room again when it has so many times what it must have: else it would come and go with every file."""
+"""A full disk counts as free again when it has this many times the minimum. Otherwise it would change with
+every file.
+"""
 MIB = 2**20
 
 _STAT_FORMAT = "%s %S %b %f %a %c %d"
-"""Block sizes, blocks, those that are free, and free for everybody; files, and how many more there can be."""
+"""Block sizes, blocks, free blocks, blocks free for every user, files, and free files."""
 _ERRORS = {os.strerror(number): number for number in errno.errorcode}
 
 
 def ask_disk(path: str) -> os.statvfs_result:
-    """What statvfs(3) says, from a child. Raises OSError, also what statvfs would. Blocks as long as the disk does."""
+    """Return the result of statvfs(3), obtained by a child.
+
+    Raises OSError, also as statvfs would. Blocks as long as the disk does.
+    """
     stat = shutil.which("stat", path=SYSTEM_PATH) or "stat"
     done = subprocess.run(
         [stat, "-f", "-c", _STAT_FORMAT, "--", path],
@@ -61,7 +68,7 @@ def ask_disk(path: str) -> os.statvfs_result:
 
 
 class Disks:
-    """Looks at these folders' disks, and at the network mounts there are."""
+    """Checks the disks of these folders, and all network mounts."""
 
     def __init__(
         self,
@@ -77,7 +84,7 @@ class Disks:
         self._full: Dict[str, bool] = {}
 
     async def look(self, min_free_bytes: int) -> List[Check]:
-        """One check for all folders that are well, one for each that is not; the same for mounts."""
+        """Return one check for all healthy folders and one for each faulty folder; the same for mounts."""
         mounts = self._mounts()
         found = await self._probes.ask(list(dict.fromkeys((*self._folders, *mounts))))
         bad = []
@@ -114,12 +121,15 @@ class Disks:
 
 
 def _is_private(error: OSError) -> bool:
-    """Another user's mount, which a plain agent may not look into, is none of its business."""
+    """Return whether a mount belongs to another user.
+
+    An agent without root rights may not read it, and does not judge it.
+    """
     return isinstance(error, PermissionError)
 
 
 def network_mounts() -> List[str]:
-    """Where network file systems are mounted now."""
+    """Return the paths of mounted network file systems."""
     return [each.path for each in mounted() if each.kind in NETWORK or each.kind.startswith(NETWORK_FUSE)][
         :MAX_MOUNTS
     ]

@@ -1,7 +1,8 @@
-"""What happened to this node's GPUs and does not go away by itself: kept on disk, for a controller that was not there.
+"""Persistent faults of this node's GPUs, stored on disk for a controller that was not connected at the time.
 
-Numbers ascend for ever, also where the agent's folder was lost: each begins at the time in milliseconds. The controller
-remembers the last number that it has dealt with, so that each fault drains a GPU once.
+Fault numbers ascend forever, even if the agent's folder was lost, because each is at least the time in
+milliseconds. The controller remembers the last number that it has handled, so that each fault drains a GPU
+once.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from warpdeck_agent.storage.spool import Folder
 from warpdeck_agent.wire.messages import Fault
 
 KEPT = 32
-"""Faults that are remembered: a card that fails tells the same over and over."""
+"""The most stored faults. A failing card reports the same fault many times."""
 REPEAT_S = 60.0
-"""The same Xid of the same card within this is the same fault."""
+"""The same Xid of the same card within this time, in seconds, counts as the same fault."""
 FILE = "faults.json"
 
 
@@ -34,11 +35,11 @@ class Faults:
         self._load()
 
     def all(self) -> List[Fault]:
-        """A copy."""
+        """Return a copy of the list of faults."""
         return list(self._faults)
 
     def add_xid(self, card: Card, xid: int) -> bool:
-        """An Xid error; whether it is news."""
+        """Add an Xid error. Returns whether it is new."""
         now = self._clock()
         for known in self._faults:
             if (known.uuid, known.xid) == (card.uuid, xid) and 0 <= now - known.at_unix < REPEAT_S:
@@ -47,12 +48,15 @@ class Faults:
         return True
 
     def count_ecc(self, card: Card, total: int) -> bool:
-        """So many uncorrectable errors since the driver was loaded; whether there are more than were known."""
+        """Set the number of uncorrectable errors since the driver was loaded.
+
+        Returns whether it has increased.
+        """
         known = self._ecc.get(card.uuid, 0)
         if total == known:
             return False
         self._ecc[card.uuid] = total
-        if total < known:  # the counter began anew with the driver
+        if total < known:  # the counter was reset with the driver
             known = 0
         if total > known:
             more = total - known
@@ -79,7 +83,7 @@ class Faults:
 
     def _keep(self) -> None:
         text = json.dumps({"faults": [dataclasses.asdict(each) for each in self._faults], "ecc": self._ecc})
-        with contextlib.suppress(OSError):  # on a full disk an agent that starts anew does not know them
+        with contextlib.suppress(OSError):  # on a full disk, only a restarted agent loses them
             self._folder.write(FILE, text)
 
     def _load(self) -> None:
@@ -87,5 +91,5 @@ class Faults:
             kept: Dict[str, Any] = json.loads(self._folder.read(FILE) or "{}")
             self._faults = [Fault(**each) for each in kept.get("faults", ())]
             self._ecc = {str(uuid): int(count) for uuid, count in kept.get("ecc", {}).items()}
-        except (ValueError, TypeError, AttributeError):  # a power cut, or another version's file
+        except (ValueError, TypeError, AttributeError):  # after a power failure, or a file of another version
             self._faults, self._ecc = [], {}

@@ -1,7 +1,8 @@
-"""The node's health: every check's last word, looked at anew every so often, and told when it has changed.
+"""The node's health: the last result of every check.
 
-Disks, mounts and the site's program are looked at every `interval_s`, GPUs every few seconds, Xid errors with every reading.
-What follows from it (a drain, a word to the jobs) is the controller's to decide: here is only what is.
+Checks are repeated regularly, and changes are reported. Disks, mounts and the site's program are checked
+every `interval_s`, GPUs every few seconds, Xid errors with every reading. The controller decides on
+consequences (a drain, a message to the jobs); this module only reports.
 """
 
 from __future__ import annotations
@@ -22,24 +23,28 @@ from .gpu_faults import Faults
 from .health_program import HealthProgram
 
 HOT_S = 60.0
-"""Thermal slowdown for so long is no peak: the card's cooling has failed."""
+"""Thermal slowdown for longer than this, in seconds, means that the card's cooling has failed."""
 COOL_S = 300.0
-"""A card that was so hot counts as well again after so long without: a card that rests is cool at once."""
+"""A card that overheated counts as well again after this many seconds without slowdown. It is this long
+because an idle card cools at once.
+"""
 HELD_S = 30.0
-"""Memory of a GPU that is used for so long while no process is seen will not go by itself soon."""
+"""GPU memory that is used for longer than this, in seconds, without a visible process will not be freed
+soon.
+"""
 GIB = 2**30
 MIN_INTERVAL_S = 1.0
 
 
 class Heat:
-    """Which cards have been throttled for long."""
+    """Tracks the cards that have been throttled by heat for long."""
 
     def __init__(self) -> None:
         self._since: Dict[str, float] = {}
         self._hot: Dict[str, float] = {}
 
     def is_hot(self, uuid: str, throttled: bool, *, now: float) -> bool:
-        """With this look. `now` is monotonic seconds."""
+        """Add a reading and return whether the card counts as overheated. `now` is in monotonic seconds."""
         if throttled:
             began = self._since.setdefault(uuid, now)
             if now - began >= HOT_S or uuid in self._hot:
@@ -52,13 +57,13 @@ class Heat:
 
 
 class Unexplained:
-    """Which cards' memory has been held for long by nobody who is seen."""
+    """Tracks the cards with memory that has been used for long without a visible process."""
 
     def __init__(self) -> None:
         self._since: Dict[str, float] = {}
 
     def check(self, state: GpuState, *, now: float) -> Optional[Check]:
-        """The word on a card that no job has; None if it is well. `now` is monotonic seconds."""
+        """Return the check of a card that no job has; None if it is well. `now` is in monotonic seconds."""
         uuid = state.card.uuid
         if not state.unexplained_bytes:
             self._since.pop(uuid, None)
@@ -69,7 +74,10 @@ class Unexplained:
 
 
 class Health:
-    """`tell` gets what has changed, as a message for the controller; `given` says which GPUs jobs have, by uuid."""
+    """The node's health.
+
+    `tell` gets each change as a message for the controller; `given` returns the uuids of GPUs that jobs have.
+    """
 
     def __init__(
         self,
@@ -100,7 +108,7 @@ class Health:
         self.faults = Faults(spool)
 
     async def run(self) -> None:
-        """Looks for ever."""
+        """Repeat the checks forever."""
         while True:
             await self._look_at_node()
             rest = asyncio.get_running_loop().create_task(self._wake.wait())
@@ -111,7 +119,7 @@ class Health:
             self._wake.clear()
 
     async def asked(self, rules: AskHealth) -> Told:
-        """The answer; from now on it is watched as the question says."""
+        """Return the answer to AskHealth, and follow its settings from now on."""
         before, self._rules = self._rules, rules
         if (before.interval_s, before.program) != (rules.interval_s, rules.program):
             self._wake.set()
@@ -120,12 +128,15 @@ class Health:
         return self._told(rules)
 
     def doubt(self) -> None:
-        """A launch or a step has just failed by the node: what was seen of the node before, or is being seen, is told to nobody."""
+        """Discard the results of node checks, including running ones.
+
+        Called when a launch or step has just failed through the node's fault.
+        """
         self._doubts += 1
         self._node = []
 
     async def look_at_gpus(self) -> None:
-        """Takes the driver's word; while it does not answer, what is known stays."""
+        """Read the driver's states. While it does not answer, the last results stay."""
         async with self._asking:
             states = await self._gpus.look()
         if states is None:
@@ -143,7 +154,7 @@ class Health:
             self._tell(self._told())
 
     def take_xids(self) -> None:
-        """The Xid errors of the last reading."""
+        """Process the Xid errors of the last reading."""
         news = [self.faults.add_xid(xid.card, xid.number) for xid in self._gpus.take_xids()]
         if any(news):
             self._tell(self._told())
@@ -180,7 +191,10 @@ class Health:
 
 
 def judge_gpus(states: List[GpuState], heat: Heat, unexplained: Unexplained, *, now: float) -> List[Check]:
-    """For each check one line of all cards that are well, and one for each card that is not."""
+    """Return the checks of all GPUs.
+
+    For each check there is one entry for all cards that are well, and one for each faulty card.
+    """
     lost = [
         _of(state, "gpu_lost", "fail", "the GPU has fallen off the bus") for state in states if state.lost
     ]
@@ -221,5 +235,8 @@ def _of(state: GpuState, name: str, verdict: str, message: str) -> Check:
 
 
 def _gist(checks: List[Check]) -> List[Any]:
-    """What a change of is news: not the number of free bytes."""
+    """Return the part of the checks whose change is reported.
+
+    It excludes values like the number of free bytes.
+    """
     return [(check.name, check.state, check.uuid) for check in checks]

@@ -1,9 +1,11 @@
-"""The site's own health check: a program whose exit status says whether the node is well, and its first line why not.
+"""The site's own health check program.
 
-As Slurm's HealthCheckProgram it is run without arguments, as the agent's user. It gets a bounded time and a small
-environment; what it writes beyond the first kilobytes is thrown away. What is killed and does not die, because a mount hangs
-under it, is left behind, and no other is started beside it. A program that cannot be run at all says nothing
-about the node: that is a warning, for else one wrong path would drain a cluster.
+Its exit status says whether the node is well, and the first line of its output gives the reason.
+
+Like Slurm's HealthCheckProgram, it runs without arguments as the agent's user. It gets a limited time and a
+small environment, and only the first kilobytes of its output are kept. If it is killed but does not die
+because a mount hangs, it is abandoned, and no other is started meanwhile. A program that cannot be run at all
+says nothing about the node. That is only a warning, because otherwise one wrong path would drain a cluster.
 """
 
 from __future__ import annotations
@@ -23,20 +25,22 @@ from .site_program import end_tree, own_mark
 
 NAME = "program"
 KEPT_BYTES = 4096
-"""What is read of its output; the first line of it is the reason."""
+"""Size of the output that is kept; its first line is the reason."""
 LINE_CHARS = 300
 SLICE_S = 0.2
-"""How often it is looked whether it has ended, while something it left behind holds its output open."""
+"""Interval in seconds between checks whether it has ended, while a background process of it holds its output
+open.
+"""
 
 
 class HealthProgram:
-    """One run at a time."""
+    """Runs the program, one run at a time."""
 
     def __init__(self) -> None:
         self._stuck: Optional[subprocess.Popen[bytes]] = None
 
     def run(self, path: str, *, timeout_s: float) -> Check:
-        """Runs it to its end, or kills it after its time. Blocks."""
+        """Run it to its end, or kill it after `timeout_s`. Blocks."""
         if self._stuck is not None and self._stuck.poll() is None:
             return Check(NAME, "fail", f"{path} was killed and does not die (pid {self._stuck.pid})")
         mark = own_mark()
@@ -72,7 +76,10 @@ def _judge(path: str, code: int, said: str) -> Check:
 
 
 def _follow(process: subprocess.Popen[bytes], timeout_s: float) -> Tuple[bool, str]:
-    """(whether it ended in time, the begin of its output). What it left in the background is not waited for."""
+    """Return (whether it ended in time, the start of its output).
+
+    Processes that it left in the background are not awaited.
+    """
     assert process.stdout is not None
     said, deadline = b"", time.monotonic() + timeout_s
     source, is_open = process.stdout.fileno(), True

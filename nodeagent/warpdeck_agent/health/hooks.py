@@ -1,8 +1,9 @@
-"""The site's prolog and epilog: programs that run on the node before a launch and after it, as the agent's own user.
+"""The site's prolog and epilog: programs that run before and after a launch, as the agent's own user.
 
-They get the job's SLURM_* variables and none of the user's: the environment of a program that may run as root is made here
-and by the controller alone. A hook that fails or takes too long tells by its last line on standard error. See Slurm's
-Prolog and Epilog Guide; SLURM_SCRIPT_CONTEXT is prolog_slurmd or epilog_slurmd as there.
+They get the job's SLURM_* variables and none of the user's variables. Since they may run as root, only the
+agent and the controller set their environment. If a hook fails or takes too long, the last line of its
+standard error is the reason. See Slurm's Prolog and Epilog Guide; SLURM_SCRIPT_CONTEXT is prolog_slurmd or
+epilog_slurmd as there.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from warpdeck_agent.linux.own_program import OWN, SYSTEM_PATH
 from .site_program import end_group, end_tree, own_mark
 
 MAX_REASON_BYTES = 400
-"""How much of a failing hook's last line becomes the node's reason."""
+"""The most bytes of a failing hook's last line that are used in the node's drain reason."""
 PROLOG, EPILOG = "prolog", "epilog"
 
 
 class HookError(Exception):
-    """A hook that failed, in one sentence."""
+    """A hook that failed, described in one sentence."""
 
 
 def run_hook(kind: str, program: str, *, env: Dict[str, str], timeout_s: float) -> None:
-    """Runs it to its end. Raises HookError. Blocks."""
+    """Run the hook to its end. Raises HookError. Blocks."""
     _check(kind, program)
     given = {
         "PATH": SYSTEM_PATH,
@@ -61,7 +62,10 @@ def run_hook(kind: str, program: str, *, env: Dict[str, str], timeout_s: float) 
 
 
 def _check(kind: str, program: str) -> None:
-    """A program that others may change would run as whoever we are."""
+    """Refuse a hook that other users may change, because it would run as the agent's user.
+
+    Raises HookError.
+    """
     try:
         status = os.stat(program)
     except OSError as error:

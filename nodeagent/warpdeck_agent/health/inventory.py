@@ -1,4 +1,4 @@
-"""What this node is: CPUs, memory, system. GPUs are asked of NVML (gpus.py)."""
+"""The inventory of this node: CPUs, memory and system. GPUs are read through NVML (gpus.py)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STARTED_UNIX = time.time()
 def take_inventory(
     gpus: List[GpuInfo], *, driver: str, gpu_error: str, containment: str, facilities: List[Facility]
 ) -> Inventory:
-    """The node as found."""
+    """Return the inventory of the node."""
     cpus = sorted(os.sched_getaffinity(0))
     topology = find_topology(cpus)
     return Inventory(
@@ -47,7 +47,7 @@ def take_inventory(
 
 
 def memory() -> Tuple[int, int]:
-    """(total, used) in bytes; used is what is not available."""
+    """Return (total, used) memory in bytes. Used memory is the memory that is not available."""
     found = table("/proc/meminfo")
     total = number(found.get("MemTotal", ""))
     free = number(found.get("MemAvailable", found.get("MemFree", "")))
@@ -55,14 +55,14 @@ def memory() -> Tuple[int, int]:
 
 
 class CpuMeter:
-    """CPU use between two readings, in percent of all CPUs."""
+    """CPU usage between two readings, in percent of all CPUs."""
 
     def __init__(self) -> None:
         self._busy, self._total = self._ticks()
         self.count = os.cpu_count() or 1
 
     def percent(self) -> float:
-        """Since the last call."""
+        """Return the usage since the last call."""
         busy, total = self._ticks()
         spent, passed = busy - self._busy, total - self._total
         self._busy, self._total = busy, total

@@ -1,7 +1,7 @@
-"""The end of a program of the site's own that took too long: with all that it has started, and without waiting for ever.
+"""Ends a program of the site that took too long, together with all its children, in limited time.
 
-What it started may have left its process group, so each run carries a variable of its own. One that hangs in the kernel
-(a mount that does not answer) dies of no signal: it is left behind.
+Its children may have left its process group, so each run has a unique variable by which they are found. A
+process that hangs in the kernel (because of a mount that does not answer) cannot be killed, and is abandoned.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from warpdeck_agent.isolation import job_processes
 from warpdeck_agent.linux.own_program import OWN
 
 DIE_S = 2.0
-"""How long a program that was killed is waited for."""
+"""How long to wait for a killed program, in seconds."""
 
 
 def own_mark() -> str:
-    """A value of OWN for one run."""
+    """Return a unique value of the variable OWN for one run."""
     return secrets.token_hex(8)
 
 
 def end_group(process: subprocess.Popen[bytes]) -> bool:
-    """Kills it and what is in its process group; whether it is dead."""
+    """Kill the program and its process group. Returns whether it is dead."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -34,7 +34,10 @@ def end_group(process: subprocess.Popen[bytes]) -> bool:
 
 
 def end_tree(process: subprocess.Popen[bytes], mark: str) -> bool:
-    """Kills it and all that carries its mark; whether it is dead."""
+    """Kill the program and all processes with the value `mark` of the variable OWN.
+
+    Returns whether it is dead.
+    """
     pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
     job_processes.send([pid for pid in pids if job_processes.variable(pid, OWN) == mark], signal.SIGKILL)
     return end_group(process)

@@ -1,4 +1,4 @@
-"""How the CPUs of this node lie in sockets and cores, and how large the disk of temporary files is."""
+"""The arrangement of this node's CPUs in sockets and cores, and the size of the disk for temporary files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ CPUS = "/sys/devices/system/cpu"
 
 
 class Topology(NamedTuple):
-    """Sockets, cores of each socket, threads of each core; all 0 where the CPUs that may be used do not make up such a block."""
+    """Number of sockets, cores per socket and threads per core.
+
+    All are 0 if the usable CPUs do not form a regular block.
+    """
 
     sockets: int = 0
     cores: int = 0
@@ -19,7 +22,7 @@ class Topology(NamedTuple):
 
 
 def find_topology(allowed: Iterable[int], *, folder: str = CPUS) -> Topology:
-    """Of these CPUs, as the kernel tells it."""
+    """Return the topology of these CPUs, read from the kernel."""
     cores: Dict[Tuple[str, str], int] = {}
     try:
         for cpu in allowed:
@@ -43,7 +46,10 @@ def _word(folder: str, cpu: int, name: str) -> str:
 
 
 def temporary_bytes(place: str = DEFAULT_PLACE) -> int:
-    """The size of the file system on which jobs have their temporary files (Slurm's TmpDisk); 0 where it does not tell."""
+    """Return the size in bytes of the file system for jobs' temporary files (Slurm's TmpDisk).
+
+    Returns 0 if it is not known.
+    """
     try:
         found = os.statvfs(place)
     except OSError:

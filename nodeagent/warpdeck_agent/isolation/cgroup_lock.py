@@ -1,8 +1,8 @@
-"""The kernel's lock that a process takes on its way into a group (cgroup_threadgroup_rwsem).
+"""Warms up the kernel's lock that a process takes when it moves into a cgroup (cgroup_threadgroup_rwsem).
 
-Who takes it first after a pause waits until every CPU has come to a quiet moment: 12 ms where a launch takes 20. Who comes soon
-after that waits 0.1 ms. So it is taken as soon as a launch has its groups, by a move that changes nothing, beside all that has to
-be done before the first process is there to be moved.
+The first process that takes it after a pause waits until every CPU has passed a quiescent state: 12 ms, while
+a whole launch takes 20 ms. A process that takes it soon afterwards waits 0.1 ms. So the lock is taken with a
+move that changes nothing as soon as a launch has its cgroups, in parallel with the other preparations.
 """
 
 from __future__ import annotations
@@ -17,20 +17,27 @@ from warpdeck_agent.linux.procfs import text, write
 from .cgroups import OWN_LEAF
 
 WARM_S = 0.01
-"""So soon after the last move another has nothing to wait for; the kernel lets go of the lock after another 12 ms."""
+"""Within this time in seconds after the last move, another move does not wait. The kernel resets the lock 12
+ms after that.
+"""
 
 
 class GroupLock:
-    """Of this agent, whose groups lie in `bases`, the folders below its own."""
+    """The lock as used by this agent. `bases` are the parent folders of its jobs' cgroups."""
 
     def __init__(self, bases: Sequence[str]) -> None:
         self._own = _own_list(bases)
         self._moved_at = -WARM_S
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="grouplock")
-        """One that stays: on a busy node nearly every launch comes after a pause, and a new thread costs as much as a write."""
+        """A permanent thread: on a busy node nearly every launch comes after a pause, and starting a thread
+        costs as much as a write.
+        """
 
     def expect(self) -> Optional[Future[None]]:
-        """A process will be moved in a moment. Returns at once: what has begun, if anything."""
+        """Announce that a process will be moved soon.
+
+        Returns at once, with the future of the warm-up if one was started.
+        """
         now = time.monotonic()
         before, self._moved_at = self._moved_at, now
         if self._own and now - before > WARM_S:
@@ -41,11 +48,14 @@ class GroupLock:
         try:
             write(self._own, str(os.getpid()))
         except OSError:
-            self._own = ""  # not allowed here, and launches go well without
+            self._own = ""  # not permitted here; launches work without it
 
 
 def _own_list(bases: Sequence[str]) -> str:
-    """The list of processes that this one stands in already, "" if there is none among the parents of our groups."""
+    """Return the cgroup.procs file that already lists this process.
+
+    It must belong to a parent of our cgroups; otherwise "" is returned.
+    """
     for base in bases:
         parent = os.path.dirname(base)
         for group in (os.path.join(parent, OWN_LEAF), parent):

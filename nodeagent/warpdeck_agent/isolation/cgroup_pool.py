@@ -1,8 +1,10 @@
-"""Groups of ended launches, kept for the next that wants the same: making and setting one anew costs the kernel more than a fork.
+"""A pool of cgroups of ended launches, for later launches with the same settings.
 
-Only in cgroup v1, where a group can be renamed and its counts be set to zero. A group is kept if it is as if it were new:
-nothing runs in it or below it, nothing is charged to it any more, nothing in it was killed for its memory. It has the path of
-the launch that has ended until the next one takes it: who has that path sees it empty, and then gone.
+Creating and configuring one costs the kernel more than a fork. It works only in cgroup v1, where a cgroup can
+be renamed and its counters can be reset. A cgroup is kept if it is as good as new: no process is in it or
+below it, no memory is charged to it any more, and no process in it was killed for lack of memory. It keeps
+the path of the ended launch until the next launch takes it. A process that knows this path sees an empty
+cgroup, which then disappears.
 """
 
 from __future__ import annotations
@@ -15,39 +17,43 @@ from warpdeck_agent.linux.procfs import text, write
 from .launch_cgroups import Usage, has
 
 Settings = Tuple[object, ...]
-"""What a group was set to, and in which hierarchy: groups of equal settings are as good as each other."""
+"""The settings of a cgroup and its hierarchy. Cgroups with equal settings are interchangeable."""
 MOST = 64
-"""Groups that are kept: a node of many CPUs runs so many short jobs at once. The kernel has some ten kilobytes for each."""
+"""The most cgroups that are kept: a node with many CPUs runs about as many short jobs at once. Each takes
+some ten kilobytes in the kernel.
+"""
 CHARGED_BYTES = 1 << 20
-"""The kernel keeps some pages of a group's charge on each CPU in stock; more than this is file pages of the one before."""
+"""The kernel keeps some charged pages per CPU in reserve. More than this is page cache of the previous
+launch.
+"""
 NEW_LINKS = 2
-"""Of a group's folder without groups below it."""
+"""Number of links of the folder of a cgroup without children."""
 
 
 class Spares:
-    """Of one node."""
+    """The pool of one node."""
 
     def __init__(self) -> None:
         self._settings: Dict[str, Settings] = {}
         self._kept: Dict[Settings, List[str]] = {}
         self._size = 0
         self._entered: List[str] = []
-        """Those that somebody came into when their launch had ended."""
+        """Cgroups that a process entered after their launch had ended."""
 
     def made(self, path: str, settings: Settings) -> None:
-        """A group that was made and has these settings."""
+        """Record a new cgroup with its settings."""
         self._settings[path] = settings
 
     def knows(self, path: str) -> bool:
-        """Whether the group might be kept."""
+        """Return whether the cgroup may be kept."""
         return path in self._settings
 
     def forget(self, path: str) -> None:
-        """The group goes with its launch."""
+        """Forget a cgroup that is removed with its launch."""
         self._settings.pop(path, None)
 
     def take(self, path: str, settings: Settings) -> bool:
-        """Gives a kept group that path; False if there is none."""
+        """Rename a kept cgroup to `path`. Returns False if there is none."""
         kept = self._kept.get(settings)
         while kept:
             self._size -= 1
@@ -57,12 +63,15 @@ class Spares:
             if _is_empty(path):
                 self._settings[path] = settings
                 return True
-            renamed(path, before)  # whoever came in late stays where they are, and alone
+            renamed(path, before)  # A process that entered it late stays there alone.
             self._entered.append(before)
         return False
 
     def keep(self, path: str, used: Usage) -> bool:
-        """Takes back an ended launch's group in which nothing runs, if it is as good as new otherwise. `used`: in it."""
+        """Take back the cgroup of an ended launch if it is as good as new.
+
+        No process may run in it. `used` is the usage in it. Returns whether it was taken.
+        """
         settings = self._settings.pop(path, None)
         if settings is None or self._size >= MOST or not _is_as_new(path, used):
             return False
@@ -71,7 +80,7 @@ class Spares:
         return True
 
     def clear(self) -> List[str]:
-        """Keeps none any more; the groups that were kept."""
+        """Empty the pool and return its cgroups."""
         kept = [path for paths in self._kept.values() for path in paths] + self._entered
         self._kept.clear()
         self._entered.clear()
@@ -80,7 +89,7 @@ class Spares:
 
 
 def renamed(path: str, to: str) -> bool:
-    """Gives a folder another path; False where that cannot be."""
+    """Rename a folder. Returns False if that fails."""
     try:
         os.rename(path, to)
     except OSError:
@@ -89,7 +98,10 @@ def renamed(path: str, to: str) -> bool:
 
 
 def _is_empty(path: str) -> bool:
-    """Nothing is in it or below it: once nobody knows its path any more, so that it stays so."""
+    """Return whether no process and no child is in the cgroup.
+
+    Checked after the rename: nobody knows the new path, so it stays empty.
+    """
     try:
         return os.stat(path).st_nlink == NEW_LINKS and not text(f"{path}/cgroup.procs")
     except OSError:
@@ -97,7 +109,7 @@ def _is_empty(path: str) -> bool:
 
 
 def _is_as_new(path: str, used: Usage) -> bool:
-    """Its limits are those that were set, and its counts begin at zero again."""
+    """Reset the cgroup's counters. Returns whether it is as good as new."""
     try:
         return _reset_memory(path, used) and _reset_cpu(path)
     except OSError:
@@ -106,7 +118,7 @@ def _is_as_new(path: str, used: Usage) -> bool:
 
 def _reset_memory(path: str, used: Usage) -> bool:
     if not has(path, "memory.usage_in_bytes"):
-        return True  # another controller's
+        return True  # the cgroup of another controller
     if used.oom_kills or used.left_mem_bytes > CHARGED_BYTES:
         return False
     write(f"{path}/memory.max_usage_in_bytes", "0")

@@ -1,11 +1,13 @@
-"""The cgroup hierarchies of this machine, and the folder in each below which we make groups for jobs.
+"""The cgroup hierarchies of this machine, and the agent's folder in each, for the cgroups of jobs.
 
-A machine has one unified hierarchy (v2), or one per controller (v1), or both at once (hybrid): then a controller belongs
-to one of them only. Ours is always a folder below the group that the agent itself is in, so limits that were set on the
-agent hold for its jobs too, and nothing of anybody else is touched. Source: the kernel's cgroup-v2 and cgroup-v1 pages.
+A machine has one unified hierarchy (v2), or one per controller (v1), or both at once (hybrid). In the hybrid
+case a controller belongs to only one of them. Our folder is always below the agent's own cgroup, so limits on
+the agent apply to its jobs too, and no other cgroup is changed. Source: the kernel's cgroup-v2 and cgroup-v1
+pages.
 
-In v2 a group hands its controllers down only while no process is in it. Where systemd gave us a scope of our own
-(Delegate=yes), the agent moves itself into a child of that scope; any other group with strangers in it is left as it is.
+In v2 a cgroup passes its controllers to children only while it contains no process. If systemd gave us a
+scope of our own (Delegate=yes), the agent moves itself into a child of that scope. Any other cgroup that
+contains foreign processes is left unchanged.
 """
 
 from __future__ import annotations
@@ -18,14 +20,16 @@ from warpdeck_agent.linux.linger import in_own_scope
 from warpdeck_agent.linux.procfs import text, write
 
 CONTROLLERS = ("memory", "cpuset", "pids", "devices", "cpuacct")
-"""What we use. devices and cpuacct are controllers in v1 only; v2 has device programs and cpu.stat in every group."""
+"""The controllers that we use. devices and cpuacct are controllers in v1 only; v2 has device programs, and
+cpu.stat in every cgroup.
+"""
 OWN_LEAF = "agent"
-"""The child of our scope that the agent moves into."""
+"""The child of our scope into which the agent moves."""
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Where groups can be made: `base` exists and is ours."""
+    """A hierarchy in which cgroups can be created. `base` exists and is ours."""
 
     version: int
     base: str
@@ -33,7 +37,10 @@ class Hierarchy:
 
 
 def find_hierarchies(name: str, *, mounts: str = "", membership: str = "") -> List[Hierarchy]:
-    """Those in which we may make groups, v2 first. `name` is our folder's; the texts are those of /proc/self by default."""
+    """Return the hierarchies in which we may create cgroups, v2 first.
+
+    `name` is the name of our folder. `mounts` and `membership` default to the texts in /proc/self.
+    """
     mounts = mounts or text("/proc/self/mountinfo")
     membership = membership or text("/proc/self/cgroup")
     found = [_prepare(each, name) for each in _candidates(mounts, membership)]
@@ -41,7 +48,7 @@ def find_hierarchies(name: str, *, mounts: str = "", membership: str = "") -> Li
 
 
 def _candidates(mounts: str, membership: str) -> Iterator[Tuple[int, str, FrozenSet[str]]]:
-    """(version, the agent's own group, controllers of the hierarchy)."""
+    """Yield (version, the agent's own cgroup, controllers of the hierarchy)."""
     own = dict(_memberships(membership))
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")
@@ -62,7 +69,7 @@ def _candidates(mounts: str, membership: str) -> Iterator[Tuple[int, str, Frozen
 
 
 def _memberships(membership: str) -> Iterator[Tuple[str, str]]:
-    """(controller, group) for each line; the v2 hierarchy's controller is ""."""
+    """Yield (controller, cgroup) for each line; the v2 hierarchy's controller is ""."""
     for line in membership.splitlines():
         _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
         for controller in controllers.split(","):
@@ -70,7 +77,7 @@ def _memberships(membership: str) -> Iterator[Tuple[str, str]]:
 
 
 def _below(mount: str, root: str, group: str) -> str:
-    """The folder of a group in a hierarchy of which the mount shows the part below `root`."""
+    """Return the folder of a cgroup in a hierarchy whose mount shows the part below `root`."""
     if root != "/" and (group + "/").startswith(root + "/"):
         group = group[len(root) :]
     return os.path.normpath(mount + "/" + group)
@@ -86,7 +93,8 @@ def _prepare(candidate: Tuple[int, str, FrozenSet[str]], name: str) -> Optional[
         if version == 2:
             return _prepare_unified(own, base, controllers)
         if "cpuset" in controllers:
-            for file in ("cpuset.cpus", "cpuset.mems"):  # a new group has none, and takes no process
+            # these are empty in a new cgroup, which then accepts no process
+            for file in ("cpuset.cpus", "cpuset.mems"):
                 write(os.path.join(base, file), text(os.path.join(own, file)))
         return Hierarchy(1, base, controllers)
     except OSError:
@@ -99,7 +107,7 @@ def _prepare_unified(own: str, base: str, controllers: FrozenSet[str]) -> Hierar
 
 
 def _hand_down(own: str, base: str, controller: str) -> bool:
-    """Makes the controller act on the groups of jobs; False where it cannot be had."""
+    """Enable the controller for the cgroups of jobs. Returns False if that is not possible."""
     try:
         if controller not in text(os.path.join(base, "cgroup.controllers")).split():
             _enable(own, controller)

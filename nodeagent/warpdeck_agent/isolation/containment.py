@@ -1,8 +1,9 @@
-"""How jobs are held on this node: to what they asked for, and together until their end. Chosen once, when the agent starts.
+"""Contains jobs on this node: enforces their resource limits, and keeps their processes together.
 
-Each facility takes the strongest form that works here: cgroup v2, cgroup v1, then what any process may do to its children
-(CPU affinity, a limit on processes, the memory watch). A form that cannot be had never stops a launch: the node says
-openly which facility is enforced, watched, or missing.
+Each facility uses the strongest mechanism that works here, chosen once when the agent starts: cgroup v2,
+cgroup v1, or else settings that any process may apply to its children (CPU affinity, a limit on processes,
+the memory watch). A missing mechanism never stops a launch. The node reports which facility is enforced,
+watched, or missing.
 """
 
 from __future__ import annotations
@@ -24,16 +25,21 @@ from .hold import Hold
 from .private_folders import can_cover
 
 KERNEL, WATCHED, ADVISED, MISSING = "enforced", "watched", "advised", "missing"
-"""By the kernel; by the agent, which looks again and again; by a setting that a job could undo; not at all."""
+"""Enforced by the kernel; watched by the agent, which checks repeatedly; set in a way that a job could undo;
+or absent.
+"""
 NO_LIMIT = ("end", "folders")
-"""Facilities that hold a launch to nothing that it asked for."""
+"""Facilities that do not limit a launch to requested resources."""
 GATED = ("memory", "cpuset", "pids")
-"""Controllers that hold a launch to a limit, in any hierarchy that has them."""
+"""Controllers that limit a launch, in any hierarchy that has them."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a launch may use; 0 or None is no limit. `gpus` are minor numbers, all other GPUs are closed to it."""
+    """The resources that a launch may use; 0 or None is no limit.
+
+    `gpus` are minor numbers; all other GPUs are closed to the launch.
+    """
 
     mem_bytes: int = 0
     cpus: int = 0
@@ -42,7 +48,10 @@ class Limits:
 
 
 class Containment:
-    """The forms in use, and the launches that are held. `facilities` and `words` say openly what the node can do."""
+    """The mechanisms in use, and the contained launches.
+
+    `facilities` and `words` describe the node's capabilities.
+    """
 
     def __init__(self, agent: str) -> None:
         self._hierarchies = find_hierarchies("warpdeck-" + agent)
@@ -62,7 +71,7 @@ class Containment:
         self.words = self._sentence()
 
     def make(self, name: str, limits: Limits) -> Hold:
-        """Groups and CPUs for a launch, before its first process runs."""
+        """Create the cgroups and choose the CPUs of a launch, before its first process runs."""
         made: List[str] = []
         cpus = self._cpus.take(name, limits.cpus)
         held = dict.fromkeys(GATED, False)
@@ -86,7 +95,7 @@ class Containment:
             else:
                 continue
             made.append(path)
-        self.lock.expect()  # when the groups are made, which it would hold up
+        self.lock.expect()  # after the cgroups are made, because it would delay that
         return Hold(
             groups=tuple(made),
             cpus=cpus,
@@ -96,12 +105,15 @@ class Containment:
         )
 
     def adopt(self, name: str, cpus: Cpus) -> None:
-        """Takes up what an earlier agent made for a launch that still runs."""
+        """Take over the CPUs that an earlier agent assigned to a launch that still runs."""
         self._cpus.hold(name, cpus)
 
     def release(self, name: str, held: Sequence[str], used: Optional[launch_cgroups.Usage] = None) -> bool:
-        """The launch has ended. False while a group is still not empty; its CPUs are free in any case. `used`: in its groups, in
-        which nothing was found to run, so that they may be kept for another launch."""
+        """Remove the cgroups of an ended launch.
+
+        Returns False while a cgroup is not empty. Its CPUs are freed in any case. `used` is the usage of
+        cgroups in which no process was found, so that they may be kept for another launch.
+        """
         self._cpus.release(name)
         kept = [
             path
@@ -118,25 +130,28 @@ class Containment:
 
     @property
     def groups_jobs(self) -> bool:
-        """Whether jobs are held together by the kernel."""
+        """Whether cgroups hold the processes of jobs together."""
         return bool(self._used)
 
     def clear(self, keep: Container[str]) -> bool:
-        """Removes empty groups that an earlier agent left, but for those whose use of the node is still to be read.
+        """Remove empty cgroups that an earlier agent left, except the ones in `keep`.
 
-        True if only those are left.
+        The usage of those in `keep` must still be read. Returns whether only those are left.
         """
         found = [entry.path for each in self._used for entry in os.scandir(each.base) if entry.is_dir()]
         return launch_cgroups.remove_whole([path for path in found if path not in keep])
 
     def close(self) -> None:
-        """Leaves nothing behind, unless jobs go on."""
+        """Remove all of our cgroups that no running job needs."""
         launch_cgroups.remove(self._spares.clear())
         for hierarchy in self._hierarchies:
             launch_cgroups.remove([hierarchy.base])
 
     def _needed(self, unified: str) -> List[Hierarchy]:
-        """The hierarchies that each launch gets a group in: none that would give nothing more. The first one names its processes."""
+        """Return the hierarchies in which each launch gets a cgroup, without those that would add nothing.
+
+        The processes of a launch are read from the first one.
+        """
         wanted = {id(self._of[each]) for each in GATED if each in self._of}
         if unified:
             wanted.add(id(self._hierarchies[0]))
@@ -149,7 +164,10 @@ class Containment:
     def _settings(
         self, hierarchy: Hierarchy, limits: Limits, cpus: Cpus, *, gpus: Optional[Tuple[int, ...]]
     ) -> Settings:
-        """All that a launch's group in this hierarchy is set to. `gpus`: of the node, where it closes the others."""
+        """Return all settings of a launch's cgroup in this hierarchy.
+
+        `gpus` are the node's GPUs if this hierarchy closes the others to the launch, or None.
+        """
         return (
             hierarchy.base,
             limits.mem_bytes if "memory" in hierarchy.controllers else 0,
@@ -159,7 +177,7 @@ class Containment:
         )
 
     def _gates(self, hierarchy: Hierarchy) -> bool:
-        """Whether devices are closed to the groups of this hierarchy."""
+        """Return whether devices are closed to the cgroups of this hierarchy."""
         by_controller = hierarchy.version == 1 and "devices" in hierarchy.controllers
         return self._gate.version == hierarchy.version and (hierarchy.version == 2 or by_controller)
 
@@ -207,7 +225,10 @@ class Containment:
 
 
 def _make_folder(path: str) -> None:
-    """Not makedirs alone, which asks first whether the folder above is there."""
+    """Create a folder with one system call in the common case.
+
+    makedirs alone would first check the parent.
+    """
     try:
         os.mkdir(path)
     except FileNotFoundError:
@@ -217,7 +238,10 @@ def _make_folder(path: str) -> None:
 
 
 def _made(path: str, hierarchy: Hierarchy, cpus: Cpus) -> bool:
-    """An empty group; v1's cpuset takes no process before it has CPUs (these, if any) and memory nodes."""
+    """Create an empty cgroup and return whether that worked.
+
+    v1's cpuset accepts no process before it has CPUs (`cpus` are set later, if any) and memory nodes.
+    """
     try:
         _make_folder(path)
         if hierarchy.version == 1 and "cpuset" in hierarchy.controllers:
@@ -229,7 +253,10 @@ def _made(path: str, hierarchy: Hierarchy, cpus: Cpus) -> bool:
 
 
 def _limit(path: str, controller: str, version: int, limits: Limits, cpus: Cpus) -> bool:
-    """Writes the launch's limit. False where the kernel does not take it; where there is none to write it is kept."""
+    """Write the launch's limit.
+
+    Returns False if the kernel does not accept it. Without a limit there is nothing to write.
+    """
     if controller == "memory" and limits.mem_bytes:
         try:
             launch_cgroups.limit_memory(

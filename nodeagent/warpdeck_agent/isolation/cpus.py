@@ -1,8 +1,9 @@
-"""Which CPUs of the node each launch gets: a table of who holds which.
+"""Assigns CPUs of the node to launches.
 
-CPUs stand in an order in which neighbours share a core, then a NUMA node. A launch gets the smallest gap of one NUMA node
-that holds it, else the CPUs that are free, in that order: jobs share no core where it can be avoided. Where fewer are free
-than asked for, nothing is pinned: then somebody else already uses more than was counted.
+The CPUs are kept in an order in which neighbors share a core, then a NUMA node. A launch gets CPUs of the
+NUMA node with the fewest free CPUs that suffice, or else any free CPUs in that order. So jobs share no core
+if that can be avoided. If fewer CPUs are free than requested, nothing is pinned, because other processes
+already use more CPUs than were counted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ Cpus = Tuple[int, ...]
 
 
 class CpuTable:
-    """CPUs of this node and their holders, by launch name. `start` is where it begins: agents beside each other differ."""
+    """CPUs of this node and their holders, by launch name.
+
+    `start` is the first CPU to use, different for agents on the same machine.
+    """
 
     def __init__(self, cpus: Sequence[int], *, start: int = 0, system: str = SYSTEM) -> None:
         self._node_of = _numa_nodes(system)
@@ -28,7 +32,10 @@ class CpuTable:
         self._held: Dict[str, Cpus] = {}
 
     def take(self, name: str, count: int) -> Cpus:
-        """CPUs for a launch, until `release`. () where it gets all of the node, or cannot be pinned."""
+        """Return CPUs for a launch, reserved until `release`.
+
+        Returns () if it gets the whole node, or cannot be pinned.
+        """
         taken = {cpu for cpus in self._held.values() for cpu in cpus}
         free = [cpu for cpu in self._order if cpu not in taken]
         if not 0 < count < len(self._order) or count > len(free):
@@ -41,18 +48,18 @@ class CpuTable:
         return self.hold(name, tuple(sorted(chosen[:count])))
 
     def hold(self, name: str, cpus: Cpus) -> Cpus:
-        """Notes what a launch holds that an earlier agent started."""
+        """Record the CPUs of a launch that an earlier agent started."""
         if cpus:
             self._held[name] = cpus
         return cpus
 
     def release(self, name: str) -> None:
-        """The launch has ended."""
+        """Free the CPUs of an ended launch."""
         self._held.pop(name, None)
 
 
 def parse_list(words: str) -> List[int]:
-    """The kernel's form: "0-3,8" -> [0, 1, 2, 3, 8]."""
+    """Parse the kernel's list format: "0-3,8" -> [0, 1, 2, 3, 8]."""
     found: List[int] = []
     for part in words.split(","):
         first, _, last = part.strip().partition("-")
@@ -62,13 +69,13 @@ def parse_list(words: str) -> List[int]:
 
 
 def _core(system: str, cpu: int) -> int:
-    """The lowest CPU of its core."""
+    """Return the lowest CPU of its core."""
     siblings = parse_list(text(os.path.join(system, f"cpu/cpu{cpu}/topology/thread_siblings_list")))
     return min(siblings, default=cpu)
 
 
 def _numa_nodes(system: str) -> Dict[int, int]:
-    """CPU -> its NUMA node."""
+    """Return {CPU: its NUMA node}."""
     found: Dict[int, int] = {}
     folder = os.path.join(system, "node")
     try:

@@ -1,8 +1,9 @@
-"""Which GPUs a job may open: the device nodes of all others are closed to its group.
+"""Restricts the GPUs that a job may open: the device nodes of all other GPUs are closed to its cgroup.
 
-NVIDIA's driver has a character device for each GPU (major 195, its minor number) and some for all of them together
-(nvidiactl, nvidia-uvm), which stay open. Every GPU that the node shows is closed unless it was given to the job, also to
-jobs that asked for none. MIG instances share their GPU's device and are not told apart here.
+NVIDIA's driver has a character device for each GPU (major 195, with its minor number), and some for all of
+them together (nvidiactl, nvidia-uvm), which stay open. Every GPU of the node is closed unless it was given to
+the job, also for jobs that requested none. MIG instances share their GPU's device and are not distinguished
+here.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from warpdeck_agent.linux.procfs import write
 
 NVIDIA_MAJOR = 195
 MAX_PROGRAMS = 256
-"""Loaded programs that are kept: one for each set of GPUs that is closed. Each takes a page of kernel memory."""
+"""The most loaded programs that are kept, one for each set of closed GPUs. Each takes a page of kernel
+memory.
+"""
 
 
 def gpu_minors(folder: str = "/dev") -> Tuple[int, ...]:
-    """The minor numbers of the GPUs that this node shows."""
+    """Return the minor numbers of the node's GPUs."""
     try:
         return _minors(folder, os.stat(folder).st_mtime_ns)
     except OSError:
@@ -30,16 +33,25 @@ def gpu_minors(folder: str = "/dev") -> Tuple[int, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _minors(folder: str, changed_ns: int) -> Tuple[int, ...]:
-    """Asked for at every launch; a folder whose names change gets another time."""
+    """Return the minor numbers, cached because every launch needs them.
+
+    The folder's time changes when its names change.
+    """
     names = os.listdir(folder)
     return tuple(sorted(int(name[6:]) for name in names if re.fullmatch(r"nvidia\d+", name)))
 
 
 class DeviceGate:
-    """Closes GPUs to groups, in the one way that works here; `how` is "" where none does."""
+    """Closes GPUs to cgroups with the mechanism that works on this node.
+
+    `how` describes it, and is "" if none works.
+    """
 
     def __init__(self, *, unified: str, devices: str) -> None:
-        """`unified`, `devices`: our folders in the v2 hierarchy and in that of the v1 controller, or ""."""
+        """Choose the mechanism.
+
+        `unified` and `devices` are our folders in the v2 and the v1 devices hierarchy, or "".
+        """
         self._programs: Dict[FrozenSet[bpf.Device], int] = {}
         self.how = ""
         self._close: Callable[[str, FrozenSet[bpf.Device]], None] = self._attach
@@ -51,11 +63,14 @@ class DeviceGate:
 
     @property
     def version(self) -> int:
-        """Of the hierarchy whose groups it needs; 0: none."""
+        """Version of the cgroup hierarchy that the mechanism needs; 0: there is none."""
         return 0 if not self.how else 2 if self._close == self._attach else 1
 
     def close(self, group: str, *, given: Iterable[int]) -> bool:
-        """Closes all GPUs but those of the given minor numbers. True if none is left open that was not given."""
+        """Close all GPUs except those with the given minor numbers.
+
+        Returns whether no other GPU is left open.
+        """
         closed = frozenset((NVIDIA_MAJOR, minor) for minor in set(gpu_minors()) - set(given))
         if not closed:
             return True

@@ -1,4 +1,7 @@
-"""What was made for a launch to hold it: kept with the launch, so that any later agent can end and measure it."""
+"""The containment of a launch.
+
+It is stored with the launch, so that any later agent can end and measure the launch.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,11 @@ from . import launch_cgroups as groups
 
 @dataclass(frozen=True)
 class Hold:
-    """Its cgroups by path, its CPUs (empty: not pinned), and what the kernel does not see to.
+    """The containment of one launch: its cgroups by path, its CPUs (empty: not pinned), and other limits.
 
-    `processes`: a limit that its processes are given themselves, 0 for none. `watch_mem_bytes`: a limit on its memory that
-    the agent watches, 0 for none. `hides_gpus`: its processes can open no GPUs of the node but their own.
+    `processes` is a limit that is set on the launch's processes themselves, 0 for none. `watch_mem_bytes` is
+    a limit on its memory that the agent watches, 0 for none. `hides_gpus` means that its processes cannot
+    open any GPUs of the node but their own.
     """
 
     groups: Tuple[str, ...] = ()
@@ -28,12 +32,12 @@ class Hold:
 
 
 def hold_name(job_id: int, restarts: int) -> str:
-    """What a launch's groups and folders are called: no two launches of an agent share it."""
+    """Return the name of a launch's cgroups and folders. It is unique among the launches of an agent."""
     return f"job-{job_id}.{restarts}"
 
 
 def hold_from(values: Dict[str, Any]) -> Hold:
-    """As it was written down."""
+    """Return the Hold that was stored as `values`."""
     return Hold(
         groups=tuple(values.get("groups", ())),
         cpus=tuple(values.get("cpus", ())),
@@ -44,7 +48,10 @@ def hold_from(values: Dict[str, Any]) -> Hold:
 
 
 def contain(pid: int, hold: Hold) -> bool:
-    """Puts a process, and with it all that it will start, where the launch is held. False if no group has taken it."""
+    """Put a process, and all processes that it will start, into the launch's containment.
+
+    Returns False if no cgroup has accepted it.
+    """
     if hold.cpus:
         os.sched_setaffinity(pid, hold.cpus)
     if hold.processes:
@@ -53,7 +60,11 @@ def contain(pid: int, hold: Hold) -> bool:
 
 
 def _limit_processes(pid: int, processes: int) -> None:
-    """The kernel counts all threads of the user, of which there are no more than all threads that there are now."""
+    """Limit the number of processes that the process's user may have.
+
+    The kernel counts all threads of the user. Their number is at most the number of all threads on the node,
+    so the limit is that number plus `processes`.
+    """
     _, _, threads = text("/proc/loadavg").split()[3].partition("/")
     _, most = resource.prlimit(pid, resource.RLIMIT_NPROC)
     allowed = number(threads) + processes

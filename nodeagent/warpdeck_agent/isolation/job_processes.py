@@ -1,10 +1,11 @@
-"""The processes of jobs, found by the mark in their environment, and how to end them.
+"""Finds the processes of jobs by the job tag in their environment, and ends them.
 
-The mark is WARPDECK_JOB=<job>.<restarts>@<agent>, which everybody may know, and WARPDECK_TOKEN, which only the job's own
-processes have. It counts only where the process is the job's user's, too: nobody else's process is taken for the job's.
-The mark is inherited, so daemons and setsid children are found too, unless they scrub their environment; with a cgroup
-those are caught as well. Job ids are one controller's own, and agents of several controllers (or of several hosts that
-share a pid namespace) look over the same /proc: the agent's random identity keeps their jobs apart.
+The job tag consists of the variables WARPDECK_JOB=<job>.<restarts>@<agent>, which is public, and
+WARPDECK_TOKEN, which only the job's own processes have. It counts only if the process also belongs to the
+job's user, so no other user's process is taken for the job's. The job tag is inherited, so daemons and
+children after setsid are found too, unless they clear their environment. A cgroup also catches the processes
+that do. Job ids are unique only within one controller, and agents of several controllers (or of several hosts
+that share a pid namespace) see the same /proc. The agent's random identity keeps their jobs apart.
 """
 
 from __future__ import annotations
@@ -23,74 +24,90 @@ from . import launch_cgroups
 
 MARK, SECRET = "WARPDECK_JOB", "WARPDECK_TOKEN"
 DEAF = "WARPDECK_DEAF"
-"""A variable of processes that only wait for another, which gets the job's signals itself."""
+"""A variable of processes that only wait for another process, which gets the job's signals itself."""
 FOR_ALL = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
 LOOKS, LOOK_S = 5, 0.002
-"""At a process without an environment: it has none while the kernel puts a program in the place of another, and then it has."""
+"""Number and interval of checks of a process with an empty environment. The environment is empty for a moment
+while the kernel replaces one program by another.
+"""
 _PF_KTHREAD = 0x0020_0000
 MAX_ENVIRON_BYTES = 4 * 1024 * 1024
-"""How much of a process's environment is searched."""
+"""The most bytes of a process's environment that are searched."""
 _TICKS, _PAGE_BYTES = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 MAX_PARENTS = 64
-"""How far up attribution looks."""
+"""The most ancestors of a process that are searched for a job tag."""
 MAX_DIGITS = 9
-"""Of a step or a rank."""
+"""The most digits of a step number or a rank."""
 
 
 class Mark(NamedTuple):
-    """What tells the processes of a launch from all others. `launch`: "12.0@5f3a...", see launch_name. `secret`: the launch's own,
-    "" for one that was begun without any. `uid`: whose the processes are."""
+    """The job tag that identifies the processes of a launch.
+
+    `launch`: "12.0@5f3a...", see launch_name. `secret`: the launch's own, "" for one that was started without
+    any. `uid`: the user of the processes.
+    """
 
     launch: str
     secret: str
     uid: int
 
     def variables(self) -> Dict[str, str]:
-        """The part of it that is in their environment."""
+        """Return the part of the job tag that is in the processes' environment."""
         return {MARK: self.launch, SECRET: self.secret}
 
 
 def launch_name(job_id: int, restarts: int, *, agent: str) -> str:
-    """A launch, told from those of all other agents: "12.0@5f3a..."."""
+    """Return a name for a launch that is unique among all agents, like "12.0@5f3a..."."""
     return f"{job_id}.{restarts}@{agent}"
 
 
 def mark_of(pid: int) -> Optional[Mark]:
-    """What the process carries, of whatever agent; None if nothing, or if it may not be read."""
+    """Return the job tag of a process, of any agent.
+
+    Returns None if it has none, or if its environment cannot be read.
+    """
     return mark_in(_environ(pid) or b"", pid)
 
 
 def mark_in(environ: bytes, pid: int) -> Optional[Mark]:
-    """The same of a process with that environment."""
+    """Return the job tag of the process `pid` with that environment, or None."""
     launch = value(environ, MARK)
     return Mark(launch, value(environ, SECRET), user_of(pid)) if launch else None
 
 
 def carries(environ: bytes, pid: int, mark: Mark) -> bool:
-    """Whether the process with that environment carries this mark."""
+    """Return whether the process with that environment has this job tag."""
     return value(environ, MARK) == mark.launch and mark_in(environ, pid) == mark
 
 
 def variable(pid: int, name: str) -> str:
-    """A variable that the process was started with; "" if there is none, or if it may not be read."""
+    """Return a variable that the process was started with.
+
+    Returns "" if it is not set, or if the environment cannot be read.
+    """
     return value(_environ(pid) or b"", name)
 
 
 def numbered(pid: int, name: str) -> str:
-    """The same of a variable that is a number; "" for anything else, as any process may have been started with."""
+    """Return a variable whose value is a number, as text.
+
+    Returns "" for any other value, because users choose the environment.
+    """
     words = variable(pid, name)
     return words if words.isdecimal() and len(words) <= MAX_DIGITS else ""
 
 
 def _environ(pid: int) -> Optional[bytes]:
-    """None if it may not be read, or the process is gone."""
+    """Return the environment of a process; None if it cannot be read, or the process is gone."""
     return content(f"/proc/{pid}/environ", most_bytes=MAX_ENVIRON_BYTES)
 
 
 def value(environ: bytes, name: str) -> str:
-    """A variable of an environment as the kernel tells it, "" if it has none.
+    """Return a variable of an environment in the kernel's format, "" if it is not set.
 
-    Found by bytes.find: each second that jobs end in, all environments of the machine are looked through."""
+    It uses bytes.find, because all environments of the machine are searched in every second in which jobs
+    end.
+    """
     key = name.encode() + b"="
     begin = 0 if environ.startswith(key) else environ.find(b"\0" + key) + 1
     if not begin and not environ.startswith(key):
@@ -101,9 +118,9 @@ def value(environ: bytes, name: str) -> str:
 
 
 def marked() -> Dict[Mark, List[int]]:
-    """All launches' processes, by mark: one walk over /proc, and some more looks at who is in the middle of an execve.
+    """Return the pids of all launches' processes by job tag, with one walk over /proc.
 
-    May sleep LOOKS * LOOK_S.
+    Processes that are in the middle of an execve are checked again. May sleep LOOKS * LOOK_S seconds.
     """
     found: Dict[Mark, List[int]] = {}
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
@@ -125,13 +142,19 @@ def marked() -> Dict[Mark, List[int]]:
 
 
 def _may_get_one(pid: int) -> bool:
-    """Whether a process without an environment is one that programs run in, and lives."""
+    """Return whether a process with an empty environment may still get one.
+
+    It must be alive and not be a kernel thread.
+    """
     fields = stat_fields(pid)
     return bool(fields) and fields[0] not in "ZX" and not int(fields[6]) & _PF_KTHREAD
 
 
 def job_of(pid: int, jobs: Mapping[Mark, int]) -> int:
-    """Which of these jobs a process belongs to, by its own mark or its nearest parent's of which one is known; 0 if none."""
+    """Return the job in `jobs` to which a process belongs, 0 if none.
+
+    The job tag of the process decides, or else the job tag of its nearest ancestor with a known one.
+    """
     for _ in range(MAX_PARENTS):
         if pid <= 1:
             return 0
@@ -143,44 +166,51 @@ def job_of(pid: int, jobs: Mapping[Mark, int]) -> int:
 
 
 def parent_of(pid: int) -> int:
-    """The parent's pid, 0 if the process is gone."""
+    """Return the parent's pid, 0 if the process is gone."""
     fields = stat_fields(pid)
     return int(fields[1]) if fields else 0
 
 
 def stat_fields(pid: int) -> List[str]:
-    """The fields of /proc/pid/stat from the state on; none if the process is gone."""
+    """Return the fields of /proc/pid/stat from the state on; none if the process is gone."""
     return text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
 def cpu_time(pid: int) -> CpuTime:
-    """Of the process and of all its descendants that it has waited for, also of one that nobody has waited for yet."""
+    """Return the CPU time of the process and of all its descendants that were waited for.
+
+    This also works for a dead process that nobody has waited for yet.
+    """
     fields = stat_fields(pid)
     if len(fields) <= 14:
         return CpuTime()
-    ticks = [int(each) for each in fields[11:15]]  # user, system; the same of those it has waited for
+    # user and system time, then the same of children that were waited for
+    ticks = [int(each) for each in fields[11:15]]
     return CpuTime(sum(ticks) / _TICKS, (ticks[1] + ticks[3]) / _TICKS)
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory that the process has to itself or shares, 0 if it is gone."""
+    """Return the resident memory of the process, including shared memory; 0 if it is gone."""
     fields = stat_fields(pid)
     return int(fields[21]) * _PAGE_BYTES if len(fields) > 21 else 0
 
 
 def runs(comm: str) -> bool:
-    """Whether some process of that name runs on this machine."""
+    """Return whether a process of that name runs on this machine."""
     return any(text(f"/proc/{name}/comm") == comm for name in os.listdir("/proc") if name.isdigit())
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether the process has a handler for the signal."""
+    """Return whether the process has a handler for the signal."""
     caught = table(f"/proc/{pid}/status").get("SigCgt", "0")
     return bool(int(caught, 16) >> (number - 1) & 1)
 
 
 def owner_of(pid: int) -> str:
-    """The name of the process's user, or the number of one who has none here; "" if the process is gone."""
+    """Return the name of the process's user.
+
+    Returns the uid if it has no name on this node, and "" if the process is gone.
+    """
     uid = table(f"/proc/{pid}/status").get("Uid", "").split()
     if not uid:
         return ""
@@ -191,7 +221,10 @@ def owner_of(pid: int) -> str:
 
 
 def send(pids: Iterable[int], number: int) -> int:
-    """Sends the signal to each, but for those who are deaf to it; how many took it."""
+    """Send the signal to each process and return how many received it.
+
+    Processes with the variable DEAF are skipped, except for the signals in FOR_ALL.
+    """
     taken = 0
     for pid in pids:
         if pid == os.getpid() or (number not in FOR_ALL and variable(pid, DEAF)):
@@ -205,8 +238,11 @@ def send(pids: Iterable[int], number: int) -> int:
 
 
 def sweep(mark: Mark, held: Sequence[str], known: Optional[Dict[Mark, List[int]]] = None) -> int:
-    """Kills whatever is left of an ended launch; how many there were: more than none where its groups were closed, which are
-    of no use to another launch then. `known` is a walk made for several launches."""
+    """Kill all remaining processes of an ended launch and return their number.
+
+    The number is above zero if its cgroups had to be killed; those cannot be reused for another launch.
+    `known` is the result of a walk that was made for several launches.
+    """
     left = set((known if known is not None else marked()).get(mark, ()))
     grouped = launch_cgroups.pids(held)
     if grouped:

@@ -1,7 +1,7 @@
-"""The groups that one launch is held in: a folder in each cgroup hierarchy that we use. They are known by their paths alone.
+"""The cgroups of one launch: a folder in each cgroup hierarchy that we use.
 
-What a path can do follows from the files in it, so a restarted agent needs nothing else, whatever hierarchies it finds
-itself. All of a launch's groups hold the same processes.
+They are identified by their paths alone. The files in a folder show what the cgroup supports. So a restarted
+agent needs only the paths, whatever hierarchies it finds. All of a launch's cgroups hold the same processes.
 """
 
 from __future__ import annotations
@@ -16,20 +16,24 @@ from warpdeck_agent.linux.cpu_time import NOTHING, CpuTime
 from warpdeck_agent.linux.procfs import entry, number, piece, text, write
 
 KILL_ROUNDS = 20
-"""How often a group without cgroup.kill is read and killed. It may not fork meanwhile, where it has a pids controller."""
+"""Number of rounds of reading and killing a cgroup without the file cgroup.kill. With a pids controller, its
+processes cannot fork meanwhile.
+"""
 NO_LIMIT_BYTES = 2**62
-"""v1 shows about 2**63 where there is no limit."""
+"""v1 shows about 2**63 if there is no limit."""
 _OWN_FILE_PAGES = re.compile(r"^(?:in)?active_file (\d+)$", re.MULTILINE)
 _ALL_FILE_PAGES = re.compile(r"^total_(?:in)?active_file (\d+)$", re.MULTILINE)
-"""Of memory.stat: what of files the kernel keeps because nobody else wants the memory. v1 has them with children as total_."""
+"""Lines of memory.stat with the page cache of files, which the kernel keeps only as long as nobody else needs
+the memory. v1 gives the sum with children as total_.
+"""
 FEW_BYTES = 1 << 20
-"""Where a group has less than this at its end, it is not worth a look at what of it the kernel keeps of files."""
+"""If a cgroup has less than this at its end, its page cache is not read."""
 MOST_KNOWN = 64
-"""Folders of groups of which it is remembered which files their groups have."""
+"""The most parent folders of cgroups for which the file names are cached."""
 
 
 class MemoryFiles(NamedTuple):
-    """What the files of a memory controller are called."""
+    """The names of the files of a memory controller."""
 
     now: str
     peak: str
@@ -47,15 +51,20 @@ V1 = MemoryFiles(
 )
 V2 = MemoryFiles("memory.current", "memory.peak", "memory.max", "memory.swap.max", "memory.events")
 REST = "rest"
-"""The group below a launch's in which all of it is that has no group of its own, where that may not be beside them (v2)."""
+"""In v2: the child of a launch's cgroup for all processes without a step cgroup, because they may not be in
+the parent.
+"""
 NO_GROUPS_BELOW = 2
-"""Links of a group's folder."""
+"""Number of links of the folder of a cgroup without children."""
 
 
 class Usage(NamedTuple):
-    """What a launch has used; zeros where the kernel does not say. `oom_kills`: processes killed for their memory; without any
-    the limit is not told. The peak is without what the kernel still keeps of files that were read or written; where processes
-    were killed, it is all there was. `left_mem_bytes`: what is charged to its group now, or a little more."""
+    """The usage of a launch; zeros where the kernel does not report a value.
+
+    `oom_kills`: number of processes killed for lack of memory. If it is 0, the limit is not read. The peak
+    excludes the page cache of files that were read or written; if processes were killed, it includes it.
+    `left_mem_bytes`: the memory that is charged to the cgroup now, or a little more.
+    """
 
     peak_mem_bytes: int = 0
     oom_kills: int = 0
@@ -65,7 +74,10 @@ class Usage(NamedTuple):
 
 
 def join(groups: Sequence[str], pid: int) -> bool:
-    """Puts a process into each group. False where it is in none: then its mark alone holds it."""
+    """Put a process into each cgroup.
+
+    Returns False if no cgroup has accepted it; then only its job tag identifies it.
+    """
     joined = False
     for group in groups:
         try:
@@ -77,7 +89,7 @@ def join(groups: Sequence[str], pid: int) -> bool:
 
 
 def pids(groups: Sequence[str]) -> List[int]:
-    """The processes in the groups."""
+    """Return the processes in the cgroups."""
     found: List[int] = []
     for group in [each for first in groups[:1] for each in (first, *below(first))]:
         found += [int(line) for line in text(f"{group}/cgroup.procs").split()]
@@ -85,7 +97,7 @@ def pids(groups: Sequence[str]) -> List[int]:
 
 
 def below(group: str) -> List[str]:
-    """The groups in one that may be divided: by its memory alone."""
+    """Return the child cgroups. Only a cgroup with a memory controller may have any."""
     try:
         if memory_files(group) is None or os.stat(group).st_nlink <= NO_GROUPS_BELOW:
             return []
@@ -95,18 +107,18 @@ def below(group: str) -> List[str]:
 
 
 def memory_files(group: str) -> Optional[MemoryFiles]:
-    """None where the group has no memory controller."""
+    """Return the names of the memory controller's files, or None if the cgroup has no memory controller."""
     return V2 if has(group, V2.limit) else V1 if has(group, V1.limit) else None
 
 
 def limit_memory(group: str, names: MemoryFiles, mem_bytes: int) -> None:
-    """So much, and none of the swap beside it where the kernel counts that. Raises OSError."""
+    """Limit the memory to `mem_bytes`, with no swap in addition if the kernel counts swap. Raises OSError."""
     write(f"{group}/{names.limit}", str(mem_bytes))
     _written(f"{group}/{names.swap_limit}", "0" if names is V2 else str(mem_bytes))
 
 
 def kill(groups: Sequence[str]) -> None:
-    """Ends every process of the groups, and whatever they fork meanwhile."""
+    """Kill every process of the cgroups, and all processes that they fork meanwhile."""
     for group in groups:
         if _written(os.path.join(group, "cgroup.kill"), "1"):
             return
@@ -124,12 +136,16 @@ def kill(groups: Sequence[str]) -> None:
 
 
 def has(group: str, name: str) -> bool:
-    """Whether such a group has that file."""
+    """Return whether a cgroup in this hierarchy has that file."""
     return name in _files(group)
 
 
 def _files(group: str) -> FrozenSet[str]:
-    """The names in such a group: asked at every end, they must not cost a look for each that is not there."""
+    """Return the file names of a cgroup in this hierarchy.
+
+    They are cached, because they are needed at every end, and a system call for each missing file would be
+    too slow.
+    """
     folder = group.rpartition("/")[0]
     files = _FILES.get(folder)
     if files is None:
@@ -144,11 +160,14 @@ def _files(group: str) -> FrozenSet[str]:
 
 
 _FILES: Dict[str, FrozenSet[str]] = {}
-"""By the folder of a group: all groups of a hierarchy have the same, but for its root."""
+"""File names by parent folder: all cgroups of a hierarchy have the same files, except its root."""
 
 
 def usage(groups: Sequence[str]) -> Usage:
-    """What the kernel has counted. Only files that the group's hierarchy has are asked for: it is read at every end."""
+    """Return the usage that the kernel has counted.
+
+    It reads only existing files, because it is called at every end.
+    """
     cpu, memory = CpuTime(), Usage()
     for group in groups:
         files = _files(group)
@@ -164,7 +183,7 @@ def usage(groups: Sequence[str]) -> Usage:
 
 
 def oom_kills(groups: Sequence[str]) -> int:
-    """How many processes of the groups the kernel has killed for their memory."""
+    """Return how many processes of the cgroups the kernel has killed for lack of memory."""
     for group in groups:
         names = memory_files(group)
         if names is not None:
@@ -173,7 +192,10 @@ def oom_kills(groups: Sequence[str]) -> int:
 
 
 def _oom_kills(group: str, names: MemoryFiles) -> int:
-    """In the group, without those in groups of its steps: v2 counts them for all groups above too."""
+    """Count the kills in the cgroup itself, without the cgroups of its steps.
+
+    v2 would count the kills of children as well.
+    """
     files = [f"{group}/{names.events}"]
     if names is V2 and below(group):
         files = [f"{group}/{names.events}.local", f"{group}/{REST}/{names.events}"]
@@ -192,9 +214,12 @@ def _cpu_v1(group: str) -> CpuTime:
 
 
 def _memory(group: str, names: MemoryFiles) -> Usage:
-    """What the group's memory controller says. v2 has no peak before Linux 5.19. The limit is asked for where it was in the way."""
+    """Read the memory controller's values. v2 has no peak before Linux 5.19.
+
+    The limit is only read if a process was killed.
+    """
     peak_bytes = number(piece(f"{group}/{names.peak}"))
-    # What it has now is no more than its peak, where there is one.
+    # The present usage is at most the peak, so a small peak replaces it.
     now_bytes = peak_bytes if 0 < peak_bytes < FEW_BYTES else number(piece(f"{group}/{names.now}"))
     oom_kills = _oom_kills(group, names)
     if not oom_kills:
@@ -219,7 +244,7 @@ def _sum(lines: Pattern[str], stat: str) -> int:
 
 
 def remove(groups: Sequence[str]) -> bool:
-    """Removes empty groups; False if one is left because something in it still dies."""
+    """Remove empty cgroups. Returns False if one stays because a process in it is still dying."""
     gone = True
     for group in groups:
         try:
@@ -232,7 +257,7 @@ def remove(groups: Sequence[str]) -> bool:
 
 
 def remove_whole(groups: Sequence[str]) -> bool:
-    """The same of launches' groups, with those of their steps."""
+    """Remove the cgroups of launches together with those of their steps. Returns False if one stays."""
     gone = [remove([group]) or (remove(below(group)) and remove([group])) for group in groups]
     return all(gone)
 

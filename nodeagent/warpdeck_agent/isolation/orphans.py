@@ -1,10 +1,13 @@
-"""Where there is no cgroup: processes of jobs that cleared their environment, or re-fork for ever, end with their jobs.
+"""Ends processes that escaped from their jobs, on nodes without cgroups.
 
-Agent and supervisor are subreapers: what loses its parent below one of them becomes its child, and not init's. Such a process
-that carries the mark of no job of ours is a stray, unless it is a helper of ours. Whose of several jobs of a user it was cannot
-be told: it is ended with the last of them that runs. What a process forks while others are being killed would go on, so whatever
-is found is stopped first, until none is new; a chain of processes each of which starts the next and ends is met by its group,
-which the kernel signals as a whole.
+These processes have cleared their environment, or fork again and again.
+
+The agent and the supervisor are subreapers: a process below them that loses its parent becomes their child
+instead of init's. If such a process has no job tag of any of our jobs and is not one of our helpers, it is a
+stray. It is not known to which of a user's jobs it belongs, so it is ended with the last of them. A process
+that is forked while others are being killed would survive, so every found process is stopped first, until no
+new one appears. In a chain of processes, each starts the next one and exits. A chain is caught by its process
+group, which the kernel signals as a whole.
 """
 
 from __future__ import annotations
@@ -25,20 +28,28 @@ from . import job_processes
 
 LOOK_S = 1.0
 YOUNG_S = 4.0
-"""A child of the agent that is younger may be one of its own that has not begun yet."""
+"""A child of the agent that is younger than this, in seconds, may be one of its own helpers that has not
+begun yet.
+"""
 BURY_S = 2.0
-"""Whoever starts a process of ours waits for it at once: what is dead for so long has nobody who will."""
+"""Time in seconds after which a dead child is reaped. A process of ours is reaped at once by the code that
+started it.
+"""
 HUNT_S = 0.3
-"""How long one sweep goes after processes that fork faster than they are found; whoever asks for it asks again."""
+"""How long one sweep chases processes that fork faster than they are found, in seconds. The caller repeats
+the sweep.
+"""
 QUIET_LOOKS = 2
-"""Nobody new, one after the other: the kernel's list of children may leave one out while others end."""
+"""Number of consecutive searches without a new process. The kernel's list of children may omit one while
+others exit.
+"""
 MANY = 64
-"""Processes found in one sweep: so many may be a bomb, and may fork no more."""
+"""If one sweep finds this many processes, they may be a fork bomb, and are forbidden to fork."""
 TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
 class Child(NamedTuple):
-    """A child of ours."""
+    """A child of the agent or of the supervisor."""
 
     pid: int
     parent: int
@@ -48,9 +59,12 @@ class Child(NamedTuple):
 
 
 class Orphans:
-    """`busy` tells the uids of which a launch runs, `marks` those of all launches, `begins` whether any is just beginning, which is
-    not among them yet, `helpers` the pids of ours that run as a user for long; all are asked from threads. `supervisor` is the
-    supervisor's pid."""
+    """The watcher of orphaned processes.
+
+    `busy` returns the uids with a running launch, `marks` the job tags of all launches, `begins` whether any
+    launch is just beginning and is not among them yet, and `helpers` the pids of our long-running helpers
+    that run as a user. All are called from threads. `supervisor` returns the supervisor's pid.
+    """
 
     def __init__(
         self,
@@ -73,7 +87,7 @@ class Orphans:
         adopt_orphans()
 
     async def run(self) -> None:
-        """Looks after them for ever."""
+        """End strays and reap dead children, forever."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(LOOK_S)
@@ -93,7 +107,7 @@ class Orphans:
                     os.waitpid(pid, os.WNOHANG)
 
     def strays(self, uid: int) -> List[int]:
-        """Those of a user of whom nothing runs. Blocks shortly."""
+        """Return the strays of a user without a running launch. Blocks shortly."""
         if uid in self._busy():
             return []
         return [each.pid for each in self._strays() if each.uid == uid]
@@ -108,8 +122,12 @@ class Orphans:
         return found
 
     def _is_stray(self, child: Child, environ: bytes) -> bool:
-        """Neither a launch's nor ours. One without any environment may be just becoming another program: a launch's first process
-        does, while that begins. What begins is asked last, so that nobody is taken for a stray who has begun meanwhile."""
+        """Return whether a child belongs to no launch and is not ours.
+
+        A process with an empty environment may be in the middle of an execve, as a launch's first process is.
+        Whether any launch is beginning is checked last, so that a launch that began meanwhile is not taken
+        for a stray.
+        """
         if self._is_launchs(child, environ):
             return False
         if job_processes.value(environ, OWN) and not self._only_says_own(child):
@@ -119,26 +137,35 @@ class Orphans:
         return bool(environ or not self._begins()) and child.uid not in self._busy()
 
     def _only_says_own(self, child: Child) -> bool:
-        """Whether it is a user's that has our variable and is none of ours: those that run as a user are young, or known."""
+        """Return whether a process runs as a user with our variable but is not one of ours.
+
+        Our processes that run as a user are young, or known as helpers.
+        """
         if os.geteuid() != 0 or child.uid == 0 or child.age_s < YOUNG_S:
             return False
         return child.pid not in self._helpers()
 
     def _is_launchs(self, child: Child, environ: bytes) -> bool:
-        """Whether it carries the mark of a launch, or what may be one while any begins."""
+        """Return whether it has the job tag of a launch, or any job tag while a launch is beginning."""
         if not job_processes.value(environ, job_processes.MARK):
             return False
         return self._begins() or job_processes.mark_in(environ, child.pid) in self._marks()
 
     def _is_no_helper(self, child: Child, environ: bytes) -> bool:
-        """Whether it cannot be what the agent has started for itself, which has OWN from its first moment if the agent itself has."""
+        """Return whether it cannot be a process that the agent started for itself.
+
+        If the agent itself has the variable OWN, its processes have it from the start.
+        """
         if not self._says_own or self._begins():
             return False
         return bool(environ) or _stays_empty(child.pid)
 
     def sweep(self, mark: job_processes.Mark, known: Collection[int]) -> int:
-        """Kills all processes of a launch that has ended: `known`, which carry its mark, and the user's strays, each with all that
-        descends from it. How many there were; whoever asks looks again. Blocks for little more than HUNT_S."""
+        """Kill all processes of an ended launch and return their number.
+
+        These are `known`, which have its job tag, and the user's strays, each with all its descendants. The
+        caller checks again. Blocks for little more than HUNT_S.
+        """
         deadline = time.monotonic() + HUNT_S
         found: Set[int] = set()
         dead: Set[int] = set()
@@ -158,8 +185,11 @@ class Orphans:
         return max(len(found), int(not quiet))
 
     def _stop_children(self, mark: job_processes.Mark, dead: Set[int]) -> Tuple[Set[int], bool]:
-        """Stops those children that are the launch's, or strays of its user, each as soon as it is seen: a link of a chain lives
-        for a tenth of a millisecond. False where one that is not among the `dead` had ended before it was clear whose it was."""
+        """Stop the children that belong to the launch, or are strays of its user, each as soon as it is seen.
+
+        A process of a chain lives only a tenth of a millisecond. Returns the stopped pids, and False if a
+        process that is not in `dead` had ended before its owner was clear.
+        """
         found, ended, supervisor, uid = set(), set(), self._supervisor(), mark.uid
         for parent in (os.getpid(), supervisor):
             for pid in _pids_below(parent) if parent else ():
@@ -173,7 +203,7 @@ class Orphans:
                 if is_marked or (child is not None and self._is_stray_of(child, environ, uid)):
                     _stop(pid, spare=supervisor)
                     found.add(pid)
-        is_clear = ended <= dead or uid in self._busy()  # beside others of the user's that end all the time
+        is_clear = ended <= dead or uid in self._busy()
         dead |= ended
         return found, is_clear
 
@@ -182,7 +212,10 @@ class Orphans:
 
 
 def _stop(pid: int, *, spare: int) -> None:
-    """Stops it, and kills its group: with that what it has just forked, should it be a link of a chain."""
+    """Stop a process and kill its process group.
+
+    This also ends a process that it has just forked as part of a chain.
+    """
     fields = job_processes.stat_fields(pid)
     group = int(fields[2]) if len(fields) > 2 else 0
     job_processes.send([pid], signal.SIGSTOP)
@@ -192,7 +225,7 @@ def _stop(pid: int, *, spare: int) -> None:
 
 
 def _forbid_forks(pids: Iterable[int], uid: int) -> None:
-    """Root's processes are exempt from this limit."""
+    """Forbid forks with a resource limit. Root's processes are exempt from this limit."""
     for pid in pids if uid else ():
         with contextlib.suppress(OSError):
             resource.prlimit(pid, resource.RLIMIT_NPROC, (1, 1))
@@ -210,7 +243,7 @@ def _tree(roots: Collection[int]) -> Set[int]:
 
 
 def _stays_empty(pid: int) -> bool:
-    """Whether it lives without an environment, and is not just becoming another program."""
+    """Return whether a process lives with an empty environment and is not in the middle of an execve."""
     for _ in range(job_processes.LOOKS):
         time.sleep(job_processes.LOOK_S)
         if content(f"/proc/{pid}/environ", most_bytes=1):
@@ -219,7 +252,7 @@ def _stays_empty(pid: int) -> bool:
 
 
 def _pids_below(pid: int) -> List[int]:
-    """Its children, of whichever of its threads."""
+    """Return the children of all its threads."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:

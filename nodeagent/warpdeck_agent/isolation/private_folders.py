@@ -1,18 +1,20 @@
-"""Folders that each job has for itself, where everybody else has the node's: /tmp, /var/tmp, /dev/shm (Slurm's
-job_container/tmpfs). What a job leaves there goes with it.
+"""Private folders of each job in place of the node's: /tmp, /var/tmp, /dev/shm (Slurm's job_container/tmpfs).
 
-    <place>/warpdeck-<agent>-<id>.<restarts>-<random>/       root's alone, removed as TMPDIRs are (tempdirs)
-        in/                                                  what the job sees as <place>
+Files that a job leaves there are removed with the job.
 
-No namespace is kept: each process that is started for the job gets a mount namespace of its own, in which the same folders
-cover the same places. So there is nothing that an agent which was killed, or a reboot, could leave but folders. What a job
-mounts itself is seen by what that process starts, and by nobody else.
+  <place>/warpdeck-<agent>-<id>.<restarts>-<random>/       belongs to root, removed like TMPDIRs (tempdirs)
+    in/                                                    the job sees it as <place>
 
-Some paths below a place stay the node's: those that the site shares (sockets of X11 and of MPS), and the agent's own. Their
-mount points are made with the folder, by root, in a sticky folder of root's: a job cannot put a link in their place. On the
-node somebody else may have: links are not shared.
+No namespace is kept: each process that is started for the job gets a mount namespace of its own, in which the
+same folders are mounted over the same places. So a killed agent or a reboot leaves only folders. Mounts that
+a job makes are visible only to the process that made them and to its children.
 
-Needs root, in the mount namespace that it may change. Source: mount_namespaces(7), slurm job_container.conf(5).
+Some paths below a place stay the node's: paths that the site shares (sockets of X11 and of MPS), and the
+agent's own. Their mount points are created with the folder, by root, in a sticky folder of root's, so a job
+cannot replace them by a link. On the node, another user might have put a link there, so links are not shared.
+
+It needs root, in a mount namespace that root may change. Source: mount_namespaces(7), slurm
+job_container.conf(5).
 """
 
 from __future__ import annotations
@@ -35,19 +37,22 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class PrivateDirs:
-    """What was made for one launch. `covers`: (place, its folder on the node). `shows`: paths that stay the node's."""
+    """The private folders of one launch.
+
+    `covers`: (place, its folder on the node). `shows`: paths that stay the node's.
+    """
 
     covers: Tuple[Tuple[str, str], ...]
     shows: Tuple[str, ...] = ()
     tmp_dir: str = ""
-    """The place that is the launch's TMPDIR; "": its TMPDIR lies in none of them."""
+    """The launch's TMPDIR, if it is one of the places; "": its TMPDIR is elsewhere."""
 
     def folders(self) -> List[str]:
-        """What is removed with the launch."""
+        """Return the folders that are removed with the launch."""
         return [os.path.dirname(folder) for _, folder in self.covers]
 
     def outside(self, path: str) -> str:
-        """Where on the node that is which the launch sees under this path."""
+        """Return the path on the node of a path that the launch sees."""
         place = place_of(path, [place for place, _ in self.covers])
         if place is None or place_of(path, self.shows):
             return path
@@ -55,7 +60,7 @@ class PrivateDirs:
 
 
 def private_from(values: Optional[Dict[str, Any]]) -> Optional[PrivateDirs]:
-    """As it was written down."""
+    """Return the PrivateDirs that were stored as `values`."""
     if values is None:
         return None
     covers = tuple((place, folder) for place, folder in values["covers"])
@@ -63,12 +68,18 @@ def private_from(values: Optional[Dict[str, Any]]) -> Optional[PrivateDirs]:
 
 
 def folders_of(tmp_dir: str, private: Optional[PrivateDirs]) -> List[str]:
-    """What is removed with a launch that has this TMPDIR ("": none of its own) and these."""
+    """Return the folders that are removed with a launch.
+
+    `tmp_dir` is its TMPDIR ("": it has none outside of the private folders).
+    """
     return ([tmp_dir] if tmp_dir else []) + (private.folders() if private is not None else [])
 
 
 def can_cover() -> bool:
-    """Whether a process of ours may have mounts of its own. Tried in a thread, which takes them with it."""
+    """Return whether our processes may have mounts of their own.
+
+    It tries in a thread, whose mounts end with it.
+    """
     if os.geteuid() != 0:
         return False
     try:
@@ -79,7 +90,10 @@ def can_cover() -> bool:
 
 
 def within(private: Optional[PrivateDirs], start: Callable[[], T]) -> T:
-    """The outcome of `start`, whose children see the launch's folders. Blocks. Raises what it raises, and OSError."""
+    """Run `start` so that its child processes see the launch's private folders, and return its result.
+
+    Blocks. Raises the exceptions of `start`, and OSError.
+    """
     if private is None:
         return start()
 
@@ -91,12 +105,15 @@ def within(private: Optional[PrivateDirs], start: Callable[[], T]) -> T:
 
 
 def cover(private: PrivateDirs) -> None:
-    """This thread, or process of one thread, has mounts of its own from here on. Raises OSError."""
+    """Give this thread (or single-threaded process) mounts of its own and mount the private folders.
+
+    Raises OSError.
+    """
     _leave_mounts()
     _mount(
         "none", "/", MS_REC | MS_SLAVE
-    )  # what is mounted on the node later is seen, and nothing of ours there
-    _mount("none", "/", MS_REC | MS_SHARED)  # to those that begin below us: Podman warns where it is not so
+    )  # later mounts on the node become visible here, and ours do not on the node
+    _mount("none", "/", MS_REC | MS_SHARED)  # shared with namespaces below ours; Podman warns otherwise
     with contextlib.ExitStack() as opened:
         folders = [(place, _open(folder, opened)) for place, folder in private.covers]
         shown: List[Tuple[str, int]] = []
@@ -117,7 +134,10 @@ def _open(path: str, opened: contextlib.ExitStack) -> int:
 
 
 def _in_thread(work: Callable[[], T]) -> T:
-    """In a thread of its own: its mounts are for it and for the processes that it starts, and go with them."""
+    """Run `work` in a new thread.
+
+    Its mounts apply to the thread and the processes that it starts, and end with them.
+    """
     outcome: Future[T] = Future()
 
     def run() -> None:

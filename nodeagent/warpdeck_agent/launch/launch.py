@@ -1,4 +1,4 @@
-"""A launch in memory: what the agent knows of it, and its word on it."""
+"""A launch in memory: the agent's state of it, and its report."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ from warpdeck_agent.wire.steps import StepReport, TaskEnded
 from .time_limit import TimeLimit
 
 KILLED = ((0, 9), (137, 0))
-"""How a task ends that was killed, or whose shell tells of what was."""
+"""Exit statuses of a task that was killed, or whose shell reports a killed program."""
 StepKey = Tuple[int, int, int]
 
 
 class Job:
-    """`phase`: running, ending (its supervisor has ended, how is not read yet), exited or lost."""
+    """One launch on this node.
+
+    `phase` is "running", "ending" (its supervisor has ended, but its exit status has not been read yet),
+    "exited" or "lost".
+    """
 
     def __init__(self, folder: LaunchFolder, meta: Meta, *, agent: str) -> None:
         self.folder = folder
@@ -39,59 +43,78 @@ class Job:
         self.cause = ""
         self.drain = ""
         self.last_words: Optional[asyncio.Future[None]] = None
-        """Done when its standard error says why it ends."""
+        """A future that is done when the reason for the end has been written to the launch's standard
+        error.
+        """
         self.is_out = False
-        """Nothing of it is left on the node: its place is another's."""
+        """Whether nothing of the launch is left on the node, so that another launch may take its
+        resources.
+        """
         self.is_followed = False
-        """And the other has it: a launch that was handed ahead of time."""
+        """Whether another launch, which was prefetched, has taken its resources."""
         self.peak_mem_bytes = 0
         self.cpu = CpuTime()
         self.own_cpu = CpuTime()
         self.own_peak_mem_bytes = 0
-        """These two without what its steps have used."""
+        """`own_cpu` and `own_peak_mem_bytes` do not include the usage of the launch's steps."""
         self.steps_cpu = CpuTime()
-        """Of its steps that have ended."""
+        """CPU time of its ended steps."""
         self.limit: Optional[TimeLimit] = None
         self.meter = Meter(begin_unix=meta.started_at, share_pct=meta.gpu_share_pct)
         self.done = asyncio.Event()
         self.grace_until = 0.0
-        """Of one that is being ended: when its grace time is over, on the monotonic clock."""
+        """For a launch that is being ended: the end of its grace time, on the monotonic clock."""
         self.steps: Dict[int, Step] = {}
         self.had_steps = False
         self.may_have_ungrouped = False
-        """Of a share without a process of its own: tasks of steps may have begun outside its groups."""
+        """For a "hold" launch, which has no process of its own: whether tasks of steps may have begun outside
+        of its cgroups.
+        """
         self._callers: Dict[int, int] = {}
-        """Its processes that talk to the controller, and over how many connections: signals are for what they started, and reach
-        that by itself."""
+        """Number of connections to the controller for each of its processes that has any.
+
+        Signals to the launch skip these processes. They are meant for the tasks that the processes started,
+        and reach them through the controller.
+        """
 
     @property
     def key(self) -> Key:
         return self.meta.job_id, self.meta.restarts
 
     def output(self, channel: str) -> str:
-        """The file that holds this channel."""
+        """Return the path of the file for `channel` ("out" or "err")."""
         kept = self.meta.stdout if channel == "out" else self.meta.stderr or self.meta.stdout
         return kept or self.folder.file("out" if channel == "out" else "err")
 
     @property
     def grouped(self) -> bool:
-        """Began inside its group: what the group does not hold has left it."""
+        """Whether the launch began inside its cgroup.
+
+        If so, every process outside of the cgroup has left it.
+        """
         if self.meta.role == "hold":
             return bool(self.meta.hold.groups) and not self.may_have_ungrouped
         return self.folder.record is not None and self.folder.record.process()[1]
 
     def has_running_steps(self) -> bool:
-        """Whether tasks of a step still run."""
+        """Return whether tasks of any of its steps still run."""
         return any(not step.done.is_set() for step in self.steps.values())
 
     def step_supervisors(self) -> Set[int]:
-        """The supervisors of its steps' tasks, those too that have not written their pid yet."""
+        """Return the pids of the supervisors of its steps' tasks.
+
+        The result includes supervisors that have not written their pid yet.
+        """
         tasks = [task for step in self.steps.values() for task in step.tasks.values()]
         own = {task.process.pid for task in tasks if task.process is not None}
         return own | {task.folder.pid() for task in tasks}
 
     def members(self) -> Tuple[int, ...]:
-        """Its processes, less those that have to tell an end (of its terminal, of its steps), and its callers. One walk over /proc."""
+        """Return the pids of its processes, with one walk over /proc.
+
+        The result omits the processes that must report an end (the terminal's host and the supervisors of
+        steps) and the processes that have a connection to the controller.
+        """
         found = set(job_processes.marked().get(self.mark, ()))
         found.update(launch_cgroups.pids(self.meta.hold.groups))
         if self.meta.pty:
@@ -100,32 +123,41 @@ class Job:
         return tuple(sorted(found))
 
     def owns(self, pid: int) -> bool:
-        """Whether that process, if there is one, is the launch's: pids are given out again."""
+        """Return whether the process `pid` exists and belongs to the launch.
+
+        Needed because the kernel reuses pids.
+        """
         return job_processes.mark_of(pid) == self.mark or pid in launch_cgroups.pids(self.meta.hold.groups)
 
     def note_memory(self, mem_bytes: int) -> None:
-        """All its processes have had so much."""
+        """Record that all its processes together used `mem_bytes` of memory."""
         self.peak_mem_bytes = max(self.peak_mem_bytes, mem_bytes)
 
     def call_begins(self, pid: int) -> None:
-        """A process of it has a connection to the controller from here on."""
+        """Record that its process `pid` has opened a connection to the controller."""
         self._callers[pid] = self._callers.get(pid, 0) + 1
 
     def call_ends(self, pid: int) -> None:
-        """One of that process's connections is over."""
+        """Record that one connection of the process `pid` has closed."""
         self._callers[pid] -= 1
         if not self._callers[pid]:
             del self._callers[pid]
 
     def batch_shell(self, members: Tuple[int, ...]) -> int:
-        """Of its processes the one that runs the script, or the terminal's first. 0 if that is gone."""
+        """Return the pid of the batch script's shell, or of the first process on the terminal.
+
+        `members` are the pids of the launch. Returns 0 if the process is gone.
+        """
         first = self.folder.pid()
         if not self.meta.pty:
             return first if first in members else 0
         return next((pid for pid in members if job_processes.parent_of(pid) == first), 0)
 
     def report(self, *, curve: bool = True) -> JobReport:
-        """The agent's word on it. Output that only the agent keeps is told as "spool:..."."""
+        """Return the report of the launch for the controller.
+
+        Output that only the agent keeps is given as "spool:...".
+        """
         kept = "" if self.meta.role == "hold" else "spool:" + self.folder.file("out")
         stdout = self.meta.stdout or kept
         return JobReport(
@@ -166,21 +198,21 @@ class Step:
         self.meter = Meter(begin_unix=begin_unix, share_pct=job.meta.gpu_share_pct)
         self.peak_mem_bytes = 0
         self.cpu = CpuTime()
-        """While it runs; its tasks know it at the end."""
+        """CPU time of the running step. Its tasks know their CPU time only at the end."""
         self.number = number
         self.hold = job.meta.hold
-        """Its job's; with a group of its own where it asked for less memory."""
+        """Its job's containment, with a cgroup of its own if it asked for less memory."""
         self.oom_kills = launch_cgroups.oom_kills(self.hold.groups)
-        """Those of the job before it began."""
+        """Number of out-of-memory kills in the job before the step began."""
         self.out_of_memory = False
-        """It was found over its limit where the kernel does not see to that."""
+        """Whether the agent found it over its memory limit, if the kernel does not enforce the limit."""
         self.cpus: Tuple[int, ...] = ()
-        """Its own of the job's; () for all."""
+        """The job's CPUs that are reserved for the step; () for all."""
         self.folder = folder
         self.tasks: Dict[int, Task] = {}
         self.message = ""
         self.check = ""
-        """That of the node's health that fails, where the node is to blame for the message."""
+        """The health check of the node that fails, if the node is the reason for `message`."""
         self.failed = False
         self.started = asyncio.Event()
         self.done = asyncio.Event()
@@ -189,7 +221,7 @@ class Step:
         self.exchange: Optional[Exchange] = None
         self.abort: Optional[TaskEnded] = None
         self.is_ending = False
-        """It was told to end: that its ranks end is no news."""
+        """Whether the step was told to end, so that ends of its ranks are expected."""
 
     @property
     def phase(self) -> str:
@@ -197,50 +229,56 @@ class Step:
 
     @property
     def own_groups(self) -> List[str]:
-        """Those that are not its job's."""
+        """The cgroups of the step that are not its job's."""
         return [group for group in self.hold.groups if group not in self.job.meta.hold.groups]
 
     def hold_in(self, hold: Hold) -> None:
-        """From here on; nothing of it runs yet, or all of it does there already."""
+        """Set the step's containment. None of its processes run yet, or all of them are already inside."""
         self.hold = hold
         if self.own_groups:
             self.oom_kills = 0
 
     def ran_out_of_memory(self, task: Task) -> bool:
-        """Whether a task that has ended was killed for that, or what it waited for was."""
+        """Return whether an ended task, or a process for which it waited, was killed for lack of memory."""
         if task.ended not in KILLED:
             return False
         return self.out_of_memory or launch_cgroups.oom_kills(self.hold.groups) > self.oom_kills
 
     def note_memory(self, mem_bytes: int) -> None:
-        """All its processes have had so much; of a task alone, that is its own."""
+        """Record that all processes of the step together used `mem_bytes`.
+
+        If it has a single task, this is also the task's usage.
+        """
         self.peak_mem_bytes = max(self.peak_mem_bytes, mem_bytes)
         if len(self.tasks) == 1:
             (task,) = self.tasks.values()
             task.peak_mem_bytes = max(task.peak_mem_bytes, mem_bytes)
 
     def note_process(self, task: Task, mem_bytes: int) -> None:
-        """A process of that task has had so much, with what it shares with others: no step of a second has been looked at more
-        closely, where it has no group of its own."""
+        """Record that a process of the task used `mem_bytes`, including memory shared with other processes.
+
+        This value is used if the step has no cgroup of its own. A step shorter than a second has no better
+        measurement.
+        """
         if self.own_groups:
             return
         task.peak_mem_bytes = max(task.peak_mem_bytes, mem_bytes)
         self.peak_mem_bytes = max(self.peak_mem_bytes, task.peak_mem_bytes)
 
     def take_memory(self) -> None:
-        """What the kernel has counted in a group of its own."""
+        """Read the peak memory that the kernel has counted in the step's own cgroup."""
         if own := self.own_groups:
             self.note_memory(launch_cgroups.usage(own).peak_mem_bytes)
 
     def take_usage(self) -> None:
-        """Counts what its tasks have used, now that all have ended: once."""
+        """Add up the usage of the tasks, once, when all have ended."""
         if not self.done.is_set():
             self.take_memory()
             self.cpu = sum_of(task.cpu() for task in self.tasks.values())
             self.job.steps_cpu = sum_of((self.job.steps_cpu, self.cpu))
 
     def report(self, ends: Optional[List[TaskEnded]] = None, *, curve: bool = True) -> StepReport:
-        """The agent's word on it: these ends, or all."""
+        """Return the report of the step for the controller, with the given ends or all."""
         if ends is None:
             ends = [task.end() for _, task in sorted(self.tasks.items()) if task.ended is not None]
         over = self.done.is_set()
@@ -263,12 +301,12 @@ class Step:
         )
 
     def members(self, rank: int = -1) -> List[int]:
-        """The processes of the step, or of one task, less the supervisors. One walk over /proc."""
+        """Return the pids of the step, or of one task, without the supervisors. Walks /proc once."""
         found = self.members_by_rank()
         return found.get(rank, []) if rank >= 0 else [pid for pids in found.values() for pid in pids]
 
     def members_by_rank(self) -> Dict[int, List[int]]:
-        """The same, task by task."""
+        """Return the pids of the step's processes by rank, with -1 for processes without one."""
         supervisors = self.job.step_supervisors()
         found: Dict[int, List[int]] = {}
         for pid in job_processes.marked().get(self.job.mark, ()):
@@ -280,5 +318,5 @@ class Step:
 
 
 def step_folder(job: Job, number: int) -> str:
-    """Where a step's files are."""
+    """Return the folder of a step's files."""
     return os.path.join(job.folder.path, "steps", str(number))

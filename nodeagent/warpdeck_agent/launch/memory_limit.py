@@ -1,8 +1,9 @@
-"""Keeps jobs and steps to the memory they asked for where the kernel cannot: every second that of all their processes is summed.
+"""Enforces the memory limits of jobs and steps if the kernel cannot.
 
-Resident memory counts what processes share once for each of them, so a job that seems to be over its limit is asked again
-by proportional shares, which cost more to read. What a job takes and gives back between two looks is not seen; a job that is
-over its limit is killed at once, before it takes the node's memory from others.
+The memory of all their processes is summed every second. Resident memory counts shared memory once for each
+process. So if a job seems to exceed its limit, it is measured again by proportional shares, which are more
+expensive to read. Memory that a job allocates and frees between two checks is not seen. A job that exceeds
+its limit is killed at once, before it takes memory from other jobs.
 """
 
 from __future__ import annotations
@@ -19,13 +20,18 @@ from warpdeck_agent.linux.procfs import number, table, text
 from warpdeck_agent.tasks.task import STEP_VARIABLE
 
 LOOK_S = 1.0
-"""A look costs 10 us a process of the machine, and 10 us more for each of a watched job."""
+"""Interval in seconds between checks. A check costs 10 us for each process of the machine, and 10 us more for
+each of a watched job.
+"""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
 class Watched:
-    """The processes of a mark, or of one step of it. `over` hears once of what is over the limit, `used` of every look."""
+    """The processes with one job tag, or of one step among them.
+
+    `over` is called once when the limit is exceeded, `used` at every check.
+    """
 
     mark: Mark
     limit_bytes: int
@@ -36,7 +42,7 @@ class Watched:
 
 
 class MemoryWatch:
-    """Looks for as long as there is something to be watched."""
+    """Checks memory as long as there is anything to watch."""
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
@@ -44,7 +50,7 @@ class MemoryWatch:
         self._task: Optional[asyncio.Task[None]] = None
 
     def add(self, watched: Watched) -> None:
-        """From now on."""
+        """Start to watch."""
         self._watched.append(watched)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._watch())
@@ -63,7 +69,7 @@ class MemoryWatch:
 
 
 def _measure(watched: List[Watched]) -> List[Tuple[Watched, int, bool]]:
-    """(what, bytes, whether that is over its limit). Runs in a thread."""
+    """Return (watched, bytes, whether that exceeds its limit) for each. Runs in a thread."""
     known = job_processes.marked()
     found = []
     for each in watched:

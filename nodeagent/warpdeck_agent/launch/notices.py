@@ -1,8 +1,8 @@
-"""A line for the people who look at a job, where they look: its standard error, or the terminal that it has.
+"""Writes lines for the users of a job to its standard error, or to its terminal if it has one.
 
-What ends a job is said in its standard error (lastwords) while it is signalled, and its end is told when the line is there.
-
-The line is written by a process of the job's user, so that a root agent opens nothing that its user could not.
+The reason for a job's end is written to its standard error (lastwords) while it is signaled, and its end is
+reported after the line was written. A process of the job's user writes the line, so that a root agent opens
+no file that the user could not open.
 """
 
 from __future__ import annotations
@@ -26,43 +26,58 @@ from .launch import Job
 from .termination_message import last_words
 
 WRITE_S = 10.0
-"""A disk that takes longer does not get the line."""
+"""How long writing a line may take, in seconds. On a slower disk, the line is lost."""
 MAX_CHARS = 1000
 LAST_WORDS_S = 0.5
-"""How long an end that is to be told waits for its line: a disk that hangs keeps no job's place."""
+"""How long the report of an end waits for its line, in seconds. A hanging disk must not hold a job's
+resources.
+"""
 MAX_WAITING = 256
-"""Lines of one user that wait; others, of an array that is cancelled whole, are left out: a line costs a process."""
+"""The most waiting lines of one user. Others are omitted, for example when a whole array is canceled, because
+each line needs a process.
+"""
 MAX_BYTES = 4096
-"""What the process that writes a line may print. It prints nothing."""
+"""The most bytes that the process that writes a line may print. It should print nothing."""
 WRITE = '[ -e "$2" ] || set -- "$1" "$3"; printf "%s\\n" "$1" >>"$2"'
-"""Into the file of standard error; where that is joined to the output and kept only here, into the output's."""
+"""Shell script that appends a line to the file of standard error. If that is joined to the output and kept
+only on the node, it appends to the output's file.
+"""
 WRITE_TERMINAL = 'printf "\\r\\n%s\\r\\n" "$1" >"$2"'
 
 
 class Notices:
-    """Writes lines. A user whose file takes none (a pipe that nobody reads, a disk that hangs) holds up nobody else's."""
+    """Writes lines.
+
+    A user's file that blocks (a pipe without a reader, a hanging disk) delays only that user's lines.
+    """
 
     def __init__(self, children: UserChildren, pool: Executor) -> None:
         self._children = children
         self._pool = pool
         self._waiting: CounterOf[int] = Counter()
-        """Lines that are not written yet, by user."""
+        """Number of unwritten lines by user."""
         self._tasks: Set[asyncio.Task[None]] = set()
 
     def say_why_it_ends(self, job: Job, *, cause: str = "") -> None:
-        """Adds slurmstepd's line to the standard error of a script, once, for that cause or the one that the job has."""
+        """Write slurmstepd's line to the standard error of a batch script, once per job.
+
+        It names `cause`, or else the job's cause.
+        """
         if not job.meta.script or job.meta.pty or job.last_words is not None or self._has_many(job):
             return
         line = last_words(job.meta.job_id, job.meta.node, cause=cause or job.cause, at_unix=time.time())
         job.last_words = self._begin(job, line)
 
     async def said_why(self, job: Job) -> None:
-        """Returns when the line is there, or its disk has had its time."""
+        """Wait until that line is written, for at most LAST_WORDS_S."""
         if job.last_words is not None:
             await asyncio.wait([job.last_words], timeout=LAST_WORDS_S)
 
     def write(self, job: Job, words: str) -> None:
-        """Adds the line if the job runs. One that cannot be written is lost: the job's history has it too."""
+        """Write a line if the job runs.
+
+        If it cannot be written, it is lost here but stays in the job's history.
+        """
         if job.phase == "running" and job.meta.role != "hold" and not self._has_many(job):
             self._begin(job, f"warpdeck: {visible_word(words[:MAX_CHARS])}")
 
@@ -100,7 +115,7 @@ class Notices:
 
 
 def _terminal(job: Job) -> str:
-    """The terminal on which its shell runs, "" if that is gone. Blocks."""
+    """Return the terminal of the job's shell, "" if the shell is gone. Blocks."""
     shell = job.batch_shell(job.members())
     try:
         path = os.readlink(f"/proc/{shell}/fd/0") if shell else ""

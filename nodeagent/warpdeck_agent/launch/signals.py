@@ -1,4 +1,4 @@
-"""Signals to all processes of a launch, and to those of them whom a warning is meant for."""
+"""Sends signals to all processes of a launch, or to the processes for which a signal or warning is meant."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from warpdeck_agent.tasks.task import STEP_VARIABLE
 from .launch import Job
 
 ALL, BATCH, PROGRAMS, WARNED = "all", "batch", "programs", "warned"
-"""Whom a signal is meant for."""
+"""The processes for which a signal is meant."""
 MAX_STOPS = 5
-"""How often processes that a job forks while it is being stopped are looked for."""
+"""The most searches for processes that a job forks while it is being stopped."""
 
 
 class Signals:
-    """Processes are looked up in the pool's threads. A launch that has ended gets nothing."""
+    """Sends signals. Processes are searched in the pool's threads. A launch that has ended gets no signal."""
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
 
     async def send(self, job: Job, *numbers: int) -> Tuple[int, ...]:
-        """One signal after the other, to every process; which they were."""
+        """Send the signals, in order, to every process of the launch. Returns the pids."""
         members = await self._members(job)
         if job.phase == "running":
             for number in numbers:
@@ -33,13 +33,16 @@ class Signals:
         return members
 
     def kill_host(self, job: Job) -> None:
-        """Ends the process that holds its terminal, which no other signal reaches."""
+        """Kill the host of the job's terminal, which no other signal reaches."""
         host = job.folder.pid()
         if job.phase == "running" and job.owns(host):
             job_processes.send((host,), signal.SIGKILL)
 
     async def stop(self, job: Job, number: int) -> None:
-        """Again until none is new: what runs may fork while it is being stopped."""
+        """Stop all processes, again and again until no new one is found.
+
+        Running processes may fork meanwhile.
+        """
         known: Set[int] = set()
         for _ in range(MAX_STOPS):
             if job.limit is None or not job.limit.suspended:
@@ -50,13 +53,17 @@ class Signals:
             known.update(members)
 
     async def send_to(self, job: Job, number: int, *, whom: str) -> None:
-        """To all, to the batch shell alone, or to the programs that it runs and that may have it."""
+        """Send a signal to the processes that `whom` selects.
+
+        They are all processes, the batch shell alone, or the programs that it runs and that may receive the
+        signal.
+        """
         members = await self._members(job)
         if job.phase == "running":
             job_processes.send(_meant(job, members, number, whom=whom), number)
 
     async def warn(self, job: Job) -> None:
-        """The signal that the job asked for before its time is over."""
+        """Send the signal that the job requested for before its time limit."""
         members = await self._members(job)
         whom = BATCH if job.meta.warn_batch_only and job.meta.role == "batch" else WARNED
         if job.phase == "running" and not job.cause:
@@ -67,10 +74,10 @@ class Signals:
 
 
 def _meant(job: Job, members: Tuple[int, ...], number: int, *, whom: str) -> Sequence[int]:
-    """The batch shell, or the programs that it runs; a warning is for both.
+    """Return the processes for which a signal is meant: the batch shell, or the programs that it runs.
 
-    Slurm spares all that no step runs. Here those of them have it who wait for it: the others would only die of it, and take the
-    job along before anything is saved.
+    A warning is for both. Slurm excludes all processes outside of steps. We include those of them that have a
+    handler for the signal. The others would only die of it, and end the job before its data is saved.
     """
     if whom == ALL:
         return members

@@ -1,8 +1,9 @@
-"""The time limit of a launch: when its warning is due, and when it is over. The agent keeps it, with or without a controller.
+"""The time limit of a launch and its warning.
 
-Time that the launch spends suspended does not count. What a restarted agent must know is in the launch's folder: `stopped`
-holds since when it is suspended (0: it is not) and for how long it was before, `warned` that the warning was sent, `limit`
-another limit than that of its begin (0: none).
+The agent enforces both, with or without a controller. Time in which the launch is suspended does not count.
+The data for a restarted agent is in the launch's folder. `stopped` holds the time since which it is suspended
+(0: it is not), and the duration of earlier suspensions. `warned` says that the warning was sent. `limit` is a
+limit that replaced the first one (0: none).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from warpdeck_agent.storage.spool import LaunchFolder, Meta
 
 
 class TimeLimit:
-    """Of one launch. `warn` and `over` are called once each, from the event loop."""
+    """The time limit of one launch. `warn` and `over` are called once each, from the event loop."""
 
     def __init__(
         self, folder: LaunchFolder, meta: Meta, *, warn: Callable[[], None], over: Callable[[], None]
@@ -38,7 +39,7 @@ class TimeLimit:
         return self._stopped_at > 0
 
     def run(self) -> None:
-        """Lets the time pass."""
+        """Start the timers."""
         self.end()
         if self.limit_s is None or self.suspended:
             return
@@ -48,9 +49,12 @@ class TimeLimit:
             self._after(left_s - self._meta.warn_before_s, self._warn_now)
 
     def change(self, limit_s: Optional[float]) -> None:
-        """Another limit, from the same start on. If more is left than the warning needs, it is warned again."""
+        """Set another limit, counted from the same start.
+
+        If the remaining time exceeds the time of the warning, the warning is sent again.
+        """
         self.limit_s = limit_s
-        with contextlib.suppress(OSError):  # on a full disk the controller tells a restarted agent again
+        with contextlib.suppress(OSError):  # on a full disk, the controller tells a restarted agent again
             self._folder.write("limit", repr(limit_s or 0.0))
         left_s = (
             math.inf if limit_s is None else self._meta.started_at + self._stopped_s + limit_s - time.time()
@@ -61,14 +65,14 @@ class TimeLimit:
         self.run()
 
     def suspend(self) -> None:
-        """Time stands still. Asked for again, it changes nothing."""
+        """Stop the clock. No effect if it is stopped already."""
         if not self.suspended:
             self._stopped_at = time.time()
             self._keep()
             self.end()
 
     def resume(self) -> None:
-        """Time goes on, with as much left as there was."""
+        """Continue the clock with the remaining time."""
         if self.suspended:
             self._stopped_s += time.time() - self._stopped_at
             self._stopped_at = 0.0
@@ -76,7 +80,7 @@ class TimeLimit:
             self.run()
 
     def end(self) -> None:
-        """Nothing is called any more."""
+        """Cancel the timers."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -85,12 +89,10 @@ class TimeLimit:
         self._timers.append(asyncio.get_running_loop().call_later(max(0.0, delay_s), act))
 
     def _warn_now(self) -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # on a full disk a later agent warns again: better twice than never
+        with contextlib.suppress(OSError):  # on a full disk, a later agent warns a second time
             self._folder.write("warned", "1")
         self._warn()
 
     def _keep(self) -> None:
-        with contextlib.suppress(OSError):  # on a full disk only an agent that starts anew counts wrongly
+        with contextlib.suppress(OSError):  # on a full disk, only a restarted agent counts wrongly
             self._folder.write("stopped", f"{self._stopped_at!r} {self._stopped_s!r}")

@@ -1,4 +1,7 @@
-"""Running a program that may hang with a file system, in a way that no signal ends: then it is left behind in time."""
+"""Runs a program that may hang in a file system, where no signal ends it.
+
+Such a program is abandoned after a time limit.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from .own_program import OWN, SYSTEM_PATH
 
 
 def run_for(limit_s: float, argv: Sequence[str], *, cwd: str = "/", **options: Any) -> bool:
-    """Whether it has succeeded by then. `options` are Popen's, such as `accounts.rights_of`. Blocks. Raises OSError."""
+    """Run a program and return whether it succeeded within `limit_s` seconds.
+
+    `options` are those of Popen, such as `accounts.rights_of`. Blocks. Raises OSError.
+    """
     null = subprocess.DEVNULL
     env = {"PATH": SYSTEM_PATH, OWN: "1"}
     child = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, cwd=cwd, env=env, **options)

@@ -1,8 +1,9 @@
-"""Device programs for cgroup v2, which has no devices controller: bpf(2) through ctypes. Needs root and Linux 4.15.
+"""Device programs for cgroup v2, which has no devices controller, through bpf(2) and ctypes.
 
-A program is asked at every open and mknod of a device node by a process in the group. Ours says no to a list of character
-devices and yes to everything else. It is in force until its group is removed, whether we live or not. Several programs on
-the way up to the root all have to agree, so what systemd or a container runtime forbids stays forbidden.
+Needs root and Linux 4.15. The kernel calls the program at every open and mknod of a device node by a process
+in the cgroup. Our program denies a list of character devices and allows everything else. It stays attached
+until its cgroup is removed, even if the agent ends. All programs of the cgroup and its parents must allow an
+access, so devices that systemd or a container runtime forbids stay forbidden.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ _CHARACTER_DEVICE = 2
 _LOAD_WORD, _AND, _JUMP_EQUAL, _JUMP_UNEQUAL, _MOVE, _EXIT = 0x61, 0x57, 0x15, 0x55, 0xB7, 0x95
 
 Device = Tuple[int, int]
-"""(major, minor) of a character device."""
+"""(major, minor) of a character device"""
 
 
 def deny(devices: Iterable[Device]) -> int:
-    """A loaded program's descriptor. Raises OSError where the kernel or our rights do not allow it."""
+    """Return the descriptor of a loaded program that denies these devices.
+
+    Raises OSError if the kernel or our privileges do not permit it.
+    """
     code = _program(list(devices))
     instructions = ctypes.create_string_buffer(code, len(code))
     licence = ctypes.create_string_buffer(b"GPL")
@@ -51,7 +55,7 @@ def deny(devices: Iterable[Device]) -> int:
 
 
 def attach(program: int, group: str) -> None:
-    """Puts the program in force for a group. Raises OSError."""
+    """Attach the program to a cgroup. Raises OSError."""
     folder = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _bpf(_PROG_ATTACH, struct.pack("=IIII", folder, program, _ATTACH_CGROUP_DEVICE, _ALLOW_MULTI))
@@ -60,7 +64,10 @@ def attach(program: int, group: str) -> None:
 
 
 def _program(devices: list[Device]) -> bytes:
-    """r2: type of device, r3: major, r4: minor (struct bpf_cgroup_dev_ctx); r0: 1 yes, 0 no."""
+    """Return the instructions of the program.
+
+    r2: type of device, r3: major, r4: minor (struct bpf_cgroup_dev_ctx); r0: 1 allows, 0 denies.
+    """
     code = [
         _instruction(_LOAD_WORD, to=2, source=1, offset=0),
         _instruction(_AND, to=2, value=0xFFFF),

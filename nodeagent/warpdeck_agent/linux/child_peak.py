@@ -1,4 +1,4 @@
-"""What wait4 tells of the most memory that one of a child's processes has had."""
+"""The peak memory of a child's processes, from the values that wait4 returns."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import time
 from .procfs import number, table
 
 KEPT_S = 1.0
-"""How long our own peak is taken as it was read."""
+"""How long the measured peak of our own process is cached, in seconds."""
 FORK_BYTES = 1024 * 1024
-"""What a fork of ours may use of its own before it is another program."""
+"""Memory that a fork of ours may use before it executes another program."""
 
 
 class ChildPeak:
-    """Of the children of this process, which does not become smaller."""
+    """Peak memory of the children of this process, whose own peak never decreases."""
 
     def __init__(self) -> None:
         self._read_at, self._own_bytes = -KEPT_S, 0
 
     def known(self, told_bytes: int) -> int:
-        """That of a child of which so much was told, 0 if it is not known: the kernel tells what we ourselves used, out of whom the
-        child began, where that is more."""
+        """Return the peak memory of a child for which wait4 returned `told_bytes`, or 0 if it is not known.
+
+        A child starts as a fork of our process, so the kernel returns our own peak if that is larger.
+        """
         now = time.monotonic()
         if now - self._read_at > KEPT_S:
             self._read_at = now

@@ -1,4 +1,4 @@
-"""CPU time, and how much of it the kernel spent: as /proc, the groups, wait4 and a shell's `times` tell it."""
+"""CPU time and the kernel's part of it, as read from /proc, cgroups, wait4 and a shell's `times`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Iterable, NamedTuple
 
 
 class CpuTime(NamedTuple):
-    """Seconds. Of two readings of the same thing the later is the greater one."""
+    """CPU time in seconds. Of two readings of the same object, the later one is greater."""
 
     total_s: float = 0.0
     system_s: float = 0.0
@@ -14,11 +14,13 @@ class CpuTime(NamedTuple):
 
 NOTHING = CpuTime()
 MOST_S = 1e12
-"""More than any processes spend. What `times` says stands in a file of a user's, who may write anything there."""
+"""An upper limit of plausible values. The output of `times` is in a file of the user, who may write anything
+there.
+"""
 
 
 def sum_of(times: Iterable[CpuTime]) -> CpuTime:
-    """Of all together."""
+    """Return the sum of all."""
     total_s = system_s = 0.0
     for each in times:
         total_s += each.total_s
@@ -27,7 +29,10 @@ def sum_of(times: Iterable[CpuTime]) -> CpuTime:
 
 
 def from_times(words: str) -> CpuTime:
-    """The children's in the output of a shell's `times`: the second of two lines "0m1.20s 0m0.02s"; none for anything else."""
+    """Return the CPU time of the children from the output of a shell's `times`.
+
+    It is the second of two lines like "0m1.20s 0m0.02s". Zero for any other text.
+    """
     lines = words.splitlines()
     try:
         user_s, system_s = (_seconds(word) for word in lines[1].split())
@@ -37,9 +42,9 @@ def from_times(words: str) -> CpuTime:
 
 
 def _seconds(word: str) -> float:
-    """Of 0m1.20s; some languages write a comma. Raises ValueError."""
+    """Parse a time like 0m1.20s; some languages write a comma. Raises ValueError."""
     minutes, _, seconds = word.strip("s").partition("m")
     spent_s = 60.0 * float(minutes) + float(seconds.replace(",", "."))
-    if not 0.0 <= spent_s < MOST_S:  # nor a NaN, which no message takes
+    if not 0.0 <= spent_s < MOST_S:  # also refuses a NaN, which cannot be sent in a message
         raise ValueError(f"{word} is no time")
     return spent_s

@@ -1,6 +1,7 @@
-"""Variables that a shell drops between us and the user's program: those whose names are no identifiers.
+"""Passes on variables that a shell would drop, because their names are not identifiers.
 
-Such are bash's exported functions (BASH_FUNC_module%%), with which sites offer `module`. env(1) behind the shell sets them again.
+The shell stands between the agent and the user's program. Examples are bash's exported functions
+(BASH_FUNC_module%%), with which sites provide `module`. env(1), run by the shell, sets them again.
 """
 
 from __future__ import annotations
@@ -9,23 +10,23 @@ from typing import List, Mapping, Sequence
 
 ENV = "/usr/bin/env"
 MAX_BYTES = 100_000
-"""Of one variable: the kernel takes words up to 128 KiB."""
+"""The most bytes of one variable: the kernel accepts arguments up to 128 KiB."""
 
 
 def carrying(argv: Sequence[str], env: Mapping[str, str]) -> List[str]:
-    """The command, run with all of these variables."""
+    """Return the command, wrapped so that it runs with all of these variables."""
     if all(map(str.isidentifier, env)) and "".join(env).isascii():
-        return list(argv)  # nearly every time: an array's task should not have to look at each name
+        return list(argv)  # the common case, made fast because it runs for each task of an array
     dropped = [
         f"{name}={value}"
         for name, value in env.items()
         if not _is_kept(name) and name[:1] not in ("", "-") and len(name) + len(value) < MAX_BYTES
     ]
-    if not dropped or "=" in argv[0]:  # which env(1) would take for another variable
+    if not dropped or "=" in argv[0]:  # env(1) would take such a command for another variable
         return list(argv)
     return [ENV, *dropped, *argv]
 
 
 def _is_kept(name: str) -> bool:
-    """Whether it is an identifier of a shell's, which is one of Python's in ASCII."""
+    """Return whether the name is a shell identifier, which is an ASCII identifier of Python."""
     return name.isascii() and name.isidentifier()

@@ -1,7 +1,8 @@
-"""Reading a job's output file: the agent's own (`OwnFile`), or one that its user named, by a child (`main`) that is the user: only
-the user's rights count, and whoever's file server hangs holds up nobody else (userfiles).
+"""Reads a job's output file: the agent's own (`OwnFile`), or a file named by the user.
 
-The child is asked for pieces over its standard input, and answers each with the file's size and what lies there.
+A file named by the user is read by a child process (`main`) that runs as the user. So only the user's rights
+count, and a hanging file server delays nothing else (see `userfiles`). The child gets requests over its
+standard input, and answers each with the file's size and a piece of the file.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from typing import BinaryIO, List, NamedTuple, Optional
 
 READ_BYTES = 256 * 1024
 ASK = struct.Struct("<q")
-"""From where."""
+"""A request: the offset."""
 ANSWER = struct.Struct("<qI")
-"""The size, or one of those below, and how many bytes follow."""
+"""An answer: the size, or one of the codes below, and the number of bytes that follow."""
 NO_FILE, REFUSED = -1, -2
 
 
 class LogError(Exception):
-    """An output file that may not or cannot be read, in one sentence."""
+    """An output file that may not or cannot be read, described in one sentence."""
 
 
 def open_output(path: str, *, flags: int = 0) -> Optional[int]:
-    """A descriptor for reading, None if there is no such file. Plain files only."""
+    """Return a descriptor for reading, None if the file does not exist.
+
+    Raises LogError, also for anything but a plain file.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | flags)
     except FileNotFoundError:
@@ -41,14 +45,14 @@ def open_output(path: str, *, flags: int = 0) -> Optional[int]:
 
 
 class Look(NamedTuple):
-    """What one look at a file finds: its size, and what lies at the place that was asked for."""
+    """The result of one read of a file: its size, and the data at the requested offset."""
 
     size: int
     data: bytes
 
 
 class OwnFile:
-    """An output file that lies in the agent's own folder, opened once it is there."""
+    """An output file in the agent's own folder. It is opened as soon as it exists."""
 
     flags = os.O_NOFOLLOW
 
@@ -57,8 +61,11 @@ class OwnFile:
         self._descriptor: Optional[int] = None
 
     def read(self, at: Optional[int]) -> Optional[Look]:
-        """A piece from there on (None: none of it), from the start of a file that is shorter. None: there is no file. Raises
-        LogError and OSError."""
+        """Return the size and a piece at `at`, or None if the file does not exist.
+
+        With `at` None, no data is read. If the file is shorter than `at`, the piece is from its start. Raises
+        LogError and OSError.
+        """
         if self._descriptor is None:
             self._descriptor = open_output(self._path, flags=self.flags)
         if self._descriptor is None:
@@ -69,7 +76,7 @@ class OwnFile:
         return Look(size, os.pread(self._descriptor, READ_BYTES, at if at <= size else 0))
 
     async def look(self, at: Optional[int]) -> Optional[Look]:
-        """What `read` finds."""
+        """Return the result of `read`."""
         return self.read(at)
 
     def close(self) -> None:
@@ -78,13 +85,16 @@ class OwnFile:
 
 
 class UsersFile(OwnFile):
-    """The same for this process's user, who may have put a link there."""
+    """An output file of this process's user, who may have put a link there."""
 
     flags = 0
 
 
 def become(uid: int) -> None:
-    """Drops to the user with all groups; a uid without an account gets none. Nothing where we are not root. Raises OSError."""
+    """Switch to the user with all groups; a uid without an account gets none.
+
+    No effect if we are not root. Raises OSError.
+    """
     if os.geteuid() != 0 or uid == 0:
         return
     if uid < 0:
@@ -100,7 +110,7 @@ def become(uid: int) -> None:
 
 
 def main(argv: List[str]) -> int:
-    """`readfile PATH UID`: answers until its input ends."""
+    """Run `readfile PATH UID`: answer requests until the input ends."""
     path, uid = argv
     become(int(uid))
     file = UsersFile(path)

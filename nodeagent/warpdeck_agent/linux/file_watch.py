@@ -1,4 +1,7 @@
-"""Being told at once when files grow: inotify through ctypes, for one reader of several files; a timer where there is none."""
+"""Notification when files grow: inotify through ctypes, for one reader of several files.
+
+Without inotify, the reader polls.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ EVENTS_BYTES = 64 * 1024
 
 
 class FileWatch:
-    """Sets `grown` whenever one of its files was written to. `works` is False where the kernel gives no watch."""
+    """Sets `grown` whenever one of its files was written to.
+
+    `works` is False if the kernel provides no watch.
+    """
 
     def __init__(self, grown: asyncio.Event) -> None:
         self._grown = grown
@@ -22,7 +28,7 @@ class FileWatch:
         self.works = True
 
     def add(self, path: str) -> None:
-        """One file more."""
+        """Watch one more file."""
         if self._descriptor is None:
             found = int(self._libc.inotify_init1(IN_CLOEXEC | IN_NONBLOCK))
             if found < 0:
@@ -42,7 +48,7 @@ class FileWatch:
         self._grown.set()
 
     def close(self) -> None:
-        """In a thread: it takes the kernel 15 ms to let go of the watches."""
+        """Close the watch in a thread, because the kernel takes 15 ms to remove the watches."""
         if self._descriptor is not None:
             loop = asyncio.get_running_loop()
             loop.remove_reader(self._descriptor)
@@ -51,7 +57,10 @@ class FileWatch:
 
 
 def punch_hole(descriptor: int, size_bytes: int) -> None:
-    """Gives the file's first bytes back to the disk; its length stays. Where the file system cannot, nothing happens."""
+    """Free the disk space of the file's first bytes; its length stays.
+
+    No effect if the file system does not support it.
+    """
     keep_size, punch = 1, 2
     libc = ctypes.CDLL(None, use_errno=True)
     libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong)

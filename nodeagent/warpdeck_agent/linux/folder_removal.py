@@ -1,9 +1,10 @@
-"""Removing a user's folder with everything in it, and nothing of what is mounted there.
+"""Removes a user's folder with everything in it, but nothing of file systems that are mounted inside it.
 
-The folder above it is opened, and all work starts from that descriptor: what users rename or link meanwhile leads nowhere else. As
-root it happens in a mount namespace of a thread's own, in which nobody can mount anything after the mounts were let go of; where
-their mount points are removed, the kernel detaches them from the node's as well. The rest is left to rm(1), which follows no links: a
-job may have nested folders deeper than any recursion of ours should go.
+The parent folder is opened, and all work starts from that descriptor, so users cannot redirect it by renaming
+or linking meanwhile. As root, the work happens in a thread with its own mount namespace, in which nobody can
+mount anything after the mounts were detached. When a mount point is removed there, the kernel also detaches
+it in the node's namespace. Files are removed with rm(1), which follows no links: a job may have nested
+folders too deep for a recursive function in Python.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from .own_program import SYSTEM_PATH
 from .safe_paths import opened
 
 REMOVE_S = 3600.0
-"""How long a tree may take; rm(1) may hang with its disk, and is left behind then."""
+"""How long the removal of a tree may take, in seconds. rm(1) may hang in its file system, and is then
+abandoned.
+"""
 
 
 def remove_empty(path: str) -> bool:
-    """Whether it is gone: it held nothing, or was not there."""
+    """Remove an empty folder. Returns whether it is gone; False if it is not empty."""
     if not path:
         return True
     try:
@@ -35,7 +38,11 @@ def remove_empty(path: str) -> bool:
 
 
 def remove_tree(path: str) -> bool:
-    """False if something stays. To run rm(1) costs as much as a short job, and many folders are empty. Blocks."""
+    """Remove a folder with everything in it.
+
+    Returns False if something stays. Blocks. An empty folder is removed without rm(1), because many folders
+    are empty and running rm(1) costs as much as a short job.
+    """
     return remove_empty(path) or apart(lambda: _remove(path))
 
 
@@ -46,7 +53,7 @@ def _remove(path: str) -> bool:
             if not detach_below(parent, name):
                 return False
             if not _in(parent, ["rm", "-rf", "--", f"./{name}"]) and os.geteuid() != 0:
-                # A job may have taken the right to write from its own folders; root needs no right.
+                # A job may have removed write permission from its own folders. Root needs no permission.
                 _in(parent, ["chmod", "-R", "u+rwX", "--", f"./{name}"])
                 _in(parent, ["rm", "-rf", "--", f"./{name}"])
             os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -58,6 +65,6 @@ def _remove(path: str) -> bool:
 
 
 def _in(folder: int, argv: List[str]) -> bool:
-    """Whether the system's program succeeds, run in that folder."""
+    """Run a system program in that folder and return whether it succeeds."""
     program = shutil.which(argv[0], path=SYSTEM_PATH) or argv[0]
     return run_for(REMOVE_S, [program, *argv[1:]], cwd=f"/proc/self/fd/{folder}")

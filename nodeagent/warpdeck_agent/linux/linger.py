@@ -1,8 +1,9 @@
-"""What keeps the agent alive when the user who started it logs out.
+"""Keeps the agent alive when the user who started it logs out.
 
-A process in a session of its own outlives its SSH connection, but systemd-logind may be told to end all that a user left
-(KillUserProcesses=yes). A scope outside the login session is safe from that: the system's for root, the user manager's
-where that manager lingers. Whether one can be had is tried, not guessed; else the session of our own must do.
+A process in a session of its own outlives its SSH connection, but systemd-logind may be configured to end all
+processes of a user (KillUserProcesses=yes). A scope outside of the login session is safe from that. Root gets
+a scope of the system; other users get one of their user manager, if that manager lingers. We test whether a
+scope can be created, and otherwise use a session of our own.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from .own_program import SYSTEM_PATH
 from .procfs import text
 
 TRY_S = 5.0
-"""How long systemd may take to make a scope before we do without."""
+"""How long systemd may take to create a scope before the agent runs without one, in seconds."""
 UNIT = "warpdeck-agent-"
 
 
 def scope_command(unit: str, *, root: str = "/", path: str = SYSTEM_PATH) -> List[str]:
-    """What to put before a command so that it runs in a scope of that name; nothing where there is no such scope."""
+    """Return the command prefix that runs a command in a scope with that name.
+
+    It is empty if scopes are not available.
+    """
     program = shutil.which("systemd-run", path=path)
     if program is None or not os.path.isdir(os.path.join(root, "run/systemd/system")):
         return []
@@ -31,7 +35,7 @@ def scope_command(unit: str, *, root: str = "/", path: str = SYSTEM_PATH) -> Lis
         if not _lingers(root):
             return []
         command.insert(1, "--user")
-        # A login that did not go through pam_systemd is not told where the user's manager listens.
+        # A login without pam_systemd does not have the variable with the address of the user's manager.
         os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
     try:
         tried = subprocess.run([*command, "/bin/true"], capture_output=True, timeout=TRY_S, check=False)
@@ -41,20 +45,20 @@ def scope_command(unit: str, *, root: str = "/", path: str = SYSTEM_PATH) -> Lis
 
 
 def keeper(cgroups: str = "/proc/self/cgroup") -> str:
-    """In words, what this process runs in."""
+    """Describe the session or scope in which this process runs."""
     if any(in_own_scope(line) for line in text(cgroups).splitlines()):
         return "a systemd scope of its own"
     return "a session of its own"
 
 
 def in_own_scope(group: str) -> bool:
-    """Whether a group is a scope that was made for an agent, or the part of it where the agent is."""
+    """Return whether a cgroup is a scope that was made for an agent, or the agent's part of it."""
     unit = next((name for name in reversed(group.split("/")) if name.endswith(".scope")), "")
     return unit.startswith(UNIT)
 
 
 def _lingers(root: str) -> bool:
-    """Whether the user's manager outlives the last session: `loginctl enable-linger`."""
+    """Return whether the user's manager outlives the last session (`loginctl enable-linger`)."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

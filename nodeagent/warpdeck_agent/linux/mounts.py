@@ -1,4 +1,4 @@
-"""What is mounted where, as this process sees it; and letting go of it."""
+"""Lists the mounts of this process's mount namespace, and detaches mounts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from .procfs import text
 from .safe_paths import enter
 
 _DETACH = 2
-"""umount2: at once, whoever still uses it."""
+"""Flag of umount2: detach at once, even if processes still use the mount."""
 MOST_ROUNDS = 64
-"""Mounts on one mount point, and mounts that come meanwhile, take a round each."""
+"""The most rounds of detaching. Mounts on one mount point take a round each, and so do mounts that are added
+meanwhile.
+"""
 _NEWNS, _REC, _PRIVATE = 0x0002_0000, 0x4000, 0x4_0000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 T = TypeVar("T")
@@ -26,7 +28,7 @@ FUSERMOUNT_S = 10.0
 
 
 class Mount(NamedTuple):
-    """One line of mountinfo. `kind`: nfs4, tmpfs ... `number`: the kernel's id of it."""
+    """One line of mountinfo. `kind` is nfs4, tmpfs etc.; `number` is the kernel's mount id."""
 
     path: str
     kind: str
@@ -35,7 +37,7 @@ class Mount(NamedTuple):
 
 
 def mounted() -> List[Mount]:
-    """In the order in which they were made."""
+    """Return all mounts, in the order in which they were made."""
     found = []
     for line in text("/proc/thread-self/mountinfo").splitlines():
         left, _, right = line.partition(" - ")
@@ -46,34 +48,41 @@ def mounted() -> List[Mount]:
 
 
 def is_read_only(path: str) -> bool:
-    """Whether the file system there takes no writes: a disk with errors does so of itself. Found by the path's name alone."""
+    """Return whether the file system at `path` is read-only.
+
+    The kernel also makes a disk with errors read-only. Only the path's name is used; the file system is not
+    accessed.
+    """
     above = [each for each in mounted() if (path + "/").startswith(each.path.rstrip("/") + "/")]
     return bool(above) and max(reversed(above), key=lambda each: len(each.path)).read_only
 
 
 def detach_below(parent: int, name: str) -> bool:
-    """Lets go of what is mounted in that entry of an open folder, or over it. False where something stays: to remove the entry would
-    remove what that shows. Only mounts that the kernel lists there are let go of, whatever lies on their paths by then."""
+    """Detach all mounts in the entry `name` of an open folder, and over it.
+
+    Returns False if a mount stays; removing the entry would then remove the mounted files. Only mounts that
+    the kernel lists there are detached, even if users change the paths meanwhile.
+    """
     for _ in range(MOST_ROUNDS):
         below = _below(parent, name)
         if not below:
             return True
         tried: List[str] = []
         gone = False
-        # The outer ones first: what is mounted in a mount goes with it, and is not walked into.
+        # Outer mounts first: an inner mount is detached with its outer one, and not accessed.
         for path in sorted(set(below.values()), key=len):
             if not any(path.startswith(each + "/") for each in tried):
                 tried.append(path)
                 gone |= _let_go(parent, path, below)
         if (
             not gone and _below(parent, name) == below
-        ):  # else it has gone, or somebody has renamed a folder on the way
+        ):  # else a mount has gone, or a user has renamed a folder in the path
             return False
     return False
 
 
 def _below(parent: int, name: str) -> Dict[int, str]:
-    """By their ids: where mounts are, as paths from the open folder."""
+    """Return the paths of the mounts there by mount id, relative to the open folder."""
     above = os.readlink(f"/proc/self/fd/{parent}").rstrip("/") + "/"
     own = above + name
     found = [each for each in mounted() if each.path == own or each.path.startswith(own + "/")]
@@ -81,10 +90,10 @@ def _below(parent: int, name: str) -> Dict[int, str]:
 
 
 def _let_go(parent: int, path: str, below: Dict[int, str]) -> bool:
-    """The mount that is seen there, if it is one of these."""
+    """Detach the mount at that path, if it is one of `below`. Returns whether it was detached."""
     if os.geteuid() != 0:
         _fusermount(f"{os.readlink(f'/proc/self/fd/{parent}')}/{path}")
-        return False  # the kernel's list tells
+        return False  # the kernel's list of mounts shows the result
     *folders, last = path.split("/")
     try:
         folder = enter(parent, folders)
@@ -101,7 +110,10 @@ def _let_go(parent: int, path: str, below: Dict[int, str]) -> bool:
 
 
 def mount_of(descriptor: int) -> int:
-    """The id of the mount on which an open file lies, 0 where the kernel does not say. Asks no file system."""
+    """Return the id of the mount of an open file, 0 if the kernel does not report it.
+
+    Does not access the file system.
+    """
     for line in text(f"/proc/self/fdinfo/{descriptor}").splitlines():
         if line.startswith("mnt_id:"):
             return int(line.split()[1])
@@ -109,14 +121,18 @@ def mount_of(descriptor: int) -> int:
 
 
 def apart(work: Callable[[], T]) -> T:
-    """The outcome of `work`, in a thread of its own to which, as root, nobody else can mount anything. Blocks."""
+    """Run `work` in a thread and return its result.
+
+    As root, the thread has a mount namespace of its own, so that nobody else can add mounts. Blocks.
+    """
     if os.geteuid() != 0:
         return work()
     outcome: Future[T] = Future()
 
     def run() -> None:
         try:
-            if _LIBC.unshare(_NEWNS) == 0:  # a root that may not is in a container, where nobody may mount
+            # if root may not unshare, it is in a container, where nobody may mount
+            if _LIBC.unshare(_NEWNS) == 0:
                 _LIBC.mount(b"none", b"/", None, ctypes.c_ulong(_REC | _PRIVATE), None)
             outcome.set_result(work())
         except BaseException as error:
@@ -129,19 +145,19 @@ def apart(work: Callable[[], T]) -> T:
 
 
 def _fusermount(path: str) -> None:
-    """A user's own mounts are FUSE's."""
+    """Unmount a path as an ordinary user. A user's own mounts are FUSE mounts."""
     program = shutil.which("fusermount3", path=SYSTEM_PATH) or shutil.which("fusermount", path=SYSTEM_PATH)
     if program is not None:
         null = subprocess.DEVNULL
         argv = [program, "-u", "-z", "--", path]
-        with contextlib.suppress(subprocess.TimeoutExpired):  # then it stays, and is said to
+        with contextlib.suppress(subprocess.TimeoutExpired):  # then the mount stays, and that is reported
             subprocess.run(
                 argv, stdin=null, stdout=null, stderr=null, check=False, timeout=FUSERMOUNT_S, cwd="/"
             )
 
 
 def _unescaped(path: str) -> str:
-    """The kernel writes blanks, tabs, line ends and backslashes of a path as octal numbers."""
+    """Replace the octal escapes that the kernel uses for blanks, tabs, line ends and backslashes in paths."""
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         path = path.replace(code, letter)
     return path

@@ -1,4 +1,7 @@
-"""Whose a process is, also in a user namespace: there a user has many uids (rootless containers), and all are that user's."""
+"""Finds the user of a process, also in user namespaces.
+
+Rootless containers have many uids, which all belong to one user.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,15 @@ from .procfs import table
 GET_PARENT, GET_OWNER_UID = 0xB702, 0xB704
 """ioctl_nsfs(2): NS_GET_PARENT, NS_GET_OWNER_UID."""
 MAX_DEPTH = 32
-"""How deep the kernel lets user namespaces lie in each other."""
+"""The kernel's maximum nesting depth of user namespaces."""
 _UID = struct.Struct("=I")
 
 
 def user_of(pid: int) -> int:
-    """The process's real uid; in a user namespace that a user other than root has made, that user's. -1 if it is gone."""
+    """Return the process's real uid, or -1 if it is gone.
+
+    In a user namespace of a user other than root, it is that user's uid.
+    """
     uids = table(f"/proc/{pid}/status").get("Uid", "").split()
     if not uids:
         return -1
@@ -25,7 +31,10 @@ def user_of(pid: int) -> int:
 
 
 def _maker_of_namespace(pid: int) -> Optional[int]:
-    """Of the outermost of the process's user namespaces below ours; None where it is in ours, or it cannot be told."""
+    """Return the owner of the process's outermost user namespace below ours.
+
+    Returns None if the process is in ours, or if the owner cannot be found.
+    """
     try:
         opened = [os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)]
     except OSError:
@@ -38,7 +47,7 @@ def _maker_of_namespace(pid: int) -> Optional[int]:
             return None
         (uid,) = _UID.unpack(fcntl.ioctl(opened[-2], GET_OWNER_UID, bytes(_UID.size)))
         return int(uid)
-    except OSError:  # the namespace is none of those below ours
+    except OSError:  # the namespace is not below ours
         return None
     finally:
         for descriptor in opened:

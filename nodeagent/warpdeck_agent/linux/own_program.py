@@ -1,4 +1,4 @@
-"""This program itself: which build it is, and how to run it again."""
+"""This program itself: its build id, and the command to run it again."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ import sys
 from typing import List
 
 SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
-"""Where our own tools are: a job's PATH is its user's affair."""
+"""Path of our own tools; a job's PATH is controlled by its user."""
 OWN = "WARPDECK_AGENT"
-"""In the environment of whatever the agent starts for itself."""
+"""Variable in the environment of all processes that the agent starts for itself."""
 SUBREAPER = "WARPDECK_SUBREAPER"
-"""In the environment of a supervisor that has to be one."""
+"""Variable in the environment of a supervisor that must be a subreaper."""
 JOB_UMASK = "022"
-"""Of a job that says none. The supervisor's own is stricter."""
+"""Umask of a job without an explicit one. The supervisor's own is stricter."""
 FROM_SOURCE = "import sys; sys.path.insert(0, {root!r}); from warpdeck_agent.__main__ import main; sys.exit(main(sys.argv[1:]))"
 
 
 def own_command() -> List[str]:
-    """The command line to put a verb behind. Nobody's PYTHON* variables or current folder reach it; the archive needs no `site`."""
+    """Return the command line that precedes a verb.
+
+    A user's PYTHON* variables and current folder do not affect it. The archive does not need the module
+    `site`.
+    """
     archive = _archive()
     return [
         sys.executable,
@@ -29,12 +33,12 @@ def own_command() -> List[str]:
 
 
 def own_path() -> str:
-    """Where its code lies: the archive, or the folder of a checkout."""
+    """Return the path of its code: the archive, or the folder of a checkout."""
     return _archive() or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def build_id() -> str:
-    """SHA-256 of the zipapp that runs; "source" from a checkout."""
+    """Return the SHA-256 of the running zipapp; "source" in a checkout."""
     archive = _archive()
     if not archive:
         return "source"

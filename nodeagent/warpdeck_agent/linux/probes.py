@@ -1,8 +1,9 @@
-"""Questions to file systems that may never be answered, because a server hangs.
+"""Queries to file systems that may never answer, because a server hangs.
 
-Who asks a mount that hangs dies of no signal. So it is a child that asks, and can be left behind: were it a thread of ours, an
-agent that is killed could not end and would keep its lock, and none could follow it. What hangs is left alone, and not asked
-again before it has come back: so there is one child for each path at most, and a thread that waits for it.
+A process that queries a hanging mount cannot be killed by any signal. So a child process asks, and can be
+abandoned. If a thread of the agent asked, a killed agent could not exit and would keep its lock, and no other
+agent could start. A hanging path is not queried again before it has answered, so there is at most one child
+for each path, and a thread that waits for it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import threading
 from typing import Any, Callable, Dict, Hashable, List, Sequence
 
 ANSWER_S = 10.0
-"""A mount that takes longer hangs."""
+"""A mount that takes longer, in seconds, counts as hanging."""
 
 Probe = Callable[[Any], Any]
 
 
 class Probes:
-    """Asks one question, of any path, or of anything else that names it. `probe` may block for ever, and raises OSError."""
+    """Asks one question about any path, or any other hashable key.
+
+    `probe` may block forever, and raises OSError.
+    """
 
     def __init__(self, probe: Probe, *, answer_s: float = ANSWER_S) -> None:
         self._probe = probe
@@ -26,7 +30,7 @@ class Probes:
         self._asked: Dict[Hashable, asyncio.Future[Any]] = {}
 
     async def ask(self, paths: Sequence[Hashable]) -> Dict[Any, Any]:
-        """Path -> what the probe said, its error, or None if it has not come back."""
+        """Return, for each path, the result of the probe, its error, or None if it has not answered yet."""
         loop = asyncio.get_running_loop()
         for path in paths:
             if path not in self._asked:
@@ -44,7 +48,7 @@ class Probes:
         return found
 
     def waiting(self, of: Callable[[Any], bool]) -> List[asyncio.Future[Any]]:
-        """The answers that have not come, to questions of this kind."""
+        """Return the pending answers for the paths that satisfy `of`."""
         return [answer for path, answer in self._asked.items() if not answer.done() and of(path)]
 
     def _look_at(self, path: Hashable, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any]) -> None:

@@ -1,7 +1,7 @@
-"""Noticing that a process has ended which may be nobody's child here: by pidfd, or by looking again.
+"""Notices the end of processes that may not be children of this process, by pidfd or by polling.
 
-A step's task is watched by its supervisor, which holds a lock. A launch's first process is watched only where the supervisor
-that would have told of its end was killed.
+A step's task is watched through its supervisor, which holds a lock. A launch's first process is watched only
+if the supervisor that would have reported its end was killed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from typing import Callable, Generic, Set, TypeVar
 
 POLL_S = 0.05
-"""How often is looked where there is no pidfd (kernels before 5.3)."""
+"""Polling interval in seconds without pidfd (kernels before 5.3)."""
 
 _T = TypeVar("_T")
 
@@ -19,7 +19,8 @@ _T = TypeVar("_T")
 class Watch(Generic[_T]):
     """Calls `on_end` once for each job or task whose process has ended.
 
-    `lives` tells whether the process of that `pid` is still the one that is meant: pids are given out again.
+    `lives` returns whether the process with that `pid` is still the right one, because the kernel reuses
+    pids.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class Watch(Generic[_T]):
         self._polling: Set[asyncio.Task[None]] = set()
 
     def add(self, watched: _T) -> None:
-        """Watches from now on; what is gone already is noticed too."""
+        """Start to watch. A process that has already ended is noticed too."""
         loop = asyncio.get_running_loop()
         try:
             descriptor = os.pidfd_open(self._pid(watched))

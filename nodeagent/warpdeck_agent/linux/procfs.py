@@ -1,4 +1,4 @@
-"""Small files in /proc and /sys: they may be gone, unreadable, or hold any bytes."""
+"""Reads small files in /proc and /sys, which may be gone, unreadable, or hold any bytes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import os
 from typing import Dict, Optional
 
 READ_BYTES = 64 * 1024
-"""More than nearly all of them hold."""
+"""Size of one read. Nearly all of the files are smaller."""
 MOST_BYTES = 1 << 26
-"""Of one file: a process may have 65,530 mappings (vm.max_map_count), each a line of its maps."""
+"""The most bytes read from one file. A process may have 65,530 mappings (vm.max_map_count), each a line of
+its maps.
+"""
 MAX_DIGITS = 20
-"""Of a number: the kernel's have 64 bits."""
+"""The most digits of a number; the kernel's numbers have 64 bits."""
 
 
 def content(path: str, *, most_bytes: int) -> Optional[bytes]:
-    """A file's bytes, and not many more than that; None if it cannot be read."""
+    """Return a file's bytes, at most `most_bytes` plus one read; None if it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     data = b""
-    try:  # not open(), which asks the kernel six more questions for each of these
+    try:  # os.read is used because open() makes six more system calls for each file
         while len(data) < most_bytes and (piece := os.read(descriptor, READ_BYTES)):
             data += piece
     except OSError:
@@ -31,12 +33,15 @@ def content(path: str, *, most_bytes: int) -> Optional[bytes]:
 
 
 def text(path: str) -> str:
-    """A file's text, "" if it cannot be read."""
+    """Return a file's text, "" if it cannot be read."""
     return (content(path, most_bytes=MOST_BYTES) or b"").decode("utf-8", "replace").strip()
 
 
 def piece(path: str) -> str:
-    """The text of a file that the kernel makes in one piece, such as a number in a group's folder: one read has all of it."""
+    """Return the text of a file that the kernel produces with one read.
+
+    An example is a number in a cgroup's folder.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -50,12 +55,12 @@ def piece(path: str) -> str:
 
 
 def table(path: str) -> Dict[str, str]:
-    """A file of lines "key value" or "key: value"; empty if it cannot be read."""
+    """Return a file of lines "key value" or "key: value" as a dict; empty if it cannot be read."""
     return pairs(text(path))
 
 
 def pairs(words: str) -> Dict[str, str]:
-    """Of such lines; empty ones say nothing."""
+    """Return lines "key value" or "key: value" as a dict. An empty line becomes an empty key."""
     found: Dict[str, str] = {}
     for line in words.splitlines():
         key, *rest = line.split(None, 1) or [""]
@@ -64,7 +69,7 @@ def pairs(words: str) -> Dict[str, str]:
 
 
 def entry(words: str, key: str) -> int:
-    """The number in the line "key value", 0 where there is none: most of such a file nobody asks for."""
+    """Return the number in the line "key value", 0 if there is none. It does not parse the other lines."""
     for line in words.splitlines():
         name, _, rest = line.partition(" ")
         if name == key:
@@ -73,13 +78,13 @@ def entry(words: str, key: str) -> int:
 
 
 def number(words: str) -> int:
-    """The number that the words begin with ("128 kB"), 0 for anything else ("max", "")."""
+    """Return the number at the start of a text like "128 kB", 0 for anything else ("max", "")."""
     first = words.split(None, 1)[0] if words else ""
     return int(first) if first.isdecimal() and len(first) <= MAX_DIGITS else 0
 
 
 def write(path: str, words: str) -> None:
-    """One write to a control file. Raises OSError."""
+    """Write to a control file with one write. Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, words.encode())

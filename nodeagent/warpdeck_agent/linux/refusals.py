@@ -1,4 +1,4 @@
-"""A launch that cannot be."""
+"""The error of a launch that cannot be started."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LaunchError(Exception):
-    """In one sentence. `again`: the node is to blame, not the job; `drain`: why the node should take no more jobs; `check`: which
-    of its checks fails.
+    """A launch that failed, described in one sentence.
+
+    `again`: the node is at fault, not the job, so the launch may be retried. `drain`: why the node should be
+    drained. `check`: the health check of the node that fails.
     """
 
     def __init__(self, message: str, *, again: bool = False, drain: str = "", check: str = "") -> None:
@@ -20,5 +22,5 @@ class LaunchError(Exception):
 
 
 def full_disk(where: str) -> LaunchError:
-    """The node's own disk has no room for what a launch needs there."""
+    """Return the error of a launch for which the node's disk has no space."""
     return LaunchError(f"the disk of {where} is full on this node", check="disk")

@@ -1,6 +1,7 @@
-"""Soft limits of a process that waits at its gate: those of whoever submitted (--propagate), as far as the node allows.
+"""Sets the soft limits of a process that waits at its gate.
 
-A limit above the node's own hard one becomes that: what a site allows on its nodes, nobody raises from elsewhere.
+They are the submitter's limits (--propagate), as far as the node allows. A limit above the node's hard limit
+is reduced to it, because users must not exceed a site's limits by submitting from elsewhere.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import time
 from typing import Mapping
 
 AT_GATE_S = 0.5
-"""So long a process may take to come to its gate: the start of a shell, on a machine that is busy."""
+"""How long a process may take to reach its gate, in seconds: the start of a shell, on a busy machine."""
 LOOK_S = 0.0003
 NAMES = ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK")
 
 
 def impose(pid: int, limits: Mapping[str, int]) -> None:
-    """Names that are no limits are passed over. A process that has just ended keeps its own, and so does another user's
-    where root may not raise limits (a container without CAP_SYS_RESOURCE)."""
+    """Set the limits of the process `pid`.
+
+    Unknown names are ignored. A process that has just ended is skipped. So is another user's process if root
+    may not raise limits (a container without CAP_SYS_RESOURCE).
+    """
     for name, wanted in limits.items():
         if name not in NAMES:
             continue
@@ -33,8 +37,11 @@ def impose(pid: int, limits: Mapping[str, int]) -> None:
 
 
 def _await_gate(pid: int) -> None:
-    """Waits until the process waits. Whoever spawned it knows that its program is loaded, but not that the kernel is done: at
-    the end of an exec it sets the limit of the stack to what that was when the exec began."""
+    """Wait until the process waits at its gate.
+
+    When a spawn returns, the program is loaded but the kernel may not be finished. At the end of an exec, it
+    resets the stack limit to its value at the start of the exec.
+    """
     until = time.monotonic() + AT_GATE_S
     while time.monotonic() < until:
         with open(f"/proc/{pid}/stat", "rb") as file:

@@ -1,4 +1,7 @@
-"""Opening folders from component to component, so that no link that a user puts on the way leads a privileged process elsewhere."""
+"""Opens folders component by component.
+
+So a user's link in the path cannot redirect a privileged process.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,11 @@ FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[int]:
-    """A descriptor of the folder at this absolute path. Links on the way are the site's: they are resolved once, before, and none
-    that comes later is followed. Raises OSError."""
+    """Yield a descriptor of the folder at this absolute path.
+
+    Raises OSError. Existing links in the path belong to the site: they are resolved once, before, and no link
+    that is created later is followed.
+    """
     top = os.open("/", FOLDER)
     try:
         found = enter(top, [part for part in os.path.realpath(path).split("/") if part])
@@ -26,7 +32,10 @@ def opened(path: str) -> Iterator[int]:
 
 
 def enter(top: int, parts: Sequence[str]) -> int:
-    """A new descriptor of the folder below an open one. Raises OSError where a part is a link or no folder."""
+    """Return a new descriptor of a folder below an open one.
+
+    Raises OSError if a part is a link or not a folder.
+    """
     at = os.dup(top)
     for part in parts:
         try:
@@ -40,7 +49,7 @@ def enter(top: int, parts: Sequence[str]) -> int:
 
 
 def make_folder(path: str, mode: int, *, uid: int, gid: int) -> None:
-    """Makes the folder, and gives it to its user, whatever its path leads to by then. Raises OSError."""
+    """Create the folder and give it to its user, even if the path is changed meanwhile. Raises OSError."""
     name = os.path.basename(path)
     with opened(os.path.dirname(path)) as parent:
         os.mkdir(name, mode, dir_fd=parent)

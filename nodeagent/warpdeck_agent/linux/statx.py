@@ -1,4 +1,4 @@
-"""When a file was made: statx(2), which Python has no word for."""
+"""The birth time of a file, through statx(2), for which Python has no function."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import os
 _BTIME = 0x800
 _AT_FDCWD, _NOFOLLOW = -100, 0x100
 _SIZE, _BORN = 256, 80
-"""Of struct statx, and where in it the seconds of a file's birth are; nanoseconds follow."""
+"""The size of struct statx, and the offset of the birth time's seconds in it; nanoseconds follow."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def born_unix(path: str) -> float:
-    """Unix seconds; 0 where the file system or the kernel does not keep it, or there is no such file."""
+    """Return the birth time of a file in unix seconds.
+
+    Returns 0 if the file system or the kernel does not keep it, or the file does not exist.
+    """
     call = getattr(_libc, "statx", None)
     if call is None:
         return 0.0

@@ -1,4 +1,4 @@
-"""Being the process to which those come that lose their parent below it."""
+"""Makes a process a subreaper, which becomes the parent of its orphaned descendants."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
-    """This process is a subreaper from now on."""
+    """Make this process a subreaper."""
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""System V's shared memory, semaphores and message queues: what the kernel lists of a user's, and their end."""
+"""System V's shared memory, semaphores and message queues: lists a user's objects, and removes them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from .procfs import text
 
 LISTS = "/proc/sysvipc/"
 OCTAL = "perms"
-"""A column of another kind of number, which means nothing here."""
+"""The column with octal numbers, which is not used."""
 _REMOVE, _LAST_PID = 0, 11
 MAX_SEMAPHORES = 4096
-"""Of one set that are asked who used them last."""
+"""The most semaphores of one set whose last user is queried."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Kind(NamedTuple):
-    """`pids`: the columns with processes that used it."""
+    """A kind of object. `pids` are the columns with pids of processes that used it."""
 
     list: str
     id: str
@@ -32,7 +32,10 @@ QUEUE = Kind("msg", "msqid", "message queue", ("lspid", "lrpid"))
 
 
 class SystemV(NamedTuple):
-    """One object. `attached`: processes that have it in their memory; `pids`: who made or used it last, as far as it is known."""
+    """One object of System V's interprocess communication.
+
+    `attached` is the number of processes that have it mapped. `pids` are its known makers and last users.
+    """
 
     kind: Kind
     number: int
@@ -44,14 +47,17 @@ class SystemV(NamedTuple):
         return f"{self.kind.words} {self.number}"
 
     def is_held(self, *, unknown: bool) -> bool:
-        """Whether a living process has it, made it or used it last; `unknown` where nobody has ever used it."""
+        """Return whether a living process has it mapped, made it or used it last.
+
+        Returns `unknown` if no process is known.
+        """
         if self.attached:
             return True
         return any(os.path.exists(f"/proc/{pid}") for pid in self.pids) if self.pids else unknown
 
 
 def objects(uid: int) -> Iterator[SystemV]:
-    """The user's."""
+    """Yield the user's objects."""
     for kind in (SEGMENT, SEMAPHORES, QUEUE):
         for row in _rows(kind):
             if row["uid"] == uid:
@@ -60,7 +66,7 @@ def objects(uid: int) -> Iterator[SystemV]:
 
 
 def remove(found: SystemV) -> bool:
-    """Whether it is gone by this."""
+    """Remove the object and return whether that succeeded."""
     if found.kind is SEMAPHORES:
         return bool(_libc.semctl(found.number, 0, _REMOVE) == 0)
     call = _libc.shmctl if found.kind is SEGMENT else _libc.msgctl

@@ -1,8 +1,10 @@
-"""Measurements over time in little memory: a launch's whole life in a bounded record, a node's last day in rings.
+"""Measurements over time in bounded memory.
 
-A record begins with steps of a second; when it is full, neighbours are joined and its steps are twice as long. So however long
-a launch runs, its curve has between half and all of MOST points. Rings keep the last ten minutes by the second, two hours by
-ten seconds and a day by the minute. A value is the mean of what was known in its step; NaN, and None on the wire, is unknown.
+A Record holds the whole life of a launch, and Rings hold a node's last day. A Record begins with intervals of
+one second. When it is full, adjacent intervals are merged, so that each is twice as long. So however long a
+launch runs, its curve has between MOST / 2 and MOST points. Rings keep the last ten minutes by the second,
+two hours by ten seconds and a day by the minute. A value is the mean of the known values in its interval. An
+unknown value is NaN here and None on the wire.
 """
 
 from __future__ import annotations
@@ -14,21 +16,21 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from warpdeck_agent.wire.messages import COLUMNS, RINGS, Curve
 
 MOST = 120
-"""Points of a record: more than a terminal is wide."""
+"""The most points of a record, which is more than the width of a terminal."""
 NONE = math.nan
 Values = Dict[str, Optional[float]]
-"""Column -> what was measured just now."""
+"""Column -> newly measured value"""
 
 
 class Span(NamedTuple):
-    """A step of a ring."""
+    """An interval of a ring."""
 
     begin_unix: float
     step_s: float
 
 
 class _Column:
-    """Means of steps, and what came in the step that is not over."""
+    """The means of the finished intervals of one column, and the values of the current interval."""
 
     __slots__ = ("count", "points", "total")
 
@@ -43,12 +45,12 @@ class _Column:
             self.count += 1
 
     def close(self) -> None:
-        """The step is over."""
+        """Finish the current interval."""
         self.points.append(self.total / self.count if self.count else NONE)
         self.total, self.count = 0.0, 0
 
     def halve(self) -> None:
-        """Neighbours become one."""
+        """Merge each pair of adjacent intervals."""
         points = self.points
         self.points = array("d", (_mean(points[at - 1], points[at]) for at in range(1, len(points), 2)))
 
@@ -63,7 +65,10 @@ class Record:
         self._size = 0
 
     def add(self, values: Values, now: float) -> None:
-        """What was measured at `now`, in unix seconds. A clock that went back adds to the step that is open."""
+        """Add the values that were measured at `now`, in unix seconds.
+
+        If the clock has been set back, they are added to the current interval.
+        """
         if now - self.begin_unix > (self._size + MOST) * self.step_s:
             self._skip(now)
         while now >= self.begin_unix + (self._size + 1) * self.step_s:
@@ -91,30 +96,33 @@ class Record:
             column.halve()
 
     def _skip(self, now: float) -> None:
-        """After a long sleep of the machine: the steps become long enough, instead of many being made."""
+        """Lengthen the intervals after a long sleep of the machine, instead of adding many empty ones."""
         while now - self.begin_unix > (self._size + MOST) * self.step_s:
             if self._size % 2:
                 self._close_step()
             self._double()
 
     def curve(self, uuid: str = "") -> Curve:
-        """For the wire; the step that is open is left out, unless only there something is known."""
+        """Return the curve for the wire.
+
+        The current interval is omitted, unless no finished interval has a known value.
+        """
         if self._columns and not self._knows():
             self._close_step()
         given = {name: plain(column.points, name) for name, column in self._columns.items()}
         return Curve(begin_unix=self.begin_unix, step_s=self.step_s, uuid=uuid, **given)
 
     def _knows(self) -> bool:
-        """Whether a step that is over holds anything."""
+        """Return whether any finished interval has a known value."""
         return any(not math.isnan(point) for column in self._columns.values() for point in column.points)
 
     @property
     def size(self) -> int:
-        """Steps that are over."""
+        """Number of finished intervals."""
         return self._size
 
     def kept(self) -> Dict[str, Any]:
-        """For a file; `restored` makes the record of it again."""
+        """Return the record as JSON values for a file, from which `restored` makes it again."""
         columns = {name: plain(column.points, name) for name, column in self._columns.items()}
         return {
             "begin_unix": self.begin_unix,
@@ -125,7 +133,10 @@ class Record:
 
     @classmethod
     def restored(cls, kept: Dict[str, Any]) -> Record:
-        """Raises KeyError, TypeError or ValueError for what `kept` did not make."""
+        """Return the record that `kept` was made from.
+
+        Raises KeyError, TypeError or ValueError for other values.
+        """
         made = cls(float(kept["begin_unix"]), step_s=float(kept["step_s"]))
         made._size = int(kept["size"])
         for name, points in kept["columns"].items():
@@ -136,7 +147,7 @@ class Record:
 
 
 class _Ring:
-    """The last points of one step's length."""
+    """The last points at one interval length."""
 
     def __init__(self, step_s: float, size: int) -> None:
         self.step_s = step_s
@@ -156,16 +167,19 @@ class _Ring:
         for column in self._columns.values():
             for _ in range(steps):
                 column.close()
-            if len(column.points) > self._most * 2:  # rarely, so that it costs nothing
+            if len(column.points) > self._most * 2:  # done rarely, so that it costs almost nothing
                 del column.points[: -self._most]
 
     def span(self, at_unix: float) -> Span:
-        """The step that holds the moment; of the one that is open the one before it."""
+        """Return the interval that contains the moment.
+
+        If that is the current one, return the interval before it.
+        """
         step = int(at_unix // self.step_s)
         return Span((step - (step == self._step)) * self.step_s, self.step_s)
 
     def during(self, begin_unix: float) -> Values:
-        """What is known of the step that begins then."""
+        """Return the known values of the interval that begins at `begin_unix`."""
         back = self._step - round(begin_unix / self.step_s)
         if not 0 < back <= self._most:
             return {}
@@ -175,7 +189,7 @@ class _Ring:
         return {name: point for name, point in kept.items() if not math.isnan(point)}
 
     def since(self) -> float:
-        """When the first step begins of which anything is known; infinite if there is none."""
+        """Return the start of the first interval with a known value, or infinity if there is none."""
         for back in range(min(self._most, self._longest()), 0, -1):
             begin_unix = (self._step - back) * self.step_s
             if self.during(begin_unix):
@@ -197,22 +211,25 @@ class _Ring:
 
 
 class Rings:
-    """One thing's last day."""
+    """The measurements of the last day of a node or a GPU, in three resolutions."""
 
     def __init__(self) -> None:
         self._rings = [_Ring(step_s, size) for step_s, size in RINGS]
 
     def add(self, values: Values, now: float) -> None:
-        """What was measured at `now`, in unix seconds."""
+        """Add the values that were measured at `now`, in unix seconds."""
         for ring in self._rings:
             ring.add(values, now)
 
     def recall(self, values: Values, at_unix: float) -> None:
-        """What is known of a minute before all that was added: from a file, oldest first."""
+        """Add stored values of an earlier minute, read from a file, oldest first.
+
+        Must precede all calls of `add`.
+        """
         self._rings[-1].add(values, at_unix)
 
     def span(self, at_unix: float) -> Optional[Span]:
-        """The shortest step that holds the moment and in which anything was measured."""
+        """Return the shortest interval that contains the moment and has a known value, or None."""
         for ring in self._rings:
             span = ring.span(at_unix)
             if ring.during(span.begin_unix):
@@ -220,28 +237,34 @@ class Rings:
         return None
 
     def during(self, span: Span) -> Values:
-        """What was measured in that step; without what is not known."""
+        """Return the known values of that interval."""
         (ring,) = (ring for ring in self._rings if ring.step_s == span.step_s)
         return ring.during(span.begin_unix)
 
     def since(self) -> float:
-        """From when on anything is known; infinite: nothing yet."""
+        """Return the start of the known measurements, or infinity if there are none."""
         return min(ring.since() for ring in self._rings)
 
     def curve(self, step_s: float, uuid: str = "") -> Curve:
-        """With the nearest steps that are no shorter than asked."""
+        """Return the curve at the nearest resolution that is no finer than `step_s`."""
         fitting = [ring for ring in self._rings if ring.step_s >= step_s]
         return (fitting[0] if fitting else self._rings[-1]).curve(uuid)
 
 
 def plain(points: array[float], name: str) -> List[Optional[float]]:
-    """Numbers as short as they are true: bytes whole, the others to a tenth."""
+    """Return the points for the wire.
+
+    Bytes are whole numbers, other values have one decimal, and unknown ones are None.
+    """
     places = None if name.endswith("_bytes") else 1
     return [None if math.isnan(each) else round(each, places) for each in points]
 
 
 def _padded(points: array[float], size: int, name: str) -> List[Optional[float]]:
-    """What was first measured later than the others."""
+    """Return `points` padded on the left with None to `size`.
+
+    Needed for a column that was first measured later than the others.
+    """
     return [None] * (size - len(points)) + plain(points, name)
 
 
@@ -252,6 +275,6 @@ def _mean(left: float, right: float) -> float:
 
 
 def known(values: List[Tuple[Optional[float], float]]) -> Optional[float]:
-    """The sum of those that are known, each times its factor; None if none is."""
+    """Return the sum of the known values, each times its factor; None if no value is known."""
     found = [value * factor for value, factor in values if value is not None]
     return sum(found) if found else None

@@ -1,8 +1,10 @@
-"""What a launch uses: GPUs from each reading, CPU time and memory from its group or, without one, from its processes.
+"""The usage of a launch: GPUs, CPU time and memory.
 
-A GPU that a launch has to itself counts with all that it does. Of a shared one its own processes count: their utilisation and
-memory, and of the power as much as its part is. What follows from one reading holds until the next, for no longer than
-LONGEST_S: while a driver hangs nothing is known, and nothing is counted. The same meter serves a step: it is told which GPUs.
+GPU usage comes from each GPU reading. CPU time and memory come from the launch's cgroup, or else from its
+processes. All activity of an exclusive GPU counts. Of a shared GPU, the utilization and memory of the job's
+own processes count, and its share of the power. A reading is valid until the next one, but no longer than
+LONGEST_S. While a driver hangs nothing is known, and nothing is counted. A step has a meter of its own, with
+its own GPUs.
 """
 
 from __future__ import annotations
@@ -18,17 +20,17 @@ from warpdeck_agent.wire.messages import Curve, GpuSample, GpuUsage
 from .bounded_record import Record, Values, known
 
 IDLE_PCT = 5
-"""A GPU below this is called idle."""
+"""Utilization in percent below which a GPU counts as idle."""
 LONGEST_S = 5.0
 KEEP_S = 60.0
-"""How often it is written down, for an agent that starts anew."""
+"""Interval in seconds at which the meter is saved, for a restarted agent."""
 LEAST_POINTS = 3
-"""A launch that was shorter has no curve worth keeping."""
+"""The minimum number of points of a useful curve. A shorter launch has no curve."""
 FILE = "usage.json"
 
 
 class Meter:
-    """Of one launch or step. `uuids`: its GPUs; `share_pct`: its part of them."""
+    """The meter of one launch or step. `share_pct` is its share of its GPUs."""
 
     def __init__(self, *, begin_unix: float, share_pct: int = 100) -> None:
         self._share_pct = share_pct
@@ -40,7 +42,7 @@ class Meter:
         self._measured = False
 
     def take(self, gpus: Sequence[GpuSample], *, job_id: int, more: Values, now: float) -> None:
-        """One reading of its GPUs, at `now` in unix seconds; `more` is what else is known of it at this time."""
+        """Add one reading of its GPUs, at `now` in unix seconds. `more` are other values at this time."""
         passed_s = min(max(0.0, now - self._last), LONGEST_S)
         self._last = now
         uses = [use_of(gpu, job_id=job_id, share_pct=self._share_pct) for gpu in gpus]
@@ -69,17 +71,17 @@ class Meter:
         self._mem_peak_bytes = max(self._mem_peak_bytes, sum(mem or 0 for _, mem, _ in uses))
 
     def usage(self) -> Optional[GpuUsage]:
-        """Up to now; None where there was no GPU to read."""
+        """Return the GPU usage up to now; None if there was no GPU to read."""
         if not self._measured and not self._mem_peak_bytes:
             return None
         return GpuUsage(mem_peak_bytes=self._mem_peak_bytes, **self._gpu)
 
     def curve(self) -> Optional[Curve]:
-        """Its life so far, None while that is too short."""
+        """Return the curve of its life so far, None while that is too short."""
         return self._record.curve() if self._record.size >= LEAST_POINTS else None
 
     def keep(self, folder: Folder) -> None:
-        """Writes it down now and then. A full disk loses what a later agent would have known."""
+        """Save the meter now and then. On a full disk, only a restarted agent loses the data."""
         now = time.monotonic()
         if now - self._written < KEEP_S:
             return
@@ -90,7 +92,7 @@ class Meter:
         self._written = now
 
     def restore(self, folder: Folder) -> None:
-        """Goes on with what an earlier agent wrote down; what is torn or strange counts as nothing."""
+        """Continue with the data that an earlier agent saved. Damaged data is ignored."""
         try:
             kept: Dict[str, Any] = json.loads(folder.read(FILE) or "null")
             if kept is None:
@@ -106,7 +108,7 @@ class Meter:
 def use_of(
     gpu: GpuSample, *, job_id: int, share_pct: int
 ) -> Tuple[Optional[float], Optional[int], Optional[float]]:
-    """(utilisation, memory, power) of a reading that are the job's. None is unknown."""
+    """Return the job's (utilization, memory, power) in a reading. None is unknown."""
     own = [process for process in gpu.processes if process.job_id == job_id]
     mem = sum(process.mem_bytes for process in own)
     if share_pct >= 100:

@@ -1,5 +1,7 @@
-"""What each minute of the last day was like, in a file: an agent that is started anew, for an update or because it was killed,
-still knows what the node did before. A line a minute, in two files that take turns, so that none grows for ever.
+"""A file with the measurements of each minute of the last day.
+
+It lets an agent that was restarted, after an update or a crash, know the node's history. The file has one
+line per minute. Two files are used alternately, so that their size stays bounded.
 """
 
 from __future__ import annotations
@@ -16,14 +18,16 @@ from warpdeck_agent.wire.messages import COLUMNS
 from .bounded_record import Values
 
 MOST = MOST_MINUTES
-"""Minutes of a file: a day, as long as a ring of minutes is."""
+"""The most minutes in a file: one day, the length of the ring of minutes."""
 MOST_BYTES = 16 * 1024 * 1024
-"""Of a file: a day of a node with a hundred parts of GPUs. One that is larger is none of ours."""
+"""The most bytes in a file: a day of a node with a hundred GPU instances. A larger file was not written by
+us.
+"""
 FILE, OLD = "minutes", "minutes.old"
 Things = Dict[str, Values]
-"""What was measured, by what it is of: "" is the node, all else the uuid of a GPU."""
+"""The measured values by their object: "" is the node, any other key the uuid of a GPU."""
 USERS, UNEXPLAINED = "strangers", "unexplained_bytes"
-"""Beside a GPU's values; an agent that does not know these words reads the line all the same."""
+"""Additional keys beside a GPU's values. An agent that does not know them can still read the line."""
 
 
 class Minutes:
@@ -34,7 +38,10 @@ class Minutes:
         self._lines = 0
 
     def add(self, minute: int, things: Things, strangers: Minute) -> None:
-        """A minute that is over, by its number since 1970. A full disk loses what a later agent would have known."""
+        """Append a finished minute, given by its number since 1970.
+
+        On a full disk, only a restarted agent loses the data.
+        """
         known: Dict[str, Dict[str, Any]] = {key: _short(values) for key, values in things.items() if values}
         for uuid, seen in strangers.items():
             known.setdefault(uuid, {})[USERS] = dict(seen.users)
@@ -48,7 +55,7 @@ class Minutes:
             self._lines += 1
 
     def read(self, now: float) -> List[Tuple[int, Things, Minute]]:
-        """The minutes of the last day, oldest first; what is torn or strange counts as nothing."""
+        """Return the minutes of the last day, oldest first. Damaged lines are ignored."""
         this = int(now // MINUTE_S)
         found: Dict[int, Tuple[Things, Minute]] = {}
         lines = self._lines_of(FILE)
@@ -56,7 +63,7 @@ class Minutes:
         for line in [*self._lines_of(OLD), *lines][-MOST:]:
             with contextlib.suppress(ValueError, TypeError, AttributeError, OverflowError):
                 minute, things, strangers = _parsed(line)
-                if this - MOST <= minute < this:  # none of a clock that was ahead
+                if this - MOST <= minute < this:  # drop minutes from a clock that was ahead
                     found[minute] = things, strangers
         return [(minute, *kept) for minute, kept in sorted(found.items())]
 
@@ -75,7 +82,10 @@ def _short(values: Values) -> Dict[str, Any]:
 
 
 def _parsed(line: str) -> Tuple[int, Things, Minute]:
-    """Raises ValueError, TypeError, AttributeError or OverflowError for what `add` did not write."""
+    """Parse a line.
+
+    Raises ValueError, TypeError, AttributeError or OverflowError if `add` did not write it.
+    """
     minute, things = json.loads(line)
     measured: Things = {
         str(key): {name: float(values[name]) for name in COLUMNS if name in values}
@@ -86,6 +96,6 @@ def _parsed(line: str) -> Tuple[int, Things, Minute]:
 
 
 def _seen(values: Dict[str, Any]) -> Seen:
-    """On a GPU, as `add` wrote it; of an agent before this one it is not known."""
+    """Return the foreign memory on a GPU, as `add` wrote it. Lines of older agents do not have it."""
     users = tuple((str(user), int(mem_bytes)) for user, mem_bytes in values[USERS].items())
     return Seen(users, int(values.get(UNEXPLAINED, 0)))

@@ -1,4 +1,4 @@
-"""What the node and each of its GPUs were like: rings in memory, of which the minutes also lie in a file."""
+"""The history of the node and each of its GPUs: rings in memory, with the minutes also stored in a file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from .minute_history import Minutes
 NODE = ""
 """The key of the node's own rings, beside the uuids of its GPUs."""
 BACK_S = 600.0
-"""A clock that goes back by more was ahead: what was measured by it was at no such time."""
+"""If the clock goes back by more than this, in seconds, it was ahead before, and the measurements with those
+times are discarded.
+"""
 
 
 class History:
-    """Fed with every reading, by unix times."""
+    """The history of the node. It is fed with every reading, with unix times."""
 
     def __init__(self, folder: Folder) -> None:
         self._minutes = Minutes(folder)
@@ -30,12 +32,12 @@ class History:
         self._strangers = StrangersSeen()
 
     def found(self, gpus: List[GpuInfo], now: float) -> None:
-        """The node's GPUs. An agent before this one may have known what they did."""
+        """Set the node's GPUs, and load their history from an earlier agent."""
         self._uuids = {gpu.index: gpu.uuid for gpu in gpus}
         self._recall(now)
 
     def _recall(self, now: float) -> None:
-        """Begins with what the file has of the day before."""
+        """Start anew with the previous day from the file."""
         self._minute, self._latest_unix = -1, now
         self._rings = {key: Rings() for key in (NODE, *self._uuids.values())}
         self._strangers = StrangersSeen()
@@ -46,7 +48,7 @@ class History:
                     self._rings[key].recall(values, minute * MINUTE_S)
 
     def take(self, own: Values, gpus: List[GpuSample], now: float) -> None:
-        """What was measured of the node and of its GPUs just now."""
+        """Add the present measurements of the node and of its GPUs."""
         if now < self._latest_unix - BACK_S:
             self._recall(now)
         self._latest_unix = max(now, self._latest_unix)
@@ -64,7 +66,7 @@ class History:
         self._keep(int(now // MINUTE_S))
 
     def _keep(self, minute: int) -> None:
-        """Writes down the minute that is over. A clock that went back a little has none to tell of."""
+        """Store the minute that is over. If the clock went back a little, there is none."""
         if 0 <= self._minute < minute:
             span = Span(self._minute * MINUTE_S, MINUTE_S)
             measured = {key: rings.during(span) for key, rings in self._rings.items()}
@@ -72,11 +74,11 @@ class History:
         self._minute = max(minute, self._minute)
 
     def curves(self, step_s: float) -> List[Curve]:
-        """The node's own and one for each GPU."""
+        """Return the curve of the node, and one for each GPU."""
         return [rings.curve(step_s, uuid) for uuid, rings in self._rings.items()]
 
     def moment(self, asked: AskMoment, *, cpus: int) -> Moment:
-        """What all of it was like then."""
+        """Return the state of the node and its GPUs at that moment."""
         own = self._rings[NODE]
         since_unix, span = own.since(), own.span(asked.at_unix)
         since_unix = since_unix if math.isfinite(since_unix) else 0.0

@@ -1,7 +1,7 @@
-"""What is watched on a node for as long as the agent lives, with a controller or without: use of GPUs and CPUs, health.
+"""Watches the usage of GPUs and CPUs and the node's health, with or without a controller.
 
-Once a second everything cheap is read; the controller gets samples as often as it asked for. Jobs that share a GPU are held
-to their parts here, because a node that is cut off has nobody else who would.
+Cheap values are read once a second. The controller gets samples as often as it asked for. Jobs that share a
+GPU are limited to their shares here, so that the limits also hold on a node that has lost its controller.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from warpdeck_agent.wire.messages import GpuInfo, GpuSample, Sample
 from .usage_monitor import Usage
 
 READ_S = 1.0
-"""Between two readings, unless a controller wants them more often."""
+"""Interval in seconds between two readings, unless a controller wants them more often."""
 LEAST_S = 0.1
 Holders = List[Tuple[int, int, int]]
 LOOK_EVERY = 5
-"""Readings between two looks at what is slower to change."""
+"""Number of readings between two checks of values that change slowly."""
 
 
 class Monitor:
-    """`tell` gets samples and what is new of the node's health."""
+    """Watches the node. `tell` gets samples and changes of the node's health."""
 
     def __init__(self, spool: Spool, jobs: Jobs, gpus: GpuWatch, tell: Callable[[Any], None]) -> None:
         self._gpus = gpus
@@ -47,20 +47,20 @@ class Monitor:
         return self._gpus.driver
 
     async def discover(self) -> Tuple[List[GpuInfo], str]:
-        """The GPUs, and what is wrong with the others or with the driver."""
+        """Return the GPUs, and the error of GPUs that failed or of the driver."""
         return await self._gpus.discover()
 
     async def found(self) -> List[GpuInfo]:
-        """The GPUs, however long the driver takes."""
+        """Return the GPUs, however long the driver takes."""
         return await self._gpus.found()
 
     def sample_every(self, interval_s: float) -> None:
-        """A controller wants samples this often, beginning with the next reading but one."""
+        """Set the interval of samples at a controller's request. The first one is sent after one interval."""
         self._sample_s = max(LEAST_S, interval_s)
         self._next_sample = time.monotonic() + self._sample_s
 
     async def run(self) -> None:
-        """Reads for ever. A driver that hangs holds up nothing else."""
+        """Read forever. A driver that hangs delays nothing else."""
         watch = asyncio.get_running_loop().create_task(self.health.run())
         try:
             found = await self._gpus.found()
@@ -80,24 +80,27 @@ class Monitor:
             watch.cancel()
 
     def _measure(self, gpus: List[GpuSample]) -> None:
-        """Once a second, however often samples are wanted."""
+        """Record the usage once a second, however often samples are wanted."""
         if time.monotonic() >= self._next_reading:
             self._next_reading = time.monotonic() + READ_S * 0.9
             self.usage.take(gpus)
             self.idleness.take(gpus)
 
     def _send(self, gpus: List[GpuSample]) -> None:
-        """When it is time, or when other processes are on a GPU than were told: placement hangs on them."""
+        """Send a sample when it is due, or at once if the processes on the GPUs have changed.
+
+        Scheduling depends on those processes.
+        """
         now, seen = time.monotonic(), _holders(gpus)
         if now < self._next_sample and (seen == self._told_holders or self._sample_s <= READ_S):
             return
         self._told_holders = seen
-        # From now on, not from when it was due: a driver that hung owes no samples.
+        # Count from now, not from the due time: after a driver hung, missed samples are not sent.
         self._next_sample = now + self._sample_s * 0.9
         self.show(gpus)
 
     def show(self, gpus: List[GpuSample]) -> None:
-        """Sends a sample with this reading."""
+        """Send a sample with this reading."""
         used = self.usage
         self._tell(
             Sample(
@@ -111,6 +114,9 @@ class Monitor:
 
 
 def _holders(gpus: List[GpuSample]) -> Holders:
-    """(GPU, pid, job) of all that are on one; pid 0 where nobody is seen and memory is used."""
+    """Return (GPU, pid, job) of all processes on GPUs.
+
+    The pid is 0 for memory that is used without a visible process.
+    """
     unseen = [(gpu.index, 0, 0) for gpu in gpus if gpu.unexplained_bytes]
     return sorted([*unseen, *((gpu.index, each.pid, each.job_id) for gpu in gpus for each in gpu.processes)])

@@ -1,8 +1,9 @@
-"""Looks at the processes of all launches, in a thread: what each launch, step and task has spent, and has of memory.
+"""Samples the processes of all launches, in a thread: CPU time and memory of each launch, step and task.
 
-One walk over /proc serves all. What has just begun is looked at soon, for it may end soon: then again when it is twice as old, and
-so on up to PROCESSES_S. A look may take no more than a small part of the time. A peak between two looks is seen in the
-kernel's own high-water mark of each process; those of several processes may have been at different times, and are not added.
+One walk over /proc serves all launches. A launch or step that has just begun is sampled soon, because it may
+end soon, and again when it is twice as old, and so on up to PROCESSES_S. Walks may only take a small part of
+the time. The memory peak between two walks is read from the kernel's high-water mark of each process. The
+peaks of several processes may have been at different times, so they are not added.
 """
 
 from __future__ import annotations
@@ -21,20 +22,27 @@ from warpdeck_agent.tasks.task import RANK_VARIABLE, STEP_VARIABLE
 from warpdeck_agent.wire.messages import Key
 
 PROCESSES_S = 10.0
-"""Between two looks at what is old. A walk takes 10 us a process of the machine."""
+"""Interval in seconds between walks when all launches are old. A walk takes 10 us for each process of the
+machine.
+"""
 SOON_S = 1.0
-"""Between two looks at what is new: readings come no faster."""
+"""Shortest interval in seconds between walks. Readings are no more frequent."""
 SHARE = 50
-"""A walk that took a second is followed by so many seconds without one."""
+"""A walk that took one second is followed by this many seconds without one."""
 OWN = "batch"
-"""The part of a launch that is outside of its steps."""
+"""The part of a launch outside of its steps."""
 
 Part = Tuple[Key, str, str]
-"""A launch; a step of it by its number, OWN, or "" for all of it; a rank of the step, "" for all."""
+"""(launch, step, rank). The step is its number, OWN, or "" for the whole launch. The rank is "" for the whole
+step.
+"""
 
 
 class Spent(NamedTuple):
-    """What processes have spent so far, what memory they have now, and the most that one of them ever had."""
+    """The usage of some processes.
+
+    It has their CPU time so far, their present memory, and the peak memory of the largest one of them.
+    """
 
     cpu: CpuTime = NOTHING
     mem_bytes: int = 0
@@ -42,11 +50,11 @@ class Spent(NamedTuple):
 
     @property
     def peak_bytes(self) -> int:
-        """What all of them had at some moment, at least."""
+        """A lower bound of the largest total memory at one time."""
         return max(self.mem_bytes, self.largest_bytes)
 
     def plus(self, other: Spent) -> Spent:
-        """Of both."""
+        """Return the sum of both."""
         return Spent(
             sum_of((self.cpu, other.cpu)),
             self.mem_bytes + other.mem_bytes,
@@ -55,7 +63,10 @@ class Spent(NamedTuple):
 
 
 class Looks:
-    """One at a time. `note` hears at once what a look has found: who was seen may end before the next reading."""
+    """Runs one walk at a time.
+
+    `note` gets the result at once, because a process may end before the next reading.
+    """
 
     def __init__(self, note: Callable[[Dict[Part, Spent]], None]) -> None:
         self._note = note
@@ -64,7 +75,10 @@ class Looks:
         self._looks = False
 
     def take(self, running: List[Job], now: float) -> Dict[Part, Spent]:
-        """What was found since this was last asked; begins another look when it is time. `now` in unix seconds."""
+        """Return the results since the last call, and start another walk when it is due.
+
+        `now` is in unix seconds.
+        """
         found, self._found = self._found, {}
         clock = time.monotonic()
         rests = clock < self._ended_at + SHARE * (self._ended_at - self._began_at)
@@ -88,12 +102,15 @@ class Looks:
 
 
 def pause_s(begins_unix: List[float], now: float) -> float:
-    """From one look to the next: half as long as the youngest has run."""
+    """Return the time in seconds from one walk to the next.
+
+    It is half the age of the youngest launch or step, within limits.
+    """
     return min(PROCESSES_S, max(SOON_S, (now - max(begins_unix)) / 2))
 
 
 def look(marks: Dict[Mark, Tuple[Key, bool]]) -> Dict[Part, Spent]:
-    """`marks`: mark -> (launch, whether it has steps)."""
+    """Walk over /proc and return the usage by part. `marks` is {job tag: (launch, whether it has steps)}."""
     found: Dict[Part, Spent] = {}
     for mark, pids in job_processes.marked().items():
         if mark not in marks:
@@ -107,13 +124,13 @@ def look(marks: Dict[Mark, Tuple[Key, bool]]) -> Dict[Part, Spent]:
 
 
 def spent_by(pid: int) -> Spent:
-    """Of one process; nothing of one that is gone."""
+    """Return the usage of one process; zeros if it is gone."""
     largest_bytes = number(table(f"/proc/{pid}/status").get("VmHWM", "")) * 1024
     return Spent(job_processes.cpu_time(pid), job_processes.resident_bytes(pid), largest_bytes)
 
 
 def _begins(running: List[Job]) -> List[float]:
-    """Of what runs: launches, and their steps."""
+    """Return the start times of running launches and steps."""
     steps = [step for job in running for step in job.steps.values() if not step.done.is_set()]
     return [job.meta.started_at for job in running] + [step.begin_unix for step in steps]
 

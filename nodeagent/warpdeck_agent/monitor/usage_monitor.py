@@ -1,4 +1,7 @@
-"""Measures all that run here and the node itself: meters of launches, the history of the node and of each GPU."""
+"""Measures all launches and the node itself.
+
+It feeds the meters of launches, and the history of the node and of each GPU.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from .process_sampler import OWN, Looks, Part, Spent
 
 
 class Usage:
-    """Fed with every reading."""
+    """The usage of the node and its launches. It is fed with every reading."""
 
     def __init__(self, jobs: Jobs, folder: Folder) -> None:
         self._jobs = jobs
@@ -30,12 +33,12 @@ class Usage:
         self.mem_used_bytes = 0
 
     def found(self, gpus: List[GpuInfo]) -> None:
-        """The node's GPUs."""
+        """Set the node's GPUs."""
         self._uuids = {gpu.index: gpu.uuid for gpu in gpus}
         self._history.found(gpus, time.time())
 
     def take(self, gpus: List[GpuSample]) -> None:
-        """One reading, just now."""
+        """Add one reading that was just made."""
         now = time.time()
         cpus = self._cpu.count
         self.cpu_pct, self.mem_used_bytes = self._cpu.percent(), memory()[1]
@@ -57,7 +60,7 @@ class Usage:
                     self._take_step(step, by_uuid, spent, now)
 
     def answer(self, asked: AskCurves) -> Curves:
-        """What was measured of a launch, or of the node. Empty for what is not known here."""
+        """Return the measurements of a launch, of a step, or of the node. Empty if it is not known here."""
         if not asked.job_id:
             return Curves(ask=asked.ask, curves=self._history.curves(asked.step_s))
         job = self._jobs.find(asked.job_id, asked.restarts)
@@ -78,7 +81,7 @@ class Usage:
         )
 
     def moment(self, asked: AskMoment) -> Moment:
-        """What the node and its GPUs were like then."""
+        """Return the state of the node and its GPUs at that moment."""
         return self._history.moment(asked, cpus=self._cpu.count)
 
     def _take_step(
@@ -92,7 +95,7 @@ class Usage:
             step.meter.keep(step.folder)
 
     def _note(self, found: Dict[Part, Spent]) -> None:
-        """Peaks and CPU time as a look has just found them."""
+        """Record peaks and CPU time from a walk over the processes."""
         for (key, name, rank), spent in found.items():
             job = self._jobs.find(*key)
             if job is None:
@@ -111,7 +114,7 @@ class Usage:
                 task.peak_mem_bytes = max(task.peak_mem_bytes, spent.peak_bytes)
 
     def _values(self, part: Part, begin_unix: float, found: Dict[Part, Spent], now: float) -> Values:
-        """What its processes have spent since the last look."""
+        """Return the usage of the part's processes since the last walk, as values for its curve."""
         spent = found.get(part)
         if spent is None:
             return {}

@@ -1,9 +1,12 @@
-"""The end of launches: asked for (TERM, a grace time, KILL), or noticed; either way nothing of them is left running.
+"""The end of launches, either requested (TERM, a grace time, KILL) or noticed.
 
-What a group holds is ended with it, before the end is told; processes that left their group are found by their mark in a
-walk over /proc, which all ends of a second share. A launch without a group has that walk before its end is told. Ends of
-launches that left nothing, whose places are free at once, share a wait for the disk and a message where they come closely.
-The exit status is durable before anybody is told of it. What else has to be so before that, `clearing` sees to.
+In both cases no process of them stays.
+
+All processes in a launch's cgroup are ended before the end is reported. Processes that left the cgroup are
+found by their job tag with a walk over /proc, which all ends within a second share. For a launch without a
+cgroup, this walk happens before its end is reported. Launches that left nothing free their resources at once.
+If several of these end close together, they share one disk sync and one message. The exit status is durable
+before it is reported. `clearing` handles the other conditions for a report.
 """
 
 from __future__ import annotations
@@ -24,22 +27,31 @@ from warpdeck_agent.steps.step_ending import end_steps
 from .teardown import Clearing
 
 STRAGGLERS_S = 1.0
-"""How soon after its end a grouped launch is looked for outside its group. A walk costs 10 us a process of the machine."""
+"""Delay in seconds between the end of a grouped launch and the search for its processes outside of the
+cgroup. A walk takes 10 us for each process of the machine.
+"""
 GATHER_S = 0.01
-"""Ends are told no more often than this: each telling costs a wait for the disk here, and a transaction at the controller,
-of which each writes some twenty pages however few ends are in it."""
+"""Shortest interval in seconds between reports of ends. Each batch costs a disk sync here and a transaction
+at the controller, which writes some twenty pages however few ends are in it.
+"""
 FOLLOWED_FACTOR = 2
-"""So many times as long where others have begun in the places of all of them, so that no place waits for the telling."""
+"""The interval is longer by this factor if other launches have begun on the resources of all ended ones. No
+resources are idle then.
+"""
 KILL_AGAIN_S = 0.5
-"""How often KILL is repeated for what a job still forks while it is being ended."""
+"""Interval in seconds at which KILL is repeated for processes that a job still forks while it is being
+ended.
+"""
 HOST_S = 4.0
-"""How long a terminal's host may outlive all that runs on it, for the last output; it is its user's process, who can stop it."""
+"""How long a terminal's host may outlive all processes on the terminal, to store the last output, in seconds.
+It is a process of the user, who can stop it.
+"""
 KILL_S = 3.0
-"""How long an agent that was told to quit waits for jobs that were to be killed at once."""
+"""How long an agent that was told to quit waits for jobs that were to be killed at once, in seconds."""
 
 
 class Ending:
-    """Ends jobs; `tell` gets each report, `on_free` each job of which nothing is left."""
+    """Ends launches. `tell` gets each report, `on_free` each launch of which nothing is left."""
 
     def __init__(
         self,
@@ -61,17 +73,19 @@ class Ending:
         self._tell = tell
         self._over: List[Job] = []
         self._others: List[Job] = []
-        """Those that have ended since the last telling: who has left nothing, and who may have."""
+        """The launches that ended since the last report: `_over` have left nothing, `_others` may have left
+        processes.
+        """
         self._finishing = False
         self._told_at = -gather_s
         self._is_pressing = asyncio.Event()
-        """One has ended for which those before it would wait too long."""
+        """Set when a launch has ended whose report is urgent, so that the batch is not delayed further."""
         self._left: List[job_processes.Mark] = []
         self._tasks: Set[asyncio.Task[None]] = set()
         self._at_once: Set[asyncio.Task[None]] = set()
 
     def kill(self, job: Job, *, cause: str, grace_s: float, number: int = 0, whom: str = ALL) -> None:
-        """Ends the job: TERM, then KILL after the grace time; or sends one signal only."""
+        """End the job with TERM and, after the grace time, KILL. With `number`, only send that signal."""
         if job.phase != "running":
             return
         if number:
@@ -79,8 +93,9 @@ class Ending:
             return
         if not job.cause:
             job.cause = cause
-            # A full disk keeps no job alive; then only an agent that starts anew would not know the cause. Not durable: a
-            # power cut ends the job before this does, and all launches would wait for the disk.
+            # A full disk must not keep a job alive. If the write fails, only a restarted agent would not know
+            # the cause. It is not durable, because a power failure would end the job anyway, and all launches
+            # would wait for the disk.
             with contextlib.suppress(OSError):
                 job.folder.write("cause", cause, durable=False)
         if job.meta.role == "hold":
@@ -94,12 +109,15 @@ class Ending:
             task.add_done_callback(self._at_once.discard)
 
     async def finish_kills(self) -> None:
-        """Before the agent ends: what was to be killed at once is dead, or nearly."""
+        """Wait until the jobs that were to be killed at once are dead, for at most KILL_S.
+
+        Called before the agent exits.
+        """
         if self._at_once:
             await asyncio.wait(self._at_once, timeout=KILL_S)
 
     def ended(self, job: Job) -> None:
-        """Takes up a job whose first process has ended; what its steps still run ends first."""
+        """Handle a job whose first process has ended. Steps that still run are ended first."""
         if job.phase == "running" and job.has_running_steps():
             left_s = job.grace_until - time.monotonic() if job.cause else job.meta.grace_s
             self._spawn(self._end_steps(job, max(0.0, left_s)))
@@ -121,7 +139,7 @@ class Ending:
         self._over.append(job)
 
     def end_hold(self, job: Job) -> None:
-        """A share without processes of its own ends when it is told to."""
+        """End a "hold" launch, which has no processes of its own, on request."""
         job.phase, job.ended_at = "exited", time.time()
         self._spawn(self._sweep_hold(job))
 
@@ -136,12 +154,15 @@ class Ending:
             self.ended(job)
 
     async def _end(self, job: Job, grace_s: float) -> None:
-        """A stopped process takes a signal only when it goes on: CONT follows."""
+        """Send TERM and then KILL until the job has ended.
+
+        CONT follows each time, because a stopped process handles signals only when it continues.
+        """
         first = signal.SIGTERM if grace_s > 0 else signal.SIGKILL
         wait_s = grace_s if grace_s > 0 else KILL_AGAIN_S
         hang_up = (
             (signal.SIGHUP,) if job.meta.pty and grace_s > 0 else ()
-        )  # a shell at a terminal heeds no TERM
+        )  # an interactive shell ignores TERM
         await self._signals.send(job, first, *hang_up, signal.SIGCONT)
         done = asyncio.get_running_loop().create_task(job.done.wait())
         give_up = time.monotonic() + max(grace_s, 0.0) + job.meta.unkillable_s
@@ -178,7 +199,10 @@ class Ending:
             self._finishing = False
 
     def _patience_s(self) -> float:
-        """How long what has ended is not told yet: no time where one keeps its place until it is settled."""
+        """Return the time in seconds until the next report.
+
+        It is 0 if an ended launch keeps its resources until it is processed.
+        """
         if self._others:
             return 0.0
         factor = FOLLOWED_FACTOR if all(job.is_followed for job in self._over) else 1
@@ -213,7 +237,7 @@ class Ending:
         await self._say_and_close(job)
 
     async def _say_and_close(self, job: Job) -> None:
-        if job.cause == "oom":  # the kernel's doing is noticed only now
+        if job.cause == "oom":  # An out-of-memory kill by the kernel is noticed only now.
             self._notices.say_why_it_ends(job)
         await self._notices.said_why(job)
         self._close(job)
@@ -241,7 +265,7 @@ class Ending:
 
 
 def _end_marked(marks: List[job_processes.Mark]) -> None:
-    """Kills what left its group and was still running when its launch had ended. Runs in a thread."""
+    """Kill processes that left their cgroup and still run after their launch has ended. Runs in a thread."""
     known = job_processes.marked()
     for mark in marks:
         job_processes.sweep(mark, (), known)

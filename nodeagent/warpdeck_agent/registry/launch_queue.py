@@ -1,7 +1,7 @@
-"""How launches begin: at once, or in the place of the one before them; what is told of it, and of those that never do.
+"""Starts launches, either at once or after the launch that they wait for, and reports starts and failures.
 
-A launch is under way from its order until it is in the table of jobs, or is known to have failed. One whose end is known
-before that is told once, by its end.
+A launch is "under way" from its Launch message until it is in the table of jobs or is known to have failed.
+If its end is known before that, only its end is reported.
 """
 
 from __future__ import annotations
@@ -18,14 +18,21 @@ from warpdeck_agent.wire.messages import GivenBack, JobReport, Key, Launch, Laun
 from .prefetched import Ahead
 
 CLOSE_S = 0.02
-"""Launches that follow each other more closely than this are short ones, such as an array's: telling of their starts would
-cost the controller as many transactions again as their ends do."""
+"""If launches start at shorter intervals than this (in seconds), they are treated as short jobs, for example
+of an array. Reports of their starts are then delayed, because they would cost the controller as many
+transactions again as the reports of their ends.
+"""
 BEGIN_S = 10.0
-"""How long a process waits for its launch to be known to have begun: the supervisor's word of it takes up to CLOSE_S."""
+"""How long a request from a process waits for the report that its launch began, in seconds. The supervisor's
+report takes up to CLOSE_S.
+"""
 
 
 class Beginnings:
-    """Puts each launch that has begun into `jobs`; `on_begin` gets it then, `on_end` what is known of its end by then."""
+    """Puts each launch that has begun into `jobs` and then calls `on_begin`.
+
+    If the end of the launch is known by then, it calls `on_end` with the supervisor's report.
+    """
 
     def __init__(
         self,
@@ -46,21 +53,24 @@ class Beginnings:
         self._started_at = -CLOSE_S
         self._ended_early: Dict[Key, Dict[str, Any]] = {}
         self._stopped: Dict[Key, str] = {}
-        """Causes of the ends of launches that were ended while their user's processes prepared them."""
+        """Cause of the end of each launch that was ended while its user's processes were preparing it."""
 
     @property
     def under_way(self) -> Collection[Key]:
-        """Launches that may have begun, and of which it is not known yet."""
+        """The launches that are being started and are not yet known to run or to have failed."""
         return self._launching.keys()
 
     async def settled(self, key: Key) -> None:
-        """Returns when it is known whether that launch has begun, if it is under way."""
+        """Wait until the start of the launch has succeeded or failed, if it is under way.
+
+        The wait is limited to BEGIN_S.
+        """
         beginning = self._launching.get(key)
         if beginning is not None:
             await asyncio.wait([beginning], timeout=BEGIN_S)
 
     def start(self, launch: Launch) -> None:
-        """Starts a launch, or reports what is known of it."""
+        """Start a launch, or report its state if it already exists."""
         key = (launch.job_id, launch.restarts)
         if key in self._launching:
             return
@@ -74,16 +84,19 @@ class Beginnings:
 
     @property
     def any_is_under_way(self) -> bool:
-        """Whether a launch has been begun that is not among the jobs yet."""
+        """Whether any launch is being started that is not yet among the jobs."""
         return bool(self._launching)
 
     def take_back(self, asked: TakeBack) -> None:
-        """Launches that were handed ahead of time do not begin any more; who has begun is not concerned."""
+        """Revoke prefetched launches. Launches that have already begun are not affected."""
         self._ahead.give_back([(job_id, restarts) for job_id, restarts in asked.launches])
 
     def end_unbegun(self, key: Key, *, cause: str) -> None:
-        """One that waits for its place ends where it stands, and so does one for which a process of its user runs. Any other is about
-        to begin, and will be ended then."""
+        """End a launch that has not begun.
+
+        A launch that waits for another one is ended at once, and so is a launch that is being prepared by a
+        process of its user. Any other launch is about to begin; it is ended when it has begun.
+        """
         if key in self._ahead:
             self._ahead.remove(key)
             self._tell(JobReport(*key, phase="exited", cause=cause, ended_at=time.time()))
@@ -91,12 +104,18 @@ class Beginnings:
             self._stopped[key] = cause
 
     def has_ended(self, key: Key, said: Dict[str, Any]) -> None:
-        """The supervisor's word on a launch that is not in the table: of one under way it is kept."""
+        """Handle the supervisor's report on the end of a launch that is not in the table.
+
+        It is stored if the launch is under way.
+        """
         if key in self._launching:
             self._ended_early[key] = said
 
     def place_is_free(self, job: Job) -> None:
-        """The next may begin, though how this one ended may not be told yet."""
+        """Begin the launch that waits for the resources of `job`.
+
+        The end of `job` may not have been reported yet.
+        """
         if not job.is_out:
             job.is_out = True
             if job.drain:
@@ -107,7 +126,11 @@ class Beginnings:
         self._launching[key] = asyncio.get_running_loop().create_task(self._start(launch, key))
 
     def _line_up(self, launch: Launch, key: Key) -> None:
-        """Handed ahead of time. The one before it may have ended meanwhile, or left its line without a begin."""
+        """Queue a prefetched launch behind the launch that it waits for.
+
+        The earlier launch may have ended meanwhile; then this one begins at once. If the earlier launch never
+        began and is gone, this launch is given back to the controller.
+        """
         before = (launch.behind[0], launch.behind[1])
         if key in self._ahead:
             return
@@ -119,14 +142,17 @@ class Beginnings:
             self._tell(GivenBack(launches=[list(key)]))
 
     def _holds_a_place(self, key: Key) -> bool:
-        """Whether another has to wait for that launch's place."""
+        """Return whether other launches must wait for the launch `key`.
+
+        That is so while it runs and holds its resources, or is starting or waiting itself.
+        """
         job = self._jobs.get(key)
         if job is not None:
             return job.phase in ("running", "ending") and not job.is_out
         return key in self._launching or key in self._ahead
 
     def _go_on(self, gone: Key) -> bool:
-        """Whether another begins in that place."""
+        """Begin the launch that waits for `gone`. Returns whether there is one."""
         launch = self._ahead.next(gone)
         if launch is not None:
             self._begin(launch, (launch.job_id, launch.restarts))
@@ -134,13 +160,14 @@ class Beginnings:
 
     async def _start(self, launch: Launch, key: Key) -> None:
         try:
-            job = self._jobs[key] = await self._launcher.start(launch)  # in there before it leaves _launching
+            # put into the table before it is removed from _launching
+            job = self._jobs[key] = await self._launcher.start(launch)
         except LaunchError as error:
             self._ended_early.pop(key, None)
             self._tell_failure(key, error)
             self._launching.pop(key, None)
             if error.again or error.check:
-                self._ahead.close(key)  # the node is to blame
+                self._ahead.close(key)  # the node is at fault
             self._go_on(key)
             return
         finally:
@@ -149,7 +176,7 @@ class Beginnings:
         self._on_begin(job)
         ended = self._ended_early.pop(key, None)
         if ended is not None:
-            self._on_end(job, ended)  # its end is told soon, and tells of its start as well
+            self._on_end(job, ended)  # The report of its end follows soon and includes its start.
         else:
             self._tell_start(job)
 
@@ -170,7 +197,10 @@ class Beginnings:
         )
 
     def _tell_start(self, job: Job) -> None:
-        """At once, but while launches follow each other closely a moment later, and then of those that have not ended by then."""
+        """Report the start of a launch at once, or after CLOSE_S if launches follow each other closely.
+
+        The delayed report is omitted if the launch has ended by then.
+        """
         loop = asyncio.get_running_loop()
         before, self._started_at = self._started_at, loop.time()
         if self._started_at - before > CLOSE_S:
@@ -179,7 +209,7 @@ class Beginnings:
             loop.call_later(CLOSE_S, self._tell_of, job.key)
 
     def _tell_of(self, key: Key) -> None:
-        """The launch's start, if its end is not on the way, which tells of it as well."""
+        """Report the start of a launch, unless it has ended; the report of the end includes the start."""
         job = self._jobs.get(key)
         if job is not None and job.phase == "running":
             self._tell(job.report())

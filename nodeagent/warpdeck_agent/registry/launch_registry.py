@@ -1,7 +1,9 @@
-"""The jobs of this node: one table of launches, idempotent by (job id, restarts); what outlives the agent is in the spool.
+"""The launches of this node, idempotent by (job id, restarts).
 
-A launch that is asked for again is only reported. `beginning` starts, `watching` notices an end, `ending` ends; here is
-who is held, what a restarted agent adopts, the time limits, and what is let go after the controller's Forget.
+State that must outlive the agent is in the spool. A launch that arrives a second time is only reported.
+`beginning` starts launches, `watching` notices their ends, and `ending` ends them. This module has the table
+of launches, the adoption of launches by a restarted agent, the time limits, and the cleanup after the
+controller's Forget.
 """
 
 from __future__ import annotations
@@ -62,13 +64,15 @@ from .teardown import Clearing
 
 GIB = 2**30
 MAX_CURVES = 300
-"""Ended launches whose curves one Welcome carries: some kilobytes each, and a message has a limit."""
+"""The most ended launches whose curves one Welcome carries. Each curve has several kilobytes, and the size of
+a message is limited.
+"""
 LAUNCH_THREADS = 4
 """Starting a process blocks for about a millisecond; more threads than this gain nothing."""
 
 
 class Jobs:
-    """All launches that the controller has not let go."""
+    """All launches that the controller has not yet forgotten."""
 
     def __init__(
         self,
@@ -154,7 +158,7 @@ class Jobs:
         )
 
     def reports(self) -> List[JobReport]:
-        """Every launch held, for Welcome."""
+        """Return the reports of all launches, for Welcome."""
         jobs = list(self._jobs.values())
         return [job.report(curve=place < MAX_CURVES) for place, job in enumerate(jobs)]
 
@@ -162,12 +166,16 @@ class Jobs:
         return self._jobs.get((job_id, restarts))
 
     async def find_begun(self, job_id: int, restarts: int) -> Optional[Job]:
-        """The same for a process of the launch, which may ask before the supervisor has told that it began."""
+        """Return the launch as `find` does, for a request from one of its processes.
+
+        A process may ask before the supervisor has reported that the launch began. So this waits for that
+        report first.
+        """
         await self.beginnings.settled((job_id, restarts))
         return self.find(job_id, restarts)
 
     async def adopt(self) -> None:
-        """Takes up what an earlier agent left: what the supervisor watches goes on, what has ended is reported."""
+        """Adopt the launches of an earlier agent: supervised ones continue, and ended ones are reported."""
         watched = await self._supervision.join()
         for folder in self._spool.jobs():
             self._adopt_one(Job(folder, folder.meta(), agent=self._spool.identity), watched)
@@ -181,7 +189,10 @@ class Jobs:
         asyncio.get_running_loop().run_in_executor(None, self._tempdirs.clear, kept)
 
     async def _prepare(self) -> None:
-        """The first launch need not wait for the supervisor's start; should that fail, it will be told why."""
+        """Start the supervisor early, so that the first launch need not wait for it.
+
+        If that fails, the first launch gets the error.
+        """
         with contextlib.suppress(SupervisorLost):
             await self._supervision.prepare()
 
@@ -189,10 +200,10 @@ class Jobs:
         is_watched = job.key in watched
         if not is_watched and job.meta.role != "hold" and not job.folder.pid():
             kill_left(job)
-            job.folder.remove()  # never started; the controller will ask again
+            job.folder.remove()  # never started; the controller will send it again
             return
         self._jobs[job.key] = job
-        job.may_have_ungrouped = True  # an earlier agent knew
+        job.may_have_ungrouped = True  # only the earlier agent knew this, so assume that it is true
         self.containment.adopt(hold_name(*job.key), job.meta.hold.cpus)
         self._remnants.enter(job.meta.uid, hold_name(*job.key), at_unix=job.meta.started_at)
         job.meter.restore(job.folder)
@@ -210,7 +221,7 @@ class Jobs:
                 self._alone.add(job)
 
     def _ended(self, key: Key, said: Dict[str, Any]) -> None:
-        """The supervisor's word that a launch's first process has ended."""
+        """Handle the supervisor's report that a launch's first process has ended."""
         job = self._jobs.get(key)
         if job is None:
             self.beginnings.has_ended(key, said)
@@ -218,7 +229,7 @@ class Jobs:
             self._take_end(job, said)
 
     def _take_end(self, job: Job, said: Dict[str, Any]) -> None:
-        system_s = said.get("system_s", 0.0)  # an older supervisor does not tell it
+        system_s = said.get("system_s", 0.0)  # an older supervisor does not report it
         job.own_cpu = CpuTime(said["cpu_s"], system_s)
         job.own_peak_mem_bytes = max(job.own_peak_mem_bytes, said["peak_bytes"])
         job.cpu = max(job.cpu, job.own_cpu)
@@ -226,7 +237,7 @@ class Jobs:
         self._ending.ended(job)
 
     def _unsupervised(self) -> None:
-        """The supervisor was killed. What it watched goes on."""
+        """Watch all running jobs directly after the supervisor was killed. The jobs themselves continue."""
         for job in self._jobs.values():
             if job.phase == "running" and job.meta.role != "hold":
                 self._alone.add(job)
@@ -235,11 +246,11 @@ class Jobs:
         return {job.meta.uid for job in list(self._jobs.values()) if job.phase == "running"}
 
     def marks(self) -> Dict[job_processes.Mark, int]:
-        """The job of each launch's mark. Asked from threads."""
+        """Return {job tag: job id} of all launches. Threads call this."""
         return {job.mark: job.meta.job_id for job in list(self._jobs.values())}
 
     def _watch_orphans(self) -> Optional[Orphans]:
-        """Where no group holds jobs together."""
+        """Return the watcher of orphaned processes, or None if cgroups hold jobs together."""
         if self.containment.groups_jobs:
             return None
         return Orphans(
@@ -252,18 +263,18 @@ class Jobs:
         )
 
     def _sweep(self, job: Job, known: Dict[job_processes.Mark, List[int]]) -> int:
-        """Kills what is left of an ended launch; how many there were. Blocks."""
+        """Kill the remaining processes of an ended launch and return their number. Blocks."""
         if self._orphans is None or job.grouped:
             return job_processes.sweep(job.mark, job.meta.hold.groups, known)
         return self._orphans.sweep(job.mark, known.get(job.mark, ()))
 
     def _left(self, job: Job) -> List[int]:
-        """What is left of an ended launch. Blocks."""
+        """Return the pids of the remaining processes of an ended launch. Blocks."""
         strays = self._orphans.strays(job.meta.uid) if self._orphans is not None else []
         return sorted({*job.members(), *strays})
 
     def _sharers(self, uuid: str) -> Set[int]:
-        """The jobs that this GPU is given to, suspended ones too."""
+        """Return the ids of all jobs that have this GPU, including suspended ones."""
         return {job.meta.job_id for job in self._jobs.values() if uuid in job.meta.gpus}
 
     def _limit_time(self, job: Job) -> None:
@@ -295,11 +306,11 @@ class Jobs:
         self._ending.kill(job, cause="oom", grace_s=0.0)
 
     def running(self) -> List[Job]:
-        """Those that run now."""
+        """Return the launches that are running now."""
         return [job for job in self._jobs.values() if job.phase == "running"]
 
     def gpus_in_use(self) -> Set[str]:
-        """The GPUs that launches have which may still run here."""
+        """Return the UUIDs of the GPUs of launches whose processes may still run on this node."""
         return {
             uuid
             for job in self._jobs.values()
@@ -308,12 +319,16 @@ class Jobs:
         }
 
     def end(self, job: Job, words: str, *, cause: str) -> None:
-        """Ends a launch for a reason of the node's own; in words which."""
+        """End a launch for a reason on the node's side. `words` describe the reason."""
         job.message = words
         self._ending.kill(job, cause=cause, grace_s=job.meta.grace_s)
 
     def see_gpus(self, gpus: List[GpuSample], found: List[GpuInfo]) -> None:
-        """A reading: who shares a GPU is held to its part, and the next sharer may begin when the last one has settled."""
+        """Process a GPU reading.
+
+        It enforces the GPU share of each job on a shared GPU. It also lets the next sharer begin once the
+        previous one has allocated its memory.
+        """
         running = self.running()
         self._turns.see(gpus, found, alive={*(job.key for job in running), *self.beginnings.under_way})
         self._parts.see(running, gpus, found)
@@ -323,7 +338,7 @@ class Jobs:
         self._remark(job.key, words)
 
     def _end_sharer(self, job: Job, words: str) -> None:
-        self._notices.say_why_it_ends(job, cause="gpu memory")  # which no handler of the kernel's sees to
+        self._notices.say_why_it_ends(job, cause="gpu memory")
         self.end(job, words, cause="oom")
 
     def _remark(self, key: Key, words: str) -> None:
@@ -334,7 +349,7 @@ class Jobs:
             self._spawn(self._signals.warn(job))
 
     def _suspend(self, job: Job, asked: Kill) -> None:
-        """Stops the launch where it is, or lets it go on, and the time of its limit with it."""
+        """Suspend the launch and its time limit, or resume both."""
         if job.phase != "running" or job.limit is None:
             return
         if asked.cause == SUSPENDED:
@@ -351,16 +366,20 @@ class Jobs:
         return task
 
     async def finish_kills(self) -> None:
-        """Waits, before the agent ends, for jobs that were to be killed at once."""
+        """Wait, before the agent exits, for jobs that were to be killed at once."""
         await self._ending.finish_kills()
 
     def close(self) -> None:
-        """Leaves nothing behind, unless jobs go on."""
+        """Remove all temporary files and cgroups of the agent that running jobs do not need."""
         self.containment.close()
         self._tempdirs.drop_spares()
 
     def kill(self, asked: Kill) -> None:
-        """Ends, suspends, resumes or signals a launch. One that is not there yet is asked again when it reports that it runs."""
+        """End, suspend, resume or signal a launch.
+
+        For a launch that does not exist yet, the controller sends Kill again when the launch reports that it
+        runs.
+        """
         job = self.find(asked.job_id, asked.restarts)
         if job is None and not asked.signal:
             self._end_unbegun((asked.job_id, asked.restarts), cause=asked.cause)
@@ -378,19 +397,22 @@ class Jobs:
         self.beginnings.end_unbegun(key, cause=cause)
 
     def set_limit(self, asked: SetLimit) -> None:
-        """A launch gets another time limit."""
+        """Change the time limit of a running launch."""
         job = self.find(asked.job_id, asked.restarts)
         if job is not None and job.limit is not None and job.phase == "running":
             job.limit.change(asked.time_limit_s)
 
     def notify(self, notice: Notice) -> None:
-        """Shows a line where the people who look at the job see it."""
+        """Show a line to the users of the job."""
         job = self.find(notice.job_id, notice.restarts)
         if job is not None:
             self._notices.write(job, notice.text)
 
     def forget(self, job_id: int, restarts: int) -> None:
-        """The controller has it. Output that only we keep stays readable for a while."""
+        """Drop a launch whose end the controller has recorded.
+
+        Output that only the agent keeps stays readable for a while.
+        """
         job = self._jobs.get((job_id, restarts))
         if job is None or job.phase not in ("exited", "lost"):
             return
@@ -401,32 +423,40 @@ class Jobs:
             self._remove(job.folder)
             return
         try:
-            # Not durable: after a power cut the output may go early, and to wait for the disk would hold up other launches.
+            # Not written durably: after a power failure the output may be removed early, but waiting for the
+            # disk would delay other launches.
             job.folder.write("forgotten", str(time.time()), durable=False)
             job.folder.release()
-        except OSError:  # no space even for that: make some, before the next launch needs it
+        except OSError:  # no space even for that: free some before the next launch needs it
             job.folder.remove()
 
     def _remove(self, folder: LaunchFolder) -> None:
-        """Leaves nothing. In a thread: a disk may take long over files that held something, and launches would wait."""
+        """Remove the launch's folder and record.
+
+        It runs in a thread, because deleting files with data can take long on a disk, and other launches
+        would wait.
+        """
         if os.path.lexists(folder.path):  # few launches have a folder
             self._spawn(self._remove_folder(folder))
         else:
             folder.release()
 
     async def _remove_folder(self, folder: LaunchFolder) -> None:
-        """The record goes last: without it nobody would look for the rest."""
+        """Remove the folder, then the record.
+
+        The record goes last, because without it the folder would never be found again.
+        """
         await asyncio.get_running_loop().run_in_executor(None, remove_tree, folder.path)
         folder.release()
 
     def kept_output(self, job_id: int, restarts: int, channel: str) -> str:
-        """The output file of a job that was let go, "" if it is gone."""
+        """Return the path of the output file of a forgotten job, or "" if it is gone."""
         folder = self._spool.job(job_id, restarts)
         path = folder.file("out" if channel == "out" else "err")
         return path if os.path.exists(path) else ""
 
     def clean(self) -> None:
-        """Removes what was let go long ago."""
+        """Remove the data of launches that were forgotten long ago."""
         known = {job.folder.path for job in self._jobs.values()}
         launching = {self._spool.job(*key).path for key in self.beginnings.under_way}
         for folder in self._spool.folders():
@@ -436,7 +466,7 @@ class Jobs:
 
 
 def _is_old(folder: Folder) -> bool:
-    """Whether nobody may want what a launch has left there."""
+    """Return whether the folder's output has been kept for longer than KEEP_FORGOTTEN_S since Forget."""
     try:
         at = float(folder.read("forgotten"))
     except ValueError:

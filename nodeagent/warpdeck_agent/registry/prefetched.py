@@ -1,8 +1,8 @@
-"""Launches that were handed ahead of time: each waits here for the place of the one before it, and begins when that is free.
+"""Prefetched launches: each waits on the node until an earlier launch has ended, and then begins.
 
-They are in memory alone: what has not begun is nothing that an agent after this one would have to know, and the controller
-sends it again. Each says how long it may wait. What is given back has not begun and will not: so much is said of it, and
-of all that wait behind it.
+They are only kept in memory. A restarted agent does not need them, because the controller sends launches that
+have not begun again. Each launch has a maximum waiting time. A launch that is returned has not begun and will
+not. All launches that wait behind it are returned with it.
 """
 
 from __future__ import annotations
@@ -15,47 +15,54 @@ from warpdeck_agent.wire.messages import GivenBack, Launch
 
 
 class Ahead:
-    """The lines of all places of this node."""
+    """The queues of prefetched launches on this node. `tell` gets messages for the controller."""
 
     def __init__(self, tell: Callable[[Any], None]) -> None:
         self._tell = tell
         self._waiting: Dict[Key, Tuple[Launch, float]] = {}
-        """By their own keys, with the time until which they wait."""
+        """Launches by their own keys, with the loop time until which they wait."""
         self._behind: Dict[Key, Key] = {}
-        """Who waits behind whom: one behind each."""
+        """Key of the waiting launch by the key of the launch for which it waits. Only one waits behind
+        each.
+        """
         self._alarm: Optional[asyncio.TimerHandle] = None
 
     def __contains__(self, key: object) -> bool:
         return key in self._waiting
 
     def add(self, launch: Launch) -> None:
-        """Lets it wait behind the launch that it names."""
+        """Queue a launch behind the one that it names."""
         key, until = _key(launch), asyncio.get_running_loop().time() + launch.behind_s
         self._waiting[key] = (launch, until)
         self._behind[_before(launch)] = key
         self._look_at(until)
 
     def next(self, gone: Key) -> Optional[Launch]:
-        """The launch that may begin now that the place of that one is free."""
+        """Remove and return the launch that may begin because the launch `gone` has ended, or None."""
         key = self._behind.pop(gone, None)
         return None if key is None else self._waiting.pop(key)[0]
 
     def give_back(self, keys: Iterable[Key]) -> None:
-        """These, and what waits behind them, do not begin any more."""
+        """Give these launches, and all that wait behind them, back to the controller."""
         self._say(key for first in keys for key in self._drop(first))
 
     def close(self, gone: Key) -> None:
-        """The place of that launch is no good: nobody gets it."""
+        """Give all launches that wait behind `gone` back to the controller, because the node cannot run
+        them.
+        """
         follower = self._behind.get(gone)
         if follower is not None:
             self.give_back([follower])
 
     def remove(self, key: Key) -> None:
-        """This one is ended where it stands; what waits behind it is given back."""
+        """Remove a launch that is ended while it waits.
+
+        Launches that wait behind it are given back to the controller.
+        """
         self._say(self._drop(key)[1:])
 
     def _drop(self, first: Key) -> List[Key]:
-        """That one and all behind it, in their order; nothing if it does not wait."""
+        """Remove a launch and all behind it, and return their keys in order; nothing if it does not wait."""
         dropped: List[Key] = []
         key: Optional[Key] = first
         while key is not None and key in self._waiting:

@@ -1,10 +1,12 @@
-"""What has to be so before the end of a launch is told: nothing of it runs, is kept, or holds a GPU.
+"""The cleanup before the end of a launch is reported.
 
-Most launches leave nothing, and cost one look at their groups (`is_over`), and one turn of a thread that all ends of a moment share
-(`settle`).
-For the others (`clear`): processes that take time to die are waited for, and after a while named as the node's fault; then the site's
-epilog runs, temporary files are removed, with its user's last launch here what those left in shared memory, and the GPUs are
-watched until they are empty.
+Afterwards none of its processes runs, its files are removed, and its GPUs are free.
+
+Most launches leave nothing. They cost one check of their cgroups (`is_over`), and one call in a thread that
+all launches that end at the same time share (`settle`). For the others, `clear` waits for processes that take
+time to die, and after a while reports them as the node's fault. Then it runs the site's epilog and removes
+temporary files. With the last launch of a user on the node, it also removes the launches' remains in shared
+memory. Last, it watches the GPUs until they are empty.
 """
 
 from __future__ import annotations
@@ -28,17 +30,24 @@ from warpdeck_agent.users.ipc_cleanup import Remnants
 from warpdeck_agent.wire.messages import Key
 
 LOOK_S = 0.05
-"""Between two looks at processes that are dying."""
+"""Interval in seconds between checks of dying processes."""
 TMP_S = 30.0
-"""How long an end waits for its temporary files to be removed; a larger tree is removed while others may start."""
+"""How long an end waits for the removal of its temporary files, in seconds. A larger tree is removed while
+other launches may start.
+"""
 NEAR = 0.9
-"""Who was killed for memory below this part of its limit fell to the node's, or to that of a group above its own."""
+"""If a killed launch's peak memory is below this fraction of its limit, the cause was the limit of the node
+or of a parent cgroup.
+"""
 GIB = 2**30
 
 
 class Clearing:
-    """Of this node's launches. `sweep` kills what is left of one, `left` tells what that is; `remark` tells a launch's people
-    something."""
+    """Cleanup of launches on this node.
+
+    `sweep` kills remaining processes of a launch, and `left` returns them. `remark` shows a text to the
+    launch's users. `on_free` gets each launch whose resources are free.
+    """
 
     def __init__(
         self,
@@ -64,22 +73,28 @@ class Clearing:
         self._remark = remark
 
     def is_over(self, job: Job) -> bool:
-        """Whether its groups say that nothing of it is left, and are gone: no more than a few words with the kernel."""
+        """Return whether the launch's cgroups are empty and were removed, so that nothing of it is left.
+
+        This costs no more than a few system calls.
+        """
         if not job.grouped or launch_cgroups.pids(job.meta.hold.groups):
             return False
         if not self._release(job, _take_usage(job)):
             return False
         if not (job.meta.gpus or job.meta.hooks):
-            self._on_free(job)  # the disk concerns only those who are told of its end
+            self._on_free(job)  # The disk matters only for the report of the end.
         return True
 
     async def settle(self, over: List[Job], others: List[Job]) -> List[Job]:
-        """Durable exit statuses, KILL to all that is left, and what was used; who needs `clear`. `over`: see is_over."""
+        """Make exit statuses durable, kill all remaining processes and collect the usage.
+
+        Returns the launches that need `clear`. `over` are the launches for which `is_over` was true.
+        """
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._settle, over, others)
 
     def _settle(self, over: List[Job], others: List[Job]) -> List[Job]:
-        """What may block, in a thread: the disk, and ending what `others` have left."""
-        (over + others)[0].folder.sync_exit()  # of all: they stand in one file
+        """Do the blocking part of `settle`, in a thread: the disk, and ending the processes of `others`."""
+        (over + others)[0].folder.sync_exit()
         known = {} if all(job.grouped for job in others) else job_processes.marked()
         unclear = []
         for job in others:
@@ -93,11 +108,14 @@ class Clearing:
         ]
 
     def tidy(self) -> None:
-        """Removes what was kept for launches that did not come. Blocks."""
+        """Remove temporary folders that were kept for launches that did not come. Blocks."""
         self._tempdirs.drop_spares()
 
     def _leaves_nothing(self, job: Job, *, nobody_left: bool) -> bool:
-        """Whether its end needs no more: neither GPUs nor hooks are to be waited for, TMPDIR and shared memory are empty."""
+        """Return whether the launch needs no further cleanup.
+
+        That is so if it has neither GPUs nor hooks, and its TMPDIR and its user's shared memory are empty.
+        """
         if job.meta.gpus or job.meta.hooks:
             return False
         gone = not job.meta.private and self._tempdirs.leave(job.meta.tmp_dir, nobody_left=nobody_left)
@@ -107,7 +125,10 @@ class Clearing:
         return self._remnants.leave(job.meta.uid, hold_name(*job.key))
 
     async def clear(self, job: Job) -> None:
-        """Returns when the launch's share of the node is fit for others, or the node is known not to be."""
+        """Clean up after the launch.
+
+        Returns when its resources may be given to others, or when the node is known to be faulty.
+        """
         loop = asyncio.get_running_loop()
         await self._wait_for_processes(job)
         hooks = job.meta.hooks
@@ -149,7 +170,10 @@ class Clearing:
         return self._sweep(job, known) > 0 or not self._release(job)
 
     def _names(self, job: Job) -> str:
-        """Who will not die, for the admin: "python (pid 12, alice)"."""
+        """Return the names of processes that do not die, for the administrator.
+
+        Example: "python (pid 12, alice)".
+        """
         left = self._left(job)[:4]
         named = [
             f"{text(f'/proc/{pid}/comm') or '?'} (pid {pid}, {job_processes.owner_of(pid)})" for pid in left
@@ -161,7 +185,10 @@ class Clearing:
 
 
 def _take_usage(job: Job) -> launch_cgroups.Usage:
-    """What the kernel counted; a launch of which it killed something for memory ended for that."""
+    """Read the usage that the kernel has counted.
+
+    If the kernel killed a process for lack of memory, the launch's cause becomes "oom".
+    """
     used = launch_cgroups.usage(job.meta.hold.groups)
     job.peak_mem_bytes = max(job.peak_mem_bytes, used.peak_mem_bytes)
     job.cpu = max(job.cpu, used.cpu, sum_of((job.own_cpu, job.steps_cpu)))

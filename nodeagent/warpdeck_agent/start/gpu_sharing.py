@@ -1,9 +1,10 @@
-"""Jobs that share a GPU: each is held to its part of the memory, and they start one after the other.
+"""Jobs that share a GPU: each is limited to its share of the memory, and they start one after the other.
 
-A job that looks how much memory is free when it starts, as many do, must not look while another is still growing: a sharer
-begins when the memory of the one before it has stood still for STILL_S, or when `share_start_s` is over. A job that uses
-more than its part is warned, and ended if it still does when `share_grace_s` is over: its neighbours have a right to theirs.
-Both hold without a controller too. Nothing here isolates: what a GPU's driver does not keep apart is watched, no more.
+Many jobs read the amount of free memory when they start, and must not do so while another job is still
+allocating. So a sharer begins when the memory of the previous sharer has been constant for STILL_S, or after
+`share_start_s`. A job that exceeds its share is warned, and ended if it still exceeds it after
+`share_grace_s`, to protect the other jobs on the GPU. Both rules work without a controller. This module does
+not isolate jobs: it only watches the usage that the GPU's driver does not separate.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from warpdeck_agent.wire.messages import GpuInfo, GpuSample, Key, Launch
 
 GIB = 2**30
 STILL_S = 7.0
-"""Longer than two looks at the processes on the GPUs are apart."""
+"""Seconds without growth after which a job's memory counts as settled. It is longer than the interval between
+two readings of GPU processes.
+"""
 STEP_BYTES = 64 * 1024 * 1024
-"""Less than this is no growth."""
+"""A smaller change of GPU memory does not count as growth."""
 LOOK_S = 0.2
 
 Tell = Callable[[Job, str], None]
@@ -29,7 +32,7 @@ Tell = Callable[[Job, str], None]
 
 @dataclass
 class _Last:
-    """The sharer that began last on a GPU. Times on the monotonic clock."""
+    """The sharer that began last on a GPU. Times are on the monotonic clock."""
 
     key: Key
     began: float
@@ -38,7 +41,7 @@ class _Last:
 
 
 class Turns:
-    """Who may begin on which GPU. `say` tells those who wait what for."""
+    """Orders the starts of launches on shared GPUs. `say` reports to a waiting launch what it waits for."""
 
     def __init__(
         self, say: Callable[[Launch, str], None], *, clock: Callable[[], float] = time.monotonic
@@ -51,7 +54,10 @@ class Turns:
         self._given_up: Set[Key] = set()
 
     async def wait(self, launch: Launch) -> None:
-        """Returns when it is this launch's turn on its GPU. Raises LaunchError if it was given up meanwhile."""
+        """Wait until this launch may begin on its GPUs.
+
+        Raises LaunchError if the launch is given up meanwhile.
+        """
         if launch.gpu_share_pct >= 100 or launch.share_start_s <= 0:
             return
         key = (launch.job_id, launch.restarts)
@@ -66,12 +72,12 @@ class Turns:
             self._given_up.discard(key)
 
     def give_up(self, key: Key) -> None:
-        """It is not wanted any more."""
+        """Cancel the waiting launch `key`."""
         if key in self._waiting:
             self._given_up.add(key)
 
     def see(self, gpus: Sequence[GpuSample], found: Sequence[GpuInfo], *, alive: Container[Key]) -> None:
-        """A reading of the node's GPUs. Nobody waits for a launch that is not `alive` any more."""
+        """Process a reading of the node's GPUs. Launches that are not in `alive` no longer delay others."""
         self._last = {uuid: last for uuid, last in self._last.items() if last.key in alive}
         now, uuids = self._clock(), {gpu.index: gpu.uuid for gpu in found}
         for gpu in gpus:
@@ -83,7 +89,7 @@ class Turns:
                 last.mem_bytes, last.still_since = mem, now
 
     def is_settled(self, uuid: str, most_s: float) -> bool:
-        """Whether the next may begin there."""
+        """Return whether the next launch may begin on the GPU `uuid`."""
         last, now = self._last.get(uuid), self._clock()
         if last is None or now - last.began >= most_s:
             return True
@@ -102,7 +108,10 @@ class Turns:
 
 
 class Parts:
-    """Holds sharers to their parts. `warn` and `end` get the sentence that their users read."""
+    """Limits each sharer to its share of GPU memory.
+
+    `warn` and `end` get the sentence that the job's user reads.
+    """
 
     def __init__(self, *, warn: Tell, end: Tell, clock: Callable[[], float] = time.monotonic) -> None:
         self._warn = warn
@@ -111,7 +120,7 @@ class Parts:
         self._over: Dict[Key, float] = {}
 
     def see(self, jobs: Sequence[Job], gpus: Sequence[GpuSample], found: Sequence[GpuInfo]) -> None:
-        """A reading of the node's GPUs, and the jobs that run."""
+        """Check the running `jobs` against a reading of the node's GPUs."""
         sizes = {gpu.index: gpu.mem_bytes for gpu in found}
         over: Dict[Key, float] = {}
         for job in jobs:
@@ -130,7 +139,10 @@ class Parts:
 
 
 def _excess(job: Job, gpus: Sequence[GpuSample], sizes: Dict[int, int]) -> str:
-    """ "30.0 GiB of GPU 0, and its part is 20.0 GiB"; "" if it keeps to its part."""
+    """Return a text like "30.0 GiB of GPU 0, and its part is 20.0 GiB".
+
+    Returns "" if the job is within its share.
+    """
     for gpu in gpus:
         used = sum(each.mem_bytes for each in gpu.processes if each.job_id == job.meta.job_id)
         part = sizes.get(gpu.index, 0) * job.meta.gpu_share_pct // 100

@@ -1,7 +1,9 @@
-"""The room that a launch gets on its node before its first process runs: an empty GPU, the site's prolog, TMPDIR, its hold.
+"""Prepares a launch on its node before its first process runs.
 
-What is made here is in the launch's meta, and `clearing` gives it back at the end; of a launch that fails before it begins
-nothing is left.
+It waits until earlier jobs on a shared GPU have allocated their memory, and checks that no foreign process
+uses the GPUs. Then it runs the site's prolog, and creates TMPDIR, private folders and cgroups. These are
+recorded in the launch's metadata, and `clearing` removes them at the end. If a launch fails before it begins,
+nothing of them is left.
 """
 
 from __future__ import annotations
@@ -31,17 +33,21 @@ from .gpu_sharing import Turns
 
 @dataclass(frozen=True)
 class Room:
-    """What a launch was given."""
+    """The resources that were created for a launch."""
 
     hold: Hold
     tmp_dir: str
     private: Optional[PrivateDirs] = None
     gpu_names: Dict[str, str] = field(default_factory=dict)
-    """What CUDA_VISIBLE_DEVICES calls its GPUs, by uuid."""
+    """The names of its GPUs in CUDA_VISIBLE_DEVICES, by uuid."""
 
 
 class Rooms:
-    """Makes room. `sharers` tells which jobs may hold memory on a GPU, by its uuid; `own_paths` are the agent's, which jobs need."""
+    """Creates the resources of launches.
+
+    `sharers` returns the jobs that may hold memory on the GPU with a given uuid. `own_paths` are paths of the
+    agent that jobs need.
+    """
 
     def __init__(
         self,
@@ -65,7 +71,7 @@ class Rooms:
         self._sharers = sharers
 
     async def make(self, launch: Launch, *, uid: int, gid: int) -> Room:
-        """Raises LaunchError; then the launch has nothing here."""
+        """Create the resources of a launch. Raises LaunchError; nothing of the launch is left then."""
         await self._turns.wait(launch)
         if launch.empty_gpus:
             await self._check_gpus(launch)
@@ -90,7 +96,10 @@ class Rooms:
         return Room(hold=hold, tmp_dir=tmp_dir, private=private, gpu_names=names)
 
     def _private(self, launch: Launch, name: str) -> Optional[PrivateDirs]:
-        """Folders that the launch has for itself; None where the site or the node has none such."""
+        """Create the private folders of a launch.
+
+        Returns None if the site or the node does not provide them.
+        """
         if not launch.private_dirs or not self._containment.can_cover:
             return None
         shared = [*launch.shared_dirs, *self._own_paths]
@@ -102,7 +111,7 @@ class Rooms:
             raise _no_folder(error, " and ".join(launch.private_dirs)) from error
 
     async def undo(self, launch: Launch, room: Room, *, uid: int) -> None:
-        """Of a launch that did not begin."""
+        """Remove the resources of a launch that did not begin."""
         name = hold_name(launch.job_id, launch.restarts)
         self._remnants.leave(uid, name)
         self._containment.release(name, room.hold.groups)

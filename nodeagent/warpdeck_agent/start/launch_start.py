@@ -1,7 +1,9 @@
-"""From a Launch to a running process: record, room, code, environment, and an order to the supervisor.
+"""Turns a Launch message into a running process.
 
-A root agent never runs a program with a user's environment: PATH, LD_PRELOAD and shell functions are the user's word.
-The supervisor's child is the user before it looks at any of it (see child).
+It prepares the record, the resources, the code and the environment, and sends an order to the supervisor. A
+root agent never runs a program with a user's environment, because the user controls PATH, LD_PRELOAD and
+shell functions. The supervisor's child switches to the user before it uses any of the environment (see
+`child`).
 """
 
 from __future__ import annotations
@@ -51,13 +53,13 @@ DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 RUNTIME_DIRS = "/run/user"
 TOKEN_BYTES = 24
 LOOK_S = 0.02
-"""How often processes that were killed are looked for."""
+"""Interval in seconds between checks whether killed processes are gone."""
 MAX_ATTEMPTS = 3
-"""How often a launch is ordered anew because the supervisor was killed under it."""
+"""How often a launch is ordered before giving up, if the supervisor is killed each time."""
 
 
 class Launcher:
-    """Starts launches; what must outlive the agent is in the spool when `start` returns."""
+    """Starts launches. When `start` returns, all data that must outlive the agent is in the spool."""
 
     def __init__(
         self,
@@ -82,11 +84,17 @@ class Launcher:
         self._folders = Folders()
 
     def stop(self, key: Key) -> bool:
-        """End a launch for which a process of its user runs, whose `start` then fails. Returns False if there is none."""
+        """Abort a launch that is being prepared by a process of its user; its `start` then fails.
+
+        Returns False if there is no such process.
+        """
         return self._children.stop(key)
 
     async def start(self, launch: Launch) -> Job:
-        """The launch, running. Raises LaunchError, and then nothing of it is left."""
+        """Start the launch and return it, running.
+
+        Raises LaunchError; nothing of the launch is left then.
+        """
         folder = self._spool.job(launch.job_id, launch.restarts)
         room: Optional[Room] = None
         job: Optional[Job] = None
@@ -107,7 +115,10 @@ class Launcher:
         return job
 
     async def _refusal(self, error: BaseException) -> LaunchError:
-        """Says whose fault it was: the node's, and then the job may go elsewhere, or the job's."""
+        """Return the error as a LaunchError that shows whether the node or the job is at fault.
+
+        If the node is at fault, the job may start on another node.
+        """
         if isinstance(error, LaunchError) and (error.again or error.check):
             return error
         loop = asyncio.get_running_loop()
@@ -117,7 +128,11 @@ class Launcher:
         return error if isinstance(error, LaunchError) else LaunchError(_sentence(error))
 
     async def _begin(self, launch: Launch, job: Job, *, who: Account) -> None:
-        """Raises LaunchError. A supervisor that is lost before the child has put its pid down has started nothing."""
+        """Order the launch's first process from the supervisor.
+
+        Raises LaunchError. If the supervisor is lost before the child has written its pid, nothing was
+        started, and the order is repeated.
+        """
         order = await self._order_in_time(launch, job, who=who)
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
@@ -129,7 +144,7 @@ class Launcher:
                     raise self._spool.own.refusal(error) or LaunchError(str(error), again=True) from error
 
     async def _prepare(self, launch: Launch, folder: LaunchFolder, *, room: Room, who: Account) -> Job:
-        """Code and meta of a launch; nothing runs yet."""
+        """Prepare the code and the stored metadata of a launch. No process runs yet."""
         uid, gid = who
         work_dir = await self._work_dir(launch, who, room.hold)
         meta = Meta(
@@ -175,7 +190,10 @@ class Launcher:
         return self._checkouts.empty(launch, who)
 
     async def _login_environment(self, launch: Launch, job: Job, *, who: Account) -> Dict[str, str]:
-        """The variables of the user's login shell, if they are asked for; none if its start files fail. Raises LaunchError."""
+        """Return the variables of the user's login shell if the launch asks for them.
+
+        The result is empty if the shell's start files fail. Raises LaunchError.
+        """
         if not launch.login:
             return {}
         home = launch.env.get("HOME") or account_environment(who.uid).get("HOME", "/")
@@ -188,7 +206,7 @@ class Launcher:
             return {}
 
     async def _end_start_files(self, job: Job) -> None:
-        """End what a login shell left behind, so that the launch's groups can be removed."""
+        """End processes left by a login shell, so that the launch's cgroups can be removed."""
         deadline = time.monotonic() + DIE_S
         while await asyncio.get_running_loop().run_in_executor(self._pool, kill_left, job):
             if time.monotonic() > deadline:
@@ -196,7 +214,11 @@ class Launcher:
             await asyncio.sleep(LOOK_S)
 
     async def _order_in_time(self, launch: Launch, job: Job, *, who: Account) -> Order:
-        """Login shells are asked, and programs for terminals and containers are looked for, which may block."""
+        """Return the order for the supervisor.
+
+        Parts that may block run outside of the event loop: the login shell, and the search for programs for
+        terminals and containers.
+        """
         login = await self._login_environment(launch, job, who=who)
         program = await self._program(launch, who) if launch.pty else []
         if not launch.pty and launch.container is None:
@@ -208,7 +230,7 @@ class Launcher:
     def _order(
         self, launch: Launch, job: Job, *, who: Account, login: Dict[str, str], program: List[str]
     ) -> Order:
-        """What the supervisor is to start."""
+        """Return the order for the supervisor. May block for containers and terminals."""
         uid, gid = who
         out, err = self._outputs(launch, job, gid)
         env = {
@@ -216,7 +238,7 @@ class Launcher:
             "SLURM_PROCID": str(launch.first_rank),
             "SLURM_LOCALID": "0",
         }
-        if "LOCAL_WORLD_SIZE" in env:  # a task of a command, not a batch script
+        if "LOCAL_WORLD_SIZE" in env:  # This is a task of a command, not a batch script.
             env.update({"RANK": str(launch.first_rank), "LOCAL_RANK": "0"})
         argv = self._command(launch, job, env=env, program=program)
         if "\0" in "".join((*argv, *env, *env.values())):
@@ -242,8 +264,12 @@ class Launcher:
         )
 
     def _outputs(self, launch: Launch, job: Job, gid: int) -> Tuple[str, str]:
-        """The files of standard output and error. What is kept only here is made by us: its folder is not the user's."""
-        if launch.pty:  # the terminal's host says nothing, and keeps what the terminal shows
+        """Return the files for standard output and error.
+
+        The agent creates the files that are kept only on this node, because their folder does not belong to
+        the user.
+        """
+        if launch.pty:  # The terminal's host prints nothing; it stores the terminal's output itself.
             for name in ("out", "active"):
                 job.folder.give(name, uid=job.meta.uid, gid=gid)
             return os.devnull, ""
@@ -267,7 +293,10 @@ class Launcher:
         return command
 
     async def _program(self, launch: Launch, who: Account) -> List[str]:
-        """This program, as the job's user may run it."""
+        """Return the command for running this program as the job's user.
+
+        Raises LaunchError without a suitable Python.
+        """
         drop = as_user(launch.user, uid=who.uid, gid=who.gid)
         found = await self._interpreters.command(who.uid, drop)
         if not found:
@@ -306,7 +335,10 @@ class Launcher:
 
 
 def _times(launch: Launch) -> Dict[str, str]:
-    """When it began, which is now, and when its limit ends it: the controller hears of its start later than it needs them."""
+    """Return the variables with the launch's start (now) and the end of its time limit, in unix seconds.
+
+    The agent sets them, because the controller learns the start time only after the job needs them.
+    """
     begun = int(time.time())
     made = {"SLURM_JOB_START_TIME": str(begun)}
     if launch.time_limit_s is not None:
@@ -315,19 +347,29 @@ def _times(launch: Launch) -> Dict[str, str]:
 
 
 def _is_seen(launch: Launch) -> bool:
-    """Whether its output files are written here. What would lie in a folder that goes with the job is kept, and brought home."""
+    """Return whether the launch's output files are written on this node.
+
+    Output that would lie in a private folder of the job is kept in the spool instead and copied to the submit
+    host, because the folder is removed with the job.
+    """
     files = [path for path in (launch.stdout, launch.stderr) if path]
     return launch.cwd_visible and not any(place_of(path, launch.private_dirs) for path in files)
 
 
 def _is_submit_hosts(runtime_dir: str) -> bool:
-    """Whether this folder of systemd's is none that this node has. Only the folder above is read, which is root's."""
+    """Return whether this runtime folder of systemd does not exist on this node.
+
+    Only the parent folder is read, which belongs to root.
+    """
     above, name = os.path.split(runtime_dir)
     return above == RUNTIME_DIRS and (not os.path.isdir(above) or name not in os.listdir(above))
 
 
 def job_variables(job: Job, spool: Spool) -> Dict[str, str]:
-    """What every process of a job carries: its mark, which also proves to us whose it is, and its own TMPDIR."""
+    """Return the variables that every process of a job has.
+
+    These are its job tag, which also authenticates its processes, and its own TMPDIR.
+    """
     return {
         **job.mark.variables(),
         "WARPDECK_ACCESS": spool.file("access.sock"),
@@ -337,7 +379,7 @@ def job_variables(job: Job, spool: Spool) -> Dict[str, str]:
 
 
 def with_programs(env: Dict[str, str], spool: Spool) -> Dict[str, str]:
-    """The environment with our own srun before any other on its PATH."""
+    """Return the environment with our own srun first on its PATH."""
     own = spool.file(PROGRAMS)
     words = [word for word in env.get("PATH", "").split(":") if word and word != own]
     made = {**env, "PATH": ":".join([own, *(words or DEFAULT_PATH.split(":"))])}

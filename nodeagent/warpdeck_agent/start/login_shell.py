@@ -1,6 +1,7 @@
-"""--get-user-env: the variables of the user's login shell on this node. What was set where the job was submitted outranks them.
+"""--get-user-env: the variables of the user's login shell on this node.
 
-The shell is the user's, so it runs as any process of the job: in the job's groups, with its mark. It ends with the job if not before.
+Variables from the submission take precedence. The shell is a program of the user, so it runs like any process
+of the job: in the job's cgroups and with its job tag. It ends with the job at the latest.
 """
 
 from __future__ import annotations
@@ -18,17 +19,24 @@ from warpdeck_agent.linux.own_program import SYSTEM_PATH
 from warpdeck_agent.users.user_children import UserChild
 
 LOGIN_S = 8.0
-"""How long a user's start files may take; after that the job does without (sbatch's default)."""
+"""How long a user's start files may take, in seconds; after that the job starts without them (sbatch's
+default).
+"""
 MAX_BYTES = 1 << 20
-"""What start files and env(1) may print. The job does without the variables of a shell that prints more."""
+"""The most bytes that start files and env(1) may print. If there are more, the job starts without the
+variables.
+"""
 SHELLS = ("bash", "dash", "ksh", "sh", "zsh")
-"""Shells that know `-l -c`; for users of others bash is asked."""
+"""Shells that support `-l -c`; for users of other shells bash is used."""
 NOT_TAKEN = ("PWD", "OLDPWD", "SHLVL", "_", "WARPDECK_JOB", "WARPDECK_TOKEN")
 GATE = 'read -r WARPDECK_GO <&1 && [ "$WARPDECK_GO" = go ] || exit 1; unset WARPDECK_GO; exec "$@"'
 
 
 def login_shell(uid: int, *, home: str, mark: Dict[str, str], hold: Hold, drop: Dict[str, Any]) -> UserChild:
-    """The child that prints the variables; see `variables_of`. `mark`: the variables that all of the job's processes carry."""
+    """Return the child process that prints the variables (see `variables_of`).
+
+    `mark` holds the variables of the job tag.
+    """
     try:
         shell = pwd.getpwuid(uid).pw_shell
     except KeyError:
@@ -47,7 +55,10 @@ def login_shell(uid: int, *, home: str, mark: Dict[str, str], hold: Hold, drop: 
 
 
 def variables_of(said: bytes) -> Dict[str, str]:
-    """What start files print before it stands in front of the first name, and is cut off at its last line."""
+    """Return the variables in the output of `env -0`.
+
+    Output of the start files precedes the first name; it is removed up to its last line end.
+    """
     found: Dict[str, str] = {}
     for word in said.decode("utf-8", "replace").split("\0"):
         name, equals, value = word.partition("=")
@@ -58,7 +69,10 @@ def variables_of(said: bytes) -> Dict[str, str]:
 
 
 def kill_left(job: Job) -> int:
-    """Kill what start files left running for a launch that never began. Returns how many processes there were. Blocks."""
+    """Kill what start files left running for a launch that never began.
+
+    Returns how many processes there were. Blocks.
+    """
     left = {*launch_cgroups.pids(job.meta.hold.groups), *job_processes.marked().get(job.mark, ())}
     job_processes.send(sorted(left), signal.SIGKILL)
     return len(left)

@@ -1,8 +1,10 @@
-"""Groups of steps' own, below their launch's: for those alone that asked for less memory than the launch has.
+"""Cgroups of individual steps, below the cgroup of their launch.
 
-Only the memory hierarchy has one; in all others such a step is in its launch's. In cgroup v1 that is all. In v2 a group hands its
-controllers down only while no process is in it, so the first such step of a launch moves all that runs there into a group
-beside it (REST), where groups.join finds the way from then on.
+Steps have one if they asked for less memory than the launch has. A step has its own cgroup only in the memory
+hierarchy; in all other hierarchies it is in its launch's. In cgroup v1 nothing else is needed. In v2 a cgroup
+passes its controllers to children only while it contains no process. So the first of these steps moves all
+running processes of the launch into another child of the launch's cgroup (REST), to which `groups.join`
+redirects processes from then on.
 """
 
 from __future__ import annotations
@@ -18,17 +20,25 @@ from warpdeck_agent.isolation.launch_cgroups import REST, V1, V2
 from warpdeck_agent.linux.procfs import text, write
 
 ROUNDS = 20
-"""How often it is tried to move all out of a group: who forks meanwhile may leave a child there."""
+"""Number of attempts to move all processes out of a cgroup. A process that forks meanwhile may leave a child
+there.
+"""
 
 
 def held_to(hold: Hold, number: int, mem_bytes: int) -> Hold:
-    """What holds a step that may use so much of its launch's memory: a group of its own, else the agent watches it. Blocks."""
+    """Return the containment of a step that may use `mem_bytes` of its launch's memory.
+
+    Blocks. The step gets a cgroup of its own. If that is not possible, the agent watches its memory.
+    """
     own = _own_groups(hold.groups, number, mem_bytes)
     return replace(hold, watch_mem_bytes=mem_bytes) if own is None else replace(hold, groups=own)
 
 
 def _own_groups(held: Sequence[str], number: int, mem_bytes: int) -> Optional[Tuple[str, ...]]:
-    """The launch's groups, but for one of the step's own; None where the kernel cannot hold it."""
+    """Return the launch's cgroups, with the memory cgroup replaced by one of the step's own.
+
+    None if the kernel cannot limit the step.
+    """
     at = next((at for at, group in enumerate(held) if launch_cgroups.memory_files(group) is not None), None)
     if at is None:
         return None
@@ -46,7 +56,10 @@ def _own_groups(held: Sequence[str], number: int, mem_bytes: int) -> Optional[Tu
 
 
 def _divide(group: str) -> None:
-    """Moves all that runs in a group into one below it, so that it may hand down the limit of memory. Raises OSError."""
+    """Move all processes of a cgroup into a child of it.
+
+    Only then may the cgroup enable the memory controller for its children. Raises OSError.
+    """
     control = f"{group}/cgroup.subtree_control"
     if "memory" in text(control).split():
         return

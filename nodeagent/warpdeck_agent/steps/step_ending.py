@@ -1,6 +1,6 @@
-"""How steps end that were told to: one by itself, or all of a launch that ends.
+"""Ends steps on request: a single step, or all steps of a launch that ends.
 
-These get the grace time that the launch has, and nothing of it is settled before they have ended.
+Steps get the grace time of their launch. The end of the launch is only processed after they have ended.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ from warpdeck_agent.launch.launch import Job, Step
 from warpdeck_agent.launch.signals import Signals
 
 TERM_AGAIN_S = 0.5
-"""How often, within the grace time, processes are looked for that have not had TERM yet."""
+"""Interval in seconds, within the grace time, of searches for processes that have not received TERM yet."""
 
 KILL_AGAIN_S = 0.5
-"""How often KILL is repeated for what a step still forks while it is being ended."""
+"""Interval in seconds at which KILL is repeated for processes that a step still forks while it is being
+ended.
+"""
 KILL_TRIES = 20
-"""After so many the launch is settled all the same: a process that the kernel does not end ends with nothing else."""
+"""Number of KILL rounds after which the launch is treated as ended anyway. Further attempts would not help
+against a process that the kernel cannot end.
+"""
 
 
 async def end_steps(job: Job, signals: Signals, *, grace_s: float) -> None:
-    """TERM to what still runs of the launch, the grace time, KILL; returns when its steps have ended."""
+    """End the launch's steps with TERM, the grace time and KILL. Returns when they have ended."""
     over = asyncio.get_running_loop().create_task(_all_over(job))
     try:
         if grace_s > 0:
@@ -40,13 +44,13 @@ async def end_steps(job: Job, signals: Signals, *, grace_s: float) -> None:
 
 
 async def signal_step(step: Step, number: int, *, pool: Executor, rank: int = -1) -> None:
-    """To all processes of a step, or of one of its tasks."""
+    """Send a signal to all processes of a step, or of one of its tasks."""
     members = await asyncio.get_running_loop().run_in_executor(pool, step.members, rank)
     job_processes.send(members, number)
 
 
 async def end_step(step: Step, *, grace_s: float, pool: Executor) -> None:
-    """TERM, the grace time, KILL until nothing of it is left."""
+    """End a step with TERM and, after the grace time, KILL until none of its processes is left."""
     step.is_ending = True
     loop = asyncio.get_running_loop()
     done = loop.create_task(step.done.wait())
@@ -54,7 +58,8 @@ async def end_step(step: Step, *, grace_s: float, pool: Executor) -> None:
     told: Set[int] = set()
     while grace_s > 0 and not done.done() and (left_s := until - loop.time()) > 0:
         if len(told) < len(step.tasks):
-            # One may only just begin; what a told one starts now is its own affair.
+            # A task may have just begun, so search again. New processes of a task that already has TERM do
+            # not get another one.
             found = await loop.run_in_executor(pool, step.members_by_rank)
             for rank in found.keys() - told:
                 job_processes.send(found[rank], signal.SIGTERM)

@@ -1,9 +1,11 @@
 """The steps on this node: tasks that were started inside launches, idempotent by (job id, restarts, step).
 
-    D/jobs/<job>.<restarts>/steps/<step>/   the agent's: meta.json; a folder for each task by its rank (see tasks.py)
+  D/jobs/<job>.<restarts>/steps/<step>/   meta.json, which belongs to the agent, and a folder
+                                          for each task by its rank (see tasks.py)
 
-A step's tasks carry their job's mark and are in its group, so that whatever ends the job ends them; their own variable
-WARPDECK_STEP tells them from other steps. A restarted agent finds them again as it finds jobs.
+A step's tasks carry the job tag of their job and are in its cgroup, so ending the job ends them as well.
+Their own variable WARPDECK_STEP distinguishes them from other steps. A restarted agent finds them again in
+the same way as jobs.
 """
 
 from __future__ import annotations
@@ -53,11 +55,15 @@ from .step_ending import end_step, signal_step
 from .task_start import TaskStarter, line_name
 
 SHORT_S = 0.02
-"""A step that is over sooner is told once: for its begin alone the controller would make a transaction, and its end wait for that."""
+"""A step that ends within this many seconds is reported only once, at its end. A report of its start would
+cost the controller a transaction, for which the report of the end would wait.
+"""
 MAX_CURVES = 500
-"""Ended steps whose curves one Welcome carries: some kilobytes each, and a message has a limit."""
+"""The most ended steps whose curves one Welcome carries. Each curve has several kilobytes, and the size of a
+message is limited.
+"""
 NOTES = "pmi"
-"""The file with what the ranks of a step have told each other, a line each."""
+"""The file with the PMI messages of a step's ranks, one per line."""
 
 
 class Steps:
@@ -92,14 +98,14 @@ class Steps:
         )
 
     def reports(self) -> List[StepReport]:
-        """Every step held, for Welcome."""
+        """Return the reports of all steps, for Welcome."""
         return [step.report(curve=place < MAX_CURVES) for place, step in enumerate(self._steps.values())]
 
     def get(self, job_id: int, restarts: int, number: int) -> Optional[Step]:
         return self._steps.get((job_id, restarts, number))
 
     def start(self, launch: StepLaunch) -> None:
-        """Starts a step, or reports what is known of it."""
+        """Start a step, or report its state if it already exists."""
         key = (launch.job_id, launch.restarts, launch.step)
         known = self._steps.get(key)
         if known is not None:
@@ -140,12 +146,15 @@ class Steps:
         self._settle(step, [])
 
     def _tell_begin(self, step: Step) -> None:
-        """Of one that is still there: its end tells of its begin as well."""
+        """Report the start of a step that still runs. The report of an end includes the start."""
         if not step.done.is_set():
             self._tell(step.report([]))
 
     async def _start_tasks(self, step: Step, launch: StepLaunch) -> None:
-        """Those that were started are watched, whatever becomes of the others. Raises OSError, ValueError, LaunchError."""
+        """Start the tasks of a step.
+
+        Tasks that were started are watched even if others fail. Raises OSError, ValueError or LaunchError.
+        """
         env = self._starter.environment(step, launch)
         allowed = list(step.cpus) or _cpus_of(step.job)
         bound = bind(
@@ -175,7 +184,10 @@ class Steps:
                     self._watch.add(task)
 
     async def _folder(self, job: Job, asked: str) -> str:
-        """Where tasks in a container run. Raises LaunchError where its server does not answer."""
+        """Return the working folder of tasks in a container.
+
+        Raises LaunchError if the folder's file server does not answer.
+        """
         meta = job.meta
         outside = asked if meta.private is None else meta.private.outside(asked)
         return asked if await self._folders.is_there(outside, uid=meta.uid) else meta.work_dir
@@ -188,14 +200,20 @@ class Steps:
         cpus: List[List[int]],
         program: List[str],
     ) -> None:
-        """Tasks that tell each other nothing, in one go: each turn of the loop would cost as much as a file. In a thread."""
+        """Start all tasks of a step without PMI in one go, in a thread.
+
+        Returning to the event loop after each task would cost as much as writing a file.
+        """
         self._prepare(step, launch)
         for at, asked in enumerate(launch.tasks):
             given = {**env, **asked.env}
             self._starter.run(step, launch, asked, env=given, cpus=cpus[at], program=program)
 
     def _prepare(self, step: Step, launch: StepLaunch) -> None:
-        """The files of all tasks, and a group for them where they have one. Runs in a thread."""
+        """Create the files of all tasks, and a cgroup for the step if it has its own memory limit.
+
+        Runs in a thread.
+        """
         meta = step.job.meta
         if launch.mem_bytes:
             step.hold_in(held_to(meta.hold, step.number, launch.mem_bytes))
@@ -203,9 +221,7 @@ class Steps:
         steps = os.path.dirname(step.folder.path)
         for path in (step.job.folder.path, steps, step.folder.path):
             with contextlib.suppress(FileExistsError):
-                os.mkdir(
-                    path, mode
-                )  # not the agent's folders above, which are there unless somebody has removed them
+                os.mkdir(path, mode)
         for path in (steps, step.folder.path):
             os.chmod(path, mode)
         meant = {
@@ -222,7 +238,7 @@ class Steps:
             step.tasks[asked.rank] = make_folder(path, asked, launch=launch, uid=meta.uid, gid=group_of(meta))
 
     async def _give_up(self, step: Step, error: BaseException) -> None:
-        """It could not be started whole: what runs of it ends."""
+        """End the running tasks of a step that could not be started completely."""
         loop = asyncio.get_running_loop()
         ours = await loop.run_in_executor(self._pool, self._own.refusal, error)
         text = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
@@ -257,7 +273,10 @@ class Steps:
         )
 
     def _rejoin(self, step: Step, asked: Pmi, ranks: Sequence[int]) -> None:
-        """The step's ranks speak with this agent as they did with the one before."""
+        """Reconnect the step's ranks to this agent.
+
+        The previous agent stored their PMI connections and messages.
+        """
         kept = self._starter.lines.take(line_name(step))
         lines = {int(name.rpartition("/")[2]): line for name, line in kept.items()}
         lost = [rank for rank in ranks if step.tasks[rank].ended is None and rank not in lines]
@@ -288,32 +307,35 @@ class Steps:
             )
 
     def fenced(self, said: StepFenced) -> None:
-        """All ranks of a step have come to a fence."""
+        """Handle the message that all ranks of a step have reached a fence."""
         step = self.get(said.job_id, said.restarts, said.step)
         if step is not None and step.exchange is not None:
             step.exchange.fenced(said.number, said.values, last=said.last)
 
     def repeat_fences(self) -> None:
-        """To a controller that may not have heard of them."""
+        """Repeat all fences to a controller that may not have received them."""
         for step in self._steps.values():
             if step.exchange is not None:
                 step.exchange.repeat()
 
     def _abort(self, step: Step, rank: int, code: int, why: str) -> None:
-        """One of its ranks wants the step to end, or cannot do its part any more; the first one counts."""
+        """Record that one of the step's ranks aborts the step or can no longer take part.
+
+        Only the first abort counts.
+        """
         if step.abort is None and not step.is_ending and not step.job.cause:
             step.abort = TaskEnded(rank, code=code)
             step.message = why
             self._tell(step.report([]))
 
     def _settle(self, step: Step, ends: List[TaskEnded]) -> None:
-        """Tells what has ended; the step itself when nothing of it runs."""
+        """Report the ended tasks, and the end of the step when none of its tasks runs."""
         if step.started.is_set() and all(task.ended is not None for task in step.tasks.values()):
             if step.timer is not None:
                 step.timer.cancel()
             step.take_usage()
             if own := step.own_groups:
-                self._pool.submit(launch_cgroups.remove, own)  # what it has left behind stays in it
+                self._pool.submit(launch_cgroups.remove, own)
             step.done.set()
             if step.exchange is not None:
                 step.exchange.close()
@@ -324,7 +346,7 @@ class Steps:
             self._tell(step.report(ends if not step.done.is_set() else None))
 
     def _watch_memory(self, step: Step) -> None:
-        """Of a step that the kernel does not hold to its own."""
+        """Watch the memory of a step whose own memory limit the kernel does not enforce."""
         limit_bytes = step.hold.watch_mem_bytes
         if limit_bytes in (0, step.job.meta.hold.watch_mem_bytes):
             return
@@ -344,7 +366,10 @@ class Steps:
         self._spawn(end_step(step, grace_s=0.0, pool=self._pool))
 
     def _note_oom(self, step: Step, task: Task) -> None:
-        """The first one of its step here leaves slurmstepd's words on its error output."""
+        """Record that a task ran out of memory.
+
+        The step's first such task on this node gets slurmstepd's message on its standard error.
+        """
         if not any(each.oom for each in step.tasks.values()):
             step_id = f"{step.job.meta.job_id}.{step.number}"
             with contextlib.suppress(OSError):
@@ -356,14 +381,17 @@ class Steps:
         self._spawn(end_step(step, grace_s=step.job.meta.grace_s, pool=self._pool))
 
     def kill(self, asked: StepKill) -> None:
-        """Ends a step, or sends a signal to it."""
+        """End a step, or send a signal to it."""
         step = self.get(asked.job_id, asked.restarts, asked.step)
         if step is None or step.done.is_set():
             return
         self._spawn(self._kill(step, asked))
 
     async def _kill(self, step: Step, asked: StepKill) -> None:
-        """What is being started is complete first: of a task that only begins it cannot be told which process is whose."""
+        """Wait until the step's tasks have started, then kill or signal it.
+
+        While a task is starting, its processes cannot be told apart from others.
+        """
         await step.started.wait()
         if asked.signal:
             await signal_step(step, asked.signal, rank=asked.rank, pool=self._pool)
@@ -371,7 +399,7 @@ class Steps:
             await end_step(step, grace_s=asked.grace_s, pool=self._pool)
 
     def forget(self, asked: ForgetStep) -> None:
-        """The controller has its end, and its output was taken."""
+        """Drop a step whose end the controller has recorded and whose output it has read."""
         key = (asked.job_id, asked.restarts, asked.step)
         step = self._steps.get(key)
         if step is not None and step.done.is_set():
@@ -383,12 +411,12 @@ class Steps:
         self._pool.submit(JobFolder(step.folder.path).remove)
 
     def drop_of(self, job: Job) -> None:
-        """The job was let go: so are its steps."""
+        """Drop the steps of a forgotten job."""
         for number, step in list(job.steps.items()):
             self._drop((job.meta.job_id, job.meta.restarts, number), step)
 
     def adopt(self, job: Job) -> None:
-        """Takes up the steps that an earlier agent left inside a launch."""
+        """Adopt the steps that an earlier agent left inside a launch."""
         base = os.path.dirname(step_folder(job, 0))
         job.had_steps = os.path.isdir(base)
         for name in sorted(os.listdir(base)) if job.had_steps else ():
@@ -422,7 +450,6 @@ class Steps:
             self._watch.add(task)
             return
         task.read_end()
-        # In the job's groups others may have been killed meanwhile.
         if step.own_groups and step.ran_out_of_memory(task):
             self._note_oom(step, task)
 
@@ -433,7 +460,7 @@ class Steps:
 
 
 def _telling(launch: StepLaunch, cpus: List[List[int]]) -> StepLaunch:
-    """The same with tasks that say first which CPUs they have (BOUND)."""
+    """Return the step with tasks that first print their CPUs (variable BOUND)."""
     node = launch.env.get("SLURMD_NODENAME", "")
     tasks = []
     for local, task in enumerate(launch.tasks):
@@ -447,6 +474,9 @@ def _cpus_of(job: Job) -> List[int]:
 
 
 def _put_down(step: Step, said: Dict[str, Any]) -> None:
-    """On a full disk the ranks go on; only an agent that starts anew then has to end them."""
+    """Store a PMI message.
+
+    On a full disk the ranks continue; only a restarted agent would then have to end them.
+    """
     with contextlib.suppress(OSError):
         step.folder.append(NOTES, json.dumps(said))

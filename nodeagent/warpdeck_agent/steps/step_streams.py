@@ -1,8 +1,8 @@
-"""The streams of a step's tasks on this node: what they write goes to the controller as it is written, what it sends is read.
+"""The streams of a step's tasks on this node: output to the controller, and input from it.
 
-Each piece says whose it is and where in its stream it lies, so that whoever was cut off asks for the rest and gets nothing
-twice. What was taken long ago is given back to the disk. A task whose reader is too far behind is stopped until that has
-caught up, as a full pipe would stop it.
+Each piece of data carries its rank, channel and offset, so that a client that was cut off can ask for the
+rest and gets nothing twice. Disk space of output that was acknowledged long ago is freed. If the reader of a
+task's output is too far behind, the task is stopped until the reader has caught up, as with a full pipe.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from warpdeck_agent.wire.steps import EVERY_TASK, TASK_HEADER, OpenStep
 
 CHUNK_BYTES = DATA_CHUNK_BYTES - TASK_HEADER.size
 POLL_S = 0.02
-"""How often files are looked at where the kernel does not tell of them."""
+"""Interval in seconds between checks of files if the kernel does not report their changes."""
 IDLE_S = 1.0
-"""A look now and then even where it does."""
+"""Interval in seconds between checks if the kernel reports changes."""
 KEEP_BYTES = 8 * STREAM_WINDOW_BYTES
-"""How much of what was acknowledged is kept: more than can be under way behind the acknowledgement."""
+"""How much acknowledged output is kept. It is more than the amount that can be in transit when an
+acknowledgment arrives.
+"""
 MAX_BEHIND_BYTES = 256 * 1024 * 1024
-"""What a task may have written before it is taken; beyond it the task waits."""
+"""The most unsent output of a step in bytes; its processes are stopped when it is exceeded."""
 
 
 class _File:
@@ -45,7 +47,7 @@ class _File:
 
 
 class StepOutput:
-    """Sends everything that the step's tasks write, until all have ended and all is sent."""
+    """Sends all output of the step's tasks, until all have ended and everything is sent."""
 
     def __init__(self, step: Step, out: OutStream, asked: OpenStep) -> None:
         self._step = step
@@ -62,7 +64,7 @@ class StepOutput:
         ]
 
     async def run(self, opened: Callable[[StreamOpened], None]) -> None:
-        """Until the end."""
+        """Send the output until the end of the step."""
         self._step.listeners.add(self._changed)
         try:
             for file in self._files:
@@ -91,7 +93,7 @@ class StepOutput:
             return
 
     async def _send_round(self) -> bool:
-        """A piece of every file that has more; whether there was any."""
+        """Send one piece of every file that has unsent data. Returns whether there was any."""
         moved = False
         behind = 0
         for file in self._files:
@@ -133,7 +135,10 @@ class StepOutput:
 
 
 class StepInput:
-    """Gives tasks what is sent for them. Pieces wait here, bounded by the stream's window, while a task does not read."""
+    """Writes the received input to the tasks.
+
+    While a task does not read, its pieces wait here. Their number is bounded by the stream's window.
+    """
 
     def __init__(self, step: Step, stream: int, tell: Callable[[StreamAck], None]) -> None:
         self._step = step
@@ -142,11 +147,11 @@ class StepInput:
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
 
     def take(self, piece: bytes) -> None:
-        """A piece with its header."""
+        """Queue a piece with its header."""
         self._pieces.put_nowait(piece)
 
     async def run(self) -> None:
-        """Passes on what comes, in order."""
+        """Write the queued pieces to the tasks, in order."""
         while True:
             piece = await self._pieces.get()
             if len(piece) >= TASK_HEADER.size:
@@ -162,7 +167,7 @@ class StepInput:
         return [] if found is None else [found]
 
     async def _give(self, task: Task, data: bytes, offset: int) -> None:
-        """What the task has not had yet; no bytes are the end."""
+        """Write the data that the task has not received yet. Empty data ends its input."""
         if not data:
             task.close_input()
         fresh = memoryview(data)[max(0, task.taken_bytes - offset) :]

@@ -1,4 +1,7 @@
-"""From a step's launch to the process of one of its tasks: environment, container, its line to other ranks, hooks."""
+"""Starts the tasks of a step.
+
+It prepares their environment, container, PMI connection and hooks, and runs them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class TaskStarter:
-    """Starts tasks whose files are there."""
+    """Starts tasks whose files exist already."""
 
     def __init__(self, spool: Spool, *, ports: Ports, pool: Executor, children: UserChildren) -> None:
         self._spool = spool
@@ -40,7 +43,10 @@ class TaskStarter:
         install_script(spool.file(SCRIPT_NAME))
 
     def environment(self, step: Step, launch: StepLaunch) -> Dict[str, str]:
-        """The variables of all its tasks. The user's own folder and shell are this node's where the caller does not say them."""
+        """Return the variables of all tasks of the step.
+
+        The user's home folder and shell are this node's, unless the caller sets them.
+        """
         env = {**account_environment(step.job.meta.uid), **launch.env}
         env = self._ports.with_master(env, step.job.key, tasks=True)
         env.update(job_variables(step.job, self._spool))
@@ -57,7 +63,7 @@ class TaskStarter:
         cpus: List[int],
         program: Sequence[str],
     ) -> None:
-        """Returns when the task runs. Raises OSError, ValueError, LaunchError."""
+        """Start a task and return when it runs. Raises OSError, ValueError or LaunchError."""
         loop = asyncio.get_running_loop()
         with _line(step, asked.rank) as (keep, ours, told):
             given = {**env, **asked.env, **told}
@@ -77,9 +83,11 @@ class TaskStarter:
         program: Sequence[str],
         keep: Sequence[int] = (),
     ) -> None:
-        """One that is given these descriptors; `program` is what a task on a terminal begins with.
+        """Start a task in the calling thread, with the descriptors `keep`.
 
-        In a thread. Raises OSError, ValueError, LaunchError."""
+        Blocks. `program` is the command prefix of a task on a terminal. Raises OSError, ValueError or
+        LaunchError.
+        """
         meta = step.job.meta
         env = with_gpu_names(env, meta.gpu_names)
         argv = asked.argv or launch.argv
@@ -107,7 +115,10 @@ class TaskStarter:
         step.job.may_have_ungrouped |= not task.grouped
 
     async def program(self, step: Step, launch: StepLaunch) -> List[str]:
-        """This program, as the job's user may run it, if a task has a terminal. Raises LaunchError."""
+        """Return the command for running this program as the job's user, if a task has a terminal.
+
+        Raises LaunchError.
+        """
         if not any(asked.terminal for asked in launch.tasks):
             return []
         meta = step.job.meta
@@ -119,12 +130,18 @@ class TaskStarter:
 
 
 def line_name(step: Step, rank: Optional[int] = None) -> str:
-    """What our end of a rank's line is called in the supervisor; without a rank, what all of the step's begin with."""
+    """Return the name of our end of a rank's PMI connection in the supervisor.
+
+    Without a rank, return the prefix of the step's names.
+    """
     return f"{hold_name(*step.job.key)}/{step.number}/" + ("" if rank is None else str(rank))
 
 
 def _setting(step: Step, launch: StepLaunch, env: Dict[str, str], *, pty: bool) -> Setting:
-    """Where a task's container is to run. The tasks of a node share one where the runtime's are not made in a moment."""
+    """Return the context of a task's container.
+
+    The tasks of a node share one container with runtimes that are slow to create them.
+    """
     meta = step.job.meta
     return Setting(
         launch=f"{hold_name(*step.job.key)}-{step.number}",
@@ -141,7 +158,10 @@ def _setting(step: Step, launch: StepLaunch, env: Dict[str, str], *, pty: bool) 
 
 @contextlib.contextmanager
 def _line(step: Step, rank: int) -> Iterator[Tuple[Sequence[int], int, Dict[str, str]]]:
-    """What a rank is given to speak PMI with, until it has been started: its descriptor, our end, and what it is told."""
+    """Yield a rank's descriptor for PMI, our end of it, and the rank's variables.
+
+    The descriptor is closed when the rank has been started.
+    """
     if step.exchange is None:
         yield (), -1, {}
         return

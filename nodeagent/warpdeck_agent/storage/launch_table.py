@@ -1,14 +1,19 @@
-"""The launches of this node in one file of fixed records: what a restarted agent needs to find every job again.
+"""The launches of this node in one file of fixed-size records.
 
-    key        "<job> <restarts>", the last that is written of a new launch: without it the record is free
-    process    "<pid> <grouped>", written by the launch's own process before it becomes the job: without it nothing ever ran
-    status     "<code> <signal> end", written by the supervisor: without "end" it is not known how the launch ended
-    message    why the process could not become the job, in one sentence
-    meta       JSON, up to a line feed
+A restarted agent finds every job again with it.
 
-One file and not one for each launch: ext4 takes a millisecond to make a handful of small files in a folder and to unlink
-them, and two bare programs are started in that time. The agent writes key and meta, supervisor and child the rest, each
-in one short write over blanks. Those take no room: a full disk loses no exit status.
+  key        "<job> <restarts>", written last for a new launch; without it the record is free
+  process    "<pid> <grouped>", written by the launch's own process before it becomes the job; without it
+  nothing ever ran
+  status     "<code> <signal> end", written by the supervisor; without "end" the end of the launch is not
+  known
+  message    why the process could not become the job, in one sentence
+  meta       JSON, up to a line feed
+
+One file is used instead of one per launch for speed: ext4 takes a millisecond to create a handful of small
+files in a folder and to delete them, and two simple programs can be started in that time. The agent writes
+key and meta. The supervisor and its child write the other fields, each in one short write over blanks.
+Overwriting needs no new disk space, so a full disk loses no exit status.
 """
 
 from __future__ import annotations
@@ -18,17 +23,19 @@ import re
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 Key = Tuple[int, int]
-"""(job id, restarts): one launch."""
+"""(job id, restarts), which identify one launch"""
 
 RECORD_BYTES = 16 * 1024
-"""Room for three paths of the kernel's longest. What is not written of a record takes no room on the disk."""
+"""Enough for three paths of the kernel's maximum length. Unwritten parts of a record take no space on the
+disk.
+"""
 HEAD_BYTES = 1024
 MAX_PID = 1 << 22
 """The kernel's own limit."""
 
 
 class Field(NamedTuple):
-    """A part of a record."""
+    """A part of a record, in bytes."""
 
     offset: int
     size: int
@@ -41,7 +48,10 @@ _STATUS = re.compile(rb"(\d{1,3}) (\d{1,2}) end")
 
 
 class LaunchTable:
-    """The file. `free` and `release` are the agent's alone; of agents of one folder a lock lets only one run."""
+    """The file of launches.
+
+    Only the agent may call `take` and `release`. A lock ensures that a folder has only one agent.
+    """
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -55,16 +65,16 @@ class LaunchTable:
                 self._used[number] = None
 
     def record(self, number: int) -> Record:
-        """The record of that number, whatever it holds."""
+        """Return the record of that number, whatever it holds."""
         return Record(self._file, number)
 
     def records(self) -> Iterator[Record]:
-        """All that hold a launch."""
+        """Yield all records that hold a launch."""
         for number in list(self._used):
             yield self.record(number)
 
     def take(self) -> Record:
-        """A record for a new launch. Raises OSError where the disk has no room for one."""
+        """Return a record for a new launch. Raises OSError if the disk has no space for one."""
         if not self._free:
             self.record(self._size).clear()
             os.ftruncate(self._file, (self._size + 1) * RECORD_BYTES)
@@ -75,13 +85,13 @@ class LaunchTable:
         return self.record(number)
 
     def release(self, record: Record) -> None:
-        """The launch is let go."""
+        """Free the record of a launch."""
         record.put(KEY, "")
         if self._used.pop(record.number, True) is None:
             self._free.append(record.number)
 
     def sync(self) -> None:
-        """What was written outlives a power cut from here on."""
+        """Make all written fields durable against a power failure."""
         os.fdatasync(self._file)
 
 
@@ -94,31 +104,37 @@ class Record:
         self._process = (0, False)
 
     def clear(self) -> None:
-        """No launch's, and as large as any."""
+        """Fill the record with blanks, which frees it and gives it its full size."""
         self._write(0, b" " * HEAD_BYTES)
 
     def begin(self, key: Key, meta: str) -> None:
-        """The launch is known from here on. Raises ValueError where its paths are longer than any kernel takes."""
+        """Store a new launch in the record.
+
+        Raises ValueError if its paths are longer than any kernel accepts.
+        """
         data = meta.encode("utf-8", "surrogateescape") + b"\n"
         if len(data) > META.size:
             raise ValueError("the paths of its files are too long")
-        blanks = b" " * HEAD_BYTES  # which later writes of agent, child and supervisor go over
+        blanks = b" " * HEAD_BYTES  # later writes of agent, child and supervisor overwrite these blanks
         self._write(0, blanks + data)
         self.put(KEY, f"{key[0]} {key[1]}")
 
     def key(self) -> Optional[Key]:
-        """The launch, None if the record is free."""
+        """Return the key of the launch, or None if the record is free."""
         found = re.fullmatch(r"(\d{1,18}) (\d{1,9})", self.get(KEY), re.ASCII)
         return (int(found.group(1)), int(found.group(2))) if found else None
 
     def meta(self) -> str:
-        """What was put down at its begin."""
+        """Return the metadata that was stored when the launch began."""
         data = self._read(META.offset, META.size)
         return data.partition(b"\n")[0].decode("utf-8", "surrogateescape")
 
     def process(self) -> Tuple[int, bool]:
-        """(pid of the launch's first process, whether it is in its group); (0, False) where none ever was."""
-        if not self._process[0]:  # it is written once
+        """Return (pid of the launch's first process, whether it is in its cgroup).
+
+        Returns (0, False) if there never was one.
+        """
+        if not self._process[0]:  # the field is written only once
             found = _PROCESS.fullmatch(self.get(PROCESS))
             pid = int(found.group(1)) if found else 0
             self._process = (
@@ -127,22 +143,26 @@ class Record:
         return self._process
 
     def end(self) -> Tuple[Optional[Tuple[int, int]], str]:
-        """((exit code, signal), None where it is not known; why the process could not become the job, "" if it did)."""
-        data = self._read(STATUS.offset, STATUS.size + MESSAGE.size)  # which are neighbours
+        """Return the end of the launch's first process as ((exit code, signal), reason).
+
+        The first is None if it is not known. The reason says why the process could not become the job; it is
+        "" if it did.
+        """
+        data = self._read(STATUS.offset, STATUS.size + MESSAGE.size)  # the two fields are adjacent
         found = _STATUS.fullmatch(data[: STATUS.size].strip())
         status = (int(found.group(1)), int(found.group(2))) if found else None
         return status, data[STATUS.size :].decode("utf-8", "replace").strip()
 
     def status(self) -> Optional[Tuple[int, int]]:
-        """(exit code, signal), None where it is not known."""
+        """Return (exit code, signal), or None if it is not known."""
         return self.end()[0]
 
     def get(self, field: Field) -> str:
-        """A field's text."""
+        """Return a field's text."""
         return self._read(field.offset, field.size).decode("utf-8", "replace").strip()
 
     def put(self, field: Field, text: str) -> None:
-        """Writes a field in one piece; what is too long for it is cut."""
+        """Write a field with one system call. Text that is too long for the field is cut."""
         data = text.encode("utf-8", "replace")[: field.size - 1].decode("utf-8", "ignore").encode()
         self._write(field.offset, data.ljust(field.size))
 
@@ -151,5 +171,5 @@ class Record:
 
     def _write(self, offset: int, data: bytes) -> None:
         done = os.pwrite(self._file, data, self.number * RECORD_BYTES + offset)
-        while done < len(data):  # a disk that is nearly full may take less at once
+        while done < len(data):  # a disk that is nearly full may write less at once
             done += os.pwrite(self._file, data[done:], self.number * RECORD_BYTES + offset + done)

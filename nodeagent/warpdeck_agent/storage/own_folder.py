@@ -1,7 +1,8 @@
-"""Whether the agent can do its own part of a launch: its folder is the one that it began with, and takes files.
+"""Checks whether the agent's folder is usable, so that the agent can start launches.
 
-An agent whose folder is gone answers as ever and fails every job that it gets, so a failed launch asks here whose fault it was, and
-the node's health asks every so often.
+The folder must still be the original one and be writable. An agent whose folder is gone still answers but
+fails every job. So a failed launch calls this check to find out whose fault it was, and the node's health
+repeats it regularly.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from warpdeck_agent.linux.refusals import NO_ROOM, LaunchError, full_disk
 from warpdeck_agent.wire.messages import Check
 
 NAME = "agent"
-"""The check's."""
+"""The name of the check."""
 _PROBE = "probe"
 _NODES_OWN = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-"""Errors of an agent that cannot start processes or open files. No wish of a job leads to them."""
+"""Errors of an agent that cannot start processes or open files. No request of a job leads to them."""
 
 
 class OwnFolder:
-    """The folder and those below it that launches need. All methods block as long as the disk does."""
+    """The folder and its subfolders that launches need. All methods block as long as the disk does."""
 
     def __init__(self, path: str, below: Sequence[str]) -> None:
         self._path = path
@@ -30,7 +31,10 @@ class OwnFolder:
         self._began = self._identity()
 
     def fault(self) -> str:
-        """In a sentence what is wrong; "" if all is well. A full disk has a check of its own."""
+        """Return a sentence that describes the fault; "" if there is none.
+
+        A full disk has a check of its own.
+        """
         try:
             if self._identity() != self._began:
                 return f"the agent's folder {self._path} is not the one that it began with. {self._remedy()}"
@@ -45,12 +49,15 @@ class OwnFolder:
         return ""
 
     def check(self) -> Check:
-        """The same as a check of the node's health."""
+        """Return the result as a check of the node's health."""
         fault = self.fault()
         return Check(NAME, "fail", fault) if fault else Check(NAME, "ok", f"{self._path} can be written")
 
     def refusal(self, error: BaseException) -> Optional[LaunchError]:
-        """The refusal of a launch or step that failed with this error; None where nothing is wrong with the agent or its disk."""
+        """Return the refusal of a launch or step that failed with this error.
+
+        Returns None if the agent and its disk are well.
+        """
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             return full_disk(self._path)
         if isinstance(error, OSError) and error.errno in _NODES_OWN:
@@ -71,7 +78,7 @@ class OwnFolder:
             os.write(descriptor, b"x")
         finally:
             os.close(descriptor)
-        with contextlib.suppress(FileNotFoundError):  # two looks at once
+        with contextlib.suppress(FileNotFoundError):  # another check may run at the same time
             os.unlink(path)
 
     def _remedy(self) -> str:

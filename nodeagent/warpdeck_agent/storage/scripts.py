@@ -1,7 +1,9 @@
-"""The scripts of launches: one file for all that run the same one as the same user, such as the tasks of an array.
+"""The scripts of launches.
 
-A file is its user's, who must be able to run it. Should the user change it, launches that begin later get a new one: what
-a launch runs is what was submitted. Files stay while a launch may still read them, and a while longer for the next.
+All launches with the same script and user, such as the tasks of an array, share one file. A file belongs to
+its user, who must be able to run it. If the user changes it, later launches get a new file, so that a launch
+always runs the script as submitted. Files stay while a launch may still read them, and for a while
+afterwards.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from .spool import give
 
 DIGEST_BYTES = 32
 KEEP_S = 600.0
-"""How long a script is kept for a launch that may come."""
+"""How long an unused script is kept for later launches, in seconds."""
 
 
 class Scripts:
-    """The files below one folder."""
+    """The scripts in one folder."""
 
     def __init__(self, folder: str) -> None:
         os.makedirs(folder, mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
@@ -30,7 +32,7 @@ class Scripts:
         self._numbers = itertools.count(time.time_ns())
 
     def path(self, text: str, *, uid: int, gid: int) -> str:
-        """A file that holds this script and that the user may run. Raises OSError."""
+        """Return the path of a file with this script that the user may run. Raises OSError."""
         data = text.encode("utf-8", "surrogateescape")
         key = (uid, hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest())
         path = self._written.get(key, "")
@@ -42,7 +44,7 @@ class Scripts:
         return path
 
     def clean(self, used: Container[str]) -> None:
-        """Removes those that nobody uses, nor has begun to use lately."""
+        """Remove scripts that no launch uses and that were not created recently."""
         before = time.time() - KEEP_S
         for entry in os.scandir(self._folder):
             if entry.path not in used and entry.stat().st_ctime < before:
@@ -51,7 +53,10 @@ class Scripts:
         self._written = {key: path for key, path in self._written.items() if path in self._changed_ns}
 
     def _is_as_written(self, path: str) -> bool:
-        """No write, and no change of its rights, leaves a file's ctime as it was."""
+        """Return whether the file is unchanged.
+
+        Every write and every change of its mode changes the file's ctime.
+        """
         try:
             return os.stat(path).st_ctime_ns == self._changed_ns.get(path)
         except FileNotFoundError:

@@ -1,18 +1,20 @@
-"""The agent's folder and one folder per launch: what a restarted agent needs to find every job again.
+"""The agent's folder, with the data that a restarted agent needs to find every job again.
 
-    D/agent.sock access.sock agent.lock agent.log identity tasks.sh task.sh supervisor.sock supervisor.lock
-    D/minutes D/minutes.old    what the last day was like (see minutes.py)
-    D/bin/ D/programs/         srun for jobs (see programs.py)
-    D/jobs/table               a record for each launch (see table.py)
-    D/jobs/scripts/            the scripts of launches (see scripts.py)
-    D/jobs/<job>.<restarts>/   of few launches; the agent's: cause stopped warned forgotten steps/ (see steps.py); the user's: out err
-                               terminal/
-    D/lib/                     pynvml's module, unpacked and compiled
-    D/work/<workspace>/        checkouts; they stay after the job
-    D/trees/<sha256>.tar.gz    packed snapshots
+Launches may have subfolders of their own.
 
-All of this belongs to the agent, so that a root agent's jobs can neither put a link or a pipe where the agent reads nor
-change what it believes of them.
+  D/agent.sock access.sock agent.lock agent.log identity tasks.sh task.sh supervisor.sock supervisor.lock
+  D/minutes D/minutes.old    history of the last day (see minutes.py)
+  D/bin/ D/programs/         srun for jobs (see programs.py)
+  D/jobs/table               a record for each launch (see table.py)
+  D/jobs/scripts/            the scripts of launches (see scripts.py)
+  D/jobs/<job>.<restarts>/   exists for few launches. Files of the agent: cause stopped warned forgotten
+                             steps/ (see steps.py). Files of the user: out err terminal/
+  D/lib/                     pynvml's module, unpacked and compiled
+  D/work/<workspace>/        checkouts; they stay after the job
+  D/trees/<sha256>.tar.gz    packed snapshots
+
+The folders belong to the agent. So the jobs of a root agent can neither put a link or a pipe where the agent
+reads nor change the agent's records about them.
 """
 
 from __future__ import annotations
@@ -34,18 +36,23 @@ from .launch_table import LaunchTable, Record
 from .own_folder import OwnFolder
 
 IDENTITY_BYTES = 8
-"""Random bytes of the agent's identity: enough that two never meet on one machine."""
+"""Random bytes of the agent's identity: enough that no two agents on one machine have the same."""
 FOLDERS = ("jobs", "work", "trees")
-"""Those below it that launches need."""
+"""The subfolders that launches need."""
 TABLE = "jobs/table"
 SCRIPTS = "jobs/scripts"
 KEEP_FORGOTTEN_S = 3600.0
-"""How long output that only the agent keeps can still be read after the controller let the job go."""
+"""How long output that only the agent keeps can still be read after the controller has sent Forget, in
+seconds.
+"""
 
 
 @dataclass
 class Meta:
-    """What is kept of a launch: enough to watch, end and report it. Holds neither environment nor script."""
+    """The stored metadata of a launch: enough to watch, end and report it.
+
+    It contains neither environment nor script.
+    """
 
     job_id: int
     restarts: int
@@ -61,7 +68,7 @@ class Meta:
     pty: bool
     gpus: Tuple[str, ...] = field(default_factory=tuple)
     gpu_names: Dict[str, str] = field(default_factory=dict)
-    """What CUDA_VISIBLE_DEVICES calls each of them, by uuid."""
+    """The name of each GPU in CUDA_VISIBLE_DEVICES, by uuid."""
     hold: Hold = field(default_factory=Hold)
     warn_signal: int = 0
     warn_before_s: float = 0.0
@@ -75,41 +82,41 @@ class Meta:
     private: Optional[PrivateDirs] = None
     unkillable_s: float = 60.0
     script: str = ""
-    """The file that it runs; others may run it too."""
+    """Path of the script that it runs; other launches may run the same file."""
     hooks: Optional[Hooks] = None
     node: str = ""
-    """What the controller calls this node."""
+    """The controller's name for this node."""
     token: str = ""
-    """With it the job's processes prove to this agent whose they are."""
+    """Secret with which the job's processes prove to this agent that they belong to the job."""
 
     @property
     def seen_tmp_dir(self) -> str:
-        """Its TMPDIR, as the launch sees it."""
+        """The path of its TMPDIR as the launch sees it."""
         return self.private.tmp_dir if self.private is not None and not self.tmp_dir else self.tmp_dir
 
     def folders(self) -> List[str]:
-        """What goes with the launch."""
+        """Return the folders that are removed with the launch."""
         return folders_of(self.tmp_dir, self.private)
 
 
 PID_BYTES, STATUS_BYTES = 16, 32
-"""How much is kept free for what a supervisor writes."""
+"""The space that is reserved for the fields that a supervisor writes."""
 MAX_PID = 1 << 22
 """The kernel's own limit."""
 
 
 class Folder:
-    """A folder with small files that are whole or not there."""
+    """A folder with small files that are written atomically."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def file(self, name: str) -> str:
-        """The path of a file in the folder."""
+        """Return the path of a file in the folder."""
         return f"{self.path}/{name}"
 
     def read(self, name: str) -> str:
-        """A small file's text, "" if there is none."""
+        """Return a small file's text, or "" if it does not exist."""
         try:
             with open(self.file(name), encoding="utf-8", errors="replace") as file:
                 return file.read(65536).strip()
@@ -117,7 +124,7 @@ class Folder:
             return ""
 
     def append(self, name: str, line: str) -> None:
-        """Adds a line, which survives us, but no power cut."""
+        """Append a line to a file. It survives a crash of the agent, but not a power failure."""
         descriptor = os.open(self.file(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             write_all(descriptor, line.encode() + b"\n")
@@ -125,7 +132,7 @@ class Folder:
             os.close(descriptor)
 
     def read_lines(self, name: str) -> List[str]:
-        """The lines that are whole."""
+        """Return the complete lines of a file."""
         try:
             with open(self.file(name), encoding="utf-8", errors="replace") as file:
                 return [line for line in file if line.endswith("\n")]
@@ -133,14 +140,17 @@ class Folder:
             return []
 
     def touched_at(self, name: str) -> float:
-        """When a file was last touched, in unix seconds; 0 if there is none."""
+        """Return the modification time of a file in unix seconds, or 0 if it does not exist."""
         try:
             return os.stat(self.file(name)).st_mtime
         except OSError:
             return 0.0
 
     def write(self, name: str, text: str, *, durable: bool = True) -> None:
-        """Writes a small file whole or not at all; one that is not durable survives us, but no power cut."""
+        """Write a small file atomically.
+
+        A file that is not `durable` survives a crash of the agent, but not a power failure.
+        """
         temporary = self.file(name + ".new")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -153,11 +163,18 @@ class Folder:
 
 
 class JobFolder(Folder):
-    """A process under a shell of its own: `lock` is held (flock) by that shell through its standard input. Free and no `pid`
-    means it never started; free, `pid` and no whole `rc` means it was killed. What it writes is made of spaces before."""
+    """Folder of a process that runs under a shell of its own.
+
+    The shell holds the file `lock` (flock) through its standard input. If the lock is free and there is no
+    `pid`, the process never started. If the lock is free and there is a `pid` but no complete `rc`, it was
+    killed. The files that the shell writes are filled with spaces beforehand, to reserve the space.
+    """
 
     def create(self, *, uid: int, gid: int) -> None:
-        """Makes it, anew if an agent died before its supervisor began."""
+        """Create the folder.
+
+        An existing one, from an agent that died before its supervisor began, is replaced.
+        """
         if os.path.exists(self.path):
             self.remove()
         os.makedirs(self.path, mode=_passable())
@@ -165,16 +182,19 @@ class JobFolder(Folder):
             self.give(name, b" " * size, uid=uid, gid=gid)
 
     def give(self, name: str, data: bytes = b"", *, uid: int, gid: int, mode: int = 0o600) -> str:
-        """Makes a file that is the user's; its path."""
+        """Create a file that belongs to the user and return its path."""
         return give(self.file(name), data, uid=uid, gid=gid, mode=mode)
 
     def pid(self) -> int:
-        """The supervisor's pid, 0 before it has begun."""
+        """Return the supervisor's pid, or 0 before it has begun."""
         text = self.read("pid")
         return int(text) if text.isdecimal() and len(text) < PID_BYTES and int(text) <= MAX_PID else 0
 
     def exit_status(self) -> Optional[Tuple[int, int]]:
-        """(code, signal) once the supervisor has written them whole. 128+n from a shell is signal n."""
+        """Return (code, signal) once the supervisor has written them completely.
+
+        A shell's exit code 128+n is converted to signal n.
+        """
         whole = re.fullmatch(r"(\d{1,3}) (\d{1,2}) end", self.read("rc"), re.ASCII)
         if whole is None:
             return None
@@ -184,13 +204,13 @@ class JobFolder(Folder):
         return code, signal
 
     def open_lock(self) -> int:
-        """A descriptor that holds the lock, for the supervisor's standard input."""
+        """Return a descriptor that holds the lock, for the supervisor's standard input."""
         descriptor = os.open(self.file("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return descriptor
 
     def supervisor_lives(self) -> bool:
-        """Whether somebody holds the lock."""
+        """Return whether a process holds the lock."""
         try:
             descriptor = os.open(self.file("lock"), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -204,8 +224,10 @@ class JobFolder(Folder):
         return False
 
     def remove(self) -> None:
-        """With the folders of a step's tasks in it, if it is that. They hold plain files only; remove_tree is there for all else, at
-        five times the cost."""
+        """Remove the folder, including the task folders in the folder of a step.
+
+        These hold plain files only. Any other content is left to remove_tree, which takes five times as long.
+        """
         try:
             for entry in list(os.scandir(self.path)):
                 if entry.is_dir(follow_symlinks=False):
@@ -218,24 +240,32 @@ class JobFolder(Folder):
 
 
 def _remove_plain(path: str) -> None:
-    """Goes into no folder below: whose it is, it may be another by then."""
+    """Remove a folder of plain files.
+
+    It does not enter folders below it, because a user might have replaced them.
+    """
     for name in os.listdir(path):
         os.unlink(f"{path}/{name}")
     os.rmdir(path)
 
 
 class LaunchFolder(Folder):
-    """One launch: its record in the table, and a folder that is made when something is put into it."""
+    """Data of one launch: its record in the table, and a folder.
+
+    The folder is created when the first file is put into it.
+    """
 
     def __init__(self, path: str, table: LaunchTable, record: Optional[Record] = None) -> None:
         super().__init__(path)
         self._table = table
         self.record = record
         self._is_empty = False
-        """Known to hold nothing of ours, so that a short launch asks for none of the files that it may have."""
+        """Whether the folder is known to hold none of our files. This spares a short launch the lookups of
+        files that it might have.
+        """
 
     def create(self, *, uid: int, gid: int, terminal: bool) -> None:
-        """A record for a new launch. Raises OSError where the disk is full."""
+        """Take a record for a new launch. Raises OSError if the disk is full."""
         if os.path.exists(self.path):
             remove_tree(self.path)
         self.record = self._table.take()
@@ -254,12 +284,15 @@ class LaunchFolder(Folder):
         super().write(name, text, durable=durable)
 
     def give(self, name: str, data: bytes = b"", *, uid: int, gid: int, mode: int = 0o600) -> str:
-        """Makes a file that is the user's; its path."""
+        """Create a file that belongs to the user and return its path."""
         self._make()
         return give(self.file(name), data, uid=uid, gid=gid, mode=mode)
 
     def write_meta(self, meta: Meta) -> None:
-        """Not durable: a power cut ends the launch too, and the controller knows of it by the node's boot id."""
+        """Store the metadata, not durably.
+
+        A power failure ends the launch as well, and the controller detects that by the node's boot id.
+        """
         assert self.record is not None
         values = {**meta.__dict__, "hold": meta.hold.__dict__}
         values["hooks"] = meta.hooks and meta.hooks.__dict__
@@ -267,7 +300,7 @@ class LaunchFolder(Folder):
         self.record.begin((meta.job_id, meta.restarts), dumps(values))
 
     def meta(self) -> Meta:
-        """What was known at its begin."""
+        """Return the metadata that was stored when the launch began."""
         assert self.record is not None
         values: Dict[str, Any] = loads(self.record.meta())
         values["gpus"] = tuple(values.get("gpus") or ())
@@ -278,38 +311,45 @@ class LaunchFolder(Folder):
 
     @property
     def number(self) -> int:
-        """Which record is its."""
+        """Number of the launch's record in the table."""
         assert self.record is not None
         return self.record.number
 
     def end(self) -> Tuple[Optional[Tuple[int, int]], str]:
-        """((code, signal), None where that is not known; why its process could not begin, "" if it did)."""
+        """Return the end of the launch's first process.
+
+        The result is ((code, signal), reason). The first is None if it is not known. The reason says why the
+        process could not begin; it is "" if it did.
+        """
         return self.record.end() if self.record is not None else (None, "")
 
     def pid(self) -> int:
-        """The launch's first process, 0 before there is one."""
+        """Return the pid of the launch's first process, or 0 if there is none yet."""
         return self.record.process()[0] if self.record is not None else 0
 
     def exit_status(self) -> Optional[Tuple[int, int]]:
-        """(code, signal), None where that is not known."""
+        """Return (code, signal), or None if it is not known."""
         return self.end()[0]
 
     def sync_exit(self) -> None:
-        """The exit status, and those of all others, outlive a power cut from here on."""
+        """Make the exit statuses of this and all other launches durable against a power failure."""
         self._table.sync()
 
     def remove(self) -> None:
-        """Leaves nothing. The record goes last: without it nobody would look for the rest."""
+        """Remove the folder and the record.
+
+        The record goes last, because without it the folder would never be found again.
+        """
         if os.path.lexists(self.path):  # few launches have a folder
             remove_tree(self.path)
         self.release()
 
     def keeps_output(self) -> bool:
-        """Whether there is output that nobody has but this node."""
+        """Return whether the folder has output of which no other copy exists."""
         return not self._is_empty and any(os.path.exists(self.file(name)) for name in ("out", "err"))
 
     def release(self) -> None:
-        """The launch is known no more; what the folder holds stays."""
+        """Free the launch's record. The folder and its files stay."""
         if self.record is not None:
             self._table.release(self.record)
         self.record = None
@@ -320,7 +360,10 @@ class LaunchFolder(Folder):
 
 
 class Spool(Folder):
-    """The agent's folder. `identity` is random and stays: no other agent has it, wherever its folder or job ids are alike."""
+    """The agent's folder.
+
+    `identity` is random and permanent. No other agent has the same, even if its folder or job ids are equal.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__(os.path.abspath(path))
@@ -336,25 +379,25 @@ class Spool(Folder):
         self.own = OwnFolder(self.path, (*FOLDERS, SCRIPTS))
 
     def job(self, job_id: int, restarts: int) -> LaunchFolder:
-        """A launch that is not known yet, or no more."""
+        """Return the folder of a launch that is new or already forgotten."""
         return LaunchFolder(self.file(f"jobs/{job_id}.{restarts}"), self._table)
 
     def jobs(self) -> Iterator[LaunchFolder]:
-        """All launches that are known, in the order of the table."""
+        """Yield all known launches, in the order of the table."""
         for record in self._table.records():
             key = record.key()
             assert key is not None, "the table names those that hold a launch"
             yield LaunchFolder(self.file(f"jobs/{key[0]}.{key[1]}"), self._table, record)
 
     def folders(self) -> Iterator[Folder]:
-        """What launches have put into folders, known launches or not."""
+        """Yield the folders of all launches that have one, whether the launches are known or not."""
         for entry in os.scandir(self.file("jobs")):
             if entry.is_dir() and entry.name != "scripts":
                 yield Folder(entry.path)
 
 
 def give(path: str, data: bytes, *, uid: int, gid: int, mode: int) -> str:
-    """Makes a file that is the user's; its path."""
+    """Create a file that belongs to the user and return its path."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         write_all(descriptor, data)
@@ -366,12 +409,15 @@ def give(path: str, data: bytes, *, uid: int, gid: int, mode: int) -> str:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """All of it, or OSError: on a disk that is nearly full a single write may take less."""
+    """Write all of `data`, or raise OSError. On a disk that is nearly full, a single write may write less."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def _passable() -> int:
-    """The mode of folders: jobs of other users must be able to reach their own files below a root agent's."""
+    """Return the mode of folders.
+
+    Below a root agent's folders, jobs of other users must be able to reach their own files.
+    """
     return 0o711 if os.geteuid() == 0 else 0o700

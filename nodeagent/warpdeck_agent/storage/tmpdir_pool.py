@@ -1,7 +1,8 @@
-"""TMPDIRs that their launch has not touched, for the next launch of the same user: to make and remove one is a tenth of a short job.
+"""A pool of unused TMPDIRs for the next launch of the same user.
 
-Only while launches follow each other closely, and for about a second: whoever looks after that finds none. A folder has the
-name of its launch as long as that lives, and another before the next begins.
+Creating and removing one takes a tenth of a short job's time. Folders are only kept while launches follow
+each other closely, and for about a second. A folder has the name of its launch while that runs, and a new
+name before the next launch begins.
 """
 
 from __future__ import annotations
@@ -18,20 +19,26 @@ from warpdeck_agent.linux.mounts import mount_of
 from warpdeck_agent.linux.safe_paths import FOLDER, opened
 
 CLOSE_S = 0.02
-"""Launches that follow each other more closely than this are short ones, such as an array's."""
+"""If launches follow each other more closely than this, in seconds, they are short ones, for example of an
+array.
+"""
 MOST = 64
-"""Folders that are kept for one user: a node of many CPUs runs so many short jobs at once."""
+"""The most folders that are kept for one user: a node with many CPUs runs about as many short jobs at
+once.
+"""
 MOST_KNOWN = 1024
-"""Folders of which it is known how they were made; of launches that ended in another way nobody asks any more."""
+"""The most folders whose creation is remembered. Entries of launches that ended in another way are never
+looked up.
+"""
 RANDOM_BYTES = 8
 MODE = 0o700
-"""Of a launch's folder."""
+"""Mode of a launch's folder."""
 Owner = Tuple[str, int, int]
-"""(folder above it, uid, gid): whom a folder is as good as a new one for."""
+"""(parent folder, uid, gid). A spare folder fits launches with the same values."""
 
 
 class SpareDirs:
-    """`prefix`: what their names begin with. `keep` and `drop` may run in any thread."""
+    """The pool. `prefix` begins the names of its folders. `keep` and `drop` may run in any thread."""
 
     def __init__(self, prefix: str, *, close_s: float = CLOSE_S) -> None:
         self._prefix = prefix
@@ -39,12 +46,12 @@ class SpareDirs:
         self._taken_at = -close_s
         self._are_close = False
         self._made: Dict[str, Tuple[Owner, int]] = {}
-        """By path: whose, and when it was changed last."""
+        """By path: the owner, and the time of the last change."""
         self._kept: Dict[Owner, List[str]] = {}
         self._lock = threading.Lock()
 
     def take(self, path: str, owner: Owner) -> bool:
-        """Gives a kept folder that path; False if there is none."""
+        """Rename a kept folder to `path`. Returns False if there is none."""
         now = time.monotonic()
         self._are_close, self._taken_at = now - self._taken_at < self._close_s, now
         with self._lock:
@@ -53,16 +60,17 @@ class SpareDirs:
         return bool(spare) and renamed(spare, path)
 
     def made(self, path: str, owner: Owner) -> None:
-        """A folder that is empty and begins its life for a launch."""
+        """Record an empty folder that a launch will use."""
         if self._are_close:
             if len(self._made) >= MOST_KNOWN:
                 self._made.clear()
             self._made[path] = owner, os.lstat(path).st_ctime_ns
 
     def keep(self, path: str) -> bool:
-        """Takes back an ended launch's folder, if that has not touched it; then its path is gone.
+        """Take back an ended launch's folder if it is untouched.
 
-        No file that came or went leaves a folder's ctime as it was, but within a tick of the clock: so it is looked at, too.
+        Returns whether it was taken; its path is gone then. Every added or removed file changes a folder's
+        ctime, except within one tick of the clock. So the folder's content is checked too.
         """
         owner, changed_ns = self._made.pop(path, (None, 0))
         if owner is None or not self._are_close or not _is_untouched(path, changed_ns):
@@ -76,14 +84,17 @@ class SpareDirs:
             return True
 
     def drop(self) -> List[str]:
-        """Keeps none any more; those that were kept."""
+        """Empty the pool and return the kept folders."""
         with self._lock:
             dropped, self._kept = self._kept, {}
         return [path for kept in dropped.values() for path in kept]
 
 
 def _is_untouched(path: str, changed_ns: int) -> bool:
-    """A file system that somebody has mounted over it is not asked."""
+    """Return whether the folder is empty and unchanged.
+
+    A file system that is mounted over it is not accessed.
+    """
     try:
         with opened(os.path.dirname(path)) as above:
             folder = os.open(os.path.basename(path), FOLDER, dir_fd=above)

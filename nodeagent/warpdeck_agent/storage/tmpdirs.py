@@ -1,11 +1,13 @@
-"""A folder for temporary files of each launch: its TMPDIR. Private to the job's user, and removed with everything in it.
+"""The folders for temporary files of launches (TMPDIR).
 
-    <tmp>/warpdeck-<agent>-<id>.<restarts>-<random>/
-                                                in/     of a place that the job has for itself (privatedirs)
+They are private to the job's user, and removed with everything in them.
 
-The name is short, because programs make sockets below it, whose paths may have 107 bytes: Ray's own part takes 68 of them.
-`<agent>` is how the agent's identity begins. The places that were ever used are noted in the agent's folder, so that an agent
-that starts finds what one that was killed has left.
+  <tmp>/warpdeck-<agent>-<id>.<restarts>-<random>/
+                        in/     for a place that is private to the job (privatedirs)
+
+The name is short, because programs create sockets below it, whose paths may have 107 bytes; Ray's own part
+takes 68 of them. `<agent>` is the beginning of the agent's identity. All places that were ever used are
+stored in the agent's folder, so that a restarted agent finds the remains of a killed one.
 """
 
 from __future__ import annotations
@@ -24,19 +26,24 @@ from .tmpdir_pool import MODE, SpareDirs
 
 DEFAULT_PLACE = "/tmp"
 AGENT_CHARS = 6
-"""Of the agent's identity: of the few agents that ever work on one machine no two begin alike."""
+"""Number of characters of the agent's identity, enough to distinguish the few agents that ever run on one
+machine.
+"""
 RANDOM_BYTES = 3
-"""So many that nobody can make all folders of such names before."""
+"""Enough randomness that nobody can create all folders with possible names in advance."""
 INNER, LIKE_TMP = "in", 0o1777
-"""What a job sees as a place that it has for itself. The folder around it is root's alone."""
+"""The folder that a job sees as a private place. The folder around it belongs to root."""
 NOTE = "tmp"
-"""The file with the places that were used, a line each."""
+"""The file with the used places, one per line."""
 MAX_PLACES = 64
-"""A site changes its setting for temporary files a few times in its life."""
+"""The most places. A site changes its setting for temporary files only a few times."""
 
 
 class TempDirs:
-    """Makes and removes them. All methods block as long as the disk does; `leave` and `drop_spares` may run in any thread."""
+    """Creates and removes TMPDIRs.
+
+    All methods block as long as the disk does; `leave` and `drop_spares` may run in any thread.
+    """
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
@@ -45,7 +52,7 @@ class TempDirs:
         self._places: List[str] = spool.read(NOTE).splitlines()
 
     def make(self, name: str, *, below: str, uid: int, gid: int) -> str:
-        """An empty folder that is the user's. Raises OSError."""
+        """Create an empty folder that belongs to the user, and return its path. Raises OSError."""
         place = below or DEFAULT_PLACE
         self._note(place)
         path = f"{place}/{self._prefix}{name}-{secrets.token_hex(RANDOM_BYTES)}"
@@ -56,16 +63,22 @@ class TempDirs:
         return path
 
     def leave(self, path: str, *, nobody_left: bool) -> bool:
-        """Whether it is gone, because it held nothing. `nobody_left`: no process of its launch may still write into it."""
+        """Give up the folder if it is empty.
+
+        Returns whether it is gone. `nobody_left`: no process of its launch may still write into it.
+        """
         return (nobody_left and self._spares.keep(path)) or remove_empty(path)
 
     def drop_spares(self) -> None:
-        """Removes those that were kept for the next launch."""
+        """Remove the folders that were kept for later launches."""
         for path in self._spares.drop():
             remove_tree(path)
 
     def cover(self, name: str, *, places: Sequence[str], shared: Sequence[str], tmp_dir: str) -> PrivateDirs:
-        """What a launch sees in the place of these. Those that the node lacks are left out. Raises OSError, and leaves nothing."""
+        """Create private folders that a launch sees in place of `places`.
+
+        Places that do not exist on the node are omitted. Raises OSError, and leaves nothing then.
+        """
         found = list(dict.fromkeys(os.path.realpath(place) for place in places if os.path.isdir(place)))
         covers: List[Tuple[str, str]] = []
         try:
@@ -84,7 +97,7 @@ class TempDirs:
         return PrivateDirs(tuple(covers), shows, place_of(tmp_dir or DEFAULT_PLACE, found) or "")
 
     def clear(self, keep: Container[str]) -> None:
-        """Removes those of launches that are no more; `keep` are paths."""
+        """Remove the folders of launches that no longer exist; `keep` are paths to keep."""
         for place in self._places:
             for path in self._in(place):
                 if path not in keep:
@@ -104,7 +117,7 @@ class TempDirs:
 
 
 def prefix_of(identity: str) -> str:
-    """What the names of an agent's folders begin with."""
+    """Return the name prefix of an agent's folders."""
     return f"warpdeck-{identity[:AGENT_CHARS]}-"
 
 

@@ -1,4 +1,4 @@
-"""Following a job's output file: from an offset to its end, and on as it grows until the job has ended."""
+"""Follows a job's output file: from an offset to its end, and on while it grows, until the job has ended."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from warpdeck_agent.wire.messages import StreamOpened
 from .streams import OutStream
 
 POLL_S = 0.05
-"""How often a followed file is looked at; a stat costs microseconds."""
+"""Interval in seconds between checks of a followed file; a stat costs microseconds."""
 IDLE_POLL_S = 0.25
-"""The same once nothing was written for a while."""
+"""The same interval after nothing was written for a while."""
 
 
 class OutputFile(Protocol):
-    """Where the output lies: an OwnFile, or a UserFile."""
+    """A readable output file: an OwnFile, or a UserFile."""
 
     async def look(self, at: Optional[int]) -> Optional[Look]: ...
     def close(self) -> None: ...
@@ -33,8 +33,11 @@ async def follow(
     ended: asyncio.Event,
     over: asyncio.Event,
 ) -> None:
-    """Streams the file until `ended`, which says that nothing more may come; the last look is taken after it. Closes the file.
-    Raises LogError where there is none, and the job is `over`."""
+    """Stream the file until `ended` is set, and then read it a last time.
+
+    Nothing more is written after `ended`. Closes the file. Raises LogError if the file does not exist and the
+    job is `over`.
+    """
     try:
         found = await file.look(None)
         size = 0 if found is None else found.size
@@ -61,7 +64,7 @@ async def follow(
 
 
 async def _pause(ended: asyncio.Event, limit_s: float) -> None:
-    """Until the end, or for so long: whoever waits for a short job is told without delay."""
+    """Wait until the end, or for the time limit, so that the end of a short job is noticed without delay."""
     try:
         await asyncio.wait_for(ended.wait(), limit_s)
     except asyncio.TimeoutError:

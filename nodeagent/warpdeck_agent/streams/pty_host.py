@@ -1,19 +1,23 @@
 """The host of one terminal: a small process that outlives the agent, keeps the scrollback and serves viewers.
 
-    ptyhost FOLDER CWD ROWS COLS COMMAND...
+  ptyhost FOLDER CWD ROWS COLS COMMAND...
 
-Viewers connect to FOLDER/terminal/pty.sock and speak the wire's frames: {"t": "attach", "offset", "rows", "cols", "watch"} first,
-then data frames are keyboard input and {"t": "resize"} tells the viewer's size. They get {"t": "attached", "offset", "total"},
-output as data frames, and {"t": "exit"} at the end. The terminal has the size of the viewer who typed last (or, before anybody
-does, came last); who watches neither types nor counts. {"t": "notice", "text"} shows a line to all. At the end the scrollback is
-kept in FOLDER/out.
+Viewers connect to FOLDER/terminal/pty.sock and use the wire's frames. They first send {"t": "attach",
+"offset", "rows", "cols", "watch"}. Later data frames are keyboard input, and {"t": "resize"} gives the
+viewer's size. They receive {"t": "attached", "offset", "total"}, output as data frames, and {"t": "exit"} at
+the end. The terminal has the size of the viewer who typed last, or before anybody types, of the newest
+viewer. A watching viewer is read-only and does not affect the size. {"t": "notice", "text"} shows a line to
+all viewers. At the end the scrollback is stored in FOLDER/out.
 
-The command goes as fast as the viewer who typed last takes what it says, as at any terminal, so that nothing of it is lost and a
-Ctrl-C is not behind megabytes. Nobody else holds it up, nor that viewer once it takes nothing for STALL_S: it may be stopped or cut
-off. Whoever falls behind what the scrollback holds is let go and may attach again. What is typed waits here until the command reads
-it, and the output goes on meanwhile: a command that echoes what is pasted into it waits for its reader.
+The command runs as fast as the viewer who typed last reads its output, as at any terminal, so that no output
+is lost and a Ctrl-C is not delayed by megabytes of output. Other viewers do not slow it down, and neither
+does that viewer once it has read nothing for STALL_S, because it may be stopped or cut off. A viewer that
+falls behind the start of the scrollback is disconnected and may attach again. Typed keys wait here until the
+command reads them, and output continues meanwhile. This avoids a deadlock with a command that echoes pasted
+text and waits for its reader.
 
-FOLDER/active is touched at every key and every output, so that anybody can see since when a session is idle; a notice is no use.
+FOLDER/active is touched at every key and every output, so its time shows since when a session is idle. A
+notice does not touch it.
 """
 
 from __future__ import annotations
@@ -47,19 +51,24 @@ from .terminal_queries import without_queries
 
 SCROLLBACK_BYTES = 1024 * 1024
 AHEAD_BYTES = 128 * 1024
-"""So much more than its viewer has taken is read of a command: two reads, so that a quick viewer never waits for us."""
+"""How many bytes of output are read ahead of the viewer: two reads, so that a fast viewer never waits for
+us.
+"""
 STALL_S = 5.0
-"""A viewer that takes nothing for so long holds nothing up: longer than a link of a healthy network keeps quiet."""
+"""A viewer that reads nothing for this long, in seconds, no longer slows the command. It is longer than the
+pauses of a healthy network.
+"""
 MAX_TYPED_BYTES = 4 * 1024 * 1024
-"""What may be typed ahead of a command that does not read: any paste by hand."""
+"""The most bytes that may be typed ahead of a command that does not read. Any manual paste fits."""
 READ_BYTES = 64 * 1024
 LINGER_S = 3.0
-"""How long the end waits for viewers to take the last output."""
+"""How long the end waits for viewers to read the last output, in seconds."""
 FIRST_VIEWER_S = 10.0
-"""So long after its start a command that has ended already is kept for the viewer who is still on the way."""
+"""How long after its start the host of an already ended command waits for its first viewer, in seconds."""
 TOUCH_S = 0.5
-"""The least time between two touches of FOLDER/active: less than the second after which somebody may be warned, so that the key
-typed then counts."""
+"""Shortest interval in seconds between updates of FOLDER/active. An idle warning may follow after one second,
+so that a key that is typed then still counts.
+"""
 
 
 class Viewer:
@@ -69,11 +78,11 @@ class Viewer:
         self.link = link
         self.decoder = FrameDecoder(1 << 20)
         self.unsent = bytearray()
-        """In frames, or a part of one."""
+        """Frames, or parts of one, that were not sent yet."""
         self.position = 0
-        """Of the output it was given everything before this."""
+        """The viewer was given all output before this position."""
         self.took_at = time.monotonic()
-        """When it last took something, or had everything."""
+        """The last time at which the viewer read data, or had read everything."""
         self.attached = False
         self.told_exit = False
         self.watches = False
@@ -89,12 +98,16 @@ class PtyHost:
         self._writer: Optional[Viewer] = None
         self._scrollback = bytearray()
         self._before = Modes()
-        """What was set before the scrollback begins: an editor's screen, a mouse."""
+        """The terminal modes at the start of the scrollback, for example the alternate screen of an editor,
+        or mouse reports.
+        """
         self._total = 0
         self._typed = bytearray()
-        """What the command has not read yet, and its terminal has no room for."""
+        """Keys that the command has not read yet and that do not fit into its terminal's buffer."""
         self._answered = 0
-        """So far somebody who types has seen it: what programs ask of the terminal before it was answered."""
+        """Output up to this position was seen by a viewer that types, so terminal queries in it were already
+        answered.
+        """
         self._open = True
         self._seen = False
         self._exit = b""
@@ -105,7 +118,7 @@ class PtyHost:
         self._resize(rows, cols)
 
     def run(self) -> int:
-        """Serves until the command has ended and its output is away. Returns the wait status."""
+        """Serve until the command has ended and its output was sent. Returns the wait status."""
         status: Optional[int] = None
         deadline = 0.0
         while status is None or self._is_awaited(deadline):
@@ -118,14 +131,17 @@ class PtyHost:
         return status
 
     def _is_awaited(self, deadline: float) -> bool:
-        """Whether somebody still has to take what an ended command has said."""
+        """Return whether a viewer must still read the output of an ended command."""
         if not self._seen:
             return time.monotonic() < self._keep_until
         lacking = any(v.unsent or not v.told_exit for v in self._viewers.values() if v.attached)
         return lacking and time.monotonic() < deadline
 
     def keep_scrollback(self) -> None:
-        """Leaves the last output for `warpdeck logs`; a full disk must not cost the exit status that comes after it."""
+        """Store the last output for `warpdeck logs`.
+
+        Errors are ignored, because a full disk must not cost the exit status.
+        """
         with contextlib.suppress(OSError), open(os.path.join(self._folder, "out"), "wb") as file:
             file.write(self._scrollback)
 
@@ -180,7 +196,7 @@ class PtyHost:
                 self._flush(self._viewers[sink.fileno()])
 
     def _is_held(self) -> bool:
-        """Whether the command has to wait for the viewer who typed last."""
+        """Return whether the command must wait for the viewer who typed last."""
         viewer = self._writer
         if viewer is None or time.monotonic() - viewer.took_at > STALL_S:
             return False
@@ -196,7 +212,7 @@ class PtyHost:
             data = os.read(self._master, READ_BYTES)
         except BlockingIOError:
             return
-        except OSError:  # EIO: the last process on the terminal is gone
+        except OSError:  # EIO: the last process on the terminal has ended
             data = b""
         if not data:
             self._open = False
@@ -222,7 +238,7 @@ class PtyHost:
                 os.utime(os.path.join(self._folder, "active"))
 
     def _flush(self, viewer: Viewer) -> None:
-        """Gives it as much as it takes now."""
+        """Send the viewer as much as it accepts now."""
         first = self._total - len(self._scrollback)
         while viewer.link.fileno() in self._viewers:
             if not viewer.unsent and not self._fill(viewer, first):
@@ -239,7 +255,11 @@ class PtyHost:
             viewer.took_at = time.monotonic()
 
     def _fill(self, viewer: Viewer, first: int) -> bool:
-        """The next piece for it, if there is any. `first`: where the scrollback begins; who is before that is let go."""
+        """Prepare the next piece for the viewer.
+
+        Returns whether there is one. `first` is the start of the scrollback. A viewer that is behind it is
+        disconnected.
+        """
         if not viewer.attached:
             return False
         if viewer.position < first:
@@ -294,7 +314,7 @@ class PtyHost:
             first = self._total - len(self._scrollback)
             asked = int(message.get("offset", 0))
             replay = self._replay(min(max(asked, first), self._total), first)
-            if asked < first:  # in the place of as many bytes
+            if asked < first:  # instead of the same number of bytes
                 replay = self._before.redo() + replay
             begin = self._total - len(replay)
             viewer.unsent += json_frame({"t": "attached", "offset": begin, "total": self._total})
@@ -309,12 +329,15 @@ class PtyHost:
             self._resize(*viewer.size)
 
     def _replay(self, offset: int, first: int) -> bytes:
-        """From the offset on; what somebody's terminal has answered asks nothing any more. `first`: where the scrollback begins."""
+        """Return the scrollback from `offset` on, without terminal queries that were already answered.
+
+        `first` is the start of the scrollback.
+        """
         asks = max(offset, self._answered) - first
         return without_queries(bytes(self._scrollback[offset - first : asks])) + self._scrollback[asks:]
 
     def _follow(self, viewer: Optional[Viewer]) -> None:
-        """The terminal takes the size of whoever writes."""
+        """Make a viewer the writer. The terminal takes its size."""
         if viewer is not self._writer:
             self._writer = viewer
             if viewer is not None:
@@ -323,7 +346,7 @@ class PtyHost:
     def _take_keys(self, data: bytes) -> None:
         room = MAX_TYPED_BYTES - len(self._typed)
         self._typed += data[:room]
-        if 0 < room < len(data):  # said once until there is room again
+        if 0 < room < len(data):  # shown once until there is space again
             self._show(b"\r\n[warpdeck: too much is typed ahead, the rest is thrown away]\r\n")
         terminal_input.give(self._master, self._typed)
 
@@ -346,14 +369,14 @@ class PtyHost:
 
 
 def split_status(status: int) -> Any:
-    """(exit code, signal) of a wait status."""
+    """Return (exit code, signal) of a wait status."""
     if os.WIFSIGNALED(status):
         return 0, os.WTERMSIG(status)
     return os.WEXITSTATUS(status), 0
 
 
 def main(argv: List[str]) -> int:
-    """Runs the command, and ends as it did."""
+    """Run the command, and end in the same way."""
     folder, cwd, rows, cols, *command = argv
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -363,7 +386,7 @@ def main(argv: List[str]) -> int:
     code, number = split_status(status)
     if number:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with contextlib.suppress(OSError):  # KILL has no other handling
+        with contextlib.suppress(OSError):  # the handling of KILL cannot be set
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     return int(code)

@@ -1,4 +1,7 @@
-"""Streams to the controller with flow control: a sender stops at a window until the receiver says it took the bytes."""
+"""Streams to the controller with flow control.
+
+A sender pauses when its window is used up, until the receiver acknowledges bytes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from warpdeck_agent.wire.messages import StreamEnd
 
 
 class OutStream:
-    """Bytes towards the controller on one stream id."""
+    """An outgoing stream to the controller."""
 
     def __init__(
         self,
@@ -31,7 +34,7 @@ class OutStream:
         self._ended = False
 
     async def send(self, data: bytes) -> None:
-        """Sends all of it, waiting for room."""
+        """Send all of `data`, waiting for space in the window."""
         view = memoryview(data)
         while view:
             while self._window <= 0:
@@ -44,11 +47,11 @@ class OutStream:
             await self._drain()
 
     def finish(self) -> None:
-        """Says that no more bytes follow, while the other direction goes on."""
+        """Report that no more bytes follow, while the other direction continues."""
         self._write(data_frame(self.stream, b""))
 
     async def send_piece(self, piece: bytes) -> None:
-        """Sends it in one frame; the window may be overdrawn by as much."""
+        """Send the piece in one frame. It may exceed the window by its size."""
         while self._window <= 0:
             self._room.clear()
             await self._room.wait()
@@ -58,16 +61,16 @@ class OutStream:
 
     @property
     def unacknowledged(self) -> int:
-        """Bytes that were sent and not taken yet."""
+        """Number of bytes that were sent and not acknowledged yet."""
         return self._window_bytes - self._window
 
     def acknowledge(self, size: int) -> None:
-        """The receiver took so many bytes."""
+        """Add `size` acknowledged bytes to the window."""
         self._window += size
         self._room.set()
 
     def end(self, error: str = "") -> None:
-        """Says that nothing follows, once."""
+        """End the stream. Only the first call has an effect."""
         if not self._ended:
             self._ended = True
             self._tell(StreamEnd(stream=self.stream, error=error))

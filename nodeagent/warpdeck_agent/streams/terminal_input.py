@@ -1,4 +1,7 @@
-"""Keys on their way into a terminal: for its host (ptyhost) and for a task on a terminal of its own (ptytask)."""
+"""Passes typed keys into a terminal.
+
+The host of a terminal (ptyhost) and a task on a terminal of its own (ptytask) use it.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ import os
 
 
 def give(master: int, keys: bytearray) -> None:
-    """Takes from the keys as many as the terminal has room for: none while its command reads none, and output goes on meanwhile.
+    """Write as many keys as fit into the terminal's buffer, and remove them from `keys`.
 
-    Keys for a terminal whose last process is gone go too. Raises OSError.
+    If the command reads none, the rest stays, and output can continue meanwhile. If the terminal's last
+    process has ended, the keys are dropped. Raises OSError.
     """
     try:
         while keys:

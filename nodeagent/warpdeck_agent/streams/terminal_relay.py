@@ -28,15 +28,16 @@ from warpdeck_agent.wire.opening import FELL_BEHIND
 from .streams import OutStream
 
 UCRED = struct.Struct("3i")
-"""pid, uid, gid, as SO_PEERCRED tells them."""
+"""pid, uid, gid in the format of SO_PEERCRED."""
 CONNECT_S = 10.0
-"""How long a terminal that was just started may take to listen."""
+"""How long a newly started terminal may take to listen, in seconds."""
 
 
 async def connect(folder: str, uid: int) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to the terminal's host; waits for it to come up. Raises OSError.
+    """Connect to the terminal's host, waiting for it to start.
 
-    The folder is its user's, who may put a link to somebody else's socket there: whoever listens must be that user.
+    Raises OSError. The folder belongs to its user, who may put a link to another user's socket there. So the
+    listening process must belong to that user.
     """
     deadline = asyncio.get_running_loop().time() + CONNECT_S
     while True:
@@ -55,8 +56,10 @@ async def connect(folder: str, uid: int) -> Tuple[asyncio.StreamReader, asyncio.
 
 @contextlib.contextmanager
 def _socket_in(folder: str) -> Iterator[int]:
-    """A descriptor of the terminal's socket itself: no link is followed, and no file system is asked that was mounted on the way.
-    Raises OSError."""
+    """Yield a descriptor of the terminal's socket itself.
+
+    Raises OSError. No link is followed, and no file system is accessed that was mounted in its path.
+    """
     with contextlib.ExitStack() as closing:
         at = [os.open(folder, FOLDER)]
         closing.callback(os.close, at[0])
@@ -71,20 +74,20 @@ def _socket_in(folder: str) -> Iterator[int]:
 
 
 def _listener(writer: asyncio.StreamWriter) -> int:
-    """The uid of whoever listens at the other end."""
+    """Return the uid of the process that listens at the other end."""
     found = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, UCRED.size)
     return int(UCRED.unpack(found)[1])
 
 
 class Terminal:
-    """One attached viewer; one that watches cannot type."""
+    """One attached viewer. A watching viewer cannot type."""
 
     def __init__(self, writer: asyncio.StreamWriter, *, watches: bool) -> None:
         self._writer = writer
         self._watches = watches
 
     def type(self, data: bytes) -> None:
-        """Keyboard input."""
+        """Send keyboard input."""
         if self._watches:
             return
         for start in range(0, len(data), DATA_CHUNK_BYTES):
@@ -95,12 +98,12 @@ class Terminal:
             self._writer.write(json_frame({"t": "resize", "rows": rows, "cols": cols}))
 
     def close(self) -> None:
-        """Detaches; the terminal goes on."""
+        """Detach the viewer. The terminal continues."""
         self._writer.close()
 
 
 async def show(folder: str, words: str, *, uid: int) -> None:
-    """Shows a line to all who look at the terminal. Raises OSError."""
+    """Show a line to all viewers of the terminal. Raises OSError."""
     _, writer = await connect(folder, uid)
     writer.write(json_frame({"t": "notice", "text": f"[warpdeck: {words}]"}))
     await writer.drain()
@@ -110,7 +113,10 @@ async def show(folder: str, words: str, *, uid: int) -> None:
 async def attach(
     folder: str, asked: OpenPty, *, uid: int
 ) -> Tuple[Terminal, asyncio.StreamReader, StreamOpened]:
-    """Attaches and says from where the scrollback comes."""
+    """Attach a viewer.
+
+    Returns it, the reader of its output, and the message with the start of its scrollback.
+    """
     if asked.watcher:
         await show(folder, f"{asked.watcher} watches", uid=uid)
     reader, writer = await connect(folder, uid)
@@ -126,13 +132,17 @@ async def attach(
     said = parse_json(payload)
     offset, total = said.get("offset"), said.get("total")
     if not (isinstance(offset, int) and isinstance(total, int) and min(offset, total) >= 0):
-        raise WireError("the terminal's host said something strange")  # its folder is the user's
+        # a user's process may have answered, so check the answer
+        raise WireError("the terminal's host said something strange")
     opened = StreamOpened(stream=asked.stream, offset=offset, size_bytes=total)
     return Terminal(writer, watches=asked.watch), reader, opened
 
 
 async def pump(out: OutStream, reader: asyncio.StreamReader) -> None:
-    """Terminal output to the controller until the terminal ends. Raises ConnectionError if it did not say that it does."""
+    """Copy terminal output to the controller until the terminal ends.
+
+    Raises ConnectionError if it ends without an exit message.
+    """
     while True:
         try:
             kind, payload = await read_frame(reader)

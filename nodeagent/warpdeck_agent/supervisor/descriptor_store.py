@@ -1,9 +1,10 @@
-"""Open descriptors that outlive the agent: the supervisor keeps copies, by name, and gives them to whoever asks.
+"""Open descriptors that outlive the agent: the supervisor keeps copies by name and returns them on request.
 
-A rank of an MPI program holds its line to the agent from its first word to its goodbye, weeks later. Were the agent's end gone
-with an agent that is killed or replaced, the program would wait in MPI_Finalize for ever. One message a connection, on a socket
-that keeps messages apart: {"keep": NAME} with a descriptor, {"take": PREFIX}, answered by a message with a name and a descriptor
-for each, and {"drop": PREFIX}.
+A rank of an MPI program keeps its connection to the agent from init to finalize, possibly for weeks. If the
+agent's end were lost when the agent is killed or replaced, the program would wait in MPI_Finalize forever.
+Each connection carries one message, on a socket that preserves message boundaries: {"keep": NAME} with a
+descriptor; {"take": PREFIX}, answered by a message with a name and a descriptor for each match; or {"drop":
+PREFIX}.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ from typing import Dict, Iterator, List
 
 FILE = "lines.sock"
 MAX_KEPT = 512
-"""A process may have a thousand descriptors open, and the supervisor needs some for launches."""
+"""The most kept descriptors. A process may have a thousand open, and the supervisor needs some for
+launches.
+"""
 MAX_BYTES = 4096
 PATIENCE_S = 5.0
-"""The supervisor does nothing that takes long."""
+"""Time limit in seconds. The supervisor does nothing that takes long."""
 _KIND = socket.SOCK_SEQPACKET
 
 
 class LineStore:
-    """The supervisor's part."""
+    """The supervisor's part: it stores the descriptors and serves requests."""
 
     def __init__(self, folder: str) -> None:
         self._kept: Dict[str, int] = {}
@@ -40,7 +43,7 @@ class LineStore:
         self.listener.listen(64)
 
     def serve(self) -> None:
-        """One connection. Its message is there, or comes at once."""
+        """Handle one connection. Its message is present or arrives at once."""
         link, _ = self.listener.accept()
         with link, contextlib.suppress(OSError, ValueError):
             link.settimeout(PATIENCE_S)
@@ -65,13 +68,16 @@ class LineStore:
 
 
 class Lines:
-    """The agent's part. All of it blocks as long as the supervisor takes; where there is none nothing is kept."""
+    """The agent's part: it sends requests to the supervisor.
+
+    All methods block as long as the supervisor takes. Without a supervisor nothing is kept.
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def keep(self, name: str, descriptor: int) -> bool:
-        """Whether it will be found again."""
+        """Store a copy of the descriptor. Returns whether it was stored."""
         try:
             with self._ask({"keep": name}, descriptor) as link:
                 return link.recv(MAX_BYTES) == b"kept"
@@ -79,7 +85,7 @@ class Lines:
             return False
 
     def take(self, prefix: str) -> Dict[str, socket.socket]:
-        """Copies of those whose names begin so."""
+        """Return copies of the stored sockets whose names begin with `prefix`."""
         found: Dict[str, socket.socket] = {}
         with contextlib.suppress(OSError), self._ask({"take": prefix}) as link:
             while True:
@@ -112,7 +118,7 @@ class Lines:
 
 @contextlib.contextmanager
 def _address(folder: str) -> Iterator[str]:
-    """The socket's, which may be longer than the kernel takes."""
+    """Yield an address of the socket that fits the kernel's length limit."""
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{descriptor}/{FILE}"

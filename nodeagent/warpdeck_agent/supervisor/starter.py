@@ -1,14 +1,18 @@
-"""From an order to the job's program: a shell that is the job's user, waits at a gate, and becomes the program.
+"""Turns an order into the job's program.
 
-Its streams are one end of a pair of sockets. The supervisor puts the process where the launch is held, writes its pid into
-the launch's record, and says "go"; only then anything of the user's is looked at. So there is a pid in the record of
-whatever goes on, and where there is none nothing of the launch ever runs. What keeps the shell from becoming the program it
-says on the same sockets. A folder on a server that hangs holds up this one process.
+A shell runs as the job's user, waits at a gate, and then becomes the program.
 
-A script for that very shell it does not become: it goes on with it (see runs_here). What it says of itself is then the same,
-but for its command line.
+Its streams are one end of a socket pair. The supervisor puts the process into the launch's containment,
+writes its pid into the launch's record, and sends "go". Only then does the shell use anything of the user's.
+So every process that continues has its pid in the record, and without a pid nothing of the launch ever runs.
+If the shell cannot become the program, it sends the reason on the same sockets. A folder on a hanging file
+server blocks only this process.
 
-A fork of a Python process costs as much as two programs, because it touches its pages: posix_spawn, unless ids must change.
+A script for that very shell is run by the shell itself, without an exec (see runs_here). Its messages are
+then the same, except for its command line.
+
+A fork of a Python process costs as much as starting two programs, because it copies its pages. So posix_spawn
+is used, unless the user ids must change.
 """
 
 from __future__ import annotations
@@ -22,7 +26,9 @@ from warpdeck_agent.linux.own_program import JOB_UMASK, SYSTEM_PATH
 from warpdeck_agent.linux.rlimits import impose
 
 START = "gate.sh"
-"""The file of SCRIPT in the agent's folder. A supervisor may be of an earlier build: another order of the words is another file."""
+"""The name of the file with SCRIPT in the agent's folder. A supervisor may be of an earlier build, so a new
+order of arguments needs a new file name.
+"""
 SCRIPT = r"""# this file, working folder, input, output, errors ("" joins them), append|truncate, exec|here; then the command, or
 # the arguments of a script that $0 names. No variables: one of the user's may have the same name.
 exec 2>/dev/null
@@ -62,18 +68,21 @@ shift 7
 exec "$@"
 """
 OWN_SHELL = ("#!/bin/sh", "#! /bin/sh")
-"""First lines of the scripts for which the shell at the gate is the very program that they ask for."""
+"""First lines of scripts whose interpreter is the shell at the gate."""
 CHANGED_SIGNALS = (
     *(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD),
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
 )
-"""What Python or the supervisor ignores would stay so over exec."""
+"""Signals that Python or the supervisor ignores. That would stay so after exec."""
 ALL_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
-"""What posix_spawn is to set: of each other signal the C library would ask first how it is."""
+"""The signals that posix_spawn resets. For other sets, the C library would first query each signal."""
 
 
 class Order(NamedTuple):
-    """What the supervisor is to start. `account`: uid, gid and all groups; None: as whoever we are."""
+    """A process for the supervisor to start.
+
+    `account` is (uid, gid, all groups), or None to run as our own user.
+    """
 
     job_id: int
     restarts: int
@@ -83,23 +92,23 @@ class Order(NamedTuple):
     cwd: str
     out: str
     err: str
-    """"" joins standard error to the output."""
+    """Path of the error output; "" joins standard error to the output."""
     append: bool
     hold: Dict[str, Any]
-    """Hold's fields: what the launch is held by."""
+    """The fields of Hold, the launch's containment."""
     account: Optional[Tuple[int, int, List[int]]] = None
     stdin: str = os.devnull
     here: bool = False
-    """The command is a script for the shell that waits at the gate: see runs_here."""
+    """Whether the command is a script for the shell at the gate (see runs_here)."""
     limits: Optional[Dict[str, int]] = None
-    """Soft ones, see rlimits."""
+    """Soft limits, see rlimits."""
     private: Optional[Dict[str, Any]] = None
-    """PrivateDirs' fields: the folders that the launch has for itself."""
+    """The fields of PrivateDirs, the launch's private folders."""
 
 
 def install(path: str, script: str) -> None:
-    """Writes a shell script that jobs begin with, readable by every job's user."""
-    import shutil  # it is large, and the supervisor needs none of it
+    """Write a shell script with which jobs begin, readable by every user."""
+    import shutil  # shutil is large, and the supervisor does not need it
 
     setsid = shutil.which("setsid", path=SYSTEM_PATH) or "setsid"
     with open(path + ".new", "w", encoding="ascii") as file:
@@ -111,15 +120,15 @@ def install(path: str, script: str) -> None:
 
 
 def runs_here(script: str) -> bool:
-    """Whether the shell at the gate can go on with the script, under its name, and need not become another of its kind.
+    """Return whether the shell at the gate can run the script itself, under the script's name.
 
-    To become one costs as much as all that the shell has done until then.
+    Starting another shell would cost as much as everything that this shell has done until then.
     """
     return script.partition("\n")[0] in OWN_SHELL
 
 
 def start(order: Order, script: str) -> Tuple[int, socket.socket]:
-    """(pid, our end of the gate). Raises OSError; then there is no process."""
+    """Start the process and return (pid, our end of the gate). Raises OSError; then there is no process."""
     ours, theirs = socket.socketpair()
     argv = _command(order, script)
     try:
@@ -149,7 +158,10 @@ def _command(order: Order, script: str) -> List[str]:
 
 
 def _covering(order: Order) -> Callable[[], None]:
-    """What gives a new process its own folders. Few orders have any: the others' supervisor need not hold the module."""
+    """Return the function that mounts the private folders in the new process.
+
+    Few orders have any, so the module is imported on demand to keep the supervisor small.
+    """
     if order.private is None:
         return lambda: None
     from warpdeck_agent.isolation.private_folders import cover, private_from
@@ -160,7 +172,7 @@ def _covering(order: Order) -> Callable[[], None]:
 
 
 def _fork(order: Order, argv: List[str], gate: int, *, cover: Callable[[], None]) -> int:
-    """The child is the user before it runs a program with the user's environment."""
+    """Fork a child that switches to the user before it runs a program with the user's environment."""
     pid = os.fork()
     if pid:
         return pid

@@ -1,12 +1,14 @@
-"""The supervisor: one small process that starts this node's jobs, outlives the agent, and writes how each job ended.
+"""The supervisor: a small process that starts this node's jobs and records how each job ended.
 
-It is the parent of every job's first process, so that it sees true wait statuses, and does nothing that may block: it
-starts, reaps, and writes short fields into the table of launches. It lives as long as it has an agent or jobs. Were it
-killed, the jobs would go on; how they end is then not known.
+It outlives the agent. It is the parent of every job's first process, so that it sees true wait statuses. It
+does nothing that may block: it starts and reaps processes and writes short fields into the table of launches.
+It runs as long as it has an agent or jobs. If it is killed, the jobs continue, but their exit statuses are
+then not known.
 
-The agent speaks to it over a socket, in lines of JSON: an Order starts a launch; it says "running" first, with all that
-it watches, then "started" and "ended" of each. A newer connection replaces an older one, which is read to its end before:
-what an agent ordered before it was killed counts.
+The agent talks to it over a socket, in lines of JSON. An Order starts a launch. The supervisor first sends
+"running" with all launches that it watches, then "started" and "ended" for each. A newer connection replaces
+an older one. The older one is first read to its end, because orders that an agent sent before it was killed
+are still carried out.
 """
 
 from __future__ import annotations
@@ -32,23 +34,38 @@ from .descriptor_store import LineStore
 from .starter import START, Order, start
 
 JOIN_S = 60.0
-"""Whoever started a supervisor joins it at once, or was killed."""
+"""How long a new supervisor waits for its first agent, in seconds. An agent connects at once, or was
+killed.
+"""
 READ_BYTES = 64 * 1024
-"""An order has some kilobytes. The C library asks the kernel for larger buffers, and gives them back, each time anew."""
+"""Size of reads from the agent. An order has some kilobytes. For larger buffers, the C library would allocate
+memory from the kernel and return it every time.
+"""
 MAX_NOTE_BYTES = 480
-"""Of the reason why a job cannot begin: what its record has room for."""
+"""The longest note on why a job cannot begin, in bytes. More does not fit into its record."""
 CLOSE_S = 0.02
-"""Launches that follow each other more closely than this are short ones: that one began is told with its end, or so much later."""
+"""If launches follow each other more closely than this (in seconds), they are short ones. The report of a
+start is then sent with the report of the end, or after this time.
+"""
 GATES_S = 1.0
-"""How often gates are looked at that may be done with: a short job's end closes its own, and to be woken for each costs more."""
+"""Interval in seconds at which gates are checked for having closed. The end of a short job closes its gate
+anyway, and waking up for each gate would cost more.
+"""
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
-"""An agent that is this far behind is disconnected; the next gets all there is to know from the table."""
+"""An agent with this many unread bytes is disconnected. The next agent gets all information from the
+table.
+"""
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""An order holds an environment and arguments, which the kernel bounds, but for the escapes of JSON."""
+"""The longest line from the agent. An order holds an environment and arguments. The kernel limits their size,
+except for the escapes of JSON.
+"""
 
 
 class Launch:
-    """A process that was started. `gate` is open until its shell has become the job's program, or cannot."""
+    """A process that was started.
+
+    Its `gate` is open until its shell has become the job's program or has failed to.
+    """
 
     def __init__(self, order: Order, gate: socket.socket) -> None:
         self.order = order
@@ -56,8 +73,11 @@ class Launch:
         self.note = b""
 
     def take_note(self) -> bool:
-        """Reads what the shell has said; False once it says no more, or more than there is room for: whose end of the gate that is
-        may write for ever."""
+        """Read the shell's error note from the gate.
+
+        Returns False once there is no more to read. It also returns False when the note has its maximum size,
+        because the process at the other end of the gate might write forever.
+        """
         while len(self.note) < MAX_NOTE_BYTES:
             try:
                 data = self.gate.recv(MAX_NOTE_BYTES)
@@ -72,16 +92,18 @@ class Launch:
 
 
 class Supervisor:
-    """Serves one folder."""
+    """The supervisor of one agent folder."""
 
     def __init__(self, folder: str) -> None:
         self._table = LaunchTable(os.path.join(folder, "jobs", "table"))
         self._script = os.path.join(folder, START)
         self._running: Dict[int, Launch] = {}
         self._gates: List[Launch] = []
-        """Those whose gates may be open. Nobody waits for what is said there before the end, so they are not watched."""
+        """Launches whose gates may be open. Their notes are only needed at the end, so the gates are not
+        polled.
+        """
         self._look_at = math.inf
-        """When the gates are looked at, on the monotonic clock."""
+        """Next time to check the gates, on the monotonic clock."""
         self._poll = select.epoll()
         self._acts: Dict[int, Callable[[], object]] = {}
         self._listener = _listen(folder)
@@ -92,7 +114,7 @@ class Supervisor:
         self._received = bytearray()
         self._unsent = bytearray()
         self._send_at = math.inf
-        """When what is unsent leaves."""
+        """Time at which unsent data is sent, on the monotonic clock."""
         self._waits_to_send = False
         self._started_at = -CLOSE_S
         self._peak = ChildPeak()
@@ -104,7 +126,7 @@ class Supervisor:
         self._was_joined = False
 
     def run(self, join_s: float = JOIN_S) -> None:
-        """Until there is neither an agent nor a job; so long for the first agent."""
+        """Run until there is neither an agent nor a job. Wait `join_s` seconds for the first agent."""
         while self._agent is not None or self._running or not self._was_joined:
             ready = self._poll.poll(self._patience_s() if self._was_joined else join_s)
             if not ready and not self._was_joined:
@@ -116,11 +138,14 @@ class Supervisor:
             now = time.monotonic()
             if self._look_at <= now:
                 self._look_at_gates()
-            if self._send_at <= now:  # or the agent takes more again
+            if self._send_at <= now:  # also when the agent can receive more again
                 self._flush()
 
     def _patience_s(self) -> float:
-        """How long there is nothing to do of its own accord; negative for ever."""
+        """Return the time in seconds until the next scheduled action.
+
+        A negative value means that there is none.
+        """
         next_at = self._look_at if self._waits_to_send else min(self._send_at, self._look_at)
         return -1.0 if next_at == math.inf else max(0.0, next_at - time.monotonic())
 
@@ -134,7 +159,7 @@ class Supervisor:
         link.close()
 
     def _join(self) -> None:
-        """A new agent. What the one before has ordered is done first."""
+        """Accept a new agent. Orders of the previous agent are carried out first."""
         while self._agent is not None and self._read():
             continue
         self._drop()
@@ -146,7 +171,7 @@ class Supervisor:
         self._say({"is": "running", "pid": os.getpid(), "launches": running})
 
     def _read(self) -> bool:
-        """Takes what the agent sends; False if there is nothing."""
+        """Read and carry out the agent's orders. Returns False if there is nothing to read."""
         if self._agent is None:
             return False
         try:
@@ -170,10 +195,10 @@ class Supervisor:
             pid, gate = start(order, self._script)
         except (
             OSError
-        ) as error:  # too many processes, too little memory, arguments longer than the kernel takes
+        ) as error:  # too many processes, too little memory, or arguments longer than the kernel accepts
             record.put(MESSAGE, f"its first process cannot be started: {os.strerror(error.errno or 0)}")
             record.put(STATUS, "1 0 end")
-            is_nodes = error.errno in (errno.EAGAIN, errno.ENOMEM)  # not arguments that are too long
+            is_nodes = error.errno in (errno.EAGAIN, errno.ENOMEM)  # true unless the arguments are too long
             self._tell("started", order, pid=0, errno=error.errno if is_nodes else 0)
             self._tell("ended", order, cpu_s=0.0, system_s=0.0, peak_bytes=0)
             return
@@ -182,7 +207,7 @@ class Supervisor:
             grouped = contain(pid, hold_from(order.hold))
             record.put(PROCESS, f"{pid} {int(grouped)}")
             gate.send(b"go\n")
-        except OSError as error:  # somebody was quicker to kill it, or it cannot be held: it must not go on
+        except OSError as error:
             launch.note = f"its first process cannot be held: {os.strerror(error.errno or 0)}".encode()
             os.kill(pid, signal.SIGKILL)
         now = time.monotonic()
@@ -192,7 +217,7 @@ class Supervisor:
         self._tell("started", order, within_s=CLOSE_S if now - before < CLOSE_S else 0.0, pid=pid)
 
     def _look_at_gates(self) -> None:
-        """Closes those behind which the program runs, so that a job of days costs no descriptor."""
+        """Close the gates of launches whose program already runs, so that a long job costs no descriptor."""
         open_gates = []
         for launch in self._gates:
             if launch.gate.fileno() < 0:
@@ -205,7 +230,7 @@ class Supervisor:
         self._look_at = time.monotonic() + GATES_S if open_gates else math.inf
 
     def _reap(self) -> None:
-        """Puts down how children ended, and only then tells of it."""
+        """Record the exit status of each ended child, and only then report it."""
         os.read(self._children, READ_BYTES)
         while True:
             try:
@@ -239,7 +264,7 @@ class Supervisor:
         self._say({"is": what, "job": order.job_id, "restarts": order.restarts, **facts}, within_s=within_s)
 
     def _say(self, words: Dict[str, Any], *, within_s: float = 0.0) -> None:
-        """Tells the agent, which has it within that time and in the order in which it was said."""
+        """Send a message to the agent within `within_s` seconds. The order of messages is kept."""
         if self._agent is not None:
             self._unsent += dumps(words).encode("utf-8", "surrogatepass") + b"\n"
             self._send_at = min(self._send_at, time.monotonic() + within_s)
@@ -273,7 +298,11 @@ class Supervisor:
 
 
 def _order(values: Dict[str, Any]) -> Order:
-    """What an agent ordered. That may be of a later build than we are, who stay as long as our jobs: what we do not know is left."""
+    """Return the order that an agent sent.
+
+    The agent may be of a later build, because a supervisor runs as long as its jobs. Unknown fields are
+    ignored.
+    """
     known = {name: value for name, value in values.items() if name in Order._fields}
     account = known.pop("account", None)
     return Order(account=tuple(account) if account else None, **known)
@@ -294,25 +323,25 @@ def _listen(folder: str) -> socket.socket:
 
 
 def split_status(status: int) -> Tuple[int, int]:
-    """(exit code, signal) of a wait status."""
+    """Return (exit code, signal) of a wait status."""
     if os.WIFSIGNALED(status):
         return 0, os.WTERMSIG(status)
     return os.WEXITSTATUS(status), 0
 
 
 def main(folder: str) -> int:
-    """Serves unless another does."""
+    """Run the supervisor of `folder`. Returns 1 if another one is running."""
     lock = os.open(os.path.join(folder, "supervisor.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return 1
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)  # jobs end one by one; it ends with the last
-    if SUBREAPER in os.environ:  # no group holds jobs together
+        signal.signal(ignored, signal.SIG_IGN)  # jobs end one by one; the supervisor ends after the last
+    if SUBREAPER in os.environ:  # set if no cgroup holds jobs together
         from warpdeck_agent.linux.subreaper import adopt_orphans
 
         adopt_orphans()
-    gc.disable()  # no cycles here, and a collector would touch pages that a fork shares with us
+    gc.disable()
     Supervisor(folder).run()
     return 0

@@ -1,7 +1,8 @@
-"""The agent's link to the supervisor: starts one where none runs, passes orders on, and hears of what began and ended.
+"""The agent's link to the supervisor.
 
-One link at a time, for as long as the agent lives. Where it breaks the supervisor was killed: what it watched goes on
-without it, and another is started for what comes.
+It starts a supervisor if none runs, sends orders, and receives the starts and ends of launches. There is one
+link at a time, and it lasts as long as the agent. If it breaks, the supervisor was killed. The launches that
+it watched continue without it, and another supervisor is started for new launches.
 """
 
 from __future__ import annotations
@@ -18,20 +19,26 @@ from warpdeck_agent.wire.jsontext import dumps, loads
 from .starter import Order
 
 START_S = 15.0
-"""How long a supervisor may take to answer."""
+"""How long a supervisor may take to answer, in seconds."""
 LOOK_S, LONGEST_LOOK_S = 0.01, 1.0
-"""How often a starting supervisor is looked for; less often with each that ended without a word."""
+"""Shortest and longest pause between attempts to connect to a starting supervisor. The pause doubles after
+each supervisor that exits without an answer.
+"""
 LINE_BYTES = 1 << 20
-"""Its lines are short, but for the first, which holds three numbers for each launch that it watches."""
+"""The longest line from the supervisor. Its lines are short, except the first, which has three numbers for
+each launch.
+"""
 
 
 class SupervisorLost(Exception):
-    """It was killed, or cannot be started."""
+    """The supervisor was killed, or cannot be started."""
 
 
 class Link(asyncio.Protocol):
-    """What the supervisor says, line by line, as it arrives: no task is woken for it. The first line is waited for; the
-    others are kept until somebody listens."""
+    """The lines from the supervisor, handled as they arrive without waking a task.
+
+    `first` resolves to the first line. Later lines are buffered until `listen` is called.
+    """
 
     def __init__(self) -> None:
         self.first: asyncio.Future[Dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -43,7 +50,10 @@ class Link(asyncio.Protocol):
         self._is_lost = False
 
     def listen(self, take: Callable[[Dict[str, Any]], None], on_loss: Callable[[], None]) -> None:
-        """Gives all that follows the first line to `take`; `on_loss` is called once, when nothing more comes."""
+        """Pass all lines after the first to `take`.
+
+        `on_loss` is called once, when the connection has ended.
+        """
         self._take, self._on_loss = take, on_loss
         kept, self._kept = self._kept, []
         for said in kept:
@@ -85,7 +95,10 @@ class Link(asyncio.Protocol):
 
 
 class Supervision:
-    """`on_end` gets each launch whose first process has ended; `on_loss` is called when a supervisor was lost."""
+    """The connection to the supervisor.
+
+    `on_end` gets each launch whose first process has ended. `on_loss` is called when a supervisor was lost.
+    """
 
     def __init__(
         self, folder: str, *, on_end: Callable[[Key, Dict[str, Any]], None], on_loss: Callable[[], None]
@@ -97,25 +110,31 @@ class Supervision:
         self._starting: Dict[Key, asyncio.Future[int]] = {}
         self._opening = asyncio.Lock()
         self.pid = 0
-        """The supervisor's, as far as one has said it."""
+        """Pid of the connected supervisor, 0 if none."""
         self._process: Optional[subprocess.Popen[bytes]] = None
 
     async def join(self) -> Dict[Key, int]:
-        """What a supervisor of an earlier agent still watches: pids by launch; nothing where none runs."""
+        """Return the launches that a supervisor of an earlier agent still watches, as pids by key.
+
+        Empty if none runs.
+        """
         try:
             return await self._connect()
         except OSError:
             return {}
 
     async def prepare(self) -> None:
-        """Starts a supervisor unless one runs. Raises SupervisorLost."""
+        """Start a supervisor unless one runs. Raises SupervisorLost."""
         async with self._opening:
             if self._link is None:
                 await self._start()
 
     async def start(self, order: Order) -> int:
-        """The pid of the launch's first process. Raises SupervisorLost: perhaps it runs, perhaps not; OSError where the node has no
-        room for another process."""
+        """Start a launch and return the pid of its first process.
+
+        Raises SupervisorLost, in which case the process may or may not run. Raises OSError if the node has no
+        resources for another process.
+        """
         await self.prepare()
         key = (order.job_id, order.restarts)
         started = self._starting[key] = asyncio.get_running_loop().create_future()
@@ -131,7 +150,7 @@ class Supervision:
         pause_s = LOOK_S / 2
         while True:
             if self._process is None or self._process.poll() is not None:
-                self._run()  # again, where one that was just ending held the lock
+                self._run()  # started again if an exiting supervisor held the lock
                 pause_s = min(2 * pause_s, LONGEST_LOOK_S)
             try:
                 await self._connect()
@@ -142,7 +161,7 @@ class Supervision:
             await asyncio.sleep(pause_s)
 
     def _run(self) -> None:
-        """A process that ends by itself, after us or after its last job."""
+        """Start a supervisor process. It exits by itself, after this agent or after its last job."""
         self._process = subprocess.Popen(
             [*own_command(), "supervise", "--dir", self._folder],
             stdin=subprocess.DEVNULL,
@@ -160,7 +179,8 @@ class Supervision:
         first = await link.first
         self._link = link
         self.pid = int(first.get("pid", 0))
-        loop.call_soon(link.listen, self._take, self._lost)  # when our caller knows the launches
+        # called after our caller has recorded the launches
+        loop.call_soon(link.listen, self._take, self._lost)
         return {(job, restarts): pid for job, restarts, pid in first["launches"]}
 
     def _take(self, said: Dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
-"""Several tasks of one launch on this node: a POSIX shell, 0.1 MB, starts each in a session of its own and waits for all.
+"""Starts several tasks of one launch on this node, with a POSIX shell script.
 
-It ends as the task did that ended worst: with the highest exit code, or by the same signal.
+The shell (0.1 MB) starts each task in a session of its own and waits for all of them. It ends like the task
+with the worst end: with the highest exit code, or by the same signal.
 """
 
 from __future__ import annotations

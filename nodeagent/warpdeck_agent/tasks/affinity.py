@@ -1,4 +1,4 @@
-"""Which CPUs each task of a step may use: its step's own (--exact), and of these what srun's --cpu-bind says."""
+"""The CPUs of each task of a step: chosen from the step's own CPUs (--exact) as srun's --cpu-bind asks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Collection, List, Tuple
 
 
 def bind(kind: str, tasks: int, *, cpus_per_task: int, allowed: List[int]) -> List[List[int]]:
-    """CPUs of each task, in local order; empty lists bind nothing. `allowed` is ascending.
+    """Return the CPUs of each task, in local order.
 
-    cores, threads and rank give each task its own share, one after the other; map_cpu and mask_cpu say it task by task and
-    start anew where there are more tasks. What the job may not use is left out.
+    An empty list binds nothing. `allowed` is ascending. cores, threads and rank give each task a share of its
+    own, in order. map_cpu and mask_cpu list the CPUs task by task, and repeat from the start if there are
+    more tasks. CPUs that the job may not use are omitted.
     """
     name, _, value = kind.partition(":")
     if not allowed or name in ("", "none", "no", "sockets", "ldoms", "boards"):
@@ -29,14 +30,14 @@ def bind(kind: str, tasks: int, *, cpus_per_task: int, allowed: List[int]) -> Li
 
 
 BOUND = "WARPDECK_BOUND"
-"""The variable whose words a task says before it begins (tasks.TASK_SCRIPT)."""
+"""Variable with the text that a task prints before it begins (tasks.TASK_SCRIPT)."""
 PID = "@"
-"""Where its own number goes in them."""
+"""Placeholder in that text for the task's pid."""
 _KINDS = {"none": "NONE", "no": "NONE", "rank": "RANK", "map_cpu": "MAP "}
 
 
 def in_words(kind: str, cpus: Collection[int], *, node: str, rank: int, local: int) -> str:
-    """What --cpu-bind=verbose says of a task: slurmstepd's line, with PID where its number is to stand."""
+    """Return slurmstepd's line for --cpu-bind=verbose, with PID in place of the process id."""
     word = _KINDS.get(kind.partition(":")[0], "MASK")
     mask = 0 if word == "NONE" else sum(1 << cpu for cpu in cpus)
     done = "" if word == "NONE" else " set"
@@ -44,13 +45,16 @@ def in_words(kind: str, cpus: Collection[int], *, node: str, rank: int, local: i
 
 
 def own_cpus(count: int, *, allowed: List[int], taken: Collection[int]) -> Tuple[int, ...]:
-    """So many that no other step of the job has; none, and nothing is pinned, where it is all of them or fewer are free."""
+    """Return `count` allowed CPUs that no other step of the job has.
+
+    Returns (), so that nothing is pinned, if that is all of them or too few are free.
+    """
     free = [cpu for cpu in allowed if cpu not in taken]
     return tuple(free[:count]) if 0 < count < len(allowed) and count <= len(free) else ()
 
 
 def allowed_cpus() -> List[int]:
-    """The CPUs that this process may use."""
+    """Return the CPUs that this process may use."""
     return sorted(os.sched_getaffinity(0))
 
 

@@ -1,4 +1,7 @@
-"""How what a step has used on this node was spread over its tasks: the sum, the most and the least, and whose those were. Pure."""
+"""Distribution of a step's usage over its tasks on this node.
+
+It consists of the sum, the maximum and the minimum, with their ranks. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from .task import Task
 
 
 def spreads(tasks: Mapping[int, Task]) -> List[Spread]:
-    """Of tasks that have ended. What is nothing for all of them was not measured, and is left out."""
+    """Return the distributions for ended tasks.
+
+    A quantity that is zero for all tasks was not measured, and is omitted.
+    """
     moved = {rank: task.transferred() for rank, task in tasks.items()}
     found = (
         spread("cpu_s", {rank: task.cpu().total_s for rank, task in tasks.items()}),
@@ -22,7 +28,7 @@ def spreads(tasks: Mapping[int, Task]) -> List[Spread]:
 
 
 def spread(name: str, values: Dict[int, float]) -> Spread:
-    """`values`: by rank. Of equal ones the lowest rank's counts."""
+    """Return the distribution of `values` by rank. Of equal values, the lowest rank is given."""
     if not values:
         return Spread(name)
     most_rank = min(values, key=lambda rank: (-values[rank], rank))

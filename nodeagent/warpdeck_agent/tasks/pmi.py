@@ -1,9 +1,10 @@
-"""PMI, sans-io: what an MPI library says to whoever started it, on the descriptor that PMI_FD names, and how it is answered.
+"""PMI without I/O: the protocol between an MPI library and its launcher, on the descriptor that PMI_FD names.
 
-Two dialects begin with the same line, which says which it is to be. PMI-1 goes on in lines, "cmd=put key=k value=v". PMI-2
-puts a length of six letters before each message, "    27cmd=kvs-put;key=k;value=v;", writes ";" within values twice, and gives
-back "thrid", by which a rank of several threads knows whose answer it is. Both are MPICH's, and documented in its sources and
-by what it sends; the numbers of get_maxes are those of its own launcher.
+Two dialects begin with the same line, which selects one. PMI-1 continues in lines, "cmd=put key=k value=v".
+PMI-2 puts a length of six characters before each message, "    27cmd=kvs-put;key=k;value=v;", doubles ";"
+within values, and repeats "thrid" in the answer, so that a rank with several threads can match answers. Both
+are MPICH's. They are documented by its sources and by the messages that it sends; the numbers of get_maxes
+are those of its own launcher.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 MAX_NAME_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES = 256, 64, 1024
 MAX_MESSAGE_BYTES = 64 * 1024
-"""The longest that PMI-2 allows; a line of PMI-1 is far shorter."""
+"""The longest message in PMI-2; a line of PMI-1 is far shorter."""
 LENGTH_LETTERS = 6
 
 
 class PmiError(Exception):
-    """A rank said what is no PMI: it is not listened to any more."""
+    """A rank sent data that is not PMI. Its connection is then closed."""
 
 
 class Request(NamedTuple):
-    """What a rank asks. `command` has the name that PMI-2 gives it where both dialects have it."""
+    """A rank's request. If both dialects have the command, `command` is its PMI-2 name."""
 
     command: str
     pairs: Dict[str, str]
@@ -61,7 +62,7 @@ ANSWERS_OF_ONE = {
 
 
 class Conversation:
-    """One rank's: cuts its bytes into requests, and words the answers in its dialect."""
+    """One rank's protocol state: splits its bytes into requests, and formats answers in its dialect."""
 
     def __init__(self) -> None:
         self.dialect = 1
@@ -69,7 +70,7 @@ class Conversation:
         self._spawns = False
 
     def feed(self, data: bytes) -> Iterator[Request]:
-        """The requests that are complete. Raises PmiError."""
+        """Add received bytes and yield the complete requests. Raises PmiError."""
         self._received += data
         while True:
             text = self._next()
@@ -82,7 +83,7 @@ class Conversation:
             raise PmiError("a message that does not end")
 
     def _next(self) -> Optional[str]:
-        """One message, cut off from what was received."""
+        """Remove and return one message from the received bytes, or None if none is complete."""
         if self.dialect == 1:
             line, newline, rest = self._received.partition(b"\n")
             if not newline:
@@ -103,17 +104,16 @@ class Conversation:
     def _read(self, text: str) -> Optional[Request]:
         if self.dialect == 2:
             return _read_two(text)
-        if self._spawns or text.startswith(
-            "mcmd="
-        ):  # several lines up to the last; what is in them does not matter
+        if self._spawns or text.startswith("mcmd="):  # a request of several lines, whose content is ignored
             self._spawns = text.strip() != "endcmd"
             return None if self._spawns else Request("spawn", {})
         return _read_one(text)
 
     def answer(self, request: Request, pairs: Dict[str, str], *, error: str = "") -> bytes:
-        """An answer's bytes. With `error` it says that it was not done."""
+        """Return an answer's bytes. With `error`, the answer reports a failure."""
         if self.dialect == 2:
-            self.dialect = 1 if request.command == "finalize" else 2  # the next program begins anew
+            # the next program on this connection starts with the handshake again
+            self.dialect = 1 if request.command == "finalize" else 2
             return _answer_two(request, pairs, error=error)
         made = _answer_one(request, pairs, error=error)
         if request.command == "init" and pairs.get("pmi_version") == "2":
@@ -122,7 +122,7 @@ class Conversation:
 
 
 def _read_one(text: str) -> Request:
-    """A value is the rest of its line, as some have blanks in them."""
+    """Parse a line of PMI-1. A value is the rest of its line, because some values contain blanks."""
     head, has_value, value = text.partition(" value=")
     pairs = dict(_pair(word) for word in head.split())
     if has_value:
@@ -159,7 +159,7 @@ def _read_two(text: str) -> Request:
 
 
 def _split(text: str) -> List[str]:
-    """The parts between single ";"; a double one stands for one."""
+    """Return the parts between single ";"; a double one stands for one ";"."""
     hidden = text.replace(";;", "\0")
     return [part.replace("\0", ";") for part in hidden.split(";") if part]
 

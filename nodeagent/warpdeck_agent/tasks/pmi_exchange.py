@@ -1,15 +1,16 @@
-"""What the ranks of a step that speak PMI tell each other: this node's part of it, a socket for each rank, no process.
+"""This node's part of the PMI exchange between the ranks of a step.
 
-What a rank puts is seen by the others after a fence, which holds up every rank until all of the step have come to it. On one
-node that is settled here; of several each sends what its ranks have put, once all of them wait, and the controller sends back
-what all have put. A fence has a number: whatever is said twice of it changes nothing, so that a link that broke in the middle
-is made good by saying everything of the last two again.
+It has a socket for each rank and no extra process. A rank's puts become visible to the others after a fence,
+which blocks every rank until all ranks of the step have reached it. A step on one node is handled here. In a
+step on several nodes, each agent sends its ranks' puts when all of them wait, and the controller sends back
+the puts of all. Fences are numbered, and repeated messages change nothing. So after a broken link both sides
+repeat everything about the last two fences.
 
-An agent that starts anew goes on where the one before was killed: the supervisor kept the lines (see linestore), and what changed
-anything was put down before it was answered, and is gone through again without a word. What a rank asked in the instant of
-the kill, between its being read and its being put down, nobody answers.
+A restarted agent continues where the previous one was killed. The supervisor kept the sockets (see
+linestore). Requests that changed the state were stored before they were answered, and are replayed without
+answers. A request that was read but not yet stored at the moment of the kill is never answered.
 
-A rank that asks for an abort, or that ends between its first word and its goodbye, can never come to a fence: the step ends.
+A rank that asks for an abort, or that ends without finalizing, can never reach a fence, so the step ends.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ READ_BYTES = 64 * 1024
 NOTED = frozenset(
     ["init", "fullinit", "kvs-put", "kvs-fence", "info-putnodeattr", "info-getnodeattr", "finalize", "abort"]
 )
-"""Requests that change what others are answered, or who waits."""
+"""Requests that change later answers, or the set of waiting ranks."""
 FIRST_FD = 10
-"""Descriptors below are those that a shell's own redirections use."""
+"""Lower descriptors may be used by a shell's own redirections."""
 MAX_PUT_BYTES = 4 * 1024 * 1024
-"""What the ranks of one node may put between two fences: MPICH's put a kilobyte each."""
+"""The most bytes that the ranks of one node may put between two fences. MPICH's ranks put a kilobyte each."""
 MAX_ATTRIBUTES = 4096
-"""Of the node, put by its ranks for each other."""
+"""The most attributes of the node, which its ranks put for each other."""
 MAX_DIGITS = 9
-"""Of an exit status."""
+"""The most digits of an exit status."""
 REFUSED = {
     "name-publish": "names cannot be published",
     "name-unpublish": "names cannot be published",
@@ -47,7 +48,7 @@ REFUSED = {
 
 
 class _Rank:
-    """One rank's line. It has joined from its first word to its goodbye."""
+    """One rank's connection. `has_joined` is true between its init and its finalize."""
 
     def __init__(self, rank: int, line: socket.socket) -> None:
         self.rank = rank
@@ -55,15 +56,16 @@ class _Rank:
         self.conversation = Conversation()
         self.has_joined = False
         self.waits: Optional[Request] = None
-        """Its fence."""
+        """Its pending fence request."""
         self.wants: Optional[Request] = None
-        """The node's attribute that it waits for."""
+        """Its pending request for a node attribute that does not exist yet."""
 
 
 class Exchange:
-    """`fence` passes on what this node's ranks have put; `lost` is told that a rank will never come: (rank, code, why).
+    """The exchange of one step on this node.
 
-    `note` puts down what an agent that starts anew gives to `replay`.
+    `fence` sends the puts of this node's ranks. `lost` is called for a rank that will never reach the next
+    fence, with (rank, code, reason). `note` stores a request that a restarted agent passes to `replay`.
     """
 
     def __init__(
@@ -88,11 +90,14 @@ class Exchange:
         self._coming: Dict[str, str] = {}
         self._attributes: Dict[str, str] = {}
         self._said: Dict[int, Dict[str, str]] = {}
-        """What was passed on of the last fences."""
+        """The puts of this node that were sent for the last fences, by fence number."""
         self._round = 0
 
     def open(self, rank: int) -> Tuple[int, int]:
-        """(a rank's own end of its line, ours); whoever starts the rank closes the first one then."""
+        """Create the socket pair of a rank.
+
+        Returns (the rank's descriptor, ours). The caller closes the first one after it has started the rank.
+        """
         ours, theirs = socket.socketpair()
         try:
             descriptor = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
@@ -102,7 +107,10 @@ class Exchange:
         return descriptor, ours.fileno()
 
     def replay(self, lines: Mapping[int, socket.socket], notes: Iterable[Dict[str, Any]]) -> None:
-        """Goes on where an earlier agent was: with our ends of these ranks' lines, and what that had put down."""
+        """Continue the exchange of an earlier agent.
+
+        `lines` are our ends of the ranks' sockets, and `notes` its stored requests.
+        """
         self._replays = True
         for rank, line in lines.items():
             self._add(rank, line)
@@ -125,7 +133,7 @@ class Exchange:
         asyncio.get_running_loop().add_reader(found.line.fileno(), self._read, found)
 
     def variables(self, rank: int, descriptor: int) -> Dict[str, str]:
-        """What the rank's process is told."""
+        """Return the PMI variables for the rank's process."""
         return {
             "PMI_FD": str(descriptor),
             "PMI_RANK": str(rank),
@@ -134,11 +142,11 @@ class Exchange:
         }
 
     def ended(self, rank: int, code: int, signal: int) -> None:
-        """The rank's process has ended."""
+        """Handle the end of the rank's process."""
         found = self._ranks.get(rank)
         if found is None:
             return
-        self._read(found)  # its goodbye may lie there still
+        self._read(found)  # its finalize may still be unread
         joined = found.has_joined
         self._hang_up(found)
         if joined:
@@ -150,7 +158,7 @@ class Exchange:
             )
 
     def close(self) -> None:
-        """No rank runs any more."""
+        """Close all connections, because no rank runs any more."""
         for found in list(self._ranks.values()):
             self._hang_up(found)
 
@@ -161,7 +169,7 @@ class Exchange:
             found.line.close()
 
     def _read(self, found: _Rank) -> None:
-        """Takes what a rank has said."""
+        """Read and handle a rank's requests."""
         if found.line.fileno() < 0:
             return
         try:
@@ -172,7 +180,7 @@ class Exchange:
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(found.line.fileno())
-            return  # its end tells whether it said goodbye
+            return  # the process's end shows whether it had finalized
         try:
             for request in found.conversation.feed(data):
                 self._take(found, request)
@@ -186,7 +194,10 @@ class Exchange:
     def _answer(
         self, found: _Rank, request: Request, *, pairs: Optional[Dict[str, str]] = None, error: str = ""
     ) -> None:
-        """Answers are short and a rank waits for each: one that does not read does not belong here."""
+        """Send an answer.
+
+        Answers are short and a rank waits for each, so a rank that does not read is refused.
+        """
         data = found.conversation.answer(request, pairs or {}, error=error)
         if self._replays or found.line.fileno() < 0:
             return
@@ -195,7 +206,7 @@ class Exchange:
         except BlockingIOError:
             sent = 0
         except OSError:
-            return  # it is just ending, which is told
+            return  # it is just ending, which is reported separately
         if sent < len(data):
             self._refuse(found, f"rank {found.rank} asks and does not listen")
 
@@ -302,13 +313,13 @@ class Exchange:
             self._fence(self._round, self._put)
 
     def repeat(self) -> None:
-        """There is a new link to the controller: it may not have heard of the last fences."""
+        """Repeat the last fences on a new link to the controller, which may not have received them."""
         if self._asked.nodes > 1:
             for number, values in sorted(self._said.items()):
                 self._fence(number, values)
 
     def fenced(self, number: int, values: Mapping[str, str], *, last: bool) -> None:
-        """What all nodes have put before that fence, or a part of it."""
+        """Take the values that all nodes put before that fence, or a part of them."""
         if number != self._round or number not in self._said:
             return
         if not self._replays:
@@ -333,7 +344,7 @@ class Exchange:
     def _abort(self, found: _Rank, request: Request) -> None:
         found.has_joined = False
         if self._replays:
-            return  # it was told, or the rank's end will be
+            return  # it was reported before, or the rank's end will be
         code = _status(request.pairs.get("exitcode", ""))
         why = request.pairs.get("msg", "")[:MAX_VALUE_BYTES]
         self._lost(
@@ -344,13 +355,13 @@ class Exchange:
 
 
 def _status(words: str) -> int:
-    """An exit status as a shell has it, 1 for what is none."""
+    """Return an exit status in a shell's range, or 1 for text that is not a number."""
     digits = words[words.startswith("-") :]
     return int(words) & 0xFF if digits.isdecimal() and len(digits) <= MAX_DIGITS else 1
 
 
 def _closed() -> socket.socket:
-    """The line of a rank that has ended."""
+    """Return a closed socket, for a rank that has ended."""
     line = socket.socket(socket.AF_UNIX)
     line.close()
     return line

@@ -1,6 +1,7 @@
-"""TCP ports for a job's own servers: MASTER_PORT of torch.distributed. Free now on all addresses, and told to one launch only.
+"""TCP ports for a job's own servers, such as MASTER_PORT of torch.distributed.
 
-They lie below the range from which the kernel takes the ports of outgoing connections, so that none of those is in the way later.
+A port is free on all addresses when it is chosen, and given to one launch only. The ports are below the range
+from which the kernel takes ports of outgoing connections, so that none of those can occupy them later.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from warpdeck_agent.wire.steps import FIRST_GANG_PORT, MADE
 FIRST_PORT = 20_000
 LAST_PORT = FIRST_GANG_PORT - 1
 TRIES = 200
-"""Ports that are looked at before there is none."""
+"""Number of ports that are tried before giving up."""
 
 
 class Ports:
-    """The ports that launches on this node were told."""
+    """The ports that were given to launches on this node."""
 
     def __init__(self) -> None:
         self._held: Dict[Tuple[int, int], Set[int]] = {}
@@ -28,7 +29,7 @@ class Ports:
         self._range = _range()
 
     def reserve(self, launch: Tuple[int, int]) -> int:
-        """A port for the launch (job id, restarts), 0 if none is found."""
+        """Return a port for the launch (job id, restarts), 0 if none is found."""
         taken = {port for ports in self._held.values() for port in ports}
         low, high = self._range
         for _ in range(TRIES):
@@ -39,9 +40,10 @@ class Ports:
         return 0
 
     def with_master(self, env: Mapping[str, str], launch: Tuple[int, int], *, tasks: bool) -> Dict[str, str]:
-        """The environment with a port where the controller left the choice to us, and what follows from address and port.
+        """Return the environment with MASTER_PORT and the variables derived from MASTER_ADDR and MASTER_PORT.
 
-        `tasks`: it is that of tasks, which are told in every launcher's own way.
+        A port is reserved if the controller left the choice to the node. `tasks`: the environment is that of
+        tasks, which also get the variables of other launchers.
         """
         made = dict(env)
         address, port = made.get("MASTER_ADDR", ""), made.get("MASTER_PORT", "")
@@ -56,7 +58,7 @@ class Ports:
         return made
 
     def release(self, launch: Tuple[int, int]) -> None:
-        """The launch has ended."""
+        """Free the ports of an ended launch."""
         self._held.pop(launch, None)
 
 
@@ -69,19 +71,22 @@ def _range() -> Tuple[int, int]:
 
 
 def _is_free(port: int) -> bool:
-    """Whether nobody has it, in either protocol: one socket of both says so, where there are both."""
+    """Return whether no process uses the port in either protocol.
+
+    With both protocols, one dual-stack socket tests both.
+    """
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
         try:
             probe = socket.socket(family, socket.SOCK_STREAM)
         except OSError:
-            continue  # no such protocol here
+            continue  # this protocol is not available
         try:
             if family == socket.AF_INET6:
                 probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             probe.bind((address, port))
             return True
         except OSError as error:
-            if error.errno != errno.EADDRNOTAVAIL:  # IPv6 is switched off
+            if error.errno != errno.EADDRNOTAVAIL:  # that error means that IPv6 is switched off
                 return False
         finally:
             probe.close()

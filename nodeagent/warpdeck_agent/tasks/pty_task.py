@@ -1,10 +1,12 @@
-"""A task on a terminal of its own, between the pipes that a step has: what srun --pty starts, as the job's user.
+"""A task on a terminal of its own, between the pipes of a step: `srun --pty` starts it as the job's user.
 
-    ptytask COMMAND...
+  ptytask COMMAND...
 
-Its input is in frames, so that the terminal's size comes in order with the keys: a kind of one byte, then SIZE (rows, columns), or
-KEYS (a length and so many bytes). The command begins when its first size is known. Its output is the terminal's, as it is. Signals
-are for the command: it has them from whoever signals the step, and we end when it has ended, as it has.
+Its input is in frames, so that changes of the terminal's size keep their order with the keys. A frame has a
+kind of one byte, then for SIZE the rows and columns, or for KEYS a length and that many bytes. The command
+begins when its first size is known. Its output is the terminal's, unchanged. Signals are meant for the
+command, which gets them from the sender directly. This process exits when the command has ended, with the
+same status.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from warpdeck_agent.client.keys import KEYS, SIZE
 from warpdeck_agent.streams import terminal_input
 
 HEADER = struct.Struct(">BHH")
-"""What client.keys puts before each piece."""
+"""The header that client.keys puts before each piece."""
 READ_BYTES = 64 * 1024
 NOT_OURS = (
     signal.SIGTERM,
@@ -48,14 +50,19 @@ class PtyTask:
         self._pid = 0
         self._reads = True
         self._typed = bytearray()
-        """Keys for which the terminal has no room yet. While there are many no more are read: our input holds the rest."""
+        """Keys that do not fit into the terminal's buffer yet. If there are many, no more input is read, so
+        the rest stays in the pipe.
+        """
         self._ends, waker = os.pipe()
         os.set_blocking(waker, False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(waker)
 
     def run(self) -> int:
-        """Until the command has ended; its wait status. What it left in the background keeps nobody waiting."""
+        """Run until the command has ended, and return its wait status.
+
+        Background processes of the command are not awaited.
+        """
         while not self._pid:
             self._take_input()
         while True:
@@ -74,14 +81,14 @@ class PtyTask:
                 os.read(self._ends, READ_BYTES)
             if 0 in ready:
                 self._take_input()
-            if self._master in ready and not self._show():  # closed by a command that goes on without it
+            if self._master in ready and not self._show():  # closed by a command that continues without it
                 return os.waitpid(self._pid, 0)[1]
         while select.select([self._master], [], [], 0)[0] and self._show():
             continue
         return status
 
     def _show(self) -> bool:
-        """Passes on what the terminal shows; False when it is closed for good."""
+        """Copy output of the terminal. Returns False when the terminal is closed."""
         try:
             data = os.read(self._master, READ_BYTES)
         except OSError as error:
@@ -125,7 +132,7 @@ class PtyTask:
             return
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)  # what a shell starts in the background ignores Ctrl-C
+            signal.signal(number, signal.SIG_DFL)  # a background command of a shell ignores Ctrl-C
         try:
             os.execvp(self._command[0], self._command)
         except OSError as error:
@@ -141,7 +148,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def main(command: List[str]) -> int:
-    """Runs the command; ends as it does."""
+    """Run the command, and end in the same way."""
     status = PtyTask(command).run()
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)

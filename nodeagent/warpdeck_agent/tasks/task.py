@@ -1,8 +1,10 @@
-"""One task of a step: a process under a small shell supervisor of its own, which outlives the agent and writes how it ended.
+"""One task of a step: a process under a small shell supervisor of its own.
 
-As a job's supervisor (see supervisor.py) it runs as the user from its first instruction, waits at the gate, holds its folder's
-lock and writes its pid. What the task writes goes to two files in its folder, from where it is streamed; what it reads comes
-through a pipe of the agent's (with an agent that dies its input ends), or is nothing. CPU time is what the shell counts.
+The supervisor outlives the agent and records how the task ended. Like a job's supervisor (see supervisor.py),
+it runs as the user from its first instruction, waits at a gate until it is contained, holds its folder's lock
+and writes its pid. The task's output goes to two files in its folder, from where it is streamed. Its input
+comes through a pipe from the agent, or is empty. If the agent dies, the input ends. The CPU time is measured
+by the shell.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ SCRIPT_NAME = "task.sh"
 OUTPUTS = {OUT: "out", ERR: "err"}
 USAGE_BYTES = 512
 MAX_HOOKS = 2
-"""Before a task and behind it: the site's and the user's."""
+"""The most prologs of a task, and the most epilogs: the site's and the user's."""
 TASK_SCRIPT = r"""# folder, working folder, the folder if that is not there, prologs, epilogs; then the command. Its input comes as our
 # standard output. A prolog's words are carried out where the task's own process begins. It runs in the foreground: what a shell
 # starts with & ignores SIGINT for ever. What a shell says of how its child has died is nothing of the task's. Its variables must
@@ -108,7 +110,7 @@ echo "$WARPDECK_CODE 0 end" 1<>"$WARPDECK_DIR/rc"
 
 
 class Task:
-    """A task that was started. `ended` is (code, signal)."""
+    """A task that was started. `ended` is (code, signal), or None while it runs."""
 
     def __init__(self, folder: JobFolder, rank: int, *, reads: bool) -> None:
         self.folder = folder
@@ -116,53 +118,62 @@ class Task:
         self.reads = reads
         self.process: Optional[subprocess.Popen[bytes]] = None
         self.adopted = False
-        """Started by an earlier agent."""
+        """Whether an earlier agent started it."""
         self.grouped = False
-        """Began inside its job's groups."""
+        """Whether it began inside its job's cgroups."""
         self.input_fd = -1
         self.peak_mem_bytes = 0
-        """As far as it was looked at."""
+        """The largest memory usage that was measured so far."""
         self.taken_bytes = 0
-        """Of its input, so that what is sent again is not read twice."""
+        """Number of input bytes that were written to the task. It prevents repeated input from being written
+        twice.
+        """
         self.ended: Optional[Tuple[int, int]] = None
         self.oom = False
-        """The job had no more memory for it."""
+        """Whether it was killed because the job ran out of memory."""
         self.over = asyncio.Event()
 
     def supervisor_pid(self) -> int:
-        """Our own child's, or that of an earlier agent's."""
+        """Return the pid of its supervisor, which this agent or an earlier one started."""
         return self.process.pid if self.process is not None else self.folder.pid()
 
     @property
     def runs(self) -> bool:
-        """It was started, and its end has not been read."""
+        """Whether it was started and its end has not been read yet."""
         return self.ended is None and (self.process is not None or self.adopted)
 
     def reap(self) -> int:
-        """Takes the end of its supervisor, which is near: how many bytes at the most one of its processes had, 0 of one that is
-        not our child, or that somebody else has taken."""
+        """Wait for its supervisor, which is about to exit.
+
+        Returns the peak memory in bytes of the largest of its processes. Returns 0 if the supervisor is not
+        our child or has been reaped already.
+        """
         if self.process is None or self.process.returncode is not None:
             return 0
         try:
             _, status, used = os.wait4(self.process.pid, 0)
         except ChildProcessError:
             return 0
-        self.process.returncode = os.waitstatus_to_exitcode(status)  # for Popen, which would look for it
+        # set so that Popen does not wait for it again
+        self.process.returncode = os.waitstatus_to_exitcode(status)
         return int(used.ru_maxrss) * 1024
 
     def read_end(self) -> None:
-        """Takes up how it ended; killed with its supervisor, nobody saw."""
+        """Read how it ended.
+
+        If it was killed together with its supervisor, the status is not recorded and counts as signal 9.
+        """
         self.ended = self.folder.exit_status() or (0, 9)
         self.close_input()
         self.over.set()
 
     def end(self) -> TaskEnded:
-        """For the wire, of one that has ended."""
+        """Return the end of an ended task, for the wire."""
         assert self.ended is not None
         return TaskEnded(self.rank, *self.ended, oom=self.oom)
 
     def open_input(self) -> int:
-        """The end that the task reads; ours is kept."""
+        """Return the descriptor for the task's standard input. Our end of the pipe is kept in `input_fd`."""
         if not self.reads:
             return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         source, self.input_fd = os.pipe()
@@ -170,23 +181,29 @@ class Task:
         return source
 
     def close_input(self) -> None:
-        """Its input has ended."""
+        """End its input."""
         if self.input_fd >= 0:
             os.close(self.input_fd)
             self.input_fd = -1
 
     def cpu(self) -> CpuTime:
-        """What it and its children have used, once it has ended."""
+        """Return the CPU time of the task and its children, once it has ended."""
         return from_times(self.folder.read("times"))
 
     def transferred(self) -> Tuple[int, int]:
-        """Bytes that it and its children have read and written, once it has ended: from files, pipes and sockets, as Slurm counts."""
+        """Return the bytes that the task and its children have read and written, once it has ended.
+
+        As in Slurm, this counts files, pipes and sockets.
+        """
         facts = pairs(self.folder.read("times"))
         return number(facts.get("rchar", "")), number(facts.get("wchar", ""))
 
 
 def make_folder(path: str, asked: StepTask, *, launch: StepLaunch, uid: int, gid: int) -> Task:
-    """The files of a task; nothing runs yet. Each that is made and removed again costs it a part of its start."""
+    """Create the files of a task before anything runs.
+
+    Unneeded files are not created, because each slows the start.
+    """
     folder = JobFolder(path)
     folder.create(uid=uid, gid=gid)
     for name in OUTPUTS.values():
@@ -213,9 +230,10 @@ def run_task(
     hooks: Sequence[Sequence[str]] = ((), ()),
     limits: Mapping[str, int] = {},
 ) -> None:
-    """Starts the supervisor and lets it through the gate. The task gets the descriptors `keep`; `hooks`: prologs, epilogs.
+    """Start the supervisor of a task, put it into its containment and open its gate.
 
-    Raises OSError, ValueError. Runs in a thread.
+    The task inherits the descriptors `keep`. `hooks` is (prologs, epilogs). Raises OSError or ValueError.
+    Runs in a thread.
     """
     folder = task.folder
     lock = folder.open_lock()
@@ -242,7 +260,7 @@ def run_task(
             os.sched_setaffinity(task.process.pid, cpus)
         write_all(opener, b"go\n")
     except BaseException:
-        if task.process is not None:  # it waits at the gate, and nobody watches it yet
+        if task.process is not None:  # it waits at the gate, and is not watched yet
             task.process.kill()
             task.process.wait()
             task.process = None
@@ -253,12 +271,12 @@ def run_task(
 
 
 def _padded(hooks: Sequence[Sequence[str]]) -> List[str]:
-    """As many words as the script takes."""
+    """Return the hooks padded with "" to the number of arguments that the script takes."""
     return [word for each in hooks for word in [*each, "", ""][:MAX_HOOKS]]
 
 
 def install_script(path: str) -> None:
-    """Writes the supervisor's script, readable by every user."""
+    """Write the supervisor's script, readable by every user."""
     setsid = shutil.which("setsid", path=SYSTEM_PATH) or "setsid"
     descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:

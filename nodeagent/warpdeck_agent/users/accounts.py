@@ -1,10 +1,11 @@
-"""Users as this node knows them: who they are, which groups they have, and how a program becomes one of them.
+"""User accounts on this node: their ids and groups, and starting programs as a user.
 
-A job is a name's and a uid's. A root agent becomes the user only where this node means the same by both: an account that was
-deleted and made anew, or that has another uid here than where the job was submitted, is somebody else's.
+A job has a user name and a uid. A root agent only switches to the user if both mean the same account on this
+node. An account that was deleted and created again, or that has another uid here than on the submit host, may
+belong to another person.
 
-The system may ask a directory for each of these words, and an array's tasks want the same ones hundreds of times a second:
-what was just learnt holds for a second.
+Each lookup may query a directory service, and the tasks of an array need the same ones hundreds of times per
+second. So results are cached for one second.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 KNOWN_S = 1.0
 MOST_KNOWN = 256
-"""Answers that are remembered, of each kind."""
+"""The most cached results of each kind."""
 
 
 class Account(NamedTuple):
@@ -34,14 +35,17 @@ class Account(NamedTuple):
 
 
 def account(launch: Launch) -> Account:
-    """Whose it is on this node. A root agent looks the user up; any other runs everything as itself. Raises LaunchError."""
+    """Return the account of the launch's user on this node.
+
+    A root agent looks the user up; any other agent runs everything as its own user. Raises LaunchError.
+    """
     if os.geteuid() != 0:
         return Account(os.geteuid(), os.getegid())
     return _account_of(launch.user, launch.uid)
 
 
 def _account_of(user: str, uid: int) -> Account:
-    """The account that has both this name and this uid. Raises LaunchError."""
+    """Return the account that has both this name and this uid. Raises LaunchError."""
     try:
         found = _by_name(user, _moment())
     except KeyError as error:
@@ -57,7 +61,10 @@ def _account_of(user: str, uid: int) -> Account:
 
 
 def account_environment(uid: int) -> Dict[str, str]:
-    """What this node says of the user; nothing where the account is not listed (containers)."""
+    """Return the variables from the user's account on this node.
+
+    The result is empty if the account is not listed (containers).
+    """
     try:
         known = _by_uid(uid, _moment())
     except KeyError:
@@ -67,24 +74,27 @@ def account_environment(uid: int) -> Dict[str, str]:
 
 
 def group_of(meta: Meta) -> int:
-    """The gid of the job's processes. Raises LaunchError where its user's account is not what it was."""
+    """Return the gid of the job's processes. Raises LaunchError if its user's account has changed."""
     return _account_of(meta.user, meta.uid).gid if os.geteuid() == 0 else os.getegid()
 
 
 def groups_of(user: str, *, gid: int) -> List[int]:
-    """All groups of a user whose own is that one."""
+    """Return all groups of a user with the primary group `gid`."""
     return list(_groups(user, gid, _moment()))
 
 
 def as_user(user: str, *, uid: int, gid: int) -> Dict[str, Any]:
-    """Popen's arguments that drop to the user before exec; none where that is who we are (and Popen stays a vfork)."""
+    """Return Popen's arguments that switch to the user before exec.
+
+    They are empty if that is our own user, in which case Popen can use vfork.
+    """
     if os.geteuid() != 0 or uid == 0:
         return {}
     return {"user": uid, "group": gid, "extra_groups": groups_of(user, gid=gid)}
 
 
 def rights_of(uid: int) -> Dict[str, Any]:
-    """`as_user` by the uid alone; one without an account here has no other group."""
+    """Like `as_user`, for a uid alone. A user without an account on this node has no other group."""
     try:
         found = _by_uid(uid, _moment())
     except KeyError:
@@ -93,7 +103,7 @@ def rights_of(uid: int) -> Dict[str, Any]:
 
 
 def _moment() -> int:
-    """Equal for as long as an answer holds."""
+    """Return a number that stays equal as long as a cached result is valid."""
     return int(time.monotonic() / KNOWN_S)
 
 

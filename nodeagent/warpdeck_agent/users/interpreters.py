@@ -1,6 +1,7 @@
-"""Which Python a job's user may run this program with: the agent's own may lie where only root can read.
+"""Finds a Python with which a job's user can run this program.
 
-Found out once for each user, by trying: modes, links, ACLs and mounts are the kernel's affair.
+Only root may be able to read the agent's own Python. Each interpreter is tested once per user by running it,
+which covers modes, links, ACLs and mounts.
 """
 
 from __future__ import annotations
@@ -18,25 +19,31 @@ from .user_children import ChildFailed, UserChild, UserChildren
 CANDIDATES = ("/usr/bin/python3", "/usr/local/bin/python3", "/opt/python3/bin/python3") + tuple(
     f"/usr/bin/python3.{minor}" for minor in range(14, 8, -1)
 )
-"""Where a Python for everybody lies, behind the agent's own."""
+"""Paths where a Python for every user may be, tried after the agent's own."""
 LEAST = (3, 9)
 NOBODY = 65_534
 CHECK_S = 20.0
-"""How long one may take to say that it can."""
+"""How long a test run may take, in seconds."""
 MAX_BYTES = 4096
-"""What one may print meanwhile. It prints nothing."""
+"""The most bytes that a test run may print. It should print nothing."""
 _ENV = {"PATH": SYSTEM_PATH, OWN: "1"}
 
 
 class Interpreters:
-    """Command lines of this program, by user. The user can hold up the process that tries one out, so no thread waits for it."""
+    """Command lines of this program, by user.
+
+    The user can delay the process that tests an interpreter, so no thread waits for it.
+    """
 
     def __init__(self, children: UserChildren) -> None:
         self._children = children
         self._known: Dict[int, List[str]] = {}
 
     async def command(self, uid: int, drop: Dict[str, Any]) -> List[str]:
-        """The words to put a verb behind; none where no Python will do. `drop`: Popen's arguments that make it the user's."""
+        """Return the arguments that precede a verb; empty if no Python works.
+
+        `drop` are Popen's arguments that switch to the user.
+        """
         if not drop:
             return own_command()
         found = self._known.get(uid) or await self._find(uid, drop)
@@ -57,7 +64,7 @@ class Interpreters:
 
 
 def for_everybody() -> str:
-    """A Python that every user of this node may run, "" if there is none. Blocks for as long as trying takes."""
+    """Return a Python that every user of this node may run, "" if there is none. Blocks during the tests."""
     drop: Dict[str, Any] = {}
     if os.geteuid() == 0:
         drop = {"user": NOBODY, "group": NOBODY, "extra_groups": []}

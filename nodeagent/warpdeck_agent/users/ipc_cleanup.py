@@ -1,13 +1,15 @@
-"""What jobs leave that is neither a process nor in their TMPDIR: files in /dev/shm, POSIX queues, System V's shared memory.
+"""Removes shared memory that jobs leave.
 
-It lives in the node's memory until somebody removes it, and nothing tells which job made it. So it goes when the last launch
-of its user on this node has ended, and only what was made since the first of those began and no process holds: what another
-job may need stays, whoever's agent started that. Root's things may be the system's, and stay.
+This covers files in /dev/shm, POSIX message queues, and System V's shared memory objects. They stay in the
+node's memory until somebody removes them, and nothing shows which job made them. So they are removed when the
+last launch of their user on this node has ended. Only objects are removed that were made since the first of
+those launches began and that no process uses. Objects that another job may need stay, also jobs of other
+agents. Root's objects may belong to the system, and stay.
 
-A user who is logged in on a terminal here may have put files there by hand: then only those go that libraries make. /tmp is
-left alone: it is where people put what they want to find again. Jobs have a TMPDIR, and where the site says so a /tmp (privatedirs).
-
-Slurm leaves this to the site's epilog. Source: sysvipc(7), shm_overview(7), mq_overview(7), proc(5).
+A user who is logged in on a terminal of the node may have put files there by hand. Then only files with names
+that libraries use are removed. /tmp is not touched, because people keep files there. Jobs have a TMPDIR, and
+if the site configures it a private /tmp (privatedirs). Slurm leaves this cleanup to the site's epilog.
+Source: sysvipc(7), shm_overview(7), mq_overview(7), proc(5).
 """
 
 from __future__ import annotations
@@ -34,21 +36,25 @@ MADE_BY_LIBRARIES = (
     *("nccl-", "torch_", "cuda.shm.", "psm_", "sem.", "pymp-", "loky-", "joblib_memmapping", "plasma"),
     *("sm_segment", "vader_segment", "mpich_", "MPICH_", "psm2_shm", "ucx_", "ucp_", "boost_interprocess"),
 )
-"""What the names begin with that NCCL, PyTorch, CUDA, Python, Open MPI, MPICH, UCX and others give."""
+"""Name prefixes of files that NCCL, PyTorch, CUDA, Python, Open MPI, MPICH, UCX and others create."""
 KEPT = ("libpod_", "warpdeck-")
-"""Podman's table of locks for all containers of a user, also of those that are kept; where a user's shells ask to submit."""
+"""Files that stay: Podman's table of locks for all containers of a user, including kept ones, and our FIFOs
+for submitting from shells.
+"""
 COARSE_S = 0.02
-"""A file is stamped with the time of the kernel's last tick."""
+"""Error of file times in seconds: a file is stamped with the time of the kernel's last tick."""
 WHOLE_S = 1.0
-"""Where no birth is kept, the last change counts; of queues the kernel notes whole seconds."""
+"""Seconds that are added to the time of the last change, which is used for a file without a birth time. The
+kernel notes whole seconds for queues.
+"""
 MAX_NAMED = 6
-"""In one sentence."""
+"""The most names in one sentence."""
 REMOVE_S = 60.0
 MIB = 2**20
 
 
 class File(NamedTuple):
-    """A file or folder of a user's in one of the kernel's file systems for processes that share."""
+    """A file or folder of a user in one of the kernel's file systems for shared memory."""
 
     path: str
     born_unix: float
@@ -56,12 +62,15 @@ class File(NamedTuple):
 
     @property
     def by_library(self) -> bool:
-        """Whether no person would have called it so."""
+        """Whether its name shows that a library made it."""
         return os.path.basename(self.path).startswith(MADE_BY_LIBRARIES)
 
 
 class Remnants:
-    """Of this node's users: who has launches here since when, and what they leave. Its methods may run in any thread."""
+    """The users with launches on this node, and the shared memory that they leave.
+
+    The methods may run in any thread.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -69,13 +78,16 @@ class Remnants:
         self._since: Dict[int, float] = {}
 
     def enter(self, uid: int, name: str, *, at_unix: float) -> None:
-        """A launch of that user has room here from then on."""
+        """Record that a launch of that user exists since `at_unix`."""
         with self._lock:
             self._launches.setdefault(uid, set()).add(name)
             self._since[uid] = min(at_unix, self._since.get(uid, at_unix))
 
     def leave(self, uid: int, name: str) -> bool:
-        """The launch is over; whether it was its user's last here and something is there that goes with it."""
+        """Record that the launch is over.
+
+        Returns whether it was its user's last one here and left objects to be removed.
+        """
         with self._lock:
             launches = self._launches.get(uid, set())
             launches.discard(name)
@@ -87,7 +99,7 @@ class Remnants:
             return False
 
     def clear(self, uid: int) -> str:
-        """Removes what `leave` has seen; in words what that was. Blocks."""
+        """Remove the objects that `leave` has found. Returns a sentence that lists them. Blocks."""
         company = _company(uid)
         if company == "job":
             return ""
@@ -109,7 +121,10 @@ class Remnants:
         self._since.pop(uid, None)
 
     def _is_gone(self, uid: int) -> bool:
-        """Whether no launch of the user has begun meanwhile: it may want what it finds."""
+        """Return whether no launch of the user has begun meanwhile.
+
+        A new launch may need the objects that it finds.
+        """
         return not self._launches.get(uid)
 
     def _files(self, uid: int) -> Iterator[File]:
@@ -125,7 +140,10 @@ class Remnants:
 
 
 def queues() -> List[str]:
-    """Where POSIX message queues are seen; a kernel can show them in several places."""
+    """Return the folder with the POSIX message queues, as a list.
+
+    A kernel can mount it in several places; one is enough.
+    """
     return [each.path for each in mounted() if each.kind == "mqueue"][:1]
 
 
@@ -136,7 +154,7 @@ def _of_user(folder: str, uid: int) -> Iterator[File]:
         return
     points = {each.path for each in mounted()} if entries else set()
     for entry in entries:
-        if entry.path in points:  # to look at it would ask whoever serves it
+        if entry.path in points:  # a stat of a mount point would query its file server
             continue
         with contextlib.suppress(OSError):
             found = entry.stat(follow_symlinks=False)
@@ -146,7 +164,10 @@ def _of_user(folder: str, uid: int) -> Iterator[File]:
 
 
 def _company(uid: int) -> str:
-    """Who of the user runs here beside the ended launches: "job" (of whatever agent), "terminal", or "" for nobody who matters."""
+    """Return what else the user runs here besides the ended launches.
+
+    "job" is a job of any agent, "terminal" a login on a terminal, and "" anything else or nothing.
+    """
     found = ""
     for name in os.listdir("/proc"):
         try:
@@ -165,7 +186,10 @@ def _company(uid: int) -> str:
 
 
 def _held() -> FrozenSet[str]:
-    """The paths that living processes have open, mapped, or stand in. Links are read, never followed: a mount may hang."""
+    """Return the paths that living processes have open, mapped, or as their working folder.
+
+    Links are read but never followed, because a mount may hang.
+    """
     found: Set[str] = set()
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -187,13 +211,19 @@ def _descriptors(pid: str) -> List[str]:
 
 
 def _is_held(path: str, held: FrozenSet[str]) -> bool:
-    """Whether it, something below it, or (a queue, which the kernel names by itself) its name is among them."""
+    """Return whether the object, or a file below it, is among the paths `held`.
+
+    The kernel shows an open queue only by its name.
+    """
     own = {path} if path.startswith(SHM) else {path, "/" + os.path.basename(path)}
     return not own.isdisjoint(held) or any(each.startswith(path + "/") for each in held)
 
 
 def _remove(found: File, uid: int) -> bool:
-    """As its user: whatever lies under that name by now, nothing of anybody else's is removed."""
+    """Remove a file with its user's rights.
+
+    So nothing of another user is removed, whatever has that name by now.
+    """
     rm = shutil.which("rm", path=SYSTEM_PATH) or "rm"
     with contextlib.suppress(OSError):
         run_for(REMOVE_S, [rm, "-rf", "--", found.path], **rights_of(uid))

@@ -1,7 +1,8 @@
-"""The programs that jobs find on their PATH: small scripts that run the agent's own client code with a Python of this node.
+"""The programs that jobs find on their PATH.
 
-The folders are the agent's: jobs run what is in them and can change none of it. Modules lie there unpacked and compiled,
-because a program that is compiled at every start takes ten times as long.
+They are small scripts that run the agent's client code with a Python of this node. The folders belong to the
+agent, so jobs can run the programs but not change them. The modules are stored unpacked and compiled, because
+a program that is compiled at every start takes ten times as long.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from warpdeck_agent.client.main import main
 sys.exit(main({name!r}, sys.argv[1:]))
 """
 LONGEST_INTERPRETER = 120
-"""Of a first line; kernels cut it at 127 bytes."""
+"""The longest interpreter path in a script's first line; kernels cut the line at 127 bytes."""
 SCRIPT = """#!/bin/sh
 for python in {python} /usr/bin/python3 /usr/local/bin/python3 python3; do
     command -v "$python" >/dev/null 2>&1 && exec "$python" -I -S {main} {library} {name} "$@"
@@ -65,7 +66,7 @@ exit 127
 
 
 def install(folder: str) -> None:
-    """Writes scripts and modules below the agent's folder, if they are not there as they should be. Raises OSError."""
+    """Write scripts and modules below the agent's folder, unless they are up to date. Raises OSError."""
     library = os.path.join(folder, LIBRARY)
     for name in MODULES:
         source = pkgutil.get_data("warpdeck_agent", name)
@@ -82,7 +83,10 @@ def install(folder: str) -> None:
 
 
 def _script(name: str, python: str, main: str, library: str) -> str:
-    """Begun by Python itself: a shell in between would cost a millisecond, and drop exported functions from the environment."""
+    """Return a script that Python runs directly, if possible.
+
+    A shell would add a millisecond, and drop exported functions from the environment.
+    """
     if python and " " not in python and len(python) <= LONGEST_INTERPRETER:
         return DIRECT.format(name=name, python=python, library=library)
     words = {"python": sys.executable, "main": main, "library": library}
@@ -90,7 +94,7 @@ def _script(name: str, python: str, main: str, library: str) -> str:
 
 
 def write(path: str, data: bytes, *, mode: int) -> bool:
-    """A file as it should be, put in place whole; whether it had to be written. Raises OSError."""
+    """Write a file atomically unless it is up to date. Returns whether it was written. Raises OSError."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         if file.read() == data:
             return False

@@ -1,7 +1,8 @@
-"""Login shells of jobs: for `#!/bin/bash -l`, /etc/profile of some systems sets PATH anew, and srun must be on it all the same.
+"""Keeps srun on the PATH of login shells in jobs (`#!/bin/bash -l`).
 
-A root agent leaves a file in /etc/profile.d, which does nothing outside of jobs. A user's own agent may write none: bash reads
-what its jobs' BASH_ENV names, after the profile, where the user has none of their own.
+On some systems, /etc/profile resets PATH. A root agent writes a file to /etc/profile.d, which does nothing
+outside of jobs. A user's own agent may not write there. So its jobs have the variable BASH_ENV, whose file
+bash reads after the profile, unless the user has set a BASH_ENV of their own.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Dict
 from .job_programs import PROGRAMS, write
 
 PROFILE = "etc/profile.d/zz-warpdeck.sh"
-"""Behind what else is there: the last one decides what comes first on the PATH."""
+"""The name sorts last, because the last file decides the first entry of PATH."""
 OWN = "bashenv.sh"
 TEXT = f"""# Written by warpdeck's agent. A login shell of a job finds srun and the others; any other shell changes nothing here.
 if [ -n "${{WARPDECK_ACCESS-}}" ]; then
@@ -26,7 +27,10 @@ fi
 
 
 def install(folder: str, *, uid: int, root: str = "/") -> None:
-    """Writes the file where shells of jobs will read it: root's for all shells of the node, a user's below the agent's folder."""
+    """Write the file that shells of jobs read.
+
+    An agent of root writes it for all shells of the node, a user's agent below its own folder.
+    """
     path = os.path.join(root, PROFILE) if uid == 0 else os.path.join(folder, OWN)
     if uid == 0 and not os.path.isdir(os.path.dirname(path)):
         return  # this system's profile reads no such folder
@@ -37,5 +41,5 @@ def install(folder: str, *, uid: int, root: str = "/") -> None:
 
 
 def variables(env: Dict[str, str], folder: str, *, uid: int) -> Dict[str, str]:
-    """What a job's environment gets for it."""
+    """Return the variables that a job's environment needs for it."""
     return {} if uid == 0 or "BASH_ENV" in env else {"BASH_ENV": os.path.join(folder, OWN)}

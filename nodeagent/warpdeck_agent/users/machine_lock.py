@@ -1,10 +1,13 @@
-"""One agent manages a machine: two would give the same CPUs and GPUs away twice.
+"""Ensures that only one agent manages a machine.
 
-An agent holds a name for its life: an abstract Unix socket, which the kernel lets go of however the agent ends, and which each
-network namespace has for itself. An agent is refused while its own user or root holds one; agents of two users who are not
-root do not mind each other. Anybody can take any name, so a name counts only if the kernel says that its holder is the user
-for whom it stands, and there are several in case a stranger sits on one. Where SHARE_MACHINE is set an agent neither holds a
-name nor looks for holders.
+Two agents would give the same CPUs and GPUs away twice.
+
+An agent holds a name while it runs: an abstract Unix socket, which the kernel releases however the agent
+ends. Each network namespace has its own names. An agent is refused while its own user or root holds a name.
+Agents of two users who are not root do not exclude each other. Any process can take any name, so a name
+counts only if the kernel reports that its holder is the user in the name. There are several names per user,
+in case a foreign process holds one. With the variable SHARE_MACHINE, an agent neither holds a name nor looks
+for holders.
 """
 
 from __future__ import annotations
@@ -22,27 +25,27 @@ from warpdeck_agent.wire.messages import SHARE_MACHINE
 
 NAMES = 4
 WAIT_S = 3.0
-"""An agent that is just ending is waited for."""
+"""How long to wait for an agent that is just ending, in seconds."""
 POLL_S = 0.05
 _CREDENTIALS = struct.Struct("3i")
 
 
 class MachineTakenError(Exception):
-    """`str()` says which agent manages the machine, and what to do."""
+    """Another agent manages the machine. The text says which one, and how to proceed."""
 
 
 class Holder(NamedTuple):
     """The process that listens under a name."""
 
     pid: int
-    """0: it is not in our process namespace."""
+    """0: it is not in our pid namespace."""
     uid: int
 
 
 def claim() -> Optional[socket.socket]:
-    """Takes this user's name; keep the socket. None where strangers have all, or machines are shared.
+    """Take this user's name and return the socket, which must stay open.
 
-    Raises MachineTakenError.
+    Returns None if foreign processes hold all names, or if machines are shared. Raises MachineTakenError.
     """
     if os.environ.get(SHARE_MACHINE):
         return None
@@ -60,7 +63,10 @@ def claim() -> Optional[socket.socket]:
 
 
 def refusal(folder: str) -> str:
-    """Why no agent can be started for that folder, "" if one can. An agent of that very folder is no reason."""
+    """Return why no agent can be started for that folder, or "" if one can.
+
+    A running agent of the same folder is no obstacle.
+    """
     deadline = time.monotonic() + WAIT_S
     while not os.environ.get(SHARE_MACHINE):
         other = _find()
@@ -73,19 +79,22 @@ def refusal(folder: str) -> str:
 
 
 def answer(held: socket.socket) -> None:
-    """Lets go of whoever has asked who we are: connecting was the answer."""
+    """Close the connection of a process that asked who holds the name.
+
+    Connecting was sufficient as an answer.
+    """
     with contextlib.suppress(OSError):
         held.accept()[0].close()
 
 
 def folder_of(pid: int) -> str:
-    """The folder of the agent that is this process, "" if it is none."""
+    """Return the folder of the agent that is this process, "" if it is none."""
     argv = _command_line(pid)
     return argv[-1] if argv[-3:-1] == ["serve", "--dir"] else ""
 
 
 def _find() -> Optional[Holder]:
-    """The agent that is in our way."""
+    """Return the agent that excludes us, or None."""
     for uid in sorted({os.geteuid(), 0}):
         for at in range(NAMES):
             holder = _holder(_name(uid, at))
@@ -95,7 +104,10 @@ def _find() -> Optional[Holder]:
 
 
 def _take() -> Optional[socket.socket]:
-    """The first name that no stranger has. None if somebody has just taken it who does not listen yet."""
+    """Take the first name that no foreign process has.
+
+    Returns None if another agent of our user has just taken it and does not listen yet.
+    """
     for at in range(NAMES):
         held = socket.socket(socket.AF_UNIX)
         try:

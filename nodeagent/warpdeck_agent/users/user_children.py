@@ -1,8 +1,9 @@
-"""Bounded children of the agent that a job's user can hold up: a login shell, the process that unpacks a tree, and others that run
-as the user, who may stop any of them at will.
+"""Child processes of the agent that a job's user can delay.
 
-A child is in the groups of its `hold` before it gets its order, so its memory and CPU time count there. Its output, its time and the
-number of children of one user are limited. No thread waits for it, so that it delays nobody else's launch.
+Examples are a login shell and the process that unpacks a tree. They run as the user, who may stop any of
+them. A child is in the cgroups of its `hold` before it gets its order, so its memory and CPU time count
+there. Its output, its time and the number of children of one user are limited. No thread waits for it, so
+that it delays only launches of its own user.
 """
 
 from __future__ import annotations
@@ -22,23 +23,24 @@ from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.wire.messages import Key
 
 MOST_OF_USER = 4
-"""Children of one user at a time. More of them wait for one of these, and delay no other user."""
+"""The most children of one user at a time. Further ones wait, and delay no other user."""
 DIE_S = 2.0
-"""How long a child that was killed is waited for. One that hangs in the kernel is left behind."""
+"""How long to wait for a killed child, in seconds. A child that hangs in the kernel is abandoned."""
 REAP_FIRST_S, REAP_LAST_S = 0.002, 0.1
-"""How often a child whose output has ended is looked at until it has ended too."""
+"""First and longest interval in seconds between checks whether a child with finished output has exited."""
 READ_BYTES = 1 << 16
 
 
 class ChildFailed(Exception):
-    """The child did not do its work within its limits, in one clause with the child as its subject."""
+    """The child failed or exceeded its limits. The text is a clause with the child as its subject."""
 
 
 @dataclass(frozen=True)
 class UserChild:
-    """One child. `order` is sent to it on standard output, which is a socket, when it is in the launch's groups.
+    """One child.
 
-    `stdin` is a descriptor; `drop` are Popen's arguments that make it the user's.
+    `order` is sent to it on its standard output, which is a socket, when it is in the launch's cgroups.
+    `stdin` is a descriptor. `drop` are Popen's arguments that switch to the user.
     """
 
     argv: List[str]
@@ -61,12 +63,15 @@ class UserChildren:
         self._stopped: Set[Key] = set()
 
     async def run(self, child: UserChild, *, uid: int) -> bytes:
-        """What the child has said, once it has ended with status 0. Raises ChildFailed."""
+        """Run the child and return its output, once it has ended with status 0. Raises ChildFailed."""
         async with self._places.setdefault(uid, asyncio.Semaphore(MOST_OF_USER)):
             return await self._run(child)
 
     async def prepare(self, child: UserChild, *, key: Key, uid: int) -> bytes:
-        """The same for a launch that has not begun. Raises LaunchError too, if `stop` ended the child."""
+        """Run the child for a launch that has not begun, and return its output.
+
+        Raises ChildFailed, or LaunchError if `stop` ended the child.
+        """
         task = asyncio.get_running_loop().create_task(self.run(child, uid=uid))
         self._running[key] = task
         try:
@@ -80,7 +85,7 @@ class UserChildren:
             self._stopped.discard(key)
 
     def stop(self, key: Key) -> bool:
-        """End the child of that launch, running or waiting for its turn. Returns False if there is none."""
+        """End the child of that launch, whether it is running or waiting. Returns False if there is none."""
         task = self._running.get(key)
         if task is None or task.done():
             return False
@@ -108,7 +113,7 @@ class UserChildren:
 
 
 def _start(child: UserChild) -> Tuple[subprocess.Popen[bytes], socket.socket]:
-    """The child, in its groups, waiting for its order. Blocks for a few milliseconds."""
+    """Start the child in its cgroups, waiting for its order. Blocks for a few milliseconds."""
     ours, theirs = socket.socketpair()
     try:
         process = subprocess.Popen(
@@ -138,7 +143,10 @@ def _start(child: UserChild) -> Tuple[subprocess.Popen[bytes], socket.socket]:
 
 
 def _let_go(starting: Future[Tuple[subprocess.Popen[bytes], socket.socket]]) -> None:
-    """A child that nobody wants any more has not got its order yet, and nothing of the user's runs in it."""
+    """Kill a child that is no longer needed.
+
+    It has not got its order yet, so no program of the user runs in it.
+    """
     if not starting.cancelled() and starting.exception() is None:
         process, link = starting.result()
         link.close()
@@ -170,7 +178,7 @@ async def _reap(process: subprocess.Popen[bytes]) -> int:
 
 
 async def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill its process group, which is there as long as the child has not been reaped."""
+    """Kill its process group, which exists as long as the child has not been reaped."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(asyncio.TimeoutError):

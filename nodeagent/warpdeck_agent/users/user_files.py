@@ -1,5 +1,7 @@
-"""Reading files that users named: a child (readfile) that is the user asks, which can be left behind where a server hangs (see probes
-for why no thread). A file whose child has not come back is not asked for again.
+"""Reads files that users named, through a child process (readfile) that runs as the user.
+
+The child can be abandoned if a file server hangs (`probes` explains why this is not a thread). A file whose
+child has not answered is not read again.
 """
 
 from __future__ import annotations
@@ -13,16 +15,16 @@ from warpdeck_agent.linux.own_program import OWN, own_command
 from warpdeck_agent.linux.probes import ANSWER_S
 
 MOST_OF_USER = 64
-"""Files of one user that are read at once, those that hang among them: each costs a process."""
+"""The most files of one user that are read at once, including hanging ones; each costs a process."""
 
 
 class UserFile:
-    """A file of a user's. `look` raises LogError where nobody answers in time."""
+    """A file of a user. `look` raises LogError if there is no answer in time."""
 
     _left: ClassVar[Dict[Tuple[int, str], asyncio.subprocess.Process]] = {}
-    """Children that have not come back, by their user and file."""
+    """Children that have not answered in time, by user and file."""
     _reading: ClassVar[Dict[int, Set[asyncio.subprocess.Process]]] = {}
-    """Children that have not ended, by their user."""
+    """Children that have not ended, by user."""
 
     def __init__(self, path: str, uid: int, *, answer_s: float = ANSWER_S) -> None:
         self._path = path
@@ -33,11 +35,11 @@ class UserFile:
 
     @classmethod
     def readers(cls) -> Set[int]:
-        """The pids of all children that have not ended."""
+        """Return the pids of all children that have not ended."""
         return {each.pid for of_user in list(cls._reading.values()) for each in list(of_user)}
 
     async def look(self, at: Optional[int]) -> Optional[Look]:
-        """As OwnFile's."""
+        """Like `OwnFile.look`."""
         if os.geteuid() == 0 and self._uid < 0:
             raise LogError(f"it was not said whose file {self._path} is")
         left = self._left.get(self._key)
@@ -86,10 +88,10 @@ class UserFile:
 
     @property
     def is_over(self) -> bool:
-        """Whether no child of it is left."""
+        """Whether it has no running child."""
         return self._child is None or self._child.returncode is not None
 
     def close(self) -> None:
-        """The child ends with its input, once it comes back."""
+        """Close the child's input. The child exits as soon as it no longer hangs."""
         if self._child is not None and self._child.stdin is not None:
             self._child.stdin.close()

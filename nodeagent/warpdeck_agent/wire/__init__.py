@@ -1,7 +1,8 @@
-"""The protocol between the controller and a node agent, and the framing that the client socket shares.
+"""The protocol between the controller and a node agent.
 
-The messages are in `wire.messages`, which is not imported here: making its dataclasses takes 16 ms, and a verb of the
-command line needs the frames only.
+The controller's client socket uses the same framing. This package exports the framing (`json_frame`,
+`data_frame`, `FrameDecoder`, `read_frame`). The messages are in `wire.messages`, which is deliberately not
+imported here: creating its dataclasses takes 16 ms, and a command-line verb only needs the framing.
 """
 
 from .frames import (

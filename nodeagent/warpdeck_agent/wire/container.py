@@ -1,4 +1,4 @@
-"""What a job's or a step's processes run in, as pyxis has it."""
+"""The container in which a job's or a step's processes run, with the same options as pyxis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import List
 
 @dataclass(frozen=True)
 class Mount:
-    """A path of the node (relative: to the job's working folder) at a place in a container."""
+    """A path of the node that is mounted at a path in a container.
+
+    A relative `source` is relative to the job's working folder.
+    """
 
     source: str
     target: str
@@ -17,7 +20,10 @@ class Mount:
 
 @dataclass(frozen=True)
 class Container:
-    """What the job's processes run in. `image` as pyxis spells it; "" is that of an earlier container called `name`."""
+    """A container specification.
+
+    `image` is spelled as for pyxis; "" means the image of an earlier container called `name`.
+    """
 
     image: str = ""
     name: str = ""

@@ -1,4 +1,7 @@
-"""Frozen dataclasses as JSON values and back: plain json, no packages, so that an agent needs none."""
+"""Conversion of frozen dataclasses to JSON values and back.
+
+It uses the standard library only, so that an agent needs no installed package.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,26 @@ from typing import Any, Dict, Literal, Optional, Union, get_args, get_origin, ge
 from .frames import WireError
 
 MAX_SAID_CHARS = 64 * 1024
-"""Of a text: what users' programs and paths have in it may be long, and the controller takes no more than twice this."""
+"""Longest text in a message, in characters. Texts from users' programs and paths can be long, and the
+controller accepts at most twice this length.
+"""
 MAX_SAID_NUMBER = 2**53
 MAX_SAID_AMOUNT = 1e15
 _FIELDS: Dict[Any, Dict[str, _Kind]] = {}
 _DEFAULTS: Dict[Any, Dict[str, Any]] = {}
 _AS_THEY_ARE = frozenset((str, int, float, bool, dict, type(None)))
-"""Of values of these types JSON's are the same: most are."""
+"""Types whose values are already JSON values. Most values have one of these types."""
 _ALWAYS = ("t", "version")
-"""Fields that are said whatever they are: the tag, and what strangers look at."""
+"""Fields that are always encoded, even with their default values: the tag, and the protocol version, which
+peers of other versions read.
+"""
 
 
 class _Kind:
-    """A field's type, taken apart once: to ask typing of it at every field of every message is half of reading one."""
+    """A field's type, analyzed once.
+
+    Asking `typing` for every field of every message would take half of the decoding time.
+    """
 
     def __init__(self, hint: Any) -> None:
         self.type = hint
@@ -34,8 +44,11 @@ class _Kind:
 
 
 def encode(message: Any) -> Dict[str, Any]:
-    """A message as JSON values, ready for json_frame; fields with their default values go without saying. Not asdict, which
-    copies every value it meets: five times slower."""
+    """Return `message` as JSON values, ready for `json_frame`.
+
+    Fields that have their default values are omitted. `dataclasses.asdict` is not used because it copies
+    every value, which is five times slower.
+    """
     defaults = _DEFAULTS.get(type(message))
     if defaults is None:
         defaults = _DEFAULTS[type(message)] = _defaults(type(message))
@@ -48,7 +61,7 @@ def encode(message: Any) -> Dict[str, Any]:
 
 
 def _defaults(cls: Any) -> Dict[str, Any]:
-    """What those fields hold that a message does not name."""
+    """Return the default values of the fields of `cls` that a message may omit."""
     found: Dict[str, Any] = {}
     for each in dataclasses.fields(cls):
         if each.name not in _ALWAYS and each.default is not dataclasses.MISSING:
@@ -65,8 +78,11 @@ def _plain(value: Any) -> Any:
 
 
 def sayable(value: Any) -> Any:
-    """JSON values as the controller takes them: it ends the link of an agent that says more, and some of what an agent says is
-    made of what its users' processes have said."""
+    """Return the JSON value `value` cut to the sizes that the controller accepts.
+
+    The controller closes the link of an agent that sends larger values, and some of an agent's messages
+    contain text or numbers from its users' processes.
+    """
     kind = type(value)
     if kind is str:
         return value if len(value) <= MAX_SAID_CHARS else value[:MAX_SAID_CHARS]
@@ -82,7 +98,10 @@ def sayable(value: Any) -> Any:
 
 
 def build(cls: Any, value: Any, where: str) -> Any:
-    """The dataclass of these JSON values; `where` is how errors call them. Raises WireError."""
+    """Return an instance of the dataclass `cls` made from the JSON object `value`.
+
+    `where` names the value in error messages. Raises WireError if a field is missing or has the wrong type.
+    """
     if not isinstance(value, dict):
         raise WireError(f"{where}: expected an object")
     fields = _FIELDS.get(cls)
@@ -93,7 +112,7 @@ def build(cls: Any, value: Any, where: str) -> Any:
     for name, found in value.items():
         kind = fields.get(name)
         if kind is not None:
-            plain = type(found) is kind.type  # most are: str, int, bool
+            plain = type(found) is kind.type  # plain str, int or bool, the common case
             given[name] = found if plain else _convert(kind, found, f"{where}.{name}")
     try:
         return cls(**given)

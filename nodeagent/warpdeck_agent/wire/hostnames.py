@@ -1,7 +1,8 @@
-"""`scontrol show hostnames|hostlist|hostlistsorted`: Slurm's hostlists as scontrol itself reads and writes them.
+"""`scontrol show hostnames|hostlist|hostlistsorted`: reads and writes Slurm's hostlists as scontrol does.
 
-Every script for several nodes uses it, so it is here, where a node's own program finds it without a controller. Order and
-repetition are kept: "a3,a1,a2" is "a[3,1-2]". Standard library only. Measured against scontrol 22.05.
+Every script for several nodes uses these commands. They are in this package so that a program on a node can
+answer them without a controller. Order and repetition are kept: "a3,a1,a2" becomes "a[3,1-2]". This module
+imports the standard library only. Its behavior was measured against scontrol 22.05.
 """
 
 from __future__ import annotations
@@ -12,27 +13,30 @@ import re
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, TextIO, Tuple
 
 MAX_RANGE = 65_536
-"""Names of one range, as in Slurm."""
+"""The most names in one range, as in Slurm."""
 MAX_NAMES = 1_000_000
 ADDRESSES = "WARPDECK_ADDRESSES"
-"""Tells a job where its nodes are reached: "gpu1=10.0.0.7 gpu2=10.0.0.8"."""
+"""Environment variable with the addresses of a job's nodes, for example "gpu1=10.0.0.7 gpu2=10.0.0.8"."""
 RESOLVE_S = 5.0
-"""Names are looked up for no longer than this; nodes whose names were not looked up by then are told by their addresses."""
+"""Total time for resolving names. Nodes whose names are not resolved by then are printed as addresses."""
 MAX_FILE_BYTES = 16 * 2**20
 LEAST = {"hostnames": 5, "hostlistsorted": 9, "hostlist": 5}
-"""Entity -> letters of it that must be written, in the order in which they are tried."""
+"""Minimum length of an abbreviation of each entity, in the order in which the entities are tried."""
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _NUMBERED = re.compile(r"(.*?)(\d{1,18})", re.DOTALL)
 Run = Tuple[int, int, int]
-"""Width, first, last."""
+"""Width of the number in digits, first number, last number."""
 
 
 class HostlistError(ValueError):
-    """`str()` is what scontrol writes to standard error before it says that the list is none; it may be ""."""
+    """An invalid hostlist.
+
+    Its text is scontrol's message on standard error before "Invalid hostlist"; it may be "".
+    """
 
 
 def entity(word: str) -> str:
-    """Which of them a word, perhaps shortened, means; "" is none."""
+    """Return the entity that a possibly abbreviated word means, or "" for none."""
     lowered = word.lower()
     for name, least in LEAST.items():
         if len(lowered) >= least and name.startswith(lowered):
@@ -41,7 +45,10 @@ def entity(word: str) -> str:
 
 
 def show(words: Sequence[str], env: Mapping[str, str], out: TextIO, err: TextIO) -> int:
-    """Runs `scontrol show` for one of them: the entity and perhaps a list. The value is the exit code."""
+    """Run `scontrol show` for one of the entities and return the exit code.
+
+    `words` is the entity and optionally a list.
+    """
     kind = entity(words[0])
     text = words[1] if len(words) > 1 else None
     if kind != "hostnames":
@@ -62,15 +69,16 @@ def show(words: Sequence[str], env: Mapping[str, str], out: TextIO, err: TextIO)
 
 
 def _unreachable(names: Sequence[str], told: str, *, own: str) -> Dict[str, str]:
-    """Name -> address of the nodes to which their names do not lead from here.
+    """Return {name: address} of the nodes whose names do not resolve to the right address on this machine.
 
-    A machine resolves its own name, be it alone in doing so. So `own` counts as right only if the names of all others are right.
+    `told` is the value of the variable ADDRESSES. A machine always resolves its own name, even if no other
+    machine does. So `own` counts as right only if the names of all other nodes are right.
     """
     known = dict(word.partition("=")[::2] for word in told.split())
     asked = [name for name in dict.fromkeys(names) if name in known]
     if not asked:
         return {}
-    import time  # few need these, and they cost the others milliseconds
+    import time  # Imported here because few callers need it, and the import costs the others milliseconds.
 
     wrong: Dict[str, str] = {}
     deadline = time.monotonic() + RESOLVE_S
@@ -83,7 +91,10 @@ def _unreachable(names: Sequence[str], told: str, *, own: str) -> Dict[str, str]
 
 
 def _leads_to(name: str, address: str) -> bool:
-    """Whether the name resolves to that address; to any where the address is a name that does not resolve itself."""
+    """Return whether the name resolves to that address.
+
+    If the address is itself a name that does not resolve, any result counts.
+    """
     found, wanted = _resolved(name), _resolved(address)
     return bool(found & wanted) if wanted else bool(found)
 
@@ -97,7 +108,7 @@ def _resolved(name: str) -> Set[str]:
         OSError,
         UnicodeError,
         ImportError,
-    ):  # the last where the controller runs commands, without any files
+    ):  # ImportError occurs when the controller runs commands in a process without file access.
         return set()
 
 
@@ -129,12 +140,12 @@ def _read(path: str) -> str:
 
 
 def expand(text: str) -> List[str]:
-    """All names, in order. Raises HostlistError."""
+    """Return all names of a hostlist, in order. Raises HostlistError."""
     names: List[str] = []
     for part in _split(text):
         words = _BRACKETS.split(part)
         if len(words) > 1 and words[-1]:
-            raise HostlistError("")  # a name does not go on behind its last bracket
+            raise HostlistError("")  # a name must not continue after its last bracket
         pieces = [_numbers(word) if at % 2 else [word] for at, word in enumerate(words)]
         if len(names) + math.prod(len(piece) for piece in pieces) > MAX_NAMES:
             raise HostlistError(f"Too many hosts in `{part}'")
@@ -143,7 +154,7 @@ def expand(text: str) -> List[str]:
 
 
 def _split(text: str) -> List[str]:
-    """At commas and blanks outside brackets; what is empty is left out."""
+    """Split at commas and blanks outside of brackets, and omit empty parts."""
     parts: List[str] = []
     depth, word = 0, ""
     for letter in text:
@@ -170,18 +181,24 @@ def _numbers(ranges: str) -> List[str]:
 
 
 def collapse(names: Iterable[str]) -> str:
-    """The list of names in their order; neighbours of one prefix share a bracket."""
+    """Return the hostlist of the names in their order.
+
+    Adjacent names with the same prefix share one bracket.
+    """
     return _joined(_parts(name) for name in names)
 
 
 def collapse_sorted(names: Iterable[str]) -> str:
-    """The list by prefix and number. Names that are there twice stay twice."""
+    """Return the hostlist of the names, sorted by prefix and number. Repeated names stay repeated."""
     found = sorted((_parts(name) for name in names), key=lambda parts: (parts[0], _key(parts[1])))
     return _joined(found)
 
 
 def _key(number: Optional[Tuple[int, int]]) -> Tuple[int, int]:
-    """Numbers by width and value; a name without one comes before those with one."""
+    """Return the sort key of a number: its width, then its value.
+
+    A name without a number sorts before names with one.
+    """
     return number or (0, 0)
 
 
@@ -194,7 +211,7 @@ def _joined(names: Iterable[Tuple[str, Optional[Tuple[int, int]]]]) -> str:
 
 
 def _parts(name: str) -> Tuple[str, Optional[Tuple[int, int]]]:
-    """(prefix, (width, number)) of a name that ends with a number; else the name and None."""
+    """Return (prefix, (width, number)) of a name that ends with a number, or (name, None) of another name."""
     match = _NUMBERED.fullmatch(name)
     return (match[1], (len(match[2]), int(match[2]))) if match else (name, None)
 
@@ -212,7 +229,10 @@ def _runs(numbers: Iterable[Optional[Tuple[int, int]]]) -> List[Run]:
 
 
 def _same_width(width: int, other: int, number: int) -> bool:
-    """Whether a run of that width goes on with a number of the other: 9, 10 do, 09, 10 do, 9, 010 do not."""
+    """Return whether a range of `width` digits can continue with `number` of `other` digits.
+
+    Examples: 9 can continue with 10, and 09 with 10, but 9 cannot continue with 010.
+    """
     return len(f"{number:0{width}d}") == other
 
 

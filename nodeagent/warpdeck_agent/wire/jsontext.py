@@ -1,6 +1,7 @@
-"""JSON as text, by the C parts that the json package itself is made of.
+"""JSON encoding and decoding with the C functions on which the json package itself is built.
 
-The package imports the regular expressions, which is 7 ms to a program that lives 15; nothing here does.
+The json package imports the regular expressions, which takes 7 ms in a program that runs for 15 ms. This
+module avoids it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ BLANKS = " \t\n\r"
 
 
 class _Reading:
-    """What the scanner asks of a decoder: plain values."""
+    """The attributes that the C scanner reads from a decoder, set for plain values."""
 
     strict = True
     object_hook = None
@@ -23,7 +24,7 @@ class _Reading:
     parse_float = float
     parse_int = int
     parse_constant = float
-    """Of NaN and the infinities, by their names."""
+    """Converts the names of NaN and the infinities."""
 
 
 _scan = make_scanner(_Reading)  # type: ignore[arg-type]  # any object with these attributes will do
@@ -37,16 +38,22 @@ _encode = make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, 
 
 
 def dumps(value: Any) -> str:
-    """Without blanks, letters as they are. Raises TypeError, and RecursionError for what holds itself."""
+    """Return `value` as JSON without blanks and without escaping non-ASCII letters.
+
+    Raises TypeError for a value that JSON cannot express, and RecursionError for a value that contains
+    itself.
+    """
     return "".join(_encode(value, 0))
 
 
 def loads(text: str) -> Any:
-    """The one value of the text. Raises ValueError, RecursionError."""
+    """Return the one JSON value in the text. Raises ValueError or RecursionError."""
     text = text.strip(BLANKS)
     try:
         value, end = _scan(text, 0)
-    except (StopIteration, SystemError):  # the scanner can say what is wrong only where the package is loaded
+    # Without the json package loaded, the scanner cannot raise a proper error, so json parses the text again
+    # below.
+    except (StopIteration, SystemError):
         end = -1
     if end == len(text):
         return value

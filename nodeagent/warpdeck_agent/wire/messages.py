@@ -1,16 +1,18 @@
-"""The messages between the controller and an agent: frozen dataclasses, one `t` tag each.
+"""The messages between the controller and an agent: frozen dataclasses, each with its own tag `t`.
 
-The agent decodes them with `decode` (plain json, no packages); the controller may do the same or let msgspec
-validate the same classes. Unknown fields are ignored and missing optional ones take their default, so that
-neighbouring versions understand each other; PROTOCOL_VERSION changes only when that is no longer enough.
+The agent decodes them with `decode`, which uses plain json and no packages. The controller may do the same,
+or validate the same classes with msgspec. Unknown fields are ignored and missing optional fields take their
+defaults, so that neighboring versions understand each other. PROTOCOL_VERSION changes only when that is no
+longer enough.
 
-Conversation: the controller sends Hello; the agent answers Welcome with its inventory and every job it still holds.
-A Launch is idempotent by (job_id, restarts): asked again, the agent reports what it knows. Every Exited is repeated
-in each Welcome until the controller says Forget.
+Handshake: the controller sends Hello. The agent answers with Welcome, which holds its inventory and every job
+that it still has. A Launch is idempotent by (job_id, restarts): if it arrives again, the agent reports the
+state of the existing launch. Every exited job is repeated in each Welcome until the controller sends Forget.
 
-Streams (see frames): OpenLog, OpenPty, OpenTunnel and PutTree choose an id; bytes follow as data frames; each side closes
-with StreamEnd. The receiver of data sends StreamAck for what it has taken, and the sender stops at STREAM_WINDOW_BYTES (but
-for keys typed into a terminal). In a tunnel an empty data frame ends its direction, and the other goes on.
+Streams (see `frames`): OpenLog, OpenPty, OpenTunnel and PutTree choose an id. The bytes follow as data
+frames, and each side closes with StreamEnd. The receiver acknowledges data with StreamAck, and the sender
+pauses after STREAM_WINDOW_BYTES without an acknowledgment. Keys typed into a terminal are exempt from this
+limit. In a tunnel, an empty data frame ends its direction, and the other direction continues.
 """
 
 from __future__ import annotations
@@ -55,18 +57,23 @@ from .watch import Strangers as Strangers
 
 PROTOCOL_VERSION = 1
 SHARE_MACHINE = "WARPDECK_SHARE_MACHINE"
-"""Variable for a controller and its agents: several agents may manage the same machine."""
+"""Environment variable of a controller and its agents that lets several agents manage the same machine."""
 AHEAD_S = 1.0
-"""How long a launch waits on its node for the place of another: whoever decides may change its mind."""
+"""Time in seconds that a prefetched launch waits on its node for an earlier launch to end. It is short
+because the controller may change its decision.
+"""
 SUSPENDED, RESUMED = "suspended", "resumed"
-"""Causes of a Kill that ends nothing."""
+"""Causes of a Kill message that suspends or resumes a job instead of ending it."""
 Key = Tuple[int, int]
 """(job id, restarts): one launch."""
 
 
 @dataclass(frozen=True)
 class JobReport:
-    """What an agent knows of one launch. `phase`: running, exited, or lost (started, but its supervisor is gone)."""
+    """The agent's state of one launch.
+
+    `phase` is "running", "exited", or "lost" (it was started, but its supervisor is gone).
+    """
 
     job_id: int
     restarts: int
@@ -77,7 +84,7 @@ class JobReport:
     exit_code: int = 0
     signal: int = 0
     cause: str = ""
-    """Why it ended, when it did not end by itself: "timeout", "cancelled", "oom", "unknown"."""
+    """Why it ended, if it did not end by itself: "timeout", "cancelled", "oom" or "unknown"."""
     message: str = ""
     stdout_path: str = ""
     stderr_path: str = ""
@@ -85,18 +92,18 @@ class JobReport:
     peak_mem_bytes: int = 0
     cpu_seconds: float = 0.0
     system_s: float = 0.0
-    """Of the CPU seconds, those that the kernel spent for it."""
+    """The part of the CPU seconds that the kernel spent on its behalf."""
     own: Optional[OwnUse] = None
-    """Of a launch that had steps: its own part of this."""
+    """Usage of the launch outside of its steps. Set only for a launch that had steps."""
     gpu: Optional[GpuUsage] = None
     curve: Optional[Curve] = None
-    """Of a launch that has ended: its whole life, thinned."""
+    """Usage curve over the whole life of an ended launch, at reduced resolution."""
     suspended: bool = False
-    """It runs, but is stopped, and the time of its limit with it."""
+    """Whether the launch is suspended. The clock of its time limit is then stopped as well."""
     time_limit_s: float = -1.0
-    """Of one that runs: the limit that it is kept to; 0 is none, -1 not known."""
+    """The time limit that is enforced on a running launch, in seconds. 0 means no limit, -1 means unknown."""
     drain: str = ""
-    """Of one that ended: why the node should take no more jobs."""
+    """For an ended launch: the reason why the node should be drained."""
     t: Literal["report"] = "report"
 
 
@@ -115,8 +122,9 @@ class Hello:
 class TreeRef:
     """A code snapshot: the git tree id, the SHA-256 and size of its tar.gz, and the submit folder inside it.
 
-    `links` are names, relative to the snapshot's root, that git ignores (data, virtual environments); where the
-    submit folder is visible on the node they are linked from there into the checkout.
+    `links` are names, relative to the snapshot's root, of files that git ignores (data, virtual
+    environments). If the submit folder is visible on the node, these names are linked from there into the
+    checkout.
     """
 
     tree: str
@@ -129,100 +137,134 @@ class TreeRef:
 
 @dataclass(frozen=True)
 class Hooks:
-    """The site's programs around a launch, run as the agent's user with `env` and nothing of the job's own environment."""
+    """The site's programs around a launch.
+
+    They run as the agent's user with `env` and nothing of the job's own environment.
+    """
 
     prolog: str = ""
-    """If it fails the launch is refused, and the node takes no more jobs."""
+    """Path of the prolog. If it fails, the launch is refused and the node is drained."""
     epilog: str = ""
-    """Runs when nothing of the launch is left. If it fails the node takes no more jobs."""
+    """Path of the epilog, which runs after all processes of the launch have ended. If it fails, the node is
+    drained.
+    """
     timeout_s: float = 60.0
     env: Dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Launch:
-    """Start a job's share on this node. Paths are as on the submit host; %-patterns are already resolved."""
+    """Start a job's share on this node.
+
+    Paths are those of the submit host; %-patterns are already resolved.
+    """
 
     job_id: int
     restarts: int
     user: str
     uid: int
     role: str
-    """batch: run `script`; tasks: run `argv` in `tasks` processes; hold: only keep the allocation (a gang's other nodes)."""
+    """"batch": run `script`. "tasks": run `argv` in `tasks` processes. "hold": only hold the allocation
+    (other nodes of the job).
+    """
     env: Dict[str, str]
     cwd: str
     cwd_visible: bool
-    """The submit folder is the same folder on this node: output goes straight to its files."""
+    """Whether the submit folder is the same folder on this node, so that output goes straight to its
+    files.
+    """
     stdout: str = ""
-    """Absolute path; "" keeps the output in the agent's own folder, from where it can be streamed."""
+    """Absolute path. With "", the output stays in the agent's own folder, from where it can be streamed."""
     stderr: str = ""
-    """"" joins standard error to stdout."""
+    """Absolute path. With "", standard error goes to the same file as standard output."""
     append: bool = False
     stdin: str = ""
-    """What a batch script reads; relative to where it runs. "" is nothing."""
+    """File for the standard input of a batch script, relative to the working folder of the script. "" means
+    no input.
+    """
     limits: Dict[str, int] = field(default_factory=dict)
-    """Soft limits of its processes: NOFILE and so on, in the unit of setrlimit(2); -1 is none."""
+    """Soft limits of the job's processes by name (NOFILE etc.), in the unit of setrlimit(2). -1 means
+    unlimited.
+    """
     script: str = ""
     script_args: List[str] = field(default_factory=list)
     login: bool = False
-    """With the variables of the user's login shell, which `env` outranks."""
+    """Whether the job gets the variables of the user's login shell. Variables in `env` take precedence."""
     argv: List[str] = field(default_factory=list)
     tasks: int = 1
     first_rank: int = 0
     gpus: List[str] = field(default_factory=list)
-    """GPU uuids."""
+    """UUIDs of the GPUs."""
     cuda_visible_devices: str = "uuid"
-    """How CUDA_VISIBLE_DEVICES names the GPUs: "index" (as the job's processes count them) or "uuid"."""
+    """How CUDA_VISIBLE_DEVICES names the GPUs: "uuid", or "index" (counted as the job's processes see
+    them).
+    """
     gpu_share_pct: int = 100
-    """Below 100: the part of its GPU's memory that the job may use; one that uses more is ended ("oom")."""
+    """If below 100, the share of its GPU's memory that the job may use, in percent. A job that exceeds it is
+    ended with cause "oom".
+    """
     share_grace_s: float = 10.0
-    """How long it may use more, once it was warned."""
+    """Time in seconds that a job may exceed its share of GPU memory after it was warned."""
     share_start_s: float = 0.0
-    """The longest that it waits for the sharer before it to have its memory."""
+    """The longest time in seconds that the launch waits until the previous job on the shared GPU has
+    allocated its memory.
+    """
     cpus: int = 1
     mem_bytes: int = 0
     max_processes: int = 0
-    """Processes and threads that the job may have at once; 0 is no limit."""
+    """The most processes and threads that the job may have at once. 0 means no limit."""
     tmp_dir: str = ""
-    """Where the job's TMPDIR is made; "" is /tmp."""
+    """Folder in which the job's TMPDIR is created. "" means /tmp."""
     private_dirs: List[str] = field(default_factory=list)
-    """Folders that the job has for itself, where the node can; `shared_dirs`: what stays the node's below them."""
+    """Folders that are private to the job, if the node supports it. `shared_dirs` are folders below them that
+    stay the node's.
+    """
     shared_dirs: List[str] = field(default_factory=list)
     container: Optional[Container] = None
     hooks: Optional[Hooks] = None
     unkillable_s: float = 60.0
-    """How long a process may live after KILL before the node is to blame."""
+    """How long a process may survive KILL, in seconds, before the node is considered faulty."""
     empty_gpus: bool = False
-    """Refuse (to be tried again) if a process that is of no job there holds memory on its GPUs."""
+    """Refuse the launch, to be retried, if a process that belongs to no job holds memory on the launch's
+    GPUs.
+    """
     confine: List[str] = field(default_factory=lambda: ["memory", "cpus", "devices"])
-    """What the job is held to; the rest it may use beyond its share."""
+    """The resources that are limited to the job's share. The job may use more of the other resources."""
     time_limit_s: Optional[float] = None
     grace_s: float = 30.0
     warn_signal: int = 0
-    """Sent so long before the time limit; `warn_batch_only`: to the batch shell alone."""
+    """Signal that is sent `warn_before_s` before the time limit; 0 for none. `warn_batch_only`: only the
+    batch shell gets it.
+    """
     warn_before_s: float = 0.0
     warn_batch_only: bool = False
     idle_limit_s: float = 0.0
-    """Of a terminal's job: it is ended ("idle") when nothing uses it for so long, 0 for never; said so long before."""
+    """For a terminal job: idle time in seconds after which it is ended with cause "idle"; 0 means never. The
+    user is warned `idle_warning_s` before.
+    """
     idle_warning_s: float = 0.0
     in_place: bool = False
-    """The tree is only for a node that does not see the submit folder."""
+    """Whether the tree is used only if the node does not see the submit folder."""
     tree: Optional[TreeRef] = None
     workspace: str = ""
-    """Name of the checkout folder; the tasks of one array share it."""
+    """Name of the checkout folder. The tasks of one array share a checkout."""
     pty: bool = False
     rows: int = 24
     cols: int = 80
     behind: List[int] = field(default_factory=list)
-    """[job_id, restarts]: to begin in the place of that launch when it has ended here."""
+    """[job_id, restarts] of another launch on this node. This launch is prefetched and begins when that one
+    has ended.
+    """
     behind_s: float = AHEAD_S
-    """If it has not begun so long after it came, it is given back (GivenBack)."""
+    """If a prefetched launch has not begun this many seconds after it arrived, it is returned with
+    GivenBack.
+    """
     t: Literal["launch"] = "launch"
 
 
 @dataclass(frozen=True)
 class PutTree:
-    """The bytes of a tree's tar.gz follow on `stream`, then StreamEnd. Sent after NeedTree."""
+    """Upload of a tree's tar.gz, sent after NeedTree. The bytes follow on `stream`, then StreamEnd."""
 
     tree: str
     sha256: str
@@ -233,10 +275,11 @@ class PutTree:
 
 @dataclass(frozen=True)
 class Kill:
-    """End a job: TERM to all its processes, KILL after `grace_s`. With `signal` only that signal is sent, once, to all of it,
-    to the batch shell, or to the programs that the shell runs.
+    """End a job: TERM to all its processes, then KILL after `grace_s` seconds.
 
-    With a signal and the cause SUSPENDED or RESUMED the time of its limit stops and goes on as well.
+    With `signal`, only that signal is sent, once. `whom` selects all processes, the batch shell, or the
+    programs that the shell runs. With a signal and the cause SUSPENDED or RESUMED, the clock of the time
+    limit stops or continues as well.
     """
 
     job_id: int
@@ -250,8 +293,11 @@ class Kill:
 
 @dataclass(frozen=True)
 class TakeBack:
-    """Launches ([job_id, restarts]) that were handed ahead of time are not to begin any more. Those that have not are told in
-    GivenBack; of those that have nothing is said, and nothing changes for them."""
+    """Revoke prefetched launches ([job_id, restarts]) that have not begun.
+
+    The agent lists these in GivenBack. It says nothing about launches that have already begun, and they
+    continue unchanged.
+    """
 
     launches: List[List[int]]
     t: Literal["take_back"] = "take_back"
@@ -259,7 +305,7 @@ class TakeBack:
 
 @dataclass(frozen=True)
 class SetLimit:
-    """The time limit that a launch has from now on, counted from its start; None is no limit."""
+    """Change the time limit of a launch, in seconds from its start. None means no limit."""
 
     job_id: int
     restarts: int
@@ -269,7 +315,7 @@ class SetLimit:
 
 @dataclass(frozen=True)
 class Forget:
-    """The end of this launch is durably recorded by the controller; its spool may go."""
+    """The controller has durably recorded the end of this launch, so the agent may delete its spool."""
 
     job_id: int
     restarts: int
@@ -278,7 +324,10 @@ class Forget:
 
 @dataclass(frozen=True)
 class ProbePath:
-    """Does the folder `path` hold an entry called `name` for that user? Tells whether a submit folder is shared with the node."""
+    """Ask whether the folder `path` holds an entry called `name`, as seen by the user `uid`.
+
+    The answer shows whether a submit folder is shared with the node.
+    """
 
     probe: int
     path: str
@@ -289,7 +338,10 @@ class ProbePath:
 
 @dataclass(frozen=True)
 class Notice:
-    """A line for the people who look at this job: it is added to the job's standard error, or shown on its terminal."""
+    """A line of text for the users of a job.
+
+    It is appended to the job's standard error, or shown on its terminal.
+    """
 
     job_id: int
     restarts: int
@@ -299,17 +351,17 @@ class Notice:
 
 @dataclass(frozen=True)
 class Quit:
-    """The agent ends; jobs and terminals go on, and the next agent adopts them."""
+    """End the agent. Jobs and terminals continue, and the next agent adopts them."""
 
     t: Literal["quit"] = "quit"
 
 
-# ---- both ways
+# ---- both directions
 
 
 @dataclass(frozen=True)
 class StreamAck:
-    """So many more bytes of this stream were taken."""
+    """Acknowledge `size` more bytes of this stream."""
 
     stream: int
     size: int
@@ -329,7 +381,7 @@ class StreamEnd:
 @dataclass(frozen=True)
 class Welcome:
     build: str
-    """SHA-256 of the agent's zipapp, in hex."""
+    """SHA-256 of the agent's zipapp, in hexadecimal."""
     inventory: Inventory
     jobs: List[JobReport] = field(default_factory=list)
     steps: List[StepReport] = field(default_factory=list)
@@ -349,7 +401,7 @@ class NeedTree:
 
 @dataclass(frozen=True)
 class Remark:
-    """Something about a launch that the people of its job should know; it changes nothing."""
+    """A remark about a launch for the users of its job. It does not change the job's state."""
 
     job_id: int
     restarts: int
@@ -359,23 +411,28 @@ class Remark:
 
 @dataclass(frozen=True)
 class LaunchFailed:
-    """The job did not start and will not: nothing of it runs."""
+    """The launch failed: the job did not start, and nothing of it runs."""
 
     job_id: int
     restarts: int
     message: str
     again: bool = False
-    """The node is to blame, not the job: it may be tried again."""
+    """Whether the node is at fault instead of the job, so that the launch may be retried."""
     drain: str = ""
-    """Why the node should take no more jobs."""
+    """The reason why the node should be drained."""
     check: str = ""
-    """The check that fails there (disk): it drains the node until it is well again, and the job goes elsewhere."""
+    """The health check that fails on this node (for example disk). The node is drained until the check
+    succeeds, and the job starts on another node.
+    """
     t: Literal["launch_failed"] = "launch_failed"
 
 
 @dataclass(frozen=True)
 class GivenBack:
-    """These launches ([job_id, restarts]) were waiting behind others. They have not begun, and will not."""
+    """Prefetched launches ([job_id, restarts]) that were waiting behind other launches.
+
+    They have not begun, and will not.
+    """
 
     launches: List[List[int]]
     t: Literal["given_back"] = "given_back"
@@ -383,7 +440,11 @@ class GivenBack:
 
 @dataclass(frozen=True)
 class StreamOpened:
-    """`size_bytes`: the file's size now (logs), or the number of terminal bytes written so far; `offset`: where we begin."""
+    """A stream was opened.
+
+    `offset` is the position at which its data begin. `size_bytes` is the present size of a log file, or the
+    number of bytes that a terminal has written so far.
+    """
 
     stream: int
     offset: int = 0
@@ -397,7 +458,7 @@ class PathProbed:
     probe: int
     found: bool
     hangs: bool = False
-    """The folder's server does not answer."""
+    """Whether the file server of the folder does not answer."""
     t: Literal["path_probed"] = "path_probed"
 
 
@@ -458,7 +519,10 @@ _BY_TAG: Dict[str, Any] = {
 
 
 def decode(message: Dict[str, Any]) -> Any:
-    """The dataclass that the tag names. Raises WireError for an unknown tag, a missing field or a wrong type."""
+    """Return the message as the dataclass that its tag names.
+
+    Raises WireError for an unknown tag, a missing field or a wrong type.
+    """
     cls = _BY_TAG.get(message.get("t", ""))
     if cls is None:
         raise WireError(f"unknown message {message.get('t')!r}")

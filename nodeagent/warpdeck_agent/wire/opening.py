@@ -1,4 +1,7 @@
-"""The messages that open streams of a job on its node: its output, its terminal, a tunnel. See `messages` for how they go on."""
+"""The messages that open a stream of a job on its node: its output, its terminal, or a tunnel.
+
+`messages` describes the rest of the stream protocol.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,17 @@ from dataclasses import dataclass, field
 from typing import Dict, List, Literal
 
 FELL_BEHIND = "the terminal went on without this viewer"
-"""The end of a terminal's stream whose viewer took too little for too long; it may attach again."""
+"""Error text of a terminal stream that was ended because its viewer read too slowly for too long. The viewer
+may attach again.
+"""
 
 
 @dataclass(frozen=True)
 class OpenLog:
-    """Stream a job's output from `offset` (negative: so many bytes before the end). `channel`: out or err."""
+    """Stream a job's output from `offset`; a negative offset counts bytes from the end.
+
+    `channel` is "out" or "err".
+    """
 
     stream: int
     job_id: int
@@ -20,16 +28,20 @@ class OpenLog:
     offset: int = 0
     follow: bool = False
     path: str = ""
-    """For a job whose spool is gone: the file. The agent refuses a file that is not the user's."""
+    """The output file of a job without a spool. The agent refuses a file that does not belong to the user
+    `uid`.
+    """
     uid: int = -1
     t: Literal["open_log"] = "open_log"
 
 
 @dataclass(frozen=True)
 class OpenPty:
-    """Attach to an interactive job's terminal: scrollback from `offset` (0: all that is kept), then live bytes.
+    """Attach to an interactive job's terminal.
 
-    Who watches only reads: keys and sizes on this stream count for nothing. `watcher` is named to those who type.
+    The stream has the scrollback from `offset` (0: all that is kept), then live bytes. With `watch`, the
+    viewer is read-only: its keys and sizes on this stream are ignored. `watcher` is the name of the viewer
+    that is shown to the users who type.
     """
 
     stream: int
@@ -45,10 +57,11 @@ class OpenPty:
 
 @dataclass(frozen=True)
 class OpenTunnel:
-    """Bytes both ways to a port of this node's loopback, or, without a port, to a process started inside the job.
+    """Open a tunnel to a port of this node's loopback interface.
 
-    The process runs as the job's user, in its containment and its working folder; the stream is its standard input and
-    output. The stream ends with the job.
+    Without a port, the tunnel leads to a process that is started inside the job. The process runs as the
+    job's user, in its containment and its working folder. The stream is its standard input and output. The
+    stream ends with the job.
     """
 
     stream: int

@@ -1,4 +1,4 @@
-"""Whether a path lies in one of some folders, by its name alone."""
+"""Test by name alone whether a path lies in one of several folders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Iterable, Optional
 
 
 def place_of(path: str, folders: Iterable[str]) -> Optional[str]:
-    """The first of the folders that is the path or above it. Both are absolute; links are not followed."""
+    """Return the first folder that equals `path` or contains it, or None.
+
+    All paths are absolute. Symbolic links are not followed.
+    """
     plain = os.path.normpath(path)
     for folder in folders:
         if plain == folder or plain.startswith(folder.rstrip("/") + "/"):

@@ -1,10 +1,13 @@
-"""Messages about steps: tasks started inside a launch, and calls, which are connections of a job's processes to the controller.
+"""Messages about steps and calls.
 
-A StepLaunch is idempotent by (job_id, restarts, step), as a Launch is. Each StepReport says which tasks have ended since the
-last one; the Welcome says everything again until ForgetStep. OpenStep joins the controller to the tasks' streams: data frames
-carry TASK_HEADER (rank, channel, offset) before the bytes, channel OUT or ERR from the agent; towards it IN, where the offset
-is nothing and no bytes are the end of input, for one rank or EVERY_TASK. A CallOpened stream is begun by the agent, with an id
-from FIRST_CALL on; its bytes are the frames of the controller's own socket.
+Steps are tasks started inside a launch. Calls are connections of a job's processes to the controller.
+
+A StepLaunch is idempotent by (job_id, restarts, step), like a Launch. Each StepReport lists the tasks that
+have ended since the last report; the Welcome repeats all of them until ForgetStep. OpenStep connects the
+controller to the tasks' streams: data frames carry TASK_HEADER (rank, channel, offset) before the bytes. From
+the agent, the channel is OUT or ERR. To the agent it is IN, for one rank or EVERY_TASK, and an empty piece is
+the end of input. The agent opens a CallOpened stream with an id of at least FIRST_CALL. Its bytes are the
+frames of the controller's own socket.
 """
 
 from __future__ import annotations
@@ -17,40 +20,52 @@ from .container import Container
 from .watch import Curve, GpuUsage, Spread
 
 TASK_HEADER = struct.Struct(">IBQ")
-"""rank, channel, offset of the first byte."""
+"""rank, channel, offset of the first byte"""
 OUT, ERR, IN = 1, 2, 0
 EVERY_TASK = 0xFFFFFFFF
 FIRST_CALL = 1 << 31
-"""Ids of streams that an agent begins."""
+"""The lowest stream id that an agent assigns."""
 FIRST_GANG_PORT, GANG_PORTS = 29_000, 1_000
-"""Ports that follow from the job's number, for commands that begin on several nodes at once and ask nobody; no others are these."""
+"""First port and number of ports that are derived from the job's number.
+
+Commands that begin on several nodes at once without asking the controller use these ports. No other ports
+come from this range.
+"""
 MADE = "WARPDECK_MASTER"
-"""A variable which says that MASTER_ADDR is ours, and behind it MASTER_PORT."""
+"""Environment variable which says that warpdeck has set MASTER_ADDR; its value ends with MASTER_PORT."""
 FENCE_PIECE_BYTES = 256 * 1024
-"""So much of what ranks have put goes in one message."""
+"""The most bytes of PMI values from the ranks that one message carries."""
 CALL_WINDOW_BYTES = 256 * 1024
-"""The window of a call in each direction: hundreds of them, whose processes read nothing, take little memory."""
+"""The window of a call in each direction. It is small so that hundreds of calls whose processes read nothing
+take little memory.
+"""
 MAX_ACCESS_BYTES = 64 * 1024
-"""The largest message that a process may say before it is known who it is."""
+"""The largest message that a process may send before it is authenticated."""
 
 
 @dataclass(frozen=True)
 class StepTask:
-    """One task. `env` is added to the step's; `argv` empty: the step's own; `cpus` empty: those of the job."""
+    """One task. `env` is added to the step's environment.
+
+    Empty `argv` or `cpus` mean the step's command and the job's CPUs.
+    """
 
     rank: int
     env: Dict[str, str] = field(default_factory=dict)
     argv: List[str] = field(default_factory=list)
     cpus: List[int] = field(default_factory=list)
     reads: bool = False
-    """It gets input; else its standard input is empty."""
+    """Whether the task gets input. Otherwise its standard input is empty."""
     terminal: bool = False
-    """It has one of its own; its input is in the frames of ptytask."""
+    """Whether the task has its own terminal. Its input then consists of the frames of `ptytask`."""
 
 
 @dataclass(frozen=True)
 class Pmi:
-    """The tasks are ranks that may speak PMI. `mapping`: which ranks are on which node, as PMI_process_mapping says it."""
+    """PMI settings of a step whose tasks are ranks.
+
+    `mapping` gives the ranks of each node in the format of PMI_process_mapping.
+    """
 
     name: str
     size: int
@@ -71,40 +86,49 @@ class StepLaunch:
     tasks: List[StepTask] = field(default_factory=list)
     cpu_bind: str = ""
     bind_verbose: bool = False
-    """Each task's CPUs are told on its error output before it begins."""
+    """Whether the CPUs of each task are printed on its standard error before it begins."""
     cpus: int = 0
-    """So many of the job's CPUs here are the step's own; 0: it may use all."""
+    """Number of the job's CPUs on this node that are reserved for the step. 0: it may use all of the job's
+    CPUs.
+    """
     mem_bytes: int = 0
-    """So much of the job's memory here it may use; 0: all."""
+    """The part of the job's memory on this node that the step may use. 0: all."""
     time_limit_s: float = 0.0
-    """0: the job's alone."""
+    """Time limit of the step in seconds. 0: only the job's limit applies."""
     limits: Dict[str, int] = field(default_factory=dict)
-    """As Launch.limits."""
+    """Soft resource limits, as in Launch.limits."""
     pmi: Optional[Pmi] = None
     container: Optional[Container] = None
-    """Each task runs in one; its relative paths are the step's folder's."""
+    """The container in which each task runs. Its relative paths are relative to the step's folder."""
     prologs: List[str] = field(default_factory=list)
-    """Programs that run as the user in each task before it: the site's, then the user's. What they print as "export NAME=VALUE",
-    "unset NAME" or "print TEXT" holds for the task."""
+    """Programs that run as the user in each task before its command: first the site's, then the user's.
+
+    Lines that they print as "export NAME=VALUE", "unset NAME" or "print TEXT" are applied to the task.
+    """
     epilogs: List[str] = field(default_factory=list)
-    """And behind it."""
+    """Programs that run as the user in each task after its command."""
     t: Literal["step_launch"] = "step_launch"
 
 
 @dataclass(frozen=True)
 class TaskEnded:
-    """How one task ended."""
+    """The end of one task."""
 
     rank: int
     code: int = 0
     signal: int = 0
     oom: bool = False
-    """It was killed, or what it waited for, because the step or its job had no more memory."""
+    """Whether the task, or a process for which it waited, was killed because the step or its job ran out of
+    memory.
+    """
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """What an agent knows of its share of a step. `phase`: running, or exited when all its tasks have ended."""
+    """The agent's state of its share of a step.
+
+    `phase` is "running", or "exited" when all its tasks have ended.
+    """
 
     job_id: int
     restarts: int
@@ -113,25 +137,30 @@ class StepReport:
     ends: List[TaskEnded] = field(default_factory=list)
     cpu_seconds: float = 0.0
     system_s: float = 0.0
-    """Of the CPU seconds, those that the kernel spent for it."""
+    """The part of the CPU seconds that the kernel spent on its behalf."""
     peak_mem_bytes: int = 0
     spreads: List[Spread] = field(default_factory=list)
-    """How that was spread over the tasks, once all have ended; what is not known of any task is left out."""
+    """Distribution of the usage over the tasks, once all have ended. Quantities that are not known for any
+    task are omitted.
+    """
     gpu: Optional[GpuUsage] = None
     curve: Optional[Curve] = None
-    """How its life went, once it has ended; None where it was too short."""
+    """Usage curve over the life of the step, once it has ended; None if it was too short."""
     message: str = ""
-    """Why it could not be started, or what became of it, where its tasks do not tell."""
+    """Why the step could not be started, or how it ended if its tasks do not show it."""
     check: str = ""
-    """The check of the node's health that fails, where the message tells of the node's own fault."""
+    """The health check that fails on this node, if the message describes a fault of the node."""
     abort: Optional[TaskEnded] = None
-    """The rank for which the whole step is to end, with this code."""
+    """The rank whose abort ends the whole step, and the exit code of the step."""
     t: Literal["step_report"] = "step_report"
 
 
 @dataclass(frozen=True)
 class StepFence:
-    """What the ranks of this node have put before the fence of that number, at which all of them wait; `last` of its pieces."""
+    """PMI values that the ranks of this node have put before fence `number`.
+
+    All of these ranks wait at the fence. `last` marks the last message for this fence.
+    """
 
     job_id: int
     restarts: int
@@ -144,7 +173,10 @@ class StepFence:
 
 @dataclass(frozen=True)
 class StepFenced:
-    """All ranks of all nodes have come to that fence; these are the values of all, or a piece of them."""
+    """All ranks of all nodes have reached fence `number`.
+
+    `values` are the values of all ranks, or a part of them.
+    """
 
     job_id: int
     restarts: int
@@ -157,7 +189,10 @@ class StepFenced:
 
 @dataclass(frozen=True)
 class StepKill:
-    """End a step: TERM to its tasks, KILL after `grace_s`. With `signal` only that is sent, once; to `rank` alone unless it is -1."""
+    """End a step: TERM to its tasks, then KILL after `grace_s` seconds.
+
+    With `signal`, only that signal is sent, once; if `rank` is not -1, only to that rank.
+    """
 
     job_id: int
     restarts: int
@@ -170,7 +205,10 @@ class StepKill:
 
 @dataclass(frozen=True)
 class ForgetStep:
-    """The end of this step is durably recorded, and its output was taken: its files may go."""
+    """The controller has durably recorded the end of this step and has read its output.
+
+    The agent may now delete its files.
+    """
 
     job_id: int
     restarts: int
@@ -180,7 +218,10 @@ class ForgetStep:
 
 @dataclass(frozen=True)
 class OpenStep:
-    """Join the streams of the step's tasks on this node. `have`: "RANK.CHANNEL" -> bytes that were taken before."""
+    """Connect to the streams of the step's tasks on this node.
+
+    `have`: "RANK.CHANNEL" -> number of bytes already received.
+    """
 
     stream: int
     job_id: int
@@ -192,7 +233,7 @@ class OpenStep:
 
 @dataclass(frozen=True)
 class ReservePort:
-    """Choose a TCP port that is free on this node, and keep it for this launch."""
+    """Choose a free TCP port on this node and reserve it for this launch."""
 
     ask: int
     job_id: int
@@ -202,7 +243,7 @@ class ReservePort:
 
 @dataclass(frozen=True)
 class PortReserved:
-    """0: none is free."""
+    """The reserved port. `port` is 0 if no port is free."""
 
     ask: int
     port: int
@@ -211,7 +252,7 @@ class PortReserved:
 
 @dataclass(frozen=True)
 class CallOpened:
-    """A process of this launch, which has proved it, calls the controller."""
+    """A process of this launch, which has proved its identity, calls the controller."""
 
     stream: int
     job_id: int
@@ -220,7 +261,7 @@ class CallOpened:
 
 
 def pieces(values: Mapping[str, str], size_bytes: int) -> List[Dict[str, str]]:
-    """Parts that are no larger than that by much; one at least."""
+    """Split `values` into parts of roughly `size_bytes` each. The result has at least one part."""
     made: List[Dict[str, str]] = [{}]
     used = 0
     for key, value in values.items():

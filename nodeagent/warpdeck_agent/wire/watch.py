@@ -1,4 +1,7 @@
-"""Messages about the node itself: what it has, its health, what is measured on it. Part of wire.messages, where all are."""
+"""Messages about the node itself: its inventory, its health and its measurements.
+
+They are part of `wire.messages`.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,16 @@ from dataclasses import dataclass, field
 from typing import Dict, List, Literal, Optional
 
 COLUMNS = ("gpu_util_pct", "gpu_mem_bytes", "gpu_power_w", "gpu_temp_c", "cpu_pct", "mem_bytes")
-"""What curves show. `cpu_pct`: 100 is one CPU."""
+"""The columns of usage curves. `cpu_pct` 100 is one CPU."""
 RINGS = ((1.0, 600), (10.0, 720), (60.0, 1440))
-"""(step in seconds, points) in which an agent keeps what a node and its GPUs were like: ten minutes, two hours, a day."""
+"""(step in seconds, points) of the histories that an agent keeps for a node and its GPUs: ten minutes, two
+hours, a day.
+"""
 
 
 @dataclass(frozen=True)
 class GpuInfo:
-    """A GPU as discovered. `index` is NVML's; `uuid` is what CUDA_VISIBLE_DEVICES gets."""
+    """A GPU as discovered. `index` is NVML's; `uuid` is the value for CUDA_VISIBLE_DEVICES."""
 
     index: int
     uuid: str
@@ -23,16 +28,17 @@ class GpuInfo:
     bus_id: str = ""
     numa_node: int = -1
     island: int = -1
-    """GPUs of a node with the same number are joined by NVLink; -1: by none."""
+    """GPUs of a node with the same number are connected by NVLink; -1: no NVLink."""
     isolation: str = ""
-    """What keeps jobs apart that share it: "mig", "mps", or "" for nothing."""
+    """Isolation between jobs that share the GPU: "mig", "mps", or "" for none."""
 
 
 @dataclass(frozen=True)
 class Facility:
-    """One way in which the node holds jobs: end, memory, cpus, processes, folders (of their own), devices.
+    """One way in which the node constrains jobs.
 
-    `strength`: enforced (by the kernel), watched (by the agent), advised (a job could undo it), missing.
+    `name` is end, memory, cpus, processes, folders (private ones) or devices. `strength`: enforced (by the
+    kernel), watched (by the agent), advised (a job could undo it), missing.
     """
 
     name: str
@@ -42,7 +48,7 @@ class Facility:
 
 @dataclass(frozen=True)
 class Inventory:
-    """What a node has. Sizes in bytes."""
+    """Inventory of a node. Sizes are in bytes."""
 
     hostname: str
     boot_id: str
@@ -50,34 +56,39 @@ class Inventory:
     mem_bytes: int
     gpus: List[GpuInfo] = field(default_factory=list)
     address: str = ""
-    """At which the controller reached the node, as the node's own sshd says; filled in by whoever connected."""
+    """Address at which the controller reached the node, as the node's own sshd reports it. The connecting
+    side fills it in.
+    """
     driver: str = ""
     kernel: str = ""
     arch: str = ""
     python: str = ""
     containment: str = ""
-    """How jobs are held and killed there, in words."""
+    """Description of how jobs are contained and killed on this node, as text."""
     facilities: List[Facility] = field(default_factory=list)
-    """The same, one by one."""
+    """The same information as separate entries."""
     containers: List[str] = field(default_factory=list)
-    """The container runtimes there: enroot, apptainer, singularity, podman."""
+    """The container runtimes on the node: enroot, apptainer, singularity, podman."""
     gpu_error: str = ""
-    """Why NVML is not used, when a driver is there but does not answer."""
+    """Why NVML is not used, if a driver is present but does not answer."""
     sockets: int = 0
-    """With the two below: how the CPUs lie; 0 is unknown."""
+    """CPU topology, with the two fields below; 0 is unknown."""
     cores_per_socket: int = 0
     threads_per_core: int = 0
     tmp_disk_bytes: int = 0
-    """The file system of jobs' temporary files; 0 is unknown."""
+    """Size of the file system for jobs' temporary files; 0 is unknown."""
     booted_unix: float = 0.0
-    """When the node was; 0 is unknown."""
+    """When the node was booted; 0 is unknown."""
     agent_unix: float = 0.0
-    """When this agent began."""
+    """When this agent started."""
 
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """`job_id` 0: no job of ours. `user` and `command` of the process as the node sees them."""
+    """A process that uses a GPU.
+
+    `job_id` 0: none of our jobs. `user` and `command` are as the node sees them.
+    """
 
     pid: int
     mem_bytes: int
@@ -89,29 +100,31 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class GpuLinks:
-    """A GPU's PCIe and NVLink: how they are, and what goes over them. None, and no links: it has none, or the driver does not say.
+    """State of a GPU's PCIe and NVLink connections, and the traffic over them.
 
-    Of PCIe what was measured in the last ten seconds, of NVLink the mean since the reading before. Directions are the GPU's.
+    None, and no links, means that the GPU has none or that the driver does not report it. PCIe traffic was
+    measured in the last ten seconds; NVLink traffic is the mean since the previous reading. Directions are
+    seen from the GPU.
     """
 
     pcie_gen: Optional[int] = None
-    """As it is now: a GPU that idles lowers it."""
+    """The present generation. An idle GPU lowers it."""
     pcie_gen_max: Optional[int] = None
     pcie_width: Optional[int] = None
-    """Lanes."""
+    """Number of lanes."""
     pcie_width_max: Optional[int] = None
     pcie_tx_bytes_s: Optional[int] = None
     pcie_rx_bytes_s: Optional[int] = None
     nvlinks: int = 0
     nvlinks_up: int = 0
     nvlink_tx_bytes_s: Optional[int] = None
-    """Over all links."""
+    """Sum over all links."""
     nvlink_rx_bytes_s: Optional[int] = None
 
 
 @dataclass(frozen=True)
 class GpuSample:
-    """One reading. None: the driver did not say (not supported, or the deadline was overrun)."""
+    """One reading of a GPU. None: the driver gave no value (not supported, or the deadline was exceeded)."""
 
     index: int
     util_pct: Optional[int] = None
@@ -121,13 +134,13 @@ class GpuSample:
     processes: List[GpuProcess] = field(default_factory=list)
     error: str = ""
     unexplained_bytes: int = 0
-    """Memory in use, where the driver names no process at all."""
+    """Memory in use for which the driver names no process at all."""
     links: Optional[GpuLinks] = None
 
 
 @dataclass(frozen=True)
 class IdleSession:
-    """A terminal's job in which nobody types, nothing is shown and nothing computes since then."""
+    """A terminal job that has been idle since `since_unix`: no typing, no output and no computation."""
 
     job_id: int
     since_unix: float
@@ -135,7 +148,7 @@ class IdleSession:
 
 @dataclass(frozen=True)
 class Sample:
-    """The node's state at `at_unix`: load per CPU in percent, memory in bytes, each GPU."""
+    """The node's state at `at_unix`: load per CPU in percent, memory in bytes, and each GPU."""
 
     at_unix: float
     cpu_pct: float
@@ -147,7 +160,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class SampleEvery:
-    """How often a Sample is wanted from now on; other processes on a GPU are told at once all the same."""
+    """Set how often the agent sends a Sample.
+
+    Changes of foreign processes on a GPU are still reported at once.
+    """
 
     interval_s: float
     t: Literal["sample_every"] = "sample_every"
@@ -155,21 +171,24 @@ class SampleEvery:
 
 @dataclass(frozen=True)
 class GpuUsage:
-    """What a launch, or a step of one, has used of its GPUs on a node. All are sums, so that nodes can be added up."""
+    """GPU usage of a launch, or of one of its steps, on a node.
+
+    All fields are sums, so that nodes can be added up.
+    """
 
     seconds: float = 0.0
-    """GPU-seconds in which utilisation was known: the mean is busy_s of this."""
+    """GPU-seconds with known utilization. The mean utilization is `busy_s` divided by this."""
     busy_s: float = 0.0
     idle_s: float = 0.0
-    """GPU-seconds with less than 5 % utilisation."""
+    """GPU-seconds with less than 5 % utilization."""
     mem_peak_bytes: int = 0
-    """The most at one time on all its GPUs here together."""
+    """The largest amount of memory at one time, summed over all its GPUs on this node."""
     energy_j: float = 0.0
 
 
 @dataclass(frozen=True)
 class OwnUse:
-    """What a launch has used outside of its steps."""
+    """Usage of a launch outside of its steps."""
 
     cpu_seconds: float = 0.0
     system_s: float = 0.0
@@ -178,7 +197,10 @@ class OwnUse:
 
 @dataclass(frozen=True)
 class Spread:
-    """One quantity over the tasks of a step on a node. `name`: cpu_s, mem_bytes (peaks), read_bytes or written_bytes."""
+    """Distribution of one quantity over the tasks of a step on a node.
+
+    `name` is cpu_s, mem_bytes (peaks), read_bytes or written_bytes.
+    """
 
     name: str
     total: float = 0.0
@@ -190,7 +212,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Curve:
-    """Means over equal steps from `begin_unix` on; an empty column was not measured, None is unknown. `uuid`: of one GPU."""
+    """Means over equal intervals from `begin_unix` on, in columns.
+
+    An empty column was not measured, and None is an unknown value. `uuid` is set in the curve of one GPU.
+    """
 
     begin_unix: float
     step_s: float
@@ -205,26 +230,26 @@ class Curve:
 
 @dataclass(frozen=True)
 class AskCurves:
-    """What was measured over time: of one launch, of a step of it, or (job_id 0) of the node and each of its GPUs.
+    """Ask for usage curves of a launch, of one of its steps, or (job_id 0) of the node and each of its GPUs.
 
-    Answered with Curves.
+    The answer is Curves.
     """
 
     ask: int
     job_id: int = 0
     restarts: int = 0
     step_s: float = 1.0
-    """Of the node: 1 (ten minutes are kept), 10 (two hours) or 60 (a day)."""
+    """Resolution of a node's curves: 1 (ten minutes are kept), 10 (two hours) or 60 (a day)."""
     step: Optional[int] = None
     """The step's number; None: the whole launch."""
     own: bool = False
-    """Of the launch only what has been used outside of its steps: no curve, and nothing of GPUs."""
+    """Ask only for the launch's usage outside of its steps. The answer has no curve and no GPU values."""
     t: Literal["ask_curves"] = "ask_curves"
 
 
 @dataclass(frozen=True)
 class Curves:
-    """The answer to AskCurves. For a launch or a step also what it has used so far."""
+    """The answer to AskCurves. For a launch or a step it also has the usage so far."""
 
     ask: int
     curves: List[Curve] = field(default_factory=list)
@@ -236,7 +261,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class AskMoment:
-    """What the node and its GPUs were like at a moment of the last day. Answered with Moment."""
+    """Ask for the state of the node and its GPUs at a moment of the last day. The answer is Moment."""
 
     ask: int
     at_unix: float
@@ -245,40 +270,49 @@ class AskMoment:
 
 @dataclass(frozen=True)
 class Strangers:
-    """What was of no job and kept memory of a GPU, in the minute of a moment: the most at a time."""
+    """Memory that processes outside of all jobs held on a GPU.
+
+    It is the maximum in the minute that contains the moment.
+    """
 
     index: int
     mem_bytes: Dict[str, int] = field(default_factory=dict)
-    """By the user whose processes they were; "" where that was not to be found out."""
+    """Bytes by user of the processes; "" where the user could not be determined."""
     unexplained_bytes: int = 0
     """As in GpuSample."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Means over the shortest step that holds the moment and is still kept. `step_s` 0: nothing was measured then."""
+    """Means over the shortest stored interval that contains the moment.
+
+    `step_s` 0: nothing was measured then.
+    """
 
     ask: int
     begin_unix: float = 0.0
     step_s: float = 0.0
     since_unix: float = 0.0
-    """From when on anything is known; 0: nothing yet."""
+    """Start of the stored history; 0: it is empty."""
     cpu_pct: Optional[float] = None
     """Load per CPU, as in Sample."""
     mem_used_bytes: Optional[int] = None
     gpus: List[GpuSample] = field(default_factory=list)
-    """Without processes and links, which are not kept."""
+    """Without processes and links, which are not stored."""
     strangers: List[Strangers] = field(default_factory=list)
-    """Of each GPU of which it is known."""
+    """One entry for each GPU with known values."""
     t: Literal["moment"] = "moment"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One look at the node's health. `state`: ok; warn (for people to know); fail (what it is about must take no job)."""
+    """Result of one health check of the node.
+
+    `state` is ok, warn (for people to know), or fail (the node or GPU concerned must not run jobs).
+    """
 
     name: str
-    """disk, mount, program, ecc, row_remap, gpu_lost, thermal."""
+    """disk, mount, program, ecc, row_remap, gpu_lost or thermal."""
     state: str
     message: str = ""
     gpu: int = -1
@@ -288,12 +322,12 @@ class Check:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that happened to a GPU and does not go away by itself. Numbers ascend, whatever becomes of the agent."""
+    """A persistent fault of a GPU. Numbers ascend, also over restarts of the agent."""
 
     number: int
     at_unix: float
     check: str
-    """xid or ecc."""
+    """"xid" or "ecc"."""
     gpu: int
     uuid: str
     message: str
@@ -302,28 +336,33 @@ class Fault:
 
 @dataclass(frozen=True)
 class AskHealth:
-    """How the node's health is to be watched from now on; answered with a Health. The first ask of a link is due at once.
+    """Set how the node's health is watched from now on.
 
-    `ask` above 0: look at everything anew, and answer under this number. `at_unix` is the controller's clock, given back in
-    the answer, so that its clock and the node's can be compared however slow the link is.
+    The answer is Health. The first request of a link is checked at once. With `ask` above 0, the agent
+    repeats all checks and answers under this number. `at_unix` is the controller's clock. The answer repeats
+    it, so that the controller's and the node's clocks can be compared however slow the link is.
     """
 
     at_unix: float
     ask: int = 0
     interval_s: float = 60.0
     program: str = ""
-    """Absolute path of the site's own check, run as the agent's user without arguments; "" is none."""
+    """Absolute path of the site's own check program, which runs as the agent's user without arguments; "" is
+    none.
+    """
     program_timeout_s: float = 30.0
     min_free_bytes: int = 256 * 1024 * 1024
-    """A disk with less room is full, or one with less than a hundredth of its size if that is smaller."""
+    """Minimum free space in bytes; a disk with less counts as full. On small disks, one hundredth of the
+    disk's size is used if that is less.
+    """
     t: Literal["ask_health"] = "ask_health"
 
 
 @dataclass(frozen=True)
 class Health:
-    """What is known of the node's health: every check's last word, and the last faults of its GPUs, oldest first.
+    """The node's health: the last result of every check, and the last faults of its GPUs, oldest first.
 
-    Sent as the answer to AskHealth, and unasked when something has changed.
+    It is sent as the answer to AskHealth, and also whenever something has changed.
     """
 
     at_unix: float
@@ -331,5 +370,5 @@ class Health:
     faults: List[Fault] = field(default_factory=list)
     ask: int = 0
     asked_at_unix: float = 0.0
-    """AskHealth's `at_unix`; 0: nobody asked."""
+    """AskHealth's `at_unix`; 0 if this message is not an answer."""
     t: Literal["health"] = "health"

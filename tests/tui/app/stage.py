@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import WAIT_S
 from tests.tui.widgets.stage import Recorder
-from tests.waiting import WAIT_S
 from textual.pilot import Pilot
 from textual.widgets import Input
 

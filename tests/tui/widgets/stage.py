@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from tests.waiting import comes
+from tests.support.waiting import comes
 from warpdeck_tui.user_files.themes import load_theme, shipped_folder, text_styles, to_textual
 
 THEME = load_theme(shipped_folder() / "deck-dark.toml")

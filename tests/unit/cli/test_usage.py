@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.served import as_uid
+from tests.support.served import as_uid
 
 from warpdeck.cli.main import VERBS, main
 

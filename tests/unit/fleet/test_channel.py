@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.waiting import WAIT_S, comes
+from tests.support.waiting import WAIT_S, comes
 
 from warpdeck.base.errors import RemoteError
 from warpdeck.fleet.channel import (

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.waiting import comes
+from tests.support.waiting import comes
 
 from warpdeck.fleet import memory_trim
 from warpdeck.fleet.memory_trim import MANY, Burst, Tidying, trim

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.builders import node, pending
+from tests.support.builders import node, pending
 
 from warpdeck.config import build_site, decode
 from warpdeck.model import Resources

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.builders import GIB, node, pending, running, view
+from tests.support.builders import GIB, node, pending, running, view
 
 from warpdeck.model import Allocation, GpuAsk, JobId, NodeName, Resources
 from warpdeck.policy import PartitionView, PendingJob, RunningJob, Settings, View, advise, plan

@@ -6,8 +6,8 @@ from random import Random
 
 import msgspec
 import pytest
-from tests.builders import node, pending, running, view
 from tests.property.play import Stage
+from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import GpuAsk, JobId, NodeName, Resources
 from warpdeck.policy import (

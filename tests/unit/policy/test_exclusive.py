@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.builders import GIB, node, pending, running, view
+from tests.support.builders import GIB, node, pending, running, view
 
 from warpdeck.model import Allocation, GpuAsk, JobId, Resources
 from warpdeck.policy import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.builders import node, pending, view
+from tests.support.builders import node, pending, view
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import GpuAsk, JobId, Resources

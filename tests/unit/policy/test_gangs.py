@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.builders import node, pending, running, view
+from tests.support.builders import node, pending, running, view
 
 from warpdeck.config import build_site, decode
 from warpdeck.model import GpuAsk, JobId, NodeMinimum, NodeName, Resources, Topology

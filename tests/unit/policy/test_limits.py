@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.builders import node, pending, running, view
+from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import GpuAsk, JobId, NodeName, Resources
 from warpdeck.policy import (

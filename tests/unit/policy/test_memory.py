@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
-from tests.builders import node, pending, running, view
+from tests.support.builders import node, pending, running, view
 
 from warpdeck.policy import (
     Limits,

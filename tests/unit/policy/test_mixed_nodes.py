@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from tests.builders import node, pending, running, view
+from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import GpuAsk, JobId, Resources
 from warpdeck.policy import Settings, plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.builders import node, pending
+from tests.support.builders import node, pending
 
 from warpdeck.model import NodeName
 from warpdeck.policy import PartitionView, Plan, QosView, Settings, View, plan

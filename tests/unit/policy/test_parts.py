@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from tests.builders import node, pending, running, view
+from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import Allocation, GpuAsk, JobId, Resources
 from warpdeck.policy import PendingJob, Plan, QosView, RunningJob, Settings, View, plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.builders import node, pending, running, view
+from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import GpuAsk, JobId, NodeName, Resources
 from warpdeck.policy import Plan, Settings, View, never_fits, plan

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from tests import invariants
-from tests.builders import node, pending, running, view
+from tests.support import invariants
+from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import JobId, NodeName, Resources
 from warpdeck.policy import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from tests.builders import node, pending, running, view
+from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import JobId, NodeName, Resources
 from warpdeck.policy import Memory, PartitionView, PendingJob, Plan, QosView, RunningJob, Settings, plan

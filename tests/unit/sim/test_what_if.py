@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.builders import node, view
+from tests.support.builders import node, view
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import NodeName

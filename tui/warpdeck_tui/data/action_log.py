@@ -1,10 +1,10 @@
-"""What was done in the app: each change with the command line that does the same, and how it is taken back if it can be.
+"""The log of the changes made in the app: each with its equivalent command line and, where possible, an undo.
 
-Hold and release take each other back, so do drain and resume; what was changed of a job, a reservation or the site's rules is
-made again what it was. What a cancel or a requeue ended is gone, and a submitted job
-is cancelled, which asks: these have no undo. What took something back is in the chronicle too, and is not taken back itself.
-An undo that nobody answered is the next one still; one that was refused makes room for the others, and may be asked for again
-by name.
+Hold and release undo each other, and so do drain and resume. Changes of a job, a reservation or the site's
+rules are undone by restoring the old values. Cancel and requeue have no undo, because the ended work is lost.
+Submitting has none either, because the job can be canceled, which asks for confirmation. An undo is logged,
+too, but cannot be undone itself. If nobody answers an undo, it remains the next one to try. If it is refused,
+the app skips it in favor of the others, but the user can still request it by its key.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from typing import NamedTuple
 from warpdeck_tui.viewmodels import Cell, Line
 
 MOST_KEPT = 500
-"""A day's work; who needs more has the accounting."""
+"""Number of changes kept, about a day's work. For older ones there is the accounting."""
 
 
 class Undo(NamedTuple):
-    """`command`: the command line that takes it back; `call` does. Raises UserError."""
+    """How to undo a change: `call` does it and may raise UserError; `command` is the equivalent command
+    line.
+    """
 
     command: str
     call: Callable[[], Awaitable[object]]
 
 
 class Done(NamedTuple):
-    """One change; `key` tells it from all others. `is_refused`: its undo was."""
+    """One change with its unique `key`. `is_refused` is true if its undo was refused."""
 
     key: str
     at_unix: float
@@ -38,7 +40,7 @@ class Done(NamedTuple):
 
 
 class Chronicle:
-    """The changes of one app, the latest last."""
+    """The changes made in this app, the latest last."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -49,12 +51,15 @@ class Chronicle:
         return iter(self._done)
 
     def add(self, command: str, undo: Undo | None = None) -> None:
-        """It was done, and the controller has said so."""
+        """Record a change that the controller has confirmed."""
         self._count += 1
         self._done.append(Done(str(self._count), self._clock(), command, undo))
 
     def take(self, key: str = "") -> Done | None:
-        """The latest change that can be taken back, or that one if it can. It is given to nobody else until it is given back."""
+        """Return the latest change that can be undone, or the one with this key, and mark it as being undone.
+
+        The change is not returned again until `give_back`. Returns None if there is no suitable change.
+        """
         for place in range(len(self._done) - 1, -1, -1):
             done = self._done[place]
             if done.undo is not None and (done.key == key if key else not done.is_refused):
@@ -63,17 +68,17 @@ class Chronicle:
         return None
 
     def give_back(self, done: Done, *, is_refused: bool) -> None:
-        """It was not taken back."""
+        """Make the change available for undo again, because undoing it failed."""
         for place, each in enumerate(self._done):
             if each.key == done.key:
                 self._done[place] = done._replace(is_refused=is_refused)
 
     def command(self, key: str) -> str:
-        """The command line of that change, "" if it is not kept any more."""
+        """Return the command line of the change with this key, or "" if it is no longer kept."""
         return next((done.command for done in self._done if done.key == key), "")
 
     def rows(self) -> list[tuple[str, Line]]:
-        """As a table's rows, the latest first: when, the command, and whether it can be taken back."""
+        """Return the changes as table rows, the latest first: time, command, and whether it can be undone."""
         return [
             (
                 done.key,

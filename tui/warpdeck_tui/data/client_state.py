@@ -1,4 +1,7 @@
-"""What the controller has told so far: jobs and nodes, kept by deltas. The screens read it; only deltas change it."""
+"""The client's copy of the cluster state: jobs and nodes.
+
+It is updated only by deltas from the controller, and read by the screens.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,28 @@ from warpdeck.protocol.node_rows import NodeRow
 
 
 class Board:
-    """After a reconnect the old rows stay on the screen until the new ones are complete, then what is gone goes."""
+    """Jobs and nodes as last reported by the controller.
+
+    After a reconnect the old rows stay visible until the new ones are complete. Then the rows that no longer
+    exist are removed.
+    """
 
     def __init__(self) -> None:
         self.jobs: dict[int, JobRow] = {}
         self.nodes: dict[str, NodeRow] = {}
         self.gpus = self.held_gpus = 0
-        """Of all nodes: counted as they change, for there may be thousands."""
+        """Totals over all nodes. They are updated with each change, because there may be thousands of
+        nodes.
+        """
         self.ready = False
-        """Everything there is has been told once."""
+        """True once the controller has sent the complete state."""
         self.changes = 0
-        """Counts the deltas, so that a screen knows whether there is something new."""
+        """Number of deltas received so far, so that a screen can tell whether anything has changed."""
         self._told_jobs: set[int] | None = None
         self._told_nodes: set[str] = set()
 
     def restart(self) -> None:
-        """A new subscription begins: what it does not tell before its `ready` is gone."""
+        """Begin a new subscription. Rows that it does not send before its `ready` delta are then removed."""
         self._told_jobs, self._told_nodes = set(), set()
 
     def apply(self, delta: Delta) -> None:
@@ -49,7 +58,7 @@ class Board:
         self._told_jobs, self.ready = None, True
 
     def _put(self, name: str, node: NodeRow | None) -> None:
-        """The node as it is now; None if it is gone."""
+        """Replace the row of the node, or remove it if `node` is None, and update the GPU totals."""
         before = self.nodes.pop(name, None)
         for row, sign in ((before, -1), (node, 1)):
             if row is not None:
@@ -59,11 +68,11 @@ class Board:
             self.nodes[name] = node
 
     def job(self, key: str) -> JobRow | None:
-        """The row of that key: a job's own id."""
+        """Return the job whose id is `key`, or None."""
         return self.jobs.get(int(key)) if key.isdigit() else None
 
     def node_list(self) -> list[NodeRow]:
-        """By name."""
+        """Return the nodes, sorted by name."""
         return [self.nodes[name] for name in sorted(self.nodes)]
 
     def has_gpus(self) -> bool:

@@ -1,4 +1,4 @@
-"""The one class of the app that talks to the core: a connection that comes back by itself, and what is asked over it."""
+"""The app's only connection to the controller, which reconnects by itself, and the requests made over it."""
 
 from __future__ import annotations
 
@@ -43,41 +43,48 @@ if TYPE_CHECKING:
 RECONNECT_FIRST_S = 0.2
 RECONNECT_MOST_S = 5.0
 PULSE_S = 5.0
-"""So often the controller is asked something although nobody wants to know."""
+"""Seconds between two requests that only test whether the controller still answers."""
 LATE_S = 5.0
-"""Who has no answer by then is told: a disk, or a debugger, may hold the controller up for minutes."""
+"""After this many seconds without an answer the user is informed. A slow disk or a debugger can stop the
+controller for minutes.
+"""
 FINISHED_S = 3600.0
-"""Jobs that ended so long ago are still in the queue."""
+"""Jobs that ended at most this many seconds ago are still shown in the queue."""
 LOG_TAIL_BYTES = 256 * 1024
-"""A log opens so far before its end; what stands before is read when somebody goes there."""
+"""A log is opened this many bytes before its end. Earlier parts are read when the user moves there."""
 WHOLE_LOG_BYTES = 1024 * 1024
-"""So much of the end of a log is looked through for the numbers in it; of what stands before only samples:"""
+"""Bytes at the end of a log that are searched completely for metrics. Of the part before, only samples are
+read:
+"""
 LOG_SAMPLES, LOG_SAMPLE_BYTES = 48, 16 * 1024
 MAX_TASKS = 20_000
-"""Of an array, to go from one to the next."""
+"""Largest number of tasks of an array that are listed, for moving from one to the next."""
 ASKED_AT_ONCE = 8
-"""Questions about jobs that nodes answer."""
+"""Largest number of simultaneous requests about jobs that the nodes must answer."""
 VERBS = ("cancel", "hold", "release", "requeue")
 
 
 class Listener(Protocol):
-    """Who is told: the app."""
+    """Interface for the events of the connection. The app implements it."""
 
     def linked(self, user: str) -> None:
-        """A connection stands; everything is told anew."""
+        """A connection was made. The complete state will be sent again."""
 
     def told(self, delta: Delta) -> None: ...
 
     def went_away(self, words: str) -> None:
-        """No connection, or no answer, and why."""
+        """There is no connection or no answer; `words` says why."""
 
     def came_back(self) -> None:
-        """It answers, though it did not for a while."""
+        """The controller answers again after a delay."""
 
 
 @contextlib.contextmanager
 def _answering(listener: Listener, late_s: float) -> Iterator[None]:
-    """Says so where what is asked within is not answered soon, and when it is."""
+    """Notify the listener if the requests within this context are late, and again when they are answered.
+
+    A request is late if it is not answered within `late_s` seconds.
+    """
     late = False
 
     def tell() -> None:
@@ -95,7 +102,7 @@ def _answering(listener: Listener, late_s: float) -> Iterator[None]:
 
 
 class Core:
-    """Everything asked of the controller. All calls raise UserError."""
+    """All requests to the controller. Every method raises UserError."""
 
     def __init__(
         self, paths: Paths, *, rng: random.Random, pulse_s: float = PULSE_S, late_s: float = LATE_S
@@ -107,10 +114,10 @@ class Core:
         self._up = asyncio.Event()
 
     async def watch(self, listener: Listener) -> None:
-        """Tells what changes, for ever.
+        """Report all changes to the listener, forever.
 
-        The first connection starts a controller if none runs. Later one is started again only where it crashed: whoever
-        said `warpdeck down` does not want it back.
+        The first connection starts a controller if none is running. Later a controller is started again only
+        if it crashed, because after `warpdeck down` it should stay stopped.
         """
         start, wait_s = True, RECONNECT_FIRST_S
         while True:
@@ -135,7 +142,7 @@ class Core:
             wait_s = min(2 * wait_s, RECONNECT_MOST_S)
 
     async def _tell(self, client: Client, listener: Listener) -> None:
-        """What changes, as long as the connection lasts."""
+        """Report changes to the listener for as long as the connection lasts."""
         lost: UserError | None = None
         async with asyncio.TaskGroup() as group:
             pulse = group.create_task(self._feel_pulse(client, listener))
@@ -150,18 +157,24 @@ class Core:
             raise lost
 
     async def _feel_pulse(self, client: Client, listener: Listener) -> None:
-        """Asks for what costs least, now and then: a controller that hangs tells nothing, and clocks would tick on."""
+        """Send a cheap request now and then.
+
+        Otherwise a controller that hangs would not be noticed, and the clocks would go on.
+        """
         while not client.lost:
             await asyncio.sleep(self._pulse_s)
             with contextlib.suppress(UserError), _answering(listener, self._late_s):
                 await client.forwards()
 
     async def start_controller(self) -> None:
-        """After it was stopped; `watch` finds it."""
+        """Start a controller after it was stopped; `watch` then connects to it."""
         await (await Client.connect(self.paths, name="app")).close()
 
     async def connected(self) -> None:
-        """Returns when a connection stands: not the one that was just lost, before `watch` has noticed."""
+        """Return once there is a connection.
+
+        A connection that was just lost does not count, even before `watch` notices it.
+        """
         if self._client is not None and self._client.lost:
             self._up.clear()
         await self._up.wait()
@@ -170,62 +183,65 @@ class Core:
         return await self._live().job(job)
 
     async def environment(self, job: str) -> dict[str, str]:
-        """The variables that a job of the user's was submitted with."""
+        """Return the environment variables with which this job of the user was submitted."""
         return (await self._live().request(ask.JobEnvironment(job=job), JobVariables)).variables
 
     async def used_by(self, rows: Sequence[JobRow]) -> dict[int, UsageRow]:
-        """What these running jobs have used up to now, by id; without those that cannot be asked."""
+        """Return the resource usage so far of these running jobs, by job id.
+
+        Jobs that cannot be asked are left out.
+        """
         turn = asyncio.Semaphore(ASKED_AT_ONCE)
 
         async def ask(row: JobRow) -> UsageRow | None:
             async with turn:
                 try:
                     return (await self._live().curves(job=str(row.id))).used
-                except (
-                    UserError
-                ):  # it has ended, or the link went: its line goes on saying that it is not known
+                except UserError:
                     return None
 
         told = await asyncio.gather(*(ask(row) for row in rows))
         return {row.id: used for row, used in zip(rows, told, strict=True) if used is not None}
 
     async def nodes_at(self, at: float) -> list[PastNodeRow]:
-        """What the nodes were like at that moment."""
+        """Return the state of the nodes at the time `at`."""
         return await self._live().nodes_at(at)
 
     async def node_curves(self, node: str, *, step_s: float) -> Curves:
-        """What was measured on a node and its GPUs lately."""
+        """Return the recent measurements of a node and its GPUs."""
         return await self._live().curves(node=node, step_s=step_s)
 
     async def submissions(self, user: str, *, limit: int) -> list[JobRow]:
-        """The user's newest jobs, ended or not."""
+        """Return the user's newest jobs, both ended and not ended."""
         return await self._live().jobs(user=user, finished=True, limit=limit)
 
     @property
     def site(self) -> Site:
-        """What admins look at and change. Raises UserError without a connection."""
+        """The requests of the "Site" screen, for administrators. Raises UserError if there is no
+        connection.
+        """
         return Site(self._live())
 
     async def past(self, query: PastQuery, *, counted: bool = False) -> PastJobs:
-        """A page of the jobs that have ended."""
+        """Return a page of the jobs that have ended."""
         return await self._live().past(query, counted=counted)
 
     async def past_costs(self, query: PastQuery) -> list[GroupCost]:
-        """What the jobs that have ended have cost, in groups."""
+        """Return the resource usage of the ended jobs, in groups."""
         return await self._live().past_costs(query)
 
     async def last_ended(self, user: str | None) -> list[JobRow]:
-        """The user's last ones, the latest first."""
+        """Return the first page of the user's ended jobs, the latest first."""
         return (await self.past(PastQuery(user=user))).jobs
 
     async def last_completed(self, user: str, *, name: str) -> list[JobRow]:
-        """The user's last ones that completed and have that in their name, the latest first."""
+        """Return the user's completed jobs that contain `name` in their name, the latest first."""
         completed = Clause(field="state", sign="has", value="completed")
         named = Clause(field="name", sign="has", value=name.lower()[:LONGEST_VALUE])
         return (await self.past(PastQuery(user=user, clauses=(completed, named)))).jobs
 
     async def change(self, verb: str, jobs: Sequence[str]) -> Changed:
-        """One of VERBS."""
+        """Apply one of VERBS to the jobs."""
         assert verb in VERBS
         client = self._live()
         if verb == "cancel":
@@ -234,7 +250,7 @@ class Core:
         return await calls[verb](jobs)
 
     async def update(self, jobs: Sequence[str], change: JobChange) -> Changed:
-        """Makes the jobs other than they are."""
+        """Change properties of these jobs."""
         return await self._live().update(jobs, change)
 
     async def node_add(
@@ -254,13 +270,16 @@ class Core:
         await self._live().node_remove(name)
 
     async def tasks(self, row: JobRow) -> list[JobRow]:
-        """All of the row's array: tasks of any age, and what waits."""
+        """Return all jobs of the row's array: tasks of any age, and the waiting ones."""
         return await self._live().jobs(ids=[str(row.array_job_id)], finished=True, limit=MAX_TASKS)
 
     async def follow_log(
         self, job: str, *, channel: str, node: str = "", on_opened: Callable[[LogOpened], None] | None = None
     ) -> AsyncGenerator[tuple[int, bytes], None]:
-        """A job's output from its last part on, as it grows, until the job ends: (where it stands in the file, bytes)."""
+        """Yield a job's output from its last part on, as it grows, until the job ends.
+
+        Each item is a pair (offset in the file in bytes, bytes).
+        """
         async with (
             self._live().log(job, channel=channel, offset=-LOG_TAIL_BYTES, follow=True, node=node) as log,
             contextlib.aclosing(aiter(log)) as chunks,
@@ -275,7 +294,7 @@ class Core:
     async def read_log(
         self, job: str, *, channel: str, at_bytes: int, size_bytes: int, node: str = ""
     ) -> bytes:
-        """A part of a job's output; fewer bytes where it is shorter."""
+        """Return a part of a job's output. It is shorter than `size_bytes` if the output ends before."""
         found: list[bytes] = []
         missing = size_bytes
         async with (
@@ -290,7 +309,10 @@ class Core:
         return b"".join(found)
 
     async def log_parts(self, job: str, *, channel: str) -> tuple[int, list[tuple[int, bytes]]]:
-        """How long a job's output is, and parts of it with their places: samples, then all of its end."""
+        """Return the length of a job's output in bytes, and parts of it with their offsets.
+
+        The parts are samples of the beginning, then all of the last `WHOLE_LOG_BYTES` bytes.
+        """
         async with (
             self._live().log(job, channel=channel, offset=-WHOLE_LOG_BYTES) as log,
             contextlib.aclosing(aiter(log)) as chunks,
@@ -310,7 +332,7 @@ class Core:
         return list((await self._live().curves(job=job)).curves)
 
     async def log_tail(self, job: str, *, channel: str, size_bytes: int) -> bytes:
-        """The last bytes of a job's output."""
+        """Return the last `size_bytes` bytes of a job's output."""
         async with (
             self._live().log(job, channel=channel, offset=-size_bytes) as log,
             contextlib.aclosing(aiter(log)) as chunks,
@@ -327,7 +349,10 @@ class Core:
         args: Sequence[str] = (),
         code_of: str = "",
     ) -> Submitted:
-        """Submits the text of a script, which has that name or none, as the command line does; parsing and git take a thread."""
+        """Submit the text of a script as the command line does. `script` is its name, or "" if it has none.
+
+        Parsing and git run in a thread.
+        """
         from . import submission as submitting
 
         def send() -> Submitted:
@@ -337,13 +362,13 @@ class Core:
         return await asyncio.to_thread(send)
 
     async def rerun(self, job: str) -> Submitted:
-        """Submits it again, as it was recorded; git takes a thread."""
+        """Submit the job again as it was recorded. Git runs in a thread."""
         from . import submission as submitting
 
         return await asyncio.to_thread(submitting.submit_again, self.paths, job)
 
     async def dry_run(self, script: str, *, text: str, options: Sequence[str], cwd: str) -> ForecastRow:
-        """What would become of such a submission now; nothing is submitted."""
+        """Return the outcome that is estimated for this submission now. Nothing is submitted."""
         from . import submission as submitting
 
         draft = await asyncio.to_thread(submitting.draft_text, script, text, options, cwd, environ={})
@@ -357,46 +382,48 @@ class Core:
         return await self._live().forecast(job)
 
     async def forwards(self) -> list[ForwardRow]:
-        """The ports that the user's clients forward now."""
+        """Return the ports that the user's clients forward now."""
         return await self._live().forwards()
 
     async def forward_page(self, number: int) -> str:
-        """What of the URL of one's own forward follows the host, with its token."""
+        """Return the part after the host of the URL of one of the user's own forwards, including its
+        token.
+        """
         return await self._live().forward_page(number)
 
     async def end_forward(self, number: int) -> None:
         await self._live().forward_end(number)
 
     async def glance(self, job: str, *, offset: int) -> Glance:
-        """What a session's terminal has written from `offset` on; nobody notices."""
+        """Return the output of a session's terminal from `offset` on. The session is not affected."""
         return await asyncio.to_thread(self._glance, job, offset)
 
     async def shell(self, options: Sequence[str], *, rows: int, cols: int) -> Submitted:
-        """Submits an interactive shell."""
+        """Submit an interactive shell."""
         from . import submission as submitting
 
         return await asyncio.to_thread(submitting.submit_shell, self.paths, options, rows=rows, cols=cols)
 
     async def files(self, snapshot: Mapping[str, Any]) -> list[str]:
-        """The paths in a job's snapshot."""
+        """Return the paths in a job's snapshot."""
         return await asyncio.to_thread(code.files, snapshot)
 
     async def file(self, snapshot: Mapping[str, Any], path: str) -> bytes:
-        """A file of a job's snapshot."""
+        """Return the content of a file in a job's snapshot."""
         return await asyncio.to_thread(code.read, snapshot, path)
 
     async def diff_with_now(self, snapshot: Mapping[str, Any]) -> str:
         return await asyncio.to_thread(code.diff_with_now, snapshot)
 
     async def diff_with_job(self, snapshot: Mapping[str, Any], other: str) -> str:
-        """From the other job's code to this one's."""
+        """Return the diff from the code of the job `other` to the code of this job."""
         there = (await self.job(other)).snapshot
         if not there:
             raise UserError(f"job {other} has no snapshot", "compare with another")
         return await asyncio.to_thread(code.diff, there, snapshot)
 
     def relay_client(self, *, start: bool = True) -> SyncClient:
-        """A connection of its own for a terminal. Raises UserError."""
+        """Return a separate connection for a terminal. Raises UserError."""
         return SyncClient.connect(self.paths, start=start)
 
     def _live(self) -> Client:
@@ -410,7 +437,11 @@ class Core:
 
 
 async def _cancel(client: Client, jobs: Sequence[str]) -> Changed:
-    """Cancel jobs. A name of waiting tasks of an array leaves alone the tasks that have begun meanwhile. Raises UserError."""
+    """Cancel jobs.
+
+    A name that means the waiting tasks of an array does not affect tasks that have started meanwhile. Raises
+    UserError.
+    """
     labels: list[str] = []
     errors: list[str] = []
     for waiting in (False, True):

@@ -1,4 +1,7 @@
-"""The site's rules as the app changes them: another config.toml is in force whole, or the one before still is."""
+"""Changes of the site's rules in the app.
+
+A new config.toml takes effect as a whole, or the previous one stays in effect.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from warpdeck.client.site_queries import Reloaded, Site
 from .action_log import Undo
 
 RELOAD = "warpdeck config reload"
-"""Of the command log: what has the rules read; what was changed in the file stands behind it as a comment."""
+"""Command for the action log that reloads the rules. The change of the file follows it as a comment."""
 
 
 class Rules:
-    """Of the controller that `site` asks. All calls raise UserError."""
+    """The rules of the controller that `site` asks. All methods raise UserError."""
 
     def __init__(self, path: str, site: Site) -> None:
         self._path = Path(path)
@@ -26,15 +29,19 @@ class Rules:
         return self._path.name
 
     def read(self) -> str:
-        """ "" where there is no file yet."""
+        """Return the text of the rules, or "" if there is no file yet."""
         try:
             return self._path.read_text() if self._path.exists() else ""
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{self._path} cannot be read: {error}", "ask whoever runs the site") from error
 
     async def use(self, text: str, *, before: str) -> Reloaded:
-        """Writes it and has it read; what is wrong with it stands in the error's `details["problems"]`. `before` is what it
-        was made from: what somebody else has written since then is not written over."""
+        """Write the text and have the controller read it. If that fails, the previous text is restored.
+
+        `before` is the text that the change is based on. If the file was changed by somebody else meanwhile,
+        it is not overwritten and UserError is raised. Problems in the new text are listed in the error's
+        `details["problems"]`.
+        """
         if await asyncio.to_thread(self.read) != before:
             raise UserError(
                 f"{self._path} was changed by somebody else meanwhile", "look at it and try again"
@@ -47,11 +54,14 @@ class Rules:
             raise
 
     def undo(self, before: str, *, after: str, what: str) -> Undo:
-        """How that change is taken back while nothing else has been changed. `what`: the change, in words."""
+        """Return the undo of a change, which fails if the file has changed since.
+
+        `what` describes the change.
+        """
         return Undo(f"{RELOAD}  # as before {what}", lambda: self.use(before, before=after))
 
     def _write(self, text: str) -> None:
-        """By rename, so that no half file is ever read."""
+        """Write the file by renaming, so that an incomplete file is never read."""
         new = self._path.with_name(self._path.name + ".new")
         try:
             new.touch(mode=0o600)

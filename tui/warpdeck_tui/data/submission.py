@@ -1,6 +1,7 @@
-"""Jobs from the app, as the command line submits them: read, parsed and sent over a connection of their own, each call in a thread.
+"""Submits jobs from the app as the command line does.
 
-`client` imports this when a job is submitted first: what reads scripts is as much as the rest of the first frame's own code.
+Each call opens its own connection and must run in a thread. `client` imports this module at the first
+submission, because the parsers of scripts are as large as all other code that the first frame needs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def draft_text(
     args: Sequence[str] = (),
     environ: Mapping[str, str],
 ) -> Draft:
-    """The text of a script, which has that name or none. Raises UserError."""
+    """Parse the text of a script. `script` is its name, or "" if it has none. Raises UserError."""
     path = os.path.join(cwd, os.path.expanduser(script))
     return draft_script(
         text,
@@ -46,19 +47,19 @@ def draft_text(
 
 
 def submit_draft(paths: Paths, draft: Draft, *, code_of: str = "") -> Submitted:
-    """`code_of`: a job whose code it runs. Raises UserError."""
+    """Submit the draft. If `code_of` is given, the job runs the code of that job. Raises UserError."""
     with SyncClient.connect(paths) as client:
         return submit(client, draft, paths=paths, code_of=code_of)
 
 
 def submit_again(paths: Paths, job: str) -> Submitted:
-    """The job as it was recorded. Raises UserError."""
+    """Submit the job again as it was recorded. Raises UserError."""
     with SyncClient.connect(paths) as client:
         return rerun(client, job)
 
 
 def submit_shell(paths: Paths, options: Sequence[str], *, rows: int, cols: int) -> Submitted:
-    """An interactive shell of that size. Raises UserError."""
+    """Submit an interactive shell with a terminal of this size. Raises UserError."""
     draft = draft_command(
         [os.environ.get("SHELL", "/bin/sh")],
         [*options, "--job-name", "interactive"],

@@ -1,4 +1,4 @@
-"""What if: the site's past replayed under another policy, by `warpdeck simulate` in a process of its own, which can be ended."""
+"""Replays the site's past under another policy, with `warpdeck simulate` in a process that can be ended."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from warpdeck.base.paths import Paths
 from warpdeck_tui.viewmodels.site.what_if import WhatIf
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""A line for each of some ten thousand users."""
+"""Largest answer in bytes. It has one line for each of some ten thousand users."""
 _NAMED = re.compile(r"warpdeck(?: simulate)?: (?:error: )?")
-"""What a command says begins with its name."""
+"""Prefix of the command's messages, which is removed."""
 Progress = Callable[[str], None]
 
 
 async def what_if(words: Sequence[str], paths: Paths, progress: Progress) -> WhatIf:
-    """Runs it with these options; `progress` is told how far it is. Cancelled, the process ends. Raises UserError."""
+    """Run the simulation with these options and return its result. `progress` is called with its percentages.
+
+    If this coroutine is canceled, the process is killed. Raises UserError.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "warpdeck.cli.main", "simulate", "--history", "--progress", "--json"),
@@ -52,7 +55,7 @@ async def what_if(words: Sequence[str], paths: Paths, progress: Progress) -> Wha
 
 
 async def _follow(errors: asyncio.StreamReader, progress: Progress) -> str:
-    """Hands percentages on; the other lines are what it says."""
+    """Pass percentages on to `progress`, and return the last of the other lines as a message."""
     told: list[str] = []
     async for line in errors:
         words = line.decode(errors="replace").strip()
@@ -64,6 +67,6 @@ async def _follow(errors: asyncio.StreamReader, progress: Progress) -> str:
 
 
 def _without_usage(told: list[str]) -> list[str]:
-    """What is wrong, and not the options that argparse lists before it."""
+    """Return the error message without the list of options that argparse prints before it."""
     first = next((at for at, line in enumerate(told) if _NAMED.match(line)), 0)
     return [_NAMED.sub("", line) for line in told[first:]]

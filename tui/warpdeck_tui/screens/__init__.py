@@ -1,7 +1,7 @@
-"""The screens: they compose widgets, draw what the board says, and turn keys into calls.
+"""The screens. They create the widgets, draw the client state, and turn keys into requests.
 
-Those named here are loaded when they are first named, as `screens.HelpPage`, or soon after the first frame (`warming`): with all that
-they show they are as much to import as Textual.
+The screens named here are imported at their first use, such as `screens.HelpPage`, or soon after the first
+frame (see `warming`). With everything that they show, they take as long to import as Textual.
 """
 
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ _HOMES = {
     "SessionsScreen": "sessions",
     "ThemePicker": "themes",
 }
-"""Name -> the module that it is in."""
+"""Maps the name of a class to its module."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,7 @@
-"""The site: partitions, reservations, QoS, who is owed what, why a priority is what it is, drains, events, and what-if."""
+"""The "Site" screen, with the tables of the site.
+
+They are partitions, reservations, QoS, shares, priorities with their factors, drains, events, and what-if.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +54,11 @@ from .reserve import Reserve, reserving
 from .rule import RuleForm
 
 ASK_S = 5.0
-"""Tables of a site change seldom; only the one that is looked at is asked for."""
+"""Seconds between two refreshes. Only the visible table is requested, and these tables seldom change."""
 
 
 class Tab(NamedTuple):
-    """A table of the site: what it is called, its columns, what an empty one says, and the command that prints it."""
+    """A table of the site: its title, its columns, its text when empty, and the command that prints it."""
 
     title: str
     columns: tuple[Column, ...]
@@ -88,11 +91,14 @@ USED_WITH = {
     "remove": FORMS,
     "drain": ("drains",),
 }
-"""Of the actions that mean nothing on some tables: those on which they do."""
+"""Maps actions that apply only to some tables to the names of these tables."""
 
 
 class AdminScreen(NodeVerbs):
-    """One table at a time. Looking is for everybody; what changes something the controller leaves to admins."""
+    """Shows one table at a time.
+
+    All users may look; the controller allows only administrators to change something.
+    """
 
     place = "admin"
     BINDINGS: ClassVar[list[BindingType]] = bindings("admin")
@@ -132,7 +138,7 @@ class AdminScreen(NodeVerbs):
     def recolour(self) -> None:
         self.table.use_palette(self.deck.palette)
 
-    # ---- what is shown
+    # ---- Drawing
 
     @property
     def _asks(self) -> dict[str, Callable[[], Awaitable[object]]]:
@@ -148,7 +154,10 @@ class AdminScreen(NodeVerbs):
 
     @work(exclusive=True, group="ask")
     async def _ask(self) -> None:
-        """Of the tab in front; nodes the board has, and a what-if stays as it was found."""
+        """Request the data of the visible table.
+
+        Nodes come from the client state instead, and a what-if result does not change.
+        """
         tab = self._tab
         try:
             if tab in self._asks:
@@ -195,7 +204,7 @@ class AdminScreen(NodeVerbs):
                 return what_if_rows(self._what_if)
 
     def _words(self) -> str:
-        """What is under the cursor, in words."""
+        """Return a description of the row under the cursor."""
         key, now = self.table.cursor_key, time.time()
         match self._tab:
             case "partitions":
@@ -227,7 +236,7 @@ class AdminScreen(NodeVerbs):
     def on_virtual_table_moved(self) -> None:
         self._tell()
 
-    # ---- going about
+    # ---- Navigation
 
     def applies(self, action: str) -> bool:
         return self._tab in USED_WITH.get(action, (self._tab,))
@@ -253,11 +262,11 @@ class AdminScreen(NodeVerbs):
         self.show_tab(NAMES[(NAMES.index(self._tab) + by) % len(NAMES)])
 
     def action_table(self, name: str) -> None:
-        """By a click on its name."""
+        """Show the table whose name was clicked."""
         self.show_tab(name)
 
     def show_tab(self, name: str) -> None:
-        """The table of that name."""
+        """Show the table with this name."""
         self._tab, self._told = name, ""
         self.table.use_columns(TABS[name].columns)
         self.draw()
@@ -275,7 +284,7 @@ class AdminScreen(NodeVerbs):
 
     @property
     def job_keys(self) -> list[str]:
-        """The job under the cursor, of events and priorities."""
+        """The job under the cursor, in the tables of events and priorities."""
         key = self.table.cursor_key.partition(" ")[0]
         return [key] if self._tab in ("events", "priorities") and key.isdigit() else []
 
@@ -305,7 +314,7 @@ class AdminScreen(NodeVerbs):
         if command:
             self.deck.copy(f"warpdeck {command}")
 
-    # ---- what changes something
+    # ---- Changes
 
     @property
     def _rules(self) -> Rules:
@@ -325,7 +334,7 @@ class AdminScreen(NodeVerbs):
             self.deck.push_screen(Reserve(msgspec.to_builtins(row)), self._made)
 
     def _open_rule(self, rule: str) -> None:
-        """The form of a QoS or a partition, filled from config.toml."""
+        """Open the form of a QoS or a partition, filled from config.toml."""
         try:
             form = RuleForm(KINDS[self._tab], self._rules, text=self._rules.read(), rule=rule)
         except UserError as error:
@@ -382,7 +391,10 @@ class AdminScreen(NodeVerbs):
         self.deck.push_screen(NodeAdd(self.deck.core))
 
     def action_config(self) -> None:
-        """The site's rules in the user's editor; what is wrong with them is said, and then nothing has changed."""
+        """Open the site's rules in the user's editor.
+
+        If the result is invalid, the problems are shown and nothing changes.
+        """
         try:
             before = self._rules.read()
             text = edited(self.app, self._draft or before, name=self._rules.name)
@@ -395,7 +407,7 @@ class AdminScreen(NodeVerbs):
 
     @work(exclusive=True, group="config")
     async def use_config(self, text: str, *, before: str) -> None:
-        """The text is in force, or what was before still is."""
+        """Apply the new text of config.toml. If it is invalid, the previous text stays in effect."""
         try:
             reloaded = await self._rules.use(text, before=before)
         except UserError as error:

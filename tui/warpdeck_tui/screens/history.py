@@ -1,4 +1,7 @@
-"""The history: jobs that have ended, of any age, as the store has them. Only the pages around the cursor are here."""
+"""The "History" screen: ended jobs of any age, from the controller's store.
+
+Only the pages around the cursor are kept in memory.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,14 @@ from warpdeck_tui.widgets.rows import RowSource
 from .usage import UsagePage
 
 TYPING_S = 0.15
-"""A filter is asked for when its user has stopped typing: each letter may mean a look at a million jobs."""
+"""Seconds without typing after which a filter is sent, because each query may search a million jobs."""
 
 
 class HistoryScreen(JobListScreen):
-    """Asked for when it is opened and when the choice changes; it does not change by itself."""
+    """The list of ended jobs.
+
+    It is requested when the screen opens or the filter changes, and does not update by itself.
+    """
 
     place = "history"
     first_columns = PAST_COLUMNS
@@ -41,7 +47,7 @@ class HistoryScreen(JobListScreen):
         super().__init__()
         self._pages = PastPages()
         self._query: PastQuery | None = None
-        """What the pages answer."""
+        """The query that the pages belong to."""
         self._asked: PastQuery | None = None
         self._wanted: list[int] = []
         self._marked: dict[str, JobRow] = {}
@@ -50,12 +56,12 @@ class HistoryScreen(JobListScreen):
         self._adding = False
 
     def on_screen_resume(self) -> None:
-        """Back from a dialog or a job: what was done there may have changed the past."""
+        """Reload the list, because actions in a dialog or on a job's page may have changed it."""
         if not self.is_left:
             super().on_screen_resume()
             self._load(wait_s=0.0)
 
-    # ---- what is asked
+    # ---- Queries
 
     def draw(self) -> None:
         if self._choice() != self._asked:
@@ -73,7 +79,10 @@ class HistoryScreen(JobListScreen):
 
     @work(exclusive=True, group="load")
     async def _load(self, *, wait_s: float) -> None:
-        """The first page of the choice, and how many jobs there are; where that is still the choice, the page under the cursor."""
+        """Load the first page of the current query and the number of its jobs.
+
+        If the query has not changed, the cursor stays, and the page under it is loaded when it is drawn.
+        """
         choice = self._asked = self._choice()
         again = self._query is not None and msgspec.structs.replace(self._query, until=None) == choice
         if not again or not self.table.cursor_index:
@@ -95,14 +104,14 @@ class HistoryScreen(JobListScreen):
             self.table.action_first()
 
     def _want(self, page: int) -> None:
-        """A page that is looked at and not known."""
+        """Request a page that is visible but not loaded."""
         if page not in self._wanted:
             self._wanted.append(page)
             self.call_next(self._fetch)
 
     @work(exclusive=True, group="fetch")
     async def _fetch(self) -> None:
-        """The page that was looked at last comes first; what was passed by in between is not asked for."""
+        """Load the page that was shown last. Pages that were only passed by meanwhile are not requested."""
         while self._wanted and self._query is not None:
             pages, page = self._pages, self._wanted[-1]
             self._wanted.clear()
@@ -118,7 +127,7 @@ class HistoryScreen(JobListScreen):
                 self._load(wait_s=0.0)
             self.tick()
 
-    # ---- what is shown
+    # ---- Drawing
 
     @property
     def sortable(self) -> Collection[str]:
@@ -131,7 +140,7 @@ class HistoryScreen(JobListScreen):
         return self._pages.job(key) or self._marked.get(key)
 
     def on_virtual_table_marked(self) -> None:
-        """Marked jobs are kept: their pages may go."""
+        """Keep the rows of marked jobs, because their pages may be dropped."""
         keys = self.table.marked
         found = {key: row for key in keys if (row := self.shown_job(key)) is not None}
         self._marked = found
@@ -149,11 +158,14 @@ class HistoryScreen(JobListScreen):
             return self.no_match()
         return self._words
 
-    # ---- what can be done with it
+    # ---- Actions
 
     @work(exclusive=True, group="usage")
     async def action_usage(self) -> None:
-        """What the listed jobs have cost: a million take the store a second or two."""
+        """Show the resource usage of the listed jobs.
+
+        For a million jobs this takes the store a second or two.
+        """
         self._adding = True
         self.tick()
         whose = "everybody's jobs" if self.deck.everybody else f"{self.deck.user}'s jobs"
@@ -183,7 +195,10 @@ class HistoryScreen(JobListScreen):
 
     @work(exclusive=True, group="export")
     async def _export(self, query: PastQuery, path: str) -> None:
-        """Page by page, so that a million jobs are never in memory. Leaving the screen ends it, and takes the file away."""
+        """Write all jobs of the query into a file, page by page, so that they are never all in memory.
+
+        Leaving the screen cancels the export and removes the file.
+        """
         try:
             form, file = form_of(path), await asyncio.to_thread(new_file, path)
             with file, removed_unless_whole(path):

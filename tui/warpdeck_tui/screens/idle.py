@@ -1,4 +1,4 @@
-"""The list of GPUs that are held and not used."""
+"""The list of GPUs that are allocated but not used."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 
 class IdleGpus(Arrives[str], ModalScreen[str]):
-    """What is idle as it was when it was opened; the key of the job that was chosen, "" for none."""
+    """A list of idle GPUs at the time when it was opened.
+
+    The result is the key of the chosen job, or "" if none was chosen.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("choose")
 

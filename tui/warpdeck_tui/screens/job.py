@@ -1,4 +1,7 @@
-"""A job's page: its log, live, and its facts, GPUs, code and history in panes. Ended jobs look the same."""
+"""The page of a job: its live log, metrics, details, GPUs, code and events in panes.
+
+It looks the same for ended jobs.
+"""
 
 from __future__ import annotations
 
@@ -36,23 +39,29 @@ from warpdeck_tui.widgets.log.view import LogView
 from .metrics import MetricsPane, choices
 
 LOOK_S = 2.0
-"""How often an unfinished job's details are asked for anew."""
+"""Seconds between two requests for the details of an unfinished job."""
 FORECAST_S = 30.0
-"""How often a waiting job's forecast is asked for anew: it takes the controller as long as planning."""
+"""Seconds between two requests for the forecast of a waiting job. A forecast costs the controller as much as
+a scheduling pass.
+"""
 ON_METRICS = ("next_metric", "turn_axis", "smooth", "lay_over", "take_away")
-"""What has a meaning on that pane only."""
+"""Actions that apply only to the "Metrics" pane."""
 WIDE_COLUMNS = 116
-"""From here on the facts stand beside the log."""
+"""Least width in columns at which the details are shown beside the log."""
 
 
 class JobScreen(DeckScreen):
-    """One job, by its own id."""
+    """The page of one job, given by its own id."""
 
     place = "job"
     BINDINGS: ClassVar[list[BindingType]] = bindings("job")
 
     def __init__(self, key: str, *, pane: str = "", channel: str = "out") -> None:
-        """`pane`: where it opens; else at the log (`channel` is which), or where it stands why a job waits."""
+        """Create the page of the job `key`.
+
+        `pane` is the pane to open. By default it is the log (`channel` selects which), or for a waiting job
+        the details, which say why it waits.
+        """
         super().__init__()
         self.key = key
         self._pane = pane
@@ -60,7 +69,9 @@ class JobScreen(DeckScreen):
         self._detail: JobDetail | None = None
         self._forecast: ForecastRow | None = None
         self._variables: dict[str, str] | None = None
-        """Asked for when the details are looked at, of one's own job."""
+        """The environment of the job. It is requested only for the user's own job, when the details are first
+        shown.
+        """
         self._ended: PostMortem | None = None
         self._told = ""
         self._following = False
@@ -95,12 +106,15 @@ class JobScreen(DeckScreen):
 
     @property
     def row(self) -> JobRow | None:
-        """As the board has it, else as it was when the details were asked for."""
+        """The job's row in the client state or, if it is not there, the row that came with the details."""
         return self.deck.board.job(self.key) or (self._detail.row if self._detail else None)
 
     @property
     def _is_folded(self) -> bool:
-        """The waiting rest of an array: it has no log, and becomes its last task when that starts."""
+        """Whether this row represents the waiting tasks of an array.
+
+        It has no log, and becomes the array's last task when that starts.
+        """
         return self.row is not None and self.row.tasks_pending > 0
 
     def shown_job(self, key: str) -> JobRow | None:
@@ -120,7 +134,7 @@ class JobScreen(DeckScreen):
 
     @work(exclusive=True, group="look")
     async def look(self) -> None:
-        """Asks for the job's details."""
+        """Request the details of the job."""
         try:
             self._detail = await self.deck.core.job(self.key)
         except UserError as error:
@@ -134,7 +148,7 @@ class JobScreen(DeckScreen):
         await self._inquire(self._detail)
 
     async def _inquire(self, detail: JobDetail) -> None:
-        """Looks once at the end of what a failed job wrote; again after it was started again."""
+        """Search the end of a failed job's output for the cause, once after each run of the job."""
         row = detail.row
         if row.end is None or row.state in UNSUSPECTED:
             self._ended = None
@@ -142,7 +156,7 @@ class JobScreen(DeckScreen):
             channels = ["out", "err"] if detail.stderr not in ("", detail.stdout) else ["out"]
             tail = b""
             for channel in channels:
-                # What cannot be read any more is told of in the log's own place.
+                # If the output cannot be read any more, the log pane reports it.
                 with contextlib.suppress(UserError):
                     tail += await self.deck.core.log_tail(self.key, channel=channel, size_bytes=TAIL_BYTES)
             self._ended = post_mortem(detail, tail)
@@ -151,10 +165,10 @@ class JobScreen(DeckScreen):
 
     @work(exclusive=True, group="forecast")
     async def look_ahead(self) -> None:
-        """Asks who is ahead of a job that waits, and what would start it now."""
+        """Request a waiting job's forecast: the jobs ahead of it, and changes that would let it start now."""
         if self.deck.front is not self or (self.row is not None and self.row.state != "PENDING"):
             return
-        with contextlib.suppress(UserError):  # the details tell of any trouble
+        with contextlib.suppress(UserError):  # the details show any problem
             self._forecast = await self.deck.core.forecast(self.key)
         if self._detail is not None:
             self._fill(self._detail)
@@ -173,7 +187,7 @@ class JobScreen(DeckScreen):
         return self.query_one(JobLog)
 
     def draw(self) -> None:
-        """The lines above the panes."""
+        """Draw the lines above the panes."""
         if self.deck.front is not self:
             return
         row, styles, now = self.row, self.deck.palette, time.time()
@@ -195,7 +209,7 @@ class JobScreen(DeckScreen):
         self.show_keys()
 
     def _fill(self, detail: JobDetail) -> None:
-        """The panes, from what was asked last."""
+        """Fill the panes from the latest details."""
         styles, now = self.deck.palette, time.time()
         ended = self._ended or view.NO_POST_MORTEM
         self.query_one("#details", TextPane).show(
@@ -216,10 +230,10 @@ class JobScreen(DeckScreen):
 
     @work(exclusive=True, group="environment")
     async def _look_at_environment(self) -> None:
-        """Once: it does not change."""
+        """Request the environment, once, because it does not change."""
         if self._detail is None or self._variables is not None or self._detail.row.user != self.deck.user:
             return
-        with contextlib.suppress(UserError):  # the page says enough without it
+        with contextlib.suppress(UserError):  # the page is useful without it
             self._variables = await self.deck.core.environment(self._detail.row.label)
             self._fill(self._detail)
 
@@ -281,7 +295,10 @@ class JobScreen(DeckScreen):
 
     @work(exclusive=True, group="lay_over")
     async def action_lay_over(self) -> None:
-        """Another run of the same user, chosen from a list, those of this name first."""
+        """Add a curve of another run of the same user, chosen from a list.
+
+        Jobs with the same name come first.
+        """
         found = await self._others_that_ran()
         if not found:
             return
@@ -309,7 +326,10 @@ class JobScreen(DeckScreen):
         self._show_pane("events")
 
     def action_stream(self) -> None:
-        """The other output, if that is another one: sbatch writes both into one file unless -e says where."""
+        """Switch between stdout and stderr, if they are different files.
+
+        sbatch writes both into one file unless -e is given.
+        """
         detail = self._detail
         if detail is not None and detail.stdout and detail.stderr in ("", detail.stdout):
             self.app.notify("its stdout and stderr are one file", severity="warning")
@@ -318,7 +338,7 @@ class JobScreen(DeckScreen):
         self._show_log_anew()
 
     def action_next_node(self) -> None:
-        """The output of the job's next node, where each writes its own."""
+        """Show the output of the job's next node, if each node writes its own."""
         nodes = view.writing_nodes(self._detail)
         if len(nodes) < 2:
             self.app.notify("all that this job writes is in one output", severity="warning")
@@ -340,7 +360,7 @@ class JobScreen(DeckScreen):
 
     @work(exclusive=True, group="task")
     async def _go_to_task(self, step: int) -> None:
-        """The page of another task of this array, at the same pane and output."""
+        """Open the page of another task of this array, with the same pane and output."""
         row = self.row
         if row is None or row.array_task_id is None:
             self.app.notify("this job is no task of an array", severity="warning")
@@ -381,7 +401,10 @@ class JobScreen(DeckScreen):
 
     @work(exclusive=True, group="diff")
     async def _choose_to_compare(self, snapshot: dict[str, object]) -> None:
-        """A job of this user that has run, by a few letters; those of this name first."""
+        """Let the user choose a job of the same user that has run, by a few letters.
+
+        Jobs with the same name come first.
+        """
         found = [
             SimpleCommand(
                 f"{each.label}  {each.name}",
@@ -394,7 +417,10 @@ class JobScreen(DeckScreen):
             await self.app.search_commands(found, placeholder="Compare the code with which job?")
 
     async def _others_that_ran(self) -> list[JobRow]:
-        """Of the same user, those of this name first; where there are none, that is said."""
+        """Return jobs of the same user that have run, those with the same name first.
+
+        If there are none, the user is told.
+        """
         row = self.row
         try:
             ended = await self.deck.core.last_ended(row.user if row else None)
@@ -412,7 +438,10 @@ class JobScreen(DeckScreen):
 
     @work(exclusive=True, group="diff")
     async def action_what_changed(self) -> None:
-        """Against the last job of its name that completed: how it was submitted, and its code."""
+        """Show how this job differs from the last completed job of its name.
+
+        The submission, the environment and the code are compared.
+        """
         now, core = self._detail, self.deck.core
         if now is None:
             return

@@ -1,4 +1,8 @@
-"""A job's metrics: what it prints as a curve, other runs over it, its GPUs on the same axis. Read anew while it runs."""
+"""The "Metrics" pane of a job's page.
+
+It shows curves of the metrics in the job's log, curves of other runs, and the job's GPUs on the same time
+axis. The data are read again regularly while the job runs.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +23,18 @@ from warpdeck_tui.viewmodels.jobs.readings import Part, Readings, readings
 from warpdeck_tui.widgets.line_pane import LinePane
 
 AGAIN_S = 10.0
-"""How often the log of a running job is read anew: about a megabyte, in a thread."""
+"""Seconds between two reads of a running job's log. A read takes about a megabyte, and is parsed in a
+thread.
+"""
 MAX_CHOICES = 200
-"""Of the latest jobs, to lay over."""
+"""Largest number of jobs offered for comparison, the latest ones."""
 
 
 class MetricsPane(LinePane):
-    """The first run is the page's own; the others are laid over it."""
+    """The curves of one or more runs.
+
+    The first run is the page's own job; the others are added for comparison.
+    """
 
     def __init__(self, key: str, *, id: str) -> None:
         super().__init__(id=id)
@@ -33,7 +42,7 @@ class MetricsPane(LinePane):
         self._page = Page((), told="reading what it prints ...")
         self._runs: dict[str, Run] = {}
         self._ended: set[str] = set()
-        """Runs that were read after their end: they do not change."""
+        """Runs that were read after their end, so they do not change any more."""
         self._read_at = -math.inf
         self._drawn = False
 
@@ -42,9 +51,10 @@ class MetricsPane(LinePane):
         return cast(Deck, self.app)
 
     def look(self, *, ended: bool) -> None:
-        """Reads what is missing or old, and draws it when it is there: not again until something has changed.
+        """Read the runs that are missing or old, and draw them when they arrive.
 
-        `ended`: whether the page's own job has; it may be started again."""
+        `ended` is true if the page's own job has ended. An ended job may be started again.
+        """
         if not self._drawn:
             self._draw()
         if not ended:
@@ -54,11 +64,11 @@ class MetricsPane(LinePane):
             self._read()
 
     def recolour(self) -> None:
-        """Another theme."""
+        """Apply the current theme."""
         self._draw()
 
     def next_name(self) -> None:
-        """The next of the numbers that it prints."""
+        """Show the next metric."""
         every = names(self._page.runs)
         if every:
             at = every.index(self._page.name) if self._page.name in every else -1
@@ -66,23 +76,23 @@ class MetricsPane(LinePane):
             self._draw()
 
     def turn_axis(self) -> None:
-        """By step, or by time."""
+        """Switch the x axis between step and time."""
         self._page = self._page._replace(by_step=not self._page.by_step)
         self._draw()
 
     def turn_smooth(self) -> None:
-        """Each point as it was printed, or the mean of those around it."""
+        """Switch between the printed points and their moving average."""
         self._page = self._page._replace(smooth=not self._page.smooth)
         self._draw()
 
     def lay_over(self, key: str) -> None:
-        """Another run over these; the oldest such goes where they are too many."""
+        """Add the curves of another run. If there are too many runs, the oldest added one is removed."""
         if key not in self._keys:
             self._keys = [self._keys[0], *self._keys[1:][-(MAX_RUNS - 2) :], key]
             self._read()
 
     def take_away(self) -> bool:
-        """The run that was laid over last; False if there is none."""
+        """Remove the run that was added last. Return False if there is none."""
         if len(self._keys) == 1:
             return False
         self._keys.pop()
@@ -123,7 +133,7 @@ class MetricsPane(LinePane):
             end = row.end or time.time()
             told = await asyncio.to_thread(readings, parts, size_bytes=size_bytes, begin=row.start, end=end)
             found = told | found
-        with contextlib.suppress(UserError):  # its numbers are worth showing without its GPUs
+        with contextlib.suppress(UserError):  # the metrics are useful without the GPU curves
             return run_of(row, found, await core.curves(key))
         return run_of(row, found, [])
 
@@ -133,7 +143,10 @@ class MetricsPane(LinePane):
 
 
 def choices(row: JobRow | None, jobs: Sequence[JobRow]) -> list[JobRow]:
-    """Jobs to lay over this one: all that have run, those of its name first, the latest first."""
+    """Return the jobs that can be compared with this one.
+
+    They are all jobs that have run, those of the same name first, the latest first.
+    """
     own, name = (row.id, row.name) if row else (0, "")
     begun = [each for each in {each.id: each for each in jobs}.values() if each.start and each.id != own]
     return sorted(begun, key=lambda each: (each.name != name, -each.id))[:MAX_CHOICES]

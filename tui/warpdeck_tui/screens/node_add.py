@@ -1,4 +1,6 @@
-"""Adding a machine over SSH: its address, what happens meanwhile, and its host key to be confirmed."""
+"""The dialog that adds a machine over SSH: its address, the progress, and the confirmation of its host
+key.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ FIELDS = (("address", "target", "[user@]host[:port], as for ssh"), ("name", "nam
 
 
 class NodeAdd(Arrives[None], ModalScreen[None]):
-    """Enter adds; an unknown host key is shown first and accepted only by the word yes."""
+    """The dialog. Enter adds the machine.
+
+    An unknown host key is shown first, and accepted only if the user types "yes".
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("add")
 
@@ -36,7 +41,7 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
         self._fingerprint = ""
         self._told: list[str] = []
         self._adding = ""
-        """The machine that is being added: whatever becomes of this dialog, the controller goes on with it."""
+        """The machine that is being added. The controller continues with it even if this dialog is closed."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -136,7 +141,7 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
         self._show("error", words)
 
     def _show(self, name: str, words: str) -> None:
-        """Nothing to say takes no line."""
+        """Show a text in this line, or hide the line if the text is empty."""
         line = self.query_one(f"#{name}", Static)
         line.update(words)
         line.display = bool(words)

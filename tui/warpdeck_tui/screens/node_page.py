@@ -19,11 +19,13 @@ from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels.nodes.node_page import SPANS, page
 
 ASK_S = 5.0
-"""The curves grow by a point a second at most; asking a node more often shows nothing that matters."""
+"""Seconds between two requests for the curves. They grow by at most one point a second, so more requests
+would show little more.
+"""
 
 
 class NodeScreen(NodeVerbs):
-    """What a node is, how it fares, and its curves, which its agent keeps."""
+    """A node's properties, its state, and its curves, which are stored by its agent."""
 
     place = "node"
     BINDINGS: ClassVar[list[BindingType]] = bindings("node")
@@ -79,7 +81,7 @@ class NodeScreen(NodeVerbs):
         return action != "drain" or self.node is not None
 
     def action_span(self) -> None:
-        """Further back; after a day from the last minutes on."""
+        """Show a longer time span. After one day, start again with the last minutes."""
         self._span = (self._span + 1) % len(SPANS)
         self._curves, self._told = [], "asking the node ..."
         self.draw()

@@ -1,4 +1,7 @@
-"""The nodes: their GPUs as one heat map or the nodes as a list, and what is under the cursor beside it."""
+"""The "Nodes" screen: a heat map of all GPUs or a list of the nodes, and details beside it.
+
+The details are those of the node or GPU under the cursor.
+"""
 
 from __future__ import annotations
 
@@ -60,13 +63,16 @@ COLUMNS = (
     Column("JOBS OR REASON", 0),
 )
 LOOK_S = 0.25
-"""At least between two questions, however fast one moves through time: each asks every node."""
+"""Least time in seconds between two requests for past states, because each request asks every node."""
 OF_NOW = ("page", "idle", "drain", "add", "remove", "new_job")
-"""What means nothing while the map shows how things were."""
+"""Actions that are not available while a past state is shown."""
 
 
 class NodesScreen(NodeVerbs):
-    """The map says of each GPU what the chosen metric is; beside it, what is under the cursor."""
+    """The map shows the chosen metric of each GPU.
+
+    The details of the node under the cursor are shown beside it.
+    """
 
     place = "nodes"
     BINDINGS: ClassVar[list[BindingType]] = bindings("nodes")
@@ -74,20 +80,23 @@ class NodesScreen(NodeVerbs):
     VERTICAL_BREAKPOINTS = [(0, "-low"), (32, "-tall")]  # noqa: RUF012
 
     def __init__(self, name: str = "", *, listed: bool = False, at: float | None = None) -> None:
-        """`name`: the node that the cursor begins on. `at`: the moment of the past to begin with, by unix time."""
+        """Create the screen. `name` is the node under the cursor at first.
+
+        `at` is a time in the past to begin with, in unix seconds.
+        """
         super().__init__()
         self._first = name
         self._metric = 0
         self._listed = listed
         self._at: float | None = None
-        """The moment that is shown; None is now."""
+        """The time that is shown, or None for now."""
         self._wanted_at = at
-        """The moment that was asked for last; what it was like may still be on its way."""
+        """The time that was requested last. Its data may not have arrived yet."""
         self._then: list[PastNodeRow] = []
-        """What the nodes were like at the moment that is shown."""
+        """The state of the nodes at the time that is shown."""
         self._travels = False
         self._pointed_out = ""
-        """The job under the cursor."""
+        """The label of the job under the cursor, whose GPUs are highlighted."""
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
@@ -105,7 +114,7 @@ class NodesScreen(NodeVerbs):
 
     @property
     def cursor(self) -> tuple[str, int]:
-        """(node, GPU index or -1) under the cursor."""
+        """The node under the cursor and the index of the GPU, or -1 if there is none."""
         if self._listed:
             return self.query_one("#nodes", VirtualTable).cursor_key, -1
         return self.query_one(CellGrid).cursor
@@ -120,7 +129,7 @@ class NodesScreen(NodeVerbs):
         return self._at
 
     def _shown(self) -> Sequence[NodeRow]:
-        """The nodes as they are, or as they were."""
+        """Return the nodes now or at the past time that is shown."""
         return self.deck.board.node_list() if self._at is None else self._then
 
     def recolour(self) -> None:
@@ -147,7 +156,7 @@ class NodesScreen(NodeVerbs):
         self._describe()
 
     def _head(self, shown: str, words: str) -> str:
-        """What is shown, and of which moment: first of all if it is none of now."""
+        """Return the head line's text: the past time, if one is shown, then the summary."""
         now = time.time()
         if self._at is not None:
             words = f"{f'{shown} ' if shown else ''}{moment_words(self._then, self._at, now)}   {words}"
@@ -171,7 +180,10 @@ class NodesScreen(NodeVerbs):
         return "no nodes; A adds one" if self.deck.board.ready else "connecting ..."
 
     def _draw_map(self, nodes: Sequence[NodeRow], metric: str) -> None:
-        """With all GPUs of the job under the cursor pointed out; which that is, is known when the map stands."""
+        """Draw the map with all GPUs of the job under the cursor highlighted.
+
+        The job under the cursor is known only after the map is drawn, so the map may be drawn twice.
+        """
         grid = self.query_one(CellGrid)
         while True:
             lines = gpu_lines(nodes, metric, job=self._pointed_out)
@@ -192,7 +204,7 @@ class NodesScreen(NodeVerbs):
 
     @property
     def _gpu(self) -> GpuRow | None:
-        """The one under the cursor."""
+        """The GPU under the cursor."""
         node, index = self.node, self.cursor[1]
         return next((each for each in node.gpus if each.index == index), None) if node else None
 
@@ -212,7 +224,7 @@ class NodesScreen(NodeVerbs):
         self.query_one("#under", Static).update(Folded(lines, self.deck.palette))
 
     def go_to(self, name: str) -> None:
-        """Puts the cursor on that node."""
+        """Move the cursor to this node."""
         (self.query_one("#nodes", VirtualTable) if self._listed else self.query_one(CellGrid)).go_to(name)
 
     def _show_list(self, listed: bool) -> None:
@@ -257,15 +269,18 @@ class NodesScreen(NodeVerbs):
 
     @work(group="past")
     async def _travel(self) -> None:
-        """Asks for the moment that is wanted, until it is the one that is shown. Those wanted meanwhile are never asked for;
-        until an answer is there, the screen stays as it is."""
+        """Request the wanted time until it is the time that is shown.
+
+        Times that were replaced by newer ones meanwhile are not requested. Until an answer arrives, the
+        screen does not change.
+        """
         try:
             while (at := self._wanted_at) is not None and at != self._at:
-                if not self.deck.board.ready:  # the app has just begun
+                if not self.deck.board.ready:  # the app has just started
                     await self.deck.core.connected()
                 begun = time.monotonic()
                 then = await self.deck.core.nodes_at(at)
-                if self._wanted_at is None:  # back to now
+                if self._wanted_at is None:  # the user has returned to now
                     return
                 self._at, self._then = at, then
                 self.draw()
@@ -295,7 +310,7 @@ class NodesScreen(NodeVerbs):
             self._step(1, FINE_S)
 
     def action_at(self) -> None:
-        """To a moment that is named."""
+        """Ask for a time in the past and show the nodes at that time."""
 
         def check(words: str) -> None:
             if words:
@@ -318,7 +333,7 @@ class NodesScreen(NodeVerbs):
             self._look_at(None)
 
     def action_back(self) -> None:
-        """To now, then to the queue."""
+        """Return from a past time to now or, if now is shown, to the queue."""
         if self._wanted_at is not None:
             self._look_at(None)
         else:

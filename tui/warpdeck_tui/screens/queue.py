@@ -1,4 +1,4 @@
-"""The queue: jobs with their state, progress and GPU use, and the reason of those that wait."""
+"""The "Queue" screen: jobs with their state, progress, GPU utilization and, if they wait, the reason."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ from warpdeck_tui.viewmodels.jobs.queue import summary
 from warpdeck_tui.widgets.rows import RowSource
 
 MOST_MARKED = 1_000
-"""At once: each key looks at all marks, and nobody reads a longer list before he says yes."""
+"""Largest number of rows that can be marked at once. Each key processes all marks, and nobody reads a longer
+list before confirming.
+"""
 REST_S = 0.005
-"""Between two slices of a long queue: keys come first."""
+"""Seconds between two slices of a long queue, in which keys are handled."""
 
 
 class QueueScreen(JobListScreen):
-    """Waiting and running jobs, and those that ended in the last hour; mine or everybody's."""
+    """The waiting and running jobs and those that ended in the last hour, of the user or of everybody."""
 
     place = "queue"
     BINDINGS: ClassVar[list[BindingType]] = bindings("queue")
@@ -61,7 +63,10 @@ class QueueScreen(JobListScreen):
             self.set_timer(REST_S, self._go_on)
 
     def _go_on(self) -> None:
-        """The next slice of a long queue, unless something else is in front now; then it waits until it is seen again."""
+        """Process the next slice of a long queue.
+
+        If another screen is in front, this waits until the queue is visible again.
+        """
         self._goes_on = False
         if self.deck.front is self:
             self.draw()
@@ -79,7 +84,7 @@ class QueueScreen(JobListScreen):
         return self._array_number() is not None if action == "fold" else super().applies(action)
 
     def _array_number(self) -> int | None:
-        """Of the array under the cursor, or whose task is there; None where there is none."""
+        """Return the number of the array whose row or task is under the cursor, or None."""
         key = self.table.cursor_key
         array, row = self.array(key), self.shown_job(key)
         if array is not None:
@@ -87,7 +92,7 @@ class QueueScreen(JobListScreen):
         return row.array_job_id if row is not None and self.listing.stands_below(row) else None
 
     def action_fold(self) -> None:
-        """Opens the array under the cursor, or folds in the one whose task is there."""
+        """Open the array under the cursor, or fold the array whose task is under the cursor."""
         number, key = self._array_number(), self.table.cursor_key
         if number is None:
             self.deck.notify("no array is under the cursor", severity="warning")
@@ -126,7 +131,7 @@ class QueueScreen(JobListScreen):
         others = not self.deck.everybody and bool(self.deck.board.jobs)
         return "no jobs; n submits one" + (", u shows everybody's" if others else "")
 
-    # ---- saved views
+    # ---- Saved views
 
     @property
     def _file(self) -> Path:
@@ -137,7 +142,9 @@ class QueueScreen(JobListScreen):
         self.use_columns(self._kept().columns)
 
     def _kept(self) -> Views:
-        """What the file says; a file that cannot be used is told, and what is usual used."""
+        """Return the saved views. If the file cannot be used, the user is told and the defaults are
+        returned.
+        """
         try:
             return read_views(self._file)
         except UserError as error:
@@ -145,7 +152,10 @@ class QueueScreen(JobListScreen):
             return Views()
 
     def _write(self, change: Callable[[Views], Views]) -> bool:
-        """A file that cannot be read is left as it is."""
+        """Change the file of views, and return whether that succeeded.
+
+        A file that cannot be read is left unchanged.
+        """
         try:
             write_views(self._file, change(read_views(self._file)))
         except UserError as error:
@@ -154,7 +164,7 @@ class QueueScreen(JobListScreen):
         return True
 
     def action_next_view(self) -> None:
-        """The next of the saved ones; after the last the usual one."""
+        """Apply the next saved view. After the last one, return to the default view."""
         kept = self._kept()
         if not kept.views:
             self.deck.notify("no view is saved yet: W saves this one", severity="warning")

@@ -1,4 +1,4 @@
-"""The form of a reservation: new, or another one instead of that."""
+"""The form that creates or changes a reservation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from warpdeck_tui.screens.shared.key_line import DialogKeys
 from warpdeck_tui.table.bindings import bindings
 
 UNSAID = frozenset({"FIRST_CORES", "IGNORE_JOBS", "PART_NODES", "REPLACE", "REPLACE_DOWN", "STATIC"})
-"""How it always is, or about nodes that are not named."""
+"""Flags that the form does not mention: they always apply, or concern nodes that are not named."""
 HINTS = {
     "name": "what it is called",
     "nodes": "gpu[01-04], or ALL",
@@ -39,12 +39,12 @@ HINTS = {
 
 
 class Reserve(Arrives[str], ModalScreen[str]):
-    """Its name once it is made; "" if it was given up."""
+    """The form. Its result is the reservation's name once it exists, or "" if the user canceled."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("reserve")
 
     def __init__(self, before: dict[str, Any] | None = None) -> None:
-        """`before`: the row of the one that is changed."""
+        """Create the form. `before` is the row of the reservation to change, or None for a new one."""
         super().__init__()
         self._before = before
         self._wish = Wish("") if before is None else wish_of(before)
@@ -108,7 +108,7 @@ class Reserve(Arrives[str], ModalScreen[str]):
 
 
 def reserving(site: Site, before: dict[str, Any], *, instead: bool) -> Undo:
-    """What a changed or removed reservation was (its row) is reserved again."""
+    """Return the undo of a changed or removed reservation, which restores it from its former row `before`."""
     wish = wish_of(before)
 
     async def reserve() -> None:

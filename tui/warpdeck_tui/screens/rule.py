@@ -1,4 +1,7 @@
-"""The form of a QoS or a partition: what it changes stands in config.toml, and is in force at once or not at all."""
+"""The form of a QoS or a partition.
+
+Its changes are written into config.toml, and take effect at once or not at all.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,14 @@ from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels.site.rules import Kind, asked, field_texts, told
 
 _PLACE = re.compile(r"^\S+:\d+: ", re.MULTILINE)
-"""Of a problem: the line of a file that was not kept."""
+"""Matches the file name and line number before a problem, which are useless because the file was not kept."""
 
 
 class RuleForm(Arrives[str], ModalScreen[str]):
-    """Its name once it is in force; "" if it was given up. `name` "": a new one."""
+    """The form. Its result is the name of the rule once it is in effect, or "" if the user canceled.
+
+    Empty `rule` means a new one.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("rule")
 

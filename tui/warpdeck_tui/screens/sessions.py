@@ -1,4 +1,4 @@
-"""The sessions: shells on the cluster with the ports that lead there. To join, to look on, to end."""
+"""The "Sessions" screen: interactive jobs and forwarded ports, which the user can join, watch or end."""
 
 from __future__ import annotations
 
@@ -36,12 +36,18 @@ from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
 TICK_S = 1.0
 ASK_TICKS = 3
-"""Forwards are not told like jobs: they are asked for every so many ticks, only while they are looked at."""
+"""Number of ticks between two requests for the forwards. The controller does not push them, so they are
+polled while the screen is visible.
+"""
 COLS = 200
-"""Of a session's screen, whose true width is not known: programs that place their text say where."""
+"""Assumed width of a session's screen in columns, because the real width is unknown. Programs that position
+their text state the column.
+"""
 GLANCE_ROWS = 10
 MAX_REPLAYED_BYTES = 64 * 1024
-"""Of what is kept of a session: many screens, and a blink to replay."""
+"""Largest number of bytes of a session's output that are replayed. This is several screens, and fast to
+replay.
+"""
 COLUMNS = (
     Column("JOB", 8),
     Column("STATE", 5),
@@ -55,14 +61,17 @@ COLUMNS = (
 
 
 class Seen(NamedTuple):
-    """A session's screen, and how far its output was read."""
+    """The screen of a session, and the offset up to which its output was read."""
 
     screen: Screen
     offset: int = 0
 
 
 class SessionsScreen(DeckScreen):
-    """Interactive jobs that wait or run, mine or everybody's as the queue shows them, and forwarded ports."""
+    """Waiting and running interactive jobs, and the forwarded ports.
+
+    The jobs are those of the user or of everybody, as in the queue.
+    """
 
     place = "sessions"
     VERTICAL_BREAKPOINTS = [(0, "-low"), (40, "-tall")]  # noqa: RUF012  (as Textual declares it)
@@ -73,9 +82,11 @@ class SessionsScreen(DeckScreen):
         self._forwards: list[ForwardRow] = []
         self._ticks = 0
         self._seen: dict[str, Seen] = {}
-        """What the sessions that were looked at have on their screens."""
+        """The screens of the sessions that were looked at, by job key."""
         self._whole: tuple[str, str] = ("", "")
-        """The forward whose URL is shown with its token, by its key, and that URL; the next move hides it."""
+        """The key of the forward whose URL is shown with its token, and that URL. The next move of the cursor
+        hides it.
+        """
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
@@ -127,29 +138,29 @@ class SessionsScreen(DeckScreen):
     async def _ask(self) -> None:
         try:
             self._forwards = await self.deck.core.forwards()
-        except UserError:  # the controller is away, and the head says so
+        except UserError:  # there is no connection, as the head line says
             self._forwards = []
         self.draw()
 
     @work(exclusive=True, group="glance")
     async def _look(self) -> None:
-        """The screen of the session under the cursor, as it is now."""
+        """Update the screen of the session under the cursor."""
         row = self.deck.find_job(self.job_keys[0]) if self.job_keys else None
         if row is None or row.state != "RUNNING" or row.user != self.deck.user:
             return
         seen = self._seen.get(str(row.id), Seen(Screen(cols=COLS)))
         try:
             found = await self.deck.core.glance(row.label, offset=seen.offset)
-        except UserError:  # it begins, ends, or its node is away: the table says so
+        except UserError:  # the session is starting, ending, or its node is unreachable; the table shows that
             return
         self._seen[str(row.id)] = seen._replace(
             offset=found.offset
-        )  # first: the thread goes on if this is given up
+        )  # set before the await, because the thread continues if this is canceled
         await asyncio.to_thread(seen.screen.feed, found.data[-MAX_REPLAYED_BYTES:])
         self._show_glance()
 
     def _show_glance(self) -> None:
-        """The last lines of the screen under the cursor; nothing where there is none."""
+        """Show the last lines of the screen under the cursor, or hide the pane if there is none."""
         pane = self.query_one("#glance", Static)
         key = self.job_keys[0] if self.job_keys else ""
         seen, row = self._seen.get(key), self.deck.find_job(key) if key else None
@@ -178,7 +189,10 @@ class SessionsScreen(DeckScreen):
         self._look()
 
     def _tell(self) -> None:
-        """What is under the cursor in full, for the table cuts it; and what the key for a shell would do."""
+        """Show the row under the cursor in full, and the options that a new shell would get.
+
+        The table cuts off long texts.
+        """
         board, forward = self.deck.board, self._forward()
         words = f"{url(forward)}   {leads_to(forward)}" if forward is not None else ""
         shown, whole = self._whole
@@ -196,7 +210,7 @@ class SessionsScreen(DeckScreen):
             self.deck.open_job(event.key)
 
     def _forward(self) -> ForwardRow | None:
-        """The forward under the cursor."""
+        """Return the forward under the cursor, or None."""
         key = self.table.cursor_key
         return next((row for row in self._forwards if key == f"{FORWARD}{row.number}"), None)
 
@@ -233,7 +247,7 @@ class SessionsScreen(DeckScreen):
 
     @work(exclusive=True, group="url")
     async def action_whole_url(self) -> None:
-        """With the token, or without it again."""
+        """Show or hide the token of the forward's URL."""
         key, row = self.table.cursor_key, self._forward()
         if key == self._whole[0]:
             self._whole = ("", "")
@@ -243,7 +257,7 @@ class SessionsScreen(DeckScreen):
         self._tell()
 
     async def _whole_url(self, row: ForwardRow) -> str:
-        """With the token; "" where it is not to be had, which is told."""
+        """Return the URL with its token. If that fails, show why and return ""."""
         try:
             return url(row, page=await self.deck.core.forward_page(row.number))
         except UserError as error:

@@ -1,6 +1,7 @@
-"""The form for a new job, and the script that it makes beside it: what is typed in the one stands in the other.
+"""The "New job" form, with its script beside it.
 
-As it is typed, the controller says when the job would start, or why it never would.
+The fields and the script are kept in sync while the user types. Meanwhile the controller estimates when the
+job would start, or says why it never would.
 """
 
 from __future__ import annotations
@@ -52,28 +53,34 @@ if TYPE_CHECKING:
     from warpdeck_tui.screens.shared.form_opening import Filling
 
 TYPING_S = 0.4
-"""A rest from typing after which the controller is asked when the job would start."""
+"""Seconds without typing after which the controller is asked when the job would start."""
 
 
 class FormLine(Input):
-    """A field. It has the form's keys, not the screen: they mean other things in the script."""
+    """A field.
+
+    The form's keys are bound here instead of on the screen, because they have other meanings in the script.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("form")
 
 
 class ScriptText(TextArea):
-    """The script: every key writes, but for those of its own place."""
+    """The text area of the script. Every key is typed as text, except the keys of its own context."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("script")
 
     def on_paste(self, event: events.Paste) -> None:
-        """Before Textual puts it in: a whole script takes the place of one with nothing in it."""
+        """Replace an empty script by a pasted whole script. This runs before Textual inserts the text."""
         if self.text == BARE and event.text.startswith("#!"):
             self.select_all()
 
 
 class NewJob(Arrives[str], ModalScreen[str]):
-    """Enter submits; dismissed with the new job's id, or "" if it was given up. A refused form stays as it is."""
+    """The form. Enter submits; the result is the new job's id, or "" if the user canceled.
+
+    If the job is refused, the form stays open.
+    """
 
     def __init__(self, core: Core, filling: Filling, sheet: Sheet) -> None:
         super().__init__()
@@ -81,7 +88,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
         self._filling = filling
         self._sheet = sheet
         self._path = self._path_of(sheet)
-        """The script's file that was read."""
+        """The path of the script that was read."""
         self._busy = False
 
     def compose(self) -> ComposeResult:
@@ -108,7 +115,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
         self.query_one("#script").focus()
         self._changed(self._sheet)
 
-    # ---- fields and script in step
+    # ---- Keeping fields and script in sync
 
     def on_input_changed(self, event: Input.Changed) -> None:
         field = event.input.id or ""
@@ -124,7 +131,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
             self._changed(written(self._sheet, event.text_area.text))
 
     def _read(self, sheet: Sheet) -> Sheet:
-        """With the script's text, as soon as it is the name of one."""
+        """Return the form with the text of the script, once the field names an existing script."""
         path = self._path_of(sheet)
         if path == self._path or not os.path.isfile(path):
             return sheet
@@ -137,7 +144,11 @@ class NewJob(Arrives[str], ModalScreen[str]):
         return sheet
 
     def _changed(self, sheet: Sheet, *, but: str = "") -> None:
-        """Shows it. The field that is typed in keeps its blanks and its cursor; what is only shown is not typed."""
+        """Show the new state of the form.
+
+        The field `but`, in which the user is typing, keeps its blanks and its cursor. Updating the other
+        fields does not count as typing.
+        """
         self._sheet = sheet
         with self.prevent(Input.Changed, TextArea.Changed):
             for field in FIELDS:
@@ -161,7 +172,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
         )
 
     def action_edit(self) -> None:
-        """The script in the user's own editor."""
+        """Edit the script in the user's own editor."""
         try:
             text = edited(self.app, self._sheet.text, name=os.path.basename(self._path) or "job.sh")
         except UserError as error:
@@ -172,11 +183,11 @@ class NewJob(Arrives[str], ModalScreen[str]):
     def action_leave_script(self) -> None:
         self.query_one("#gpus").focus()
 
-    # ---- filling it from what there is
+    # ---- Filling the form
 
     @work(exclusive=True, group="fill")
     async def action_fill(self) -> None:
-        """From a preset or a job, chosen from a list."""
+        """Fill the form from a preset or a job that the user chooses."""
 
         def fill(key: str | None) -> None:
             if key:
@@ -192,7 +203,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
             self._show_errors([FieldError("", in_words(error))])
 
     def _use(self, sheet: Sheet) -> None:
-        """Another form in place of this one; a script that it names is read if that was not done yet."""
+        """Replace the content of the form. If it names a script that was not read yet, the script is read."""
         self._show_errors(())
         self._path = self._path_of(sheet) if sheet.original else ""
         self._changed(self._read(sheet))
@@ -202,7 +213,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
         self.query_one("#script").focus()
 
     def action_save(self) -> None:
-        """As a preset."""
+        """Save the form as a preset."""
         try:
             preset = preset_of(self._sheet)
         except UserError as error:
@@ -223,7 +234,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
         )
 
     def action_sweep(self) -> None:
-        """The grid of values, with what it comes to."""
+        """Open the dialog for the grid of a sweep."""
 
         def use(grid: str | None) -> None:
             if grid:
@@ -231,7 +242,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
 
         self.app.push_screen(SweepGrid(self._sheet), use)
 
-    # ---- submitting
+    # ---- Submitting
 
     def on_input_submitted(self) -> None:
         self.action_submit()
@@ -273,13 +284,19 @@ class NewJob(Arrives[str], ModalScreen[str]):
         self.dismiss(str(done.job_id))
 
     def _text_of(self, sheet: Sheet) -> str:
-        """What is submitted is what stands there. Raises UserError if the named script was never read."""
+        """Return the text of the script as it is shown.
+
+        If the named script was never read, it is read now; may raise UserError.
+        """
         path = self._path_of(sheet)
         return sheet.text if path in ("", self._path) else read_script(path)
 
     @work(exclusive=True, group="forecast")
     async def _look_ahead(self) -> None:
-        """When it would start as it stands. Of what is not complete nothing is said: that is told when it is submitted."""
+        """Show when the job would start.
+
+        Nothing is shown for an incomplete form, because submitting it reports the errors.
+        """
         await asyncio.sleep(TYPING_S)
         sheet, words = self._sheet, ""
         if not check(sheet, now=time.time()):
@@ -294,7 +311,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
         self.query_one("#forecast", Static).update(words)
 
     def _show_errors(self, wrong: Iterable[FieldError]) -> None:
-        """Each beside its field; the first gets the cursor."""
+        """Show each error beside its field, and move the cursor to the first."""
         found = list(wrong)
         for name in [*(field.id for field in FIELDS), "text", "form"]:
             words = "; ".join(each.words for each in found if (each.field or "form") == name)

@@ -1,4 +1,7 @@
-"""The grid of a sweep: typed in one line, and below it how many tasks, how many GPU-hours, and what each would run."""
+"""The dialog for the grid of a sweep.
+
+It has one line of text, and below it the number of tasks, the GPU-hours, and the task commands.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
 COLUMNS = (Column("TASK", 6, align="right"), Column("COMMAND", 0))
 TAKEN_AWAY = " "
-"""The answer that takes the sweep away: "" is giving up."""
+"""The result that removes the sweep. An empty result means that the user canceled."""
 
 
 class SweepGrid(Arrives[str], ModalScreen[str]):
-    """Dismissed with the grid's text, or "" if it was given up."""
+    """The dialog. Its result is the text of the grid, or "" if the user canceled."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("sweep")
 

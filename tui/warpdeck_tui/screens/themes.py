@@ -1,4 +1,7 @@
-"""The theme picker: the screen below wears the theme under the cursor; Enter keeps it, Esc goes back to the one before."""
+"""The theme picker.
+
+The screen below shows the theme under the cursor; Enter keeps it, Esc restores the previous one.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ SAMPLE: tuple[Line, ...] = (
 
 
 class ThemePicker(Arrives[None], ModalScreen[None]):
-    """All themes there are, the present one under the cursor."""
+    """The list of all themes, with the cursor on the current one."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("choose")
 

@@ -1,4 +1,4 @@
-"""What listed jobs have cost, to read and to write into a file."""
+"""The page that shows the resource usage of the listed jobs, and writes it into a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warpdeck_tui.viewmodels.site.usage import usage_text
 
 
 class UsagePage(TextPage):
-    """The tables, one for each way to group the jobs."""
+    """The usage tables, one for each way of grouping the jobs."""
 
     place = "usage"
     BINDINGS: ClassVar[list[BindingType]] = bindings("usage")
@@ -36,7 +36,9 @@ class UsagePage(TextPage):
         self.app.push_screen(Ask(title, required="write a name, such as usage.csv", check=form_of), write)
 
     def _export(self, path: str) -> None:
-        """A few hundred lines at most, whatever the number of jobs."""
+        """Write the figures into a file. They take a few hundred lines at most, whatever the number of
+        jobs.
+        """
         deck = cast(Deck, self.app)
         try:
             form, file = form_of(path), new_file(path)

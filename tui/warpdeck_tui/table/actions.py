@@ -1,8 +1,10 @@
-"""The one table of what can be done: id, keys, words for the palette and the help, and where it applies.
+"""The table of all actions: id, keys, texts for the palette and the help, and the context of each.
 
-Bindings, the palette, the help page, the key line and the dialogs' last lines are made from it (`bindings`). A place is a screen, a
-dialog, or a part that has the focus on one; places that meet (MEETINGS) never give one key two meanings. In a line of text
-(filter, search, form) every key writes, but for those of its own place. Whoever likes other keys has them (`keymap`).
+Bindings, palette, help page, key line and the last lines of the dialogs are generated from this table (see
+`bindings`). A context (`PLACES`) is a screen, a dialog, or a part of a screen that can have the focus.
+Contexts that are active at the same time (`MEETINGS`) never give two meanings to one key. In a text field
+(filter, search, form) every key is typed as text, except the keys of the field's own context. Users can
+choose other keys (see `keymap`).
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from typing import NamedTuple
 
 
 class Action(NamedTuple):
-    """`where`: a place of PLACES. `short` stands in the key line ("" keeps it out of it).
+    """One action of the user interface.
 
-    `changes` marks what --readonly switches off. `call` is what it runs, if that is not named as the id says.
+    `where` is a context of PLACES. `short` is the label in the key line; "" keeps the action out of it.
+    `changes` marks the actions that --readonly switches off. `call` is the Textual action to run if its name
+    differs from `id`.
     """
 
     where: str
@@ -27,7 +31,7 @@ class Action(NamedTuple):
 
     @property
     def runs(self) -> str:
-        """As Textual spells actions."""
+        """The Textual action that is run."""
         return self.call or self.id
 
 
@@ -84,9 +88,9 @@ MEETINGS = (
     ("reserve",),
     ("rule",),
 )
-"""Places whose keys count at the same time."""
+"""Sets of contexts whose keys are active at the same time."""
 NO_KEY = "no_key"
-"""An action that the user took the key away of: no terminal sends it."""
+"""Key name for an action whose key the user removed. No terminal sends it."""
 _CHANGES = True
 
 ACTIONS = (

@@ -1,4 +1,7 @@
-"""What is made of the table of actions: Textual's bindings, the key line, the dialogs' last lines, the help page. Pure."""
+"""Pure functions that turn the table of actions into key bindings and help texts.
+
+They produce Textual bindings, the key line, the last lines of the dialogs, and the help page.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +44,14 @@ _KEY_WORDS = {
 
 
 def key_words(keys: str) -> str:
-    """Keys as the help prints them: "?", "Tab", "^d"."""
+    """Return the keys as the help prints them, such as "?", "Tab" or "^d"."""
     if keys == NO_KEY:
         return ""
     return " ".join(_KEY_WORDS.get(key, key).replace("ctrl+", "^") for key in keys.split(","))
 
 
 def bindings(*places: str) -> list[BindingType]:
-    """These places' bindings for Textual. Their ids are what `keymap` overrides."""
+    """Return the Textual bindings of these contexts. `keymap` overrides them by their ids."""
     return [
         Binding(
             action.keys,
@@ -62,24 +65,24 @@ def bindings(*places: str) -> list[BindingType]:
 
 
 def actions_at(*places: str) -> list[Action]:
-    """What can be done in these places, in their order."""
+    """Return the actions of these contexts, in the given order of contexts."""
     return [action for place in places for action in ACTIONS if action.where == place]
 
 
 def keys_of(action: Action, keymap: Mapping[str, str]) -> str:
-    """The action's keys, as the user has them."""
+    """Return the keys of the action, with the user's own key bindings applied."""
     return keymap.get(f"{action.where}.{action.id}", action.keys)
 
 
 def looks_only(where: str, action_id: str) -> str:
-    """What --readonly says to the key of an action that changes something; "" of any other."""
+    """Return the message for an action that --readonly switches off, or "" if the action changes nothing."""
     titles = {(action.where, action.id): action.title for action in ACTIONS if action.changes}
     title = titles.get((where, action_id), "")
     return f"{title} is switched off: the app was started with --readonly" if title else ""
 
 
 class KeyHint(NamedTuple):
-    """A key that works now; `command` is what a click on it runs."""
+    """A key that works now, its label, and the Textual action `command` that a click on it runs."""
 
     key: str
     words: str
@@ -87,11 +90,16 @@ class KeyHint(NamedTuple):
 
 
 TARGETS = {"app": "app"} | dict.fromkeys(("log", "grid", "list", "moves", "filter"), "focused")
-"""Whose action it is, in Textual's words; of every other place the screen's."""
+"""Maps a context to the Textual namespace of its actions. The actions of all other contexts belong to the
+screen.
+"""
 
 
 def key_line(actions: Iterable[Action], keymap: Mapping[str, str], width: int) -> list[KeyHint]:
-    """The key line: what fits into `width` columns. Help and Quit stay, the last of the others go first."""
+    """Return the hints of the key line that fit into `width` columns.
+
+    If there is too little space, the last hints are dropped first. Help and Quit are never dropped.
+    """
     hints = [
         KeyHint(
             key_words(keys_of(action, keymap).split(",", 1)[0]),
@@ -110,13 +118,17 @@ def key_line(actions: Iterable[Action], keymap: Mapping[str, str], width: int) -
 
 
 def command_of(action: Action) -> str:
-    """With the one whose it is, as a click and the palette need it."""
+    """Return the action with its Textual namespace, as a click or the palette needs it."""
     named = "." in action.runs.partition("(")[0]
     return action.runs if named else f"{TARGETS.get(action.where, 'screen')}.{action.runs}"
 
 
 def dialog_keys(place: str, keymap: Mapping[str, str], *, opens: str = "") -> list[KeyHint]:
-    """A dialog's keys for its last line: "Enter submits", "Esc goes back". `opens`: what the key does that opens a list's row."""
+    """Return the key hints for the last line of a dialog, such as "Enter submits" and "Esc goes back".
+
+    If `opens` is given, it describes the effect of the key that opens a row of a list, and this hint is added
+    in front.
+    """
     shown = [(action, action.short) for action in actions_at(place) if action.short]
     if opens:
         shown = [(action, opens) for action in actions_at("list") if action.id == "select"] + shown
@@ -127,7 +139,7 @@ def dialog_keys(place: str, keymap: Mapping[str, str], *, opens: str = "") -> li
 
 
 def clashes(actions: Iterable[Action]) -> list[str]:
-    """Keys that would mean two things where places meet, in words."""
+    """Return a message for each key that would have two meanings in contexts active at the same time."""
     found: dict[tuple[str, str, str], str] = {}
     table = list(actions)
     for meeting in MEETINGS:
@@ -144,7 +156,10 @@ def clashes(actions: Iterable[Action]) -> list[str]:
 
 
 def help_lines(where: Iterable[str], keymap: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """The help page as (keys, title, explanation), these places first; a line with only a title begins a place."""
+    """Return the help page as (keys, title, explanation), with these contexts first.
+
+    A line that has only a title begins a new context.
+    """
     lines: list[tuple[str, str, str]] = []
     for place in dict.fromkeys((*where, "app", "moves", *PLACES)):
         lines += [("", PLACES[place], "")]

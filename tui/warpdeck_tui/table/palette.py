@@ -1,8 +1,8 @@
-"""The styles that the line widgets draw with, by role, and what becomes of them on a terminal of 16 colours.
+"""The styles of the line widgets, by role, and their replacements on a terminal with 16 colors.
 
-Roles: a job's state by its Slurm name; `heat0` to `heat7`; header, cursor, cursor-blurred, cursor-sign, marked, mark-sign,
-match, muted, accent, warn, new (the badge for unseen lines); `ansi0` to `ansi15`, a log's 16 colours. A role that a palette
-lacks draws plain.
+Roles: a job's state by its Slurm name; `heat0` to `heat7`; header, cursor, cursor-blurred, cursor-sign,
+marked, mark-sign, match, muted, accent, warn, new (the badge for unseen lines); `ansi0` to `ansi15`, the 16
+colors of a log. A role that is missing in a palette is drawn plain.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rich.style import Style
 
 Palette = Mapping[str, Style]
 PLAIN = Style()
-"""Neither colour nor attribute; Style.null() would be dropped by simplify()."""
+"""A style with neither color nor attribute. Style.null() cannot be used, because simplify() would drop it."""
 
 _ANSI_STATES = {
     "RUNNING": "green",
@@ -42,7 +42,7 @@ _ANSI_HEAT = (
     ("black", "yellow"),
     ("black", "bright_yellow"),
 )
-"""(text, background): ordered in brightness as far as 16 colours go, and readable in every step."""
+"""Pairs (text, background), ordered by brightness as far as 16 colors allow, and readable at every step."""
 _ANSI_HEAT_ON_LIGHT = (
     ("black", "bright_white"),
     ("black", "white"),
@@ -54,9 +54,9 @@ _ANSI_HEAT_ON_LIGHT = (
     ("bright_white", "black"),
 )
 _ANSI_ON_LIGHT = {"yellow": "blue"}
-"""In place of inks that vanish on white."""
+"""Replacements for colors that are unreadable on white."""
 _ANSI_MUTED = Style(dim=True)
-"""Not bright black: that is the ground itself in palettes such as Solarized."""
+"""This is not bright black, because bright black is the background itself in palettes such as Solarized."""
 _ANSI_ROLES = {
     "muted": _ANSI_MUTED,
     "accent": Style(color="cyan"),
@@ -71,11 +71,14 @@ _ANSI_ROLES = {
     "new": Style(reverse=True, bold=True),
 }
 FEW_COLOURS = frozenset({"standard", "windows"})
-"""Rich's names of terminals with 16 colours."""
+"""Rich's names for terminals with 16 colors."""
 
 
 def ansi_styles(*, dark: bool = True) -> dict[str, Style]:
-    """A palette of the terminal's own 16 colours, which its user has chosen to be readable on a dark or a light ground."""
+    """Return a palette of the terminal's own 16 colors.
+
+    Its user has chosen them to be readable on a dark or a light background.
+    """
     instead = {} if dark else _ANSI_ON_LIGHT
     styles = {
         state: Style(color=instead.get(colour, colour)) if colour else _ANSI_MUTED
@@ -87,8 +90,10 @@ def ansi_styles(*, dark: bool = True) -> dict[str, Style]:
 
 
 def for_terminal(styles: Palette, color_system: str | None, *, dark: bool) -> Palette:
-    """The palette as it is, or the one of 16 colours where nearest colours would swallow cursor and heat map.
+    """Return the palette unchanged, or the palette of 16 colors if the terminal has no more.
 
-    `color_system` in Rich's words: truecolor, 256, standard, windows; None writes no colour at all. `dark`: the ground.
+    The nearest of 16 colors could make the cursor and the heat map invisible. `color_system` is Rich's name:
+    truecolor, 256, standard or windows; None means that no color is written. `dark` is true if
+    the background is dark.
     """
     return ansi_styles(dark=dark) if color_system in FEW_COLOURS else styles

@@ -1,8 +1,8 @@
-"""Whether the terminal shows signs beyond ASCII, by what the environment says of it: its locale, and its kind.
+"""Finds out whether the terminal can show non-ASCII characters, from the locale and the terminal type.
 
-The first of LC_ALL, LC_CTYPE and LANG that is set counts, as everywhere. Where none is, as in most containers, nothing is
-known, and terminals of today show them. Python puts an LC_CTYPE of its own in the place of the locale C: that is no word of
-the user's.
+The first of LC_ALL, LC_CTYPE and LANG that is set decides, as in other programs. In most containers none is
+set; then the terminal is assumed to show them, as today's terminals do. Python replaces the locale C by an
+LC_CTYPE of its own, which is therefore not a setting of the user.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 POOR_TERMINALS = ("linux", "ansi", "cons25", "sun", "vt52", "vt100", "vt102", "vt220", "vt320")
-"""Consoles and terminals of the hardware's time: their fonts have letters, and a few lines."""
+"""Consoles and hardware terminals. Their fonts have only letters and a few line characters."""
 _UTF_8 = ("utf-8", "utf8")
 
 
 def lacks_signs(environ: Mapping[str, str]) -> str:
-    """What says that there is only ASCII, as in "LANG=C"; "" where nothing does."""
+    """Return the setting that limits the terminal to ASCII, such as "LANG=C", or "" if there is none."""
     terminal = environ.get("TERM", "")
     if terminal in POOR_TERMINALS:
         return f"TERM={terminal}"
@@ -28,10 +28,10 @@ def lacks_signs(environ: Mapping[str, str]) -> str:
 
 
 def as_started(environ: Mapping[str, str], *, block: Path = Path("/proc/self/environ")) -> dict[str, str]:
-    """The environment without the LC_CTYPE that Python has put there."""
+    """Return the environment without the LC_CTYPE that Python has set."""
     try:
         given = block.read_bytes().split(b"\0")
-    except OSError:  # no /proc: what is there has to be taken for the user's
+    except OSError:  # there is no /proc, so the value must be assumed to be the user's
         return dict(environ)
     is_users = any(each.startswith(b"LC_CTYPE=") for each in given)
     return {name: value for name, value in environ.items() if is_users or name != "LC_CTYPE"}

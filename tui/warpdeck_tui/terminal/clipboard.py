@@ -1,7 +1,7 @@
-"""What was copied, where the terminal's own clipboard (OSC 52) does not reach: tmux' buffer, and a file.
+"""Copies text to the buffer of tmux and to a file, which do not depend on the terminal's clipboard (OSC 52).
 
-tmux passes OSC 52 on only where its user allows it, so inside of it the text goes to its newest buffer too. The file serves
-terminals that have neither: `cat` it, or read it from another machine.
+tmux passes OSC 52 on only if its user allows it, so inside tmux the text also goes to its newest buffer. The
+file is for terminals that support neither: `cat` it, or read it from another machine.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ from warpdeck.base.paths import config_dir
 
 FILE_NAME = "copied"
 TMUX_TIMEOUT_S = 5.0
-"""tmux answers in milliseconds, or its server hangs and so does our terminal."""
+"""Seconds to wait for tmux. It answers in milliseconds unless its server hangs, and then our terminal hangs,
+too.
+"""
 
 
 async def keep(text: str, *, environ: Mapping[str, str]) -> str:
-    """Puts it into both; says where it is beside the terminal's clipboard, in words."""
+    """Store the text in tmux and in the file.
+
+    Return a phrase that says where it is besides the terminal's clipboard.
+    """
     places = []
     if environ.get("TMUX") and await _to_tmux(text):
         places.append("in tmux' buffer")

@@ -1,7 +1,8 @@
-"""The app at a real terminal: its keys, stopped and continued as its user's shell wants it, with the mouse or without.
+"""Textual driver for a real terminal: key input, stopping and continuing under a shell, and the mouse.
 
-Textual begins anew at every SIGCONT, though it may never have stopped: then two threads read the keys. Here the app leaves the
-terminal before it stops; who was stopped without being asked (SIGSTOP) leaves it afterwards, and begins anew.
+Textual initializes itself again at every SIGCONT, even if the process was never stopped; then two threads
+read the keys. Here the app leaves the terminal before it stops. After a SIGSTOP, which cannot be caught, the
+app leaves the terminal when it continues, and then initializes itself again.
 """
 
 from __future__ import annotations
@@ -23,15 +24,18 @@ from .escapes import EscapeParser
 __all__ = ["LinuxDriver", "TerminalDriver"]
 
 LOOK_UP_S = 0.1
-"""How late it may be noticed that the app leaves, and that nothing follows an Esc."""
+"""Seconds after which the input thread notices that the app is leaving the terminal, or that no character
+follows an Esc.
+"""
 READ_BYTES = 4096
 _ERASE = "\x1b[0m\x1b[2J"
 
 
 class _TerminalFile:
-    """The terminal's output. Writing to a terminal that was closed is no error, because the app ends then anyway.
+    """The terminal's output. Writing to a closed terminal is no error, because the app then ends anyway.
 
-    Textual writes in a thread. If a write raised there, the thread would end and the app would wait for it forever.
+    Textual writes in a thread. If a write raised there, the thread would end and the app would wait for it
+    forever.
     """
 
     def __init__(self, file: IO[str]) -> None:
@@ -68,10 +72,12 @@ class TerminalDriver(LinuxDriver):
     _stopped = False
     _is_shown = False
     is_alt: Callable[[str], bool] = staticmethod(lambda _: True)
-    """Whether Esc and that character are Alt and it now; asked in the thread that reads."""
+    """Callback that returns whether Esc followed by this character means Alt with it now. It is called in the
+    input thread.
+    """
 
     def run_input_thread(self) -> None:
-        """Reads until the app leaves the terminal, and then what the terminal was still about to answer."""
+        """Read input until the app leaves the terminal, then read the answers that are still arriving."""
         parser = EscapeParser(is_alt=lambda char: self.is_alt(char))
         decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         is_last = False
@@ -98,7 +104,7 @@ class TerminalDriver(LinuxDriver):
             return b""
 
     def write(self, data: str) -> None:
-        """Write to the terminal. While nothing shows the app, as after its terminal was closed, the data is dropped."""
+        """Write to the terminal. Without a running writer thread, as after a hang-up, the data is dropped."""
         if self._writer_thread is not None and self._writer_thread.is_alive():
             super().write(data)
 
@@ -107,9 +113,10 @@ class TerminalDriver(LinuxDriver):
         super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def stop_application_mode(self) -> None:
-        """Erases what it shows before it leaves: else tmux, made larger meanwhile, puts lines of it above the shell's.
+        """Leave the terminal, after erasing the screen.
 
-        From then on no key is the app's: who sees the app gone may type.
+        Without the erasing, tmux puts lines of the app above those of the shell if its window has grown
+        meanwhile. From then on the app takes no key, so the user may type as soon as the app is gone.
         """
         if self._is_shown:
             self.disable_input()
@@ -118,7 +125,7 @@ class TerminalDriver(LinuxDriver):
         super().stop_application_mode()
 
     def turn_mouse(self, *, on: bool) -> None:
-        """The mouse is the app's, or the terminal's own again, which selects and copies."""
+        """Let the app handle the mouse, or return it to the terminal, which then selects and copies text."""
         if on:
             self._mouse = True
             self._enable_mouse_support()
@@ -131,7 +138,7 @@ class TerminalDriver(LinuxDriver):
         return self._mouse
 
     def _sigtstp_application(self, *_: object) -> None:
-        owns = self._auto_restart  # else the terminal is lent
+        owns = self._auto_restart  # otherwise the terminal is handed over to a job
         if owns:
             self.suspend_application_mode()
         self._stopped = True

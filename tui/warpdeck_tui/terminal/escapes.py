@@ -1,8 +1,9 @@
-"""Esc and a key typed soon after it are two keys.
+"""Input parser that treats Esc and a key typed soon after it as two separate keys.
 
-Terminals say Alt as Esc before the key. An Esc comes together with the key that was typed after it over a slow line, and in
-tmux, which by default keeps an Esc back for half a second; Textual takes both for Alt then, and the Esc is lost. In an app where
-Esc goes back from everything it is Esc that counts; `is_alt` says for which keys Alt does.
+Terminals send Alt+key as Esc followed by the key. Esc and the next key also arrive together over a slow
+connection and in tmux, which by default holds an Esc back for half a second. Textual then reads both as Alt,
+and the Esc is lost. In this app Esc goes back from everything, so Esc takes precedence; `is_alt` decides for
+which keys Alt does.
 """
 
 from __future__ import annotations
@@ -15,22 +16,24 @@ from textual.message import Message
 
 ESC = "\x1b"
 _BEGIN_SEQUENCES = "[]OPX^_" + ESC
-"""What may stand behind the Esc of a sequence: what terminals send for other keys, the mouse, and answers."""
+"""Characters that can follow the Esc of an escape sequence, as terminals send them for other keys, the mouse
+and answers.
+"""
 _PASTE_BEGINS, _PASTE_ENDS = "[200~", "[201~"
 
 
 class EscapeParser(XTermParser):
-    """Textual's parser of what comes from the terminal, but for Esc."""
+    """Textual's parser of terminal input, with a different treatment of Esc."""
 
     def __init__(self, *, is_alt: Callable[[str], bool]) -> None:
         super().__init__()
         self._is_alt = is_alt
         self._behind = ""
-        """The first characters behind the last Esc."""
+        """The first characters after the last Esc."""
         self._pasting = False
 
     def feed(self, data: str) -> Iterable[Message]:
-        """In pieces that end with an Esc, as far as there is any; "" ends it all."""
+        """Parse `data` in pieces that end with an Esc. An empty string ends the input."""
         if not data:
             yield from super().feed(data)
         at = 0
@@ -48,7 +51,7 @@ class EscapeParser(XTermParser):
         return waits and not self._pasting and char not in _BEGIN_SEQUENCES and not self._is_alt(char)
 
     def _end_escape(self) -> Iterable[Message]:
-        """As if nothing had come behind it for a while."""
+        """End the pending Esc as if nothing had followed it for a while."""
         self._timeout_time = None
         self._awaiting = self._gen.throw(ParseTimeout())
         while self._tokens:

@@ -1,8 +1,9 @@
-"""What the terminal shows, cell by cell: of every update only the cells that differ are written.
+"""A copy of the cells on the terminal, so that each update writes only the cells that differ.
 
-Textual writes whole lines and whole widgets anew when something in them has changed. Over SSH that is most of the traffic, so
-each update is compared with what was written last. A gap that would take as many bytes to skip is written too. Whoever else
-has written to the terminal, or resized it, makes us forget what is there (`forget`): then everything is written once.
+Textual rewrites whole lines and widgets when something in them has changed. Over SSH that is most of the
+traffic, so each update is compared with the copy. A gap is written, too, if skipping it would take as many
+bytes. If another program has written to the terminal, or the terminal was resized, the copy is discarded
+(`forget`), and then everything is written once.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.strip import Strip
 
 FrameCell = tuple[str, Style | None]
-"""What stands there and how; "" in the second column of a wide character."""
+"""Text and style of one cell. The text is "" in the second column of a wide character."""
 GAP_CELLS = 4
-"""Skipping takes a sequence of four bytes, and often the colours once more."""
+"""Gaps shorter than this are written instead of skipped. A skip takes a sequence of four bytes, and often the
+colors again.
+"""
 _UNKNOWN: FrameCell = ("\0", None)
 
 
 class Written(CompositorUpdate):
-    """An update that is ready to be written."""
+    """An update whose text is ready to be written."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -42,11 +45,11 @@ class Frame:
         self._lines: list[list[FrameCell]] = []
 
     def forget(self) -> None:
-        """The terminal may show anything."""
+        """Discard the copy, because the content of the terminal is unknown."""
         self._lines.clear()
 
     def difference(self, update: CompositorUpdate, console: Console) -> str:
-        """What to write so that the terminal shows the update too; "" if it does already."""
+        """Return the text to write so that the terminal shows the update, or "" if it shows it already."""
         written: list[str] = []
         for x, y, strip in _pieces(update):
             cells = cells_of(strip)
@@ -68,7 +71,7 @@ class Frame:
 
 
 def _pieces(update: CompositorUpdate) -> Iterator[tuple[int, int, Strip]]:
-    """(column, line, what is there) of Textual's two kinds of updates."""
+    """Yield (column, line, content) for both kinds of Textual's updates."""
     if isinstance(update, LayoutUpdate):
         for y, strips in enumerate(update.strips, update.region.y):
             yield update.region.x, y, Strip.join(strips)
@@ -80,8 +83,11 @@ def _pieces(update: CompositorUpdate) -> Iterator[tuple[int, int, Strip]]:
 
 
 def cells_of(strip: Strip) -> list[FrameCell]:
-    """A strip's cells: one for each column. Textual notes in a style, too, from which place of a text it comes: nobody sees that,
-    and to write the cell anew for it, or to remember how each place is written, would be in vain."""
+    """Return one cell for each column of the strip.
+
+    The position in the text that Textual notes in a style is removed. It is not visible, and cells must not
+    be written again because of it. Keeping it would also waste memory.
+    """
     cells: list[FrameCell] = []
     for text, noted, control in strip:
         if control:
@@ -102,7 +108,7 @@ def cells_of(strip: Strip) -> list[FrameCell]:
 
 
 def _runs(line: Sequence[FrameCell], x: int, cells: Sequence[FrameCell]) -> list[tuple[int, int]]:
-    """The columns [first, last) that have to be written."""
+    """Return the ranges of columns [first, last) that must be written."""
     if line[x : x + len(cells)] == cells:
         return []
     runs: list[tuple[int, int]] = []
@@ -117,7 +123,7 @@ def _runs(line: Sequence[FrameCell], x: int, cells: Sequence[FrameCell]) -> list
 
 
 def _whole(cells: Sequence[FrameCell], at: int) -> tuple[int, int]:
-    """The columns of the character at that one: of a wide one both."""
+    """Return the columns of the character in this column: both columns if the character is wide."""
     first, last = at, at + 1
     while first and not cells[first][0]:
         first -= 1
@@ -127,7 +133,10 @@ def _whole(cells: Sequence[FrameCell], at: int) -> tuple[int, int]:
 
 
 def _to(at: int, x: int, y: int) -> str:
-    """Moves the cursor there; `at`: the column where it is in that line, -1 if it is elsewhere."""
+    """Return the sequence that moves the cursor to this position.
+
+    `at` is its present column in this line, or -1 if it is elsewhere.
+    """
     return Control.move_to(x, y).segment.text if at < 0 else f"\x1b[{x - at}C"
 
 

@@ -1,6 +1,7 @@
-"""Our signs in ASCII, for terminals, fonts and ears that have no more: each becomes one that says the same, in as many columns.
+"""ASCII replacements for the app's symbols, for terminals, fonts and screen readers without them.
 
-Names may be in any script; of what has no sign of its own here a "?" for each column stays.
+Each symbol becomes one with the same meaning and the same number of columns. Names can be in any script; a
+character without a replacement becomes one "?" for each of its columns.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ _SIGNS = {
     **dict(zip("▁▂▃▄▅▆▇█", "._-=+*%#", strict=True)),
     **dict(zip("▏▎▍▌▋▊▉▐░▒▓▀", '...>=##|:%#"', strict=True)),
 }
-"""▌ is the cursor before a line, and the tip of a bar."""
+"""▌ marks the cursor before a line, and is also the end of a bar."""
 _BRAILLE = range(0x2800, 0x2900)
 _BRAILLE_SIGNS = " ..::+###"
-"""By how many of the eight dots are set."""
+"""Replacements of braille characters, indexed by how many of the eight dots are set."""
 _BOX, _BLOCKS = range(0x2500, 0x2580), range(0x2580, 0x25A0)
 _HORIZONTAL, _VERTICAL = "─━┄┅┈┉╌╍═╴╶╸╺", "│┃┆┇┊┋╎╏║╷╹╻"
 
 
 @lru_cache(4096)
 def ascii_text(text: str) -> str:
-    """The text in ASCII, as wide as it was."""
+    """Return the text in ASCII, with the same width."""
     return text if text.isascii() else "".join(map(_sign, text))
 
 
@@ -48,5 +49,8 @@ def _sign(char: str) -> str:
 
 @lru_cache(4096)
 def in_words(text: str) -> str:
-    """Without our own signs; what is a name, in any script, stays."""
+    """Return the text without the app's symbols.
+
+    Letters and digits of any script stay, because they belong to names.
+    """
     return text if text.isascii() else "".join(char if char.isalnum() else _sign(char) for char in text)

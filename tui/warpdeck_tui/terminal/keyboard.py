@@ -1,9 +1,11 @@
-"""Keys and pastes in their order: each is done, all that follows from it, before the next one is looked at.
+"""Processes keys and pastes strictly in order.
 
-Textual hands a key to the widget with the focus, and finds out what it means when it has travelled from there up to the app;
-a key that comes meanwhile goes to the same widget, though the first one may have opened a line of text that it was meant for.
-Here it waits, until a message that went the key's own way twice (the second time behind what the widget itself had to say) has
-come back, and until the screen in front stands with its focus. Nothing keeps keys for ever.
+Each is handled completely, with all its consequences, before the next one. Textual hands a key to the focused
+widget and finds its meaning only after it has bubbled up to the app. A second key that arrives meanwhile goes
+to the same widget, even if the first key opened a text field that the second was meant for.
+Here the second key waits until a marker message has come back and the screen in front is ready and has its
+focus. The marker takes the same route as the key twice; the second time it is behind the messages that the
+widget itself posted. All waits have a time limit.
 """
 
 from __future__ import annotations
@@ -18,20 +20,27 @@ from textual.message import Message
 from textual.worker import Worker
 
 PATIENCE_S = 1.0
-"""So long a key waits for the one before, whose widget may have gone."""
+"""Seconds that a key waits for the previous one, whose widget may have been removed."""
 BUSY, MOST_PATIENCES = 0.2, 5
-"""Who has worked for that part of the time, on a machine that gives no more, may still be at it: so often is it waited again."""
+"""A process that used more than the share `BUSY` of that time may still be working, on a machine that grants
+it no more. Then the wait is repeated, `MOST_PATIENCES` times at most in all.
+"""
 OPENING_S = 3.0
-"""What is asked for before a dialog opens may take so long; then what was typed is forgotten: it was not for this screen."""
+"""Seconds within which the data for a dialog must arrive. After that the typed keys are dropped, because they
+were not meant for the current screen.
+"""
 MOST_WAITING = 1000
-"""Who leans on a key for longer means none of them."""
+"""Largest number of waiting keys. Key repeat beyond this is dropped."""
 ROUNDS = 2
 
 Typed = events.Key | events.Paste
 
 
 class Settled(Message):
-    """What was in front of it is done: it comes up from the widget to the app."""
+    """Marker message that bubbles from the widget to the app.
+
+    When it arrives, everything posted before it is done.
+    """
 
     def __init__(self, number: int, rounds: int) -> None:
         super().__init__()
@@ -40,7 +49,11 @@ class Settled(Message):
 
 
 class Keyboard:
-    """`give` does what Textual does with a key; `ready` says whether the screen in front can take one."""
+    """Queue of typed keys and pastes.
+
+    `give` passes a key to Textual's normal handling; `ready` returns whether the screen in front can take a
+    key.
+    """
 
     def __init__(
         self, app: App[None], *, give: Callable[[Typed], Awaitable[None]], ready: Callable[[], bool]
@@ -55,16 +68,16 @@ class Keyboard:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all keys are done."""
+        """Whether all keys have been handled."""
         return not self._busy and not self._waiting
 
     async def take(self, event: Typed) -> None:
-        """A key, or a paste, has come."""
+        """Add a key or a paste to the queue."""
         self._waiting.append(event)
         await self.go_on()
 
     async def go_on(self) -> None:
-        """Does what can be done now."""
+        """Handle the waiting keys as far as possible now."""
         while self._waiting and not self._busy and not self._opens and self._ready():
             event = self._waiting.popleft()
             await self._give(event)
@@ -79,7 +92,10 @@ class Keyboard:
         return self._opening is not None and not self._opening.is_finished
 
     def wait_for(self, worker: Worker[None]) -> None:
-        """A dialog opens as soon as the worker has what it shows: what is typed from here on is for that."""
+        """Hold back keys until `worker` has finished, because it opens a dialog that the keys are meant for.
+
+        After `OPENING_S` seconds the keys typed meanwhile are dropped.
+        """
         self._opening = worker
 
         async def give_up() -> None:
@@ -93,7 +109,7 @@ class Keyboard:
         (self._app.focused or self._app.screen).post_message(message)
 
     async def settled(self, message: Settled) -> None:
-        """One came back."""
+        """Handle a marker message that has come back."""
         if message.number != self._number:
             return
         if message.rounds > 1:
@@ -103,7 +119,10 @@ class Keyboard:
             await self.go_on()
 
     def _look_after(self, number: int, times: int) -> None:
-        """Goes on without word from that key if it does not come, once nothing is done any more."""
+        """Set a timer that continues even if the marker of this key never arrives.
+
+        It continues once the process is idle or the wait was repeated often enough.
+        """
         begun_s = time.process_time()
 
         async def look() -> None:

@@ -1,6 +1,7 @@
-"""The user's own terminal: lent to an interactive job, and left when its window is closed.
+"""Hands the user's terminal over to an interactive job, and ends the app when the terminal closes.
 
-Textual's suspend() resumes only when its body ends well, so everything raised inside is carried out of it.
+Textual's suspend() resumes only if its body ends normally, so exceptions are caught inside it and raised
+after it.
 """
 
 from __future__ import annotations
@@ -17,25 +18,31 @@ from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.terminal import RelayEnd, is_gone, relay
 
 STDIN, STDOUT, STDERR = 0, 1, 2
-"""The terminal itself: Textual replaces sys.stdout while it runs."""
+"""File descriptors of the terminal itself. Textual replaces sys.stdout while it runs."""
 T = TypeVar("T")
 
 
 class HungUp(BaseException):
-    """A signal to end came while the terminal was lent. It is no Exception, so that no handler on its way stops it."""
+    """A terminating signal arrived while the terminal was handed over.
+
+    It is not an Exception, so that no ordinary handler catches it.
+    """
 
 
 class Connect(Protocol):
-    """Makes a connection to the controller, starting one that does not run if so asked. Raises UserError."""
+    """Function that connects to the controller. With `start`, it starts a controller if none runs.
+
+    Raises UserError.
+    """
 
     def __call__(self, *, start: bool = True) -> SyncClient: ...
 
 
 def join_terminal(app: App[None], connect: Connect, label: str, *, watch: bool = False) -> str:
-    """The terminal of an interactive job in the app's place until it ends or is detached; how it ended, in words.
+    """Show the terminal of an interactive job in place of the app, until the job ends or the user detaches.
 
-    A controller or a node that is lost meanwhile is waited for. Ctrl-C while the job still waits gives up waiting, not the
-    job. Raises UserError.
+    Returns a message that says how it ended. If the controller or the node is lost meanwhile, the function
+    waits for it. Ctrl-C while the job is still waiting ends only the wait, not the job. Raises UserError.
     """
 
     def borrow() -> RelayEnd:
@@ -67,9 +74,9 @@ def join_terminal(app: App[None], connect: Connect, label: str, *, watch: bool =
 
 
 def leave_at_hang_up(app: App[None]) -> None:
-    """Ends the app at SIGTERM, and when its window is closed; `guard` puts the terminal back.
+    """End the app at SIGTERM and when its window is closed; `guard` then restores the terminal.
 
-    What is still drawn on a closed terminal is dropped by the driver.
+    The driver drops everything that is still drawn on a closed terminal.
     """
 
     def leave(*_: object) -> None:
@@ -81,7 +88,10 @@ def leave_at_hang_up(app: App[None]) -> None:
 
 @contextlib.contextmanager
 def _ending_signals_raise() -> Iterator[None]:
-    """Raise HungUp at the first signal to end: the app's own handlers wait for the event loop, which stands still meanwhile."""
+    """Raise HungUp at the first terminating signal within this context.
+
+    The app's own handlers cannot be used, because they wait for the event loop, which does not run meanwhile.
+    """
 
     def hang_up(*_: object) -> None:
         for number in before:
@@ -97,15 +107,16 @@ def _ending_signals_raise() -> Iterator[None]:
 
 
 def check_lends(app: App[None]) -> None:
-    """Raises UserError where the app has no terminal to lend, as in a browser."""
+    """Raise UserError if the app has no terminal that it could hand over, for example in a browser."""
     if app._driver is None or not app._driver.can_suspend:
         raise UserError("there is no terminal here to lend", "it takes a shell of your own")
 
 
 def lend_terminal(app: App[None], borrow: Callable[[], T]) -> T:
-    """Suspends the app, runs `borrow` on the bare terminal, and resumes; what it raises is raised afterwards.
+    """Suspend the app, run `borrow` on the bare terminal, and resume.
 
-    If the terminal is closed meanwhile, or a signal to end comes, the app exits. Raises UserError then, and as check_lends does.
+    Exceptions of `borrow` are raised afterwards. If the terminal is closed meanwhile, or a terminating signal
+    arrives, the app exits and UserError is raised. UserError is also raised as in `check_lends`.
     """
     check_lends(app)
     result: list[T] = []

@@ -1,7 +1,8 @@
-"""What Rich and Textual remember of colours, styles and pieces of lines: with each theme and size of the window other ones.
+"""Empties the caches in which Rich and Textual keep colors, styles and rendered pieces of lines.
 
-Each of these memories has a bound, and all of them full are a dozen MB. Of a theme that nobody wears any more they keep what will
-not be asked for again: whoever changes the theme empties them, and what is worn fills them anew.
+Their entries depend on the theme and on the size of the window. Each cache has a limit, but all of them full
+take a dozen MB. After a change of theme the old entries are never used again, so the code that changes the
+theme empties the caches. The current theme fills them anew.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ OWNERS = ("rich", "textual")
 
 
 def empty_caches() -> None:
-    """Those with a bound; the others hold facts of classes, which do not change."""
+    """Empty the caches that have a size limit.
+
+    The other caches hold facts about classes, which do not change.
+    """
     for cache in list(_caches()):
         if cache.cache_info().maxsize is not None:
             cache.cache_clear()
 
 
 def _caches() -> Iterator[_lru_cache_wrapper[Any]]:
-    """What functools has wrapped: functions of modules and of classes."""
+    """Yield the functions in modules and classes that functools has wrapped with a cache."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in OWNERS:
             for each in list(vars(module).values()):
@@ -33,5 +37,5 @@ def _caches() -> Iterator[_lru_cache_wrapper[Any]]:
 
 
 def _unwrapped(member: object) -> object:
-    """The function of a property, a class method or a static method."""
+    """Return the function inside a property, a class method or a static method."""
     return getattr(member, "fget", None) or getattr(member, "__func__", member)

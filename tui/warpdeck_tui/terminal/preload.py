@@ -1,6 +1,8 @@
-"""What the first frame does not show is imported when its rows are on the screen, a part at a time, so that no first key pays for it.
+"""Imports the modules that the first frame does not need once its rows are visible.
 
-A part takes at most some ten milliseconds, and keys come in between. Who is faster than this imports what he opens.
+So no later key has to wait for them. The modules are imported one at a time, each in at most some ten
+milliseconds, and keys are handled in between. If the user opens a screen earlier, its modules are imported
+then.
 """
 
 from __future__ import annotations
@@ -24,13 +26,17 @@ LATER = (
     *(f"warpdeck_tui.screens.{name}" for name in ("history", "sessions", "themes", "admin")),
     "warpdeck.snapshots",
 )
-"""What people open first is first; `screens` and the app name all of it."""
+"""The modules, with those that users open first at the beginning. `screens` and the app name all of them."""
 REST_S = 0.02
-"""Between two parts: keys, and what they change on the screen."""
+"""Seconds between two imports, for keys and the redraws that they cause."""
 
 
 async def load_later() -> None:
-    """All of it. The collector does not look at what stays for good, as at all that was imported before (`entry`)."""
+    """Import all modules of LATER that are missing.
+
+    The garbage collector then ignores their objects, because they are never freed. The same is done for all
+    earlier imports (see `entry`).
+    """
     missing = [name for name in LATER if name not in sys.modules]
     for name in missing:
         gc.disable()
@@ -40,5 +46,5 @@ async def load_later() -> None:
             gc.enable()
         await asyncio.sleep(REST_S)
     if missing:
-        gc.collect()  # else what is garbage now would be kept as well
+        gc.collect()  # otherwise the present garbage would never be freed, either
         gc.freeze()

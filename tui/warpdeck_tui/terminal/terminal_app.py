@@ -1,7 +1,9 @@
-"""The app as its terminal has it: what is written there, how often, and in which order keys are done.
+"""The base of the app that deals with the terminal.
 
-Animations are off. Only cells that differ are written (`frame`). While the terminal's window does not have the focus, clocks
-stand still and news are drawn seldom; a terminal, or a tmux, that says nothing about focus has it always.
+It determines which bytes are written, how often, and in which order keys are handled. Animations are off.
+Only cells that differ are written (see `frame`). While the terminal's window does not have the focus, clocks
+stop and updates are drawn seldom. A terminal or a tmux that does not report its focus counts as always
+focused.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ if TYPE_CHECKING:
 
 
 class Pace(NamedTuple):
-    """How often is drawn what the controller tells, at most, and how many of its seconds a clock's second lasts; 0: they stand."""
+    """Refresh rates. `news_s` is the least time in seconds between two redraws after updates.
+
+    `clock` is the interval in seconds at which clocks of one second are redrawn; 0 stops them.
+    """
 
     news_s: float
     clock: float
@@ -48,28 +53,30 @@ class Pace(NamedTuple):
 LIVE = Pace(0.1, 1.0)
 LOW_BANDWIDTH = Pace(2.0, 2.0)
 UNWATCHED = Pace(5.0, 0.0)
-"""Who looks at a window beside the one he types in still sees jobs end."""
+"""Even in a window without the focus, users see that jobs end."""
 MOST_NOTICES = 3
-"""At once: each takes four lines of a terminal that may have 24."""
+"""Largest number of notifications shown at once. Each takes four lines of a terminal that may have only
+24.
+"""
 CONTINUED = re.compile(r"\\(?:\r\n|\r|\n)")
-"""Where a command goes on in the next line."""
+"""Matches the end of a line whose command continues on the next line."""
 ALT = "alt+"
 ALT_IN_TEXT = "bf\x7f\b"
-"""With Alt these move by words in a line of text, and delete one, as in a shell."""
+"""Characters that, with Alt, move by a word in a text field or delete one, as in a shell."""
 
 
 class Ascii(LineFilter):
-    """Every line that is drawn passes through it."""
+    """Line filter that replaces symbols by ASCII. Every drawn line passes through it."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [Segment(ascii_text(text), style, control) for text, style, control in segments]
 
 
 class Harmless(LineFilter):
-    """Every line that is drawn passes through it: a character that a terminal obeys, which takes no column, is left out.
+    """Line filter that removes control characters, which take no column. Every drawn line passes through it.
 
-    Screens show such a character as a sign (`widgets.cells.printable`). No widget has to be trusted with that: Textual's own
-    fields of text show what other users wrote, too.
+    Screens show such a character as a symbol (`widgets.cells.printable`). Because of this filter, safety does
+    not depend on any widget; Textual's own text fields also show text that other users wrote.
     """
 
     _DROPPED = dict.fromkeys(OBEYED)
@@ -84,12 +91,18 @@ class Harmless(LineFilter):
 
 
 def is_written_in(widget: object) -> TypeGuard[Input | TextArea]:
-    """Known by what these two have: a TextArea is much to import, and nowhere on the first frame."""
+    """Return whether the user types text into this widget, by an attribute that both classes have.
+
+    TextArea is not imported for this, because it is large and does not appear on the first frame.
+    """
     return hasattr(type(widget), "cursor_blink")
 
 
 def forget_drawn(widgets: Iterable[Widget]) -> None:
-    """Of widgets that are gone, the lines that they have drawn: Textual's memory of colours keeps those of a thousand alive."""
+    """Clear the cached lines of removed widgets.
+
+    Otherwise Textual's color cache keeps the lines of a thousand widgets alive.
+    """
     for widget in widgets:
         for drawn in (widget, widget._vertical_scrollbar, widget._horizontal_scrollbar):
             if drawn is not None:
@@ -97,7 +110,7 @@ def forget_drawn(widgets: Iterable[Widget]) -> None:
 
 
 class Window(App[None]):
-    """What DeckApp is built on."""
+    """Base class of DeckApp."""
 
     def __init__(
         self, *, ansi_color: bool | None = None, low_bandwidth: bool = False, plain_signs: bool = False
@@ -112,13 +125,13 @@ class Window(App[None]):
         self.keyboard = Keyboard(self, give=self._give, ready=lambda: self.stands)
         self._cursor_written = Offset(-1, -1)
         self.timed = False
-        """Whether the head line says how long keys take."""
+        """Whether the head line shows how long keys take."""
         self._typed_at: float | None = None
         self._paint_s = 0.0
 
     @property
     def stands(self) -> bool:
-        """Whether the screen in front has its widgets, and its focus."""
+        """Whether the screen in front has its widgets and its focus."""
         return True
 
     def recolour(self) -> None:
@@ -138,7 +151,11 @@ class Window(App[None]):
         await super().on_event(event)
 
     def _as_line(self, pasted: str) -> str:
-        """What a line of text takes of it: its first line, with those that a shell would take for the same. The rest is told."""
+        """Return the first line of a pasted text, for a text field that takes one line.
+
+        Lines that a shell would join (ending in a backslash) count as one line. If lines are dropped, the
+        user is notified.
+        """
         whole = " ".join(part.strip(" \t") for part in CONTINUED.split(pasted))
         lines = [line for line in whole.splitlines() if line.strip()]
         if len(lines) > 1:
@@ -156,11 +173,14 @@ class Window(App[None]):
         await self.keyboard.go_on()
 
     def _forget_key(self) -> None:
-        """It has changed nothing that can be seen."""
+        """Forget the time of the last key, because the key has changed nothing visible."""
         self._typed_at = None
 
     def paint_words(self) -> str:
-        """How long the last key took until what it has changed was written, if that is asked for: "key 4 ms   "."""
+        """Return how long the last key took until its effect was written, such as "key 4 ms   ".
+
+        Returns "" if that is switched off.
+        """
         return f"key {self._paint_s * 1000:.0f} ms   " if self.timed else ""
 
     def action_timing(self) -> None:
@@ -182,12 +202,19 @@ class Window(App[None]):
         return TerminalDriver if chosen is LinuxDriver else chosen
 
     def is_alt(self, char: str) -> bool:
-        """Whether Esc and that character are Alt and it: in a line of text, and where the user has given actions such keys."""
+        """Return whether Esc followed by this character means Alt with it.
+
+        This holds for editing keys in text fields, and for all keys if the user has bound actions to Alt
+        keys.
+        """
         writes = bool(self.screen_stack) and is_written_in(self.focused)
         return (writes and char in ALT_IN_TEXT) or any(ALT in keys for keys in self._keymap.values())
 
     def action_mouse(self) -> None:
-        """The app's, or the terminal's own, which selects and copies without Shift."""
+        """Switch the mouse between the app and the terminal.
+
+        The terminal's own mouse selects and copies text without Shift.
+        """
         if not isinstance(self._driver, TerminalDriver):
             self.notify("there is no terminal here whose mouse could be had", severity="warning")
             return
@@ -196,7 +223,10 @@ class Window(App[None]):
         self.notify("the mouse is the app's" if on else "the mouse is the terminal's own; M takes it back")
 
     def on_notify(self, event: Notify) -> None:
-        """Runs before Textual shows it: what is said again stands once, and no more than fit beside what is worked on."""
+        """Remove notifications before Textual shows a new one.
+
+        These are the ones with the same text, and the oldest above MOST_NOTICES.
+        """
         shown = list(self._notifications)
         again = [each for each in shown if each.message == event.notification.message]
         others = [each for each in shown if each not in again]
@@ -204,7 +234,10 @@ class Window(App[None]):
             self._unnotify(gone, refresh=False)
 
     def _refresh_notifications(self) -> None:
-        """Textual takes the toasts that are over out of their holders and leaves those, for good: they go before."""
+        """Remove the containers of expired notifications first.
+
+        Textual removes only the content and leaves the containers forever.
+        """
         if self.screen_stack:
             shown = {ToastRack._toast_id(each) for each in self._notifications}
             for rack in self.screen.query_children(ToastRack):
@@ -214,16 +247,19 @@ class Window(App[None]):
         super()._refresh_notifications()
 
     def on_resize(self) -> None:
-        """Terminals lose lines, or wrap them, when they are resized."""
+        """Discard the copy of the cells, because terminals lose or wrap lines when they are resized."""
         self.frame.forget()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """A cursor that blinks is written twice a second."""
+        """Switch off the blinking of the cursor, which would be written twice a second."""
         if is_written_in(event.widget):
             event.widget.cursor_blink = False
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Textual looks for the cursor before it has made room for what was pasted, and would show the beginning."""
+        """Scroll to the cursor after a refresh.
+
+        Textual scrolls before it has made space for pasted text, and would show the beginning.
+        """
         line = event.input
 
         def show_cursor() -> None:
@@ -233,29 +269,32 @@ class Window(App[None]):
         line.call_after_refresh(show_cursor)
 
     def write_sequence(self, text: str) -> None:
-        """To the terminal: what moves no cursor and shows nothing."""
+        """Write a sequence to the terminal that neither moves the cursor nor shows anything."""
         if self._driver is not None and not self.is_headless:
             self._driver.write(text)
             self._driver.flush()
 
     def action_redraw(self) -> None:
-        """Everything anew: something else has written to the terminal."""
+        """Draw everything again, because another program has written to the terminal."""
         self.frame.forget()
         self.screen.refresh()
 
     def _park_cursor(self) -> None:
-        """Where the widget with the focus has its cursor now: it may have moved with the widget since that said so."""
+        """Move the terminal's cursor to the cursor of the focused widget.
+
+        The widget may have moved since it reported its cursor.
+        """
         focused = self.focused if self.screen_stack else None
         if isinstance(focused, LineView) and focused.parked is not None:
             self.cursor_position = focused.content_region.offset + focused.parked
         elif is_written_in(focused) and focused.is_mounted:
             at = focused.cursor_screen_offset
-            # Textual counts the room behind the text, too, where the cursor stands at its end.
+            # If the cursor is at the end of the text, Textual also counts the free space behind the text.
             behind = isinstance(focused, Input) and focused.cursor_at_end
             self.cursor_position = at - Offset(1, 0) if behind else at
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
-        """Textual's one way to the terminal."""
+        """Write an update to the terminal. All output of Textual passes through this method."""
         self._park_cursor()
         writes = self._running and not self._closed and not self._batch_count and not self.is_headless
         if writes and self._driver is not None and isinstance(renderable, CompositorUpdate):

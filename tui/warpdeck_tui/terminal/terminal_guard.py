@@ -1,8 +1,10 @@
-"""The app runs in a child; this process only waits, and puts the terminal back, whatever end the child came to.
+"""Runs the app in a child process, and restores the terminal however the child ends.
 
-A process that is killed with SIGKILL, or dies in C code, restores nothing, and its shell then reads a terminal that neither
-echoes nor edits. The shell waits for us, so we are done before it reads. A stopped child stops us, after the terminal was put
-back; if we are killed, the kernel ends the child, which puts its terminal back itself. Textual is not imported here.
+A process that is killed with SIGKILL, or crashes in C code, restores nothing, and then its shell has a
+terminal without echo and line editing. The shell waits for this parent process, so the terminal is restored
+before the shell reads from it. If the child is stopped, the parent restores the terminal and stops, too. If
+the parent is killed, the kernel terminates the child, which then restores the terminal itself. This module
+does not import Textual.
 """
 
 from __future__ import annotations
@@ -22,20 +24,24 @@ from warpdeck.base.errors import UserError
 
 STDIN, STDOUT = 0, 1
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
-"""Meant for the app, whoever of us gets them."""
+"""Signals that the parent passes on to the app, because they are meant for it."""
 _PR_SET_PDEATHSIG = 1
 MAX_ERROR_BYTES = 64 * 1024
 _RESET = (
-    b"\x1b[<u"  # the kitty keyboard
-    b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1015l"  # the mouse
-    b"\x1b[?1004l\x1b[?2004l\x1b[?2026l\x1b[?2048l\x1b[?7h"  # focus, paste, synchronised output, sizes, wrapping
-    b"\x1b[?1049l\x1b[?25h\x1b[0m\r"  # the alternate screen, the cursor, colours
+    b"\x1b[<u"  # the keyboard protocol of kitty
+    b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1015l"
+    # focus, paste, synchronized output, sizes, wrapping
+    b"\x1b[?1004l\x1b[?2004l\x1b[?2026l\x1b[?2048l\x1b[?7h"
+    b"\x1b[?1049l\x1b[?25h\x1b[0m\r"  # the alternate screen, the cursor, colors
 )
-"""Undoes every mode that the app may have set."""
+"""Resets every mode that the app may have set."""
 
 
 def guarded(run: Callable[[], int]) -> int:
-    """What `run` returned in the child. Raises UserError if the child did, or was killed."""
+    """Run `run` in the child, and return its result.
+
+    Raises UserError if `run` raised it or if the child was killed.
+    """
     saved = termios.tcgetattr(STDIN)
     reads, writes = os.pipe()
     parent, child = os.getpid(), os.fork()
@@ -54,7 +60,10 @@ def guarded(run: Callable[[], int]) -> int:
 
 
 def _be_the_app(run: Callable[[], int], parent: int, writes: int) -> NoReturn:
-    """In the child; what the caller has to tidy up, its own process does."""
+    """Run the app in the child process and exit.
+
+    Cleanup of the caller's resources is left to the parent process.
+    """
     code = 1
     try:
         end_with_parent()
@@ -65,13 +74,13 @@ def _be_the_app(run: Callable[[], int], parent: int, writes: int) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        with contextlib.suppress(OSError):  # a reader that is gone
+        with contextlib.suppress(OSError):  # the reader is gone
             sys.stdout.flush()
         os._exit(code)
 
 
 def end_with_parent() -> None:
-    """The kernel tells this process to end when the one that started it has ended."""
+    """Ask the kernel to send SIGTERM to this process when its parent ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -81,14 +90,15 @@ def _send(child: int, number: int) -> None:
 
 
 def _wait(child: int, saved: list[Any]) -> int:
-    """The status with which the child ended; the terminal is as it was."""
+    """Wait for the child to end, restore the terminal, and return the child's exit status."""
     while True:
         _, status = os.waitpid(child, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
             break
         _put_back(saved, modes=True)
         os.kill(os.getpid(), signal.SIGSTOP)
-        # Here we go on: the shell says so to both of us, others perhaps to us alone.
+        # The parent has been continued. A shell continues both processes, but other programs may continue
+        # only the parent.
         if not os.waitpid(child, os.WCONTINUED | os.WNOHANG)[0]:
             _send(child, signal.SIGCONT)
     _put_back(saved, modes=status != 0)
@@ -96,7 +106,10 @@ def _wait(child: int, saved: list[Any]) -> int:
 
 
 def _put_back(saved: list[Any], *, modes: bool) -> None:
-    """The line's settings; and the modes, where nobody has left them. Of a terminal that is gone nothing."""
+    """Restore the terminal settings and, if `modes` is true, the modes that the app may have left set.
+
+    Does nothing if the terminal is gone.
+    """
     with contextlib.suppress(termios.error, OSError):
         if modes:
             os.write(STDOUT, _RESET)

@@ -1,4 +1,4 @@
-"""A text in the user's own editor, in the app's place until it ends."""
+"""Edits a text in the user's own editor, which replaces the app on the terminal until it ends."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES
 from warpdeck_tui.terminal.lent_terminal import lend_terminal
 
 FALLBACK_EDITOR = "vi"
-"""POSIX has it."""
+"""POSIX systems always have it."""
 LOOK_UP_S = 0.2
-"""How often a signal is looked for while the editor runs."""
+"""Seconds between two checks for signals while the editor runs."""
 
 
 def edited(app: App[None], text: str, *, name: str) -> str:
-    """The text as it was left in the editor. Raises UserError; then nothing has changed."""
+    """Return the text as the user left it in the editor. Raises UserError; then nothing has changed."""
     return lend_terminal(app, lambda: edit(text, name=name))
 
 
 def edit(text: str, *, name: str) -> str:
-    """Runs $VISUAL, $EDITOR or vi on a file of that name in a folder that nobody else can read. Raises UserError."""
+    """Run $VISUAL, $EDITOR or vi on a temporary file with this name, and return the edited text.
+
+    The file is in a folder that no other user can read. Raises UserError.
+    """
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or FALLBACK_EDITOR
     with tempfile.TemporaryDirectory(prefix="warpdeck-") as folder:
         path = os.path.join(folder, name)
@@ -43,9 +46,11 @@ def edit(text: str, *, name: str) -> str:
 
 
 def _run(command: Sequence[str]) -> int:
-    """Return the exit code of the program. Whatever is raised meanwhile, such as by a signal's handler, kills it.
+    """Return the exit code of the program.
 
-    It is waited for in short pieces: the kernel may give a signal to another thread, and then the handler waits for this one.
+    If anything is raised meanwhile, for example by a signal handler, the program is killed. The function
+    waits in short intervals, because the kernel may deliver a signal to another thread, and then the Python
+    handler runs only when this thread continues.
     """
     with subprocess.Popen(command) as editor:
         try:

@@ -1,16 +1,18 @@
-"""The user's own keys: keys.toml in the configuration folder, on top of a preset.
+"""The user's own key bindings: keys.toml in the configuration folder, on top of a preset.
 
     preset = "k9s"
 
     [queue]
     cancel = "x"
     mark = ""
+
     [app]
     show_nodes = "2,f2"
 
-Places and ids are those of the table of actions; keys stand as Textual names them, or as the character itself ("?"), several
-with commas between them ("comma" is the comma). "" takes an action's key away; the palette still finds it. A preset only moves
-keys: what it does not name stays as it is. A file with a mistake counts not at all, and the mistake is one sentence.
+Contexts and ids are those of the table of actions. Keys are written with Textual's names or as the character
+itself ("?"), and separated by commas ("comma" is the comma itself). An empty string removes the action's key,
+but the palette still finds the action. A preset only changes the keys that it names. If the file has a
+mistake, the whole file is ignored and one message describes the mistake.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from warpdeck_tui.table.bindings import clashes, key_words, keys_of
 
 KEYS_FILE = "keys.toml"
 MAX_KEYS_BYTES = 64 * 1024
-"""A keymap is 1 kB; a larger file is something else by mistake."""
+"""Largest size of the file. A keymap takes about 1 kB, so a larger file is there by mistake."""
 DEFAULT_PRESET = "warpdeck"
 PRESETS: dict[str, dict[str, str]] = {
     DEFAULT_PRESET: {},
@@ -56,13 +58,18 @@ PRESETS: dict[str, dict[str, str]] = {
         "log.follow": "F",
     },
 }
-"""The keys of people's hands: what each moves."""
+"""Sets of key bindings as in other programs. Each preset lists the actions whose keys differ from the
+default.
+"""
 _MODIFIERS = ("ctrl+", "shift+", "alt+", "super+")
 _NAMED = {key.value for key in Keys} | set(KEY_NAME_REPLACEMENTS.values())
 
 
 class Keymap(NamedTuple):
-    """`keys`: binding id -> keys, what differs from the table. `preset`: its name."""
+    """Key bindings.
+
+    `keys` maps binding ids to keys that differ from the default; `preset` is the name of the preset.
+    """
 
     keys: dict[str, str]
     preset: str
@@ -72,7 +79,10 @@ NO_KEYMAP = Keymap({}, DEFAULT_PRESET)
 
 
 def read_keymap(path: Path) -> Keymap:
-    """The file's keys on its preset; NO_KEYMAP if there is no file. Raises UserError naming the file and what is wrong."""
+    """Return the key bindings of the file, on top of its preset, or NO_KEYMAP if there is no file.
+
+    Raises UserError that names the file and the mistake.
+    """
     try:
         text = _read(path)
         chosen = msgspec.toml.decode(text, type=dict[str, str | dict[str, str]])
@@ -80,7 +90,7 @@ def read_keymap(path: Path) -> Keymap:
         return NO_KEYMAP
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}", "check its permissions") from error
-    except ValueError as error:  # msgspec's errors are ValueErrors
+    except ValueError as error:  # errors of msgspec are ValueErrors
         raise UserError(
             f"{path} cannot be used: {error}", 'write [queue] and below it cancel = "x"'
         ) from error
@@ -118,7 +128,7 @@ def _keymap(chosen: Mapping[str, str | Mapping[str, str]]) -> Keymap:
 
 
 def _known(place: str, name: str) -> str:
-    """The binding's id. Raises UserError with what comes nearest."""
+    """Return the binding id. Raises UserError with a similar name if there is no such action."""
     if place not in PLACES:
         raise UserError(f"there is no place [{place}]", f"there are {', '.join(PLACES)}")
     there = [action.id for action in ACTIONS if action.where == place]
@@ -130,7 +140,7 @@ def _known(place: str, name: str) -> str:
 
 
 def _keys(text: str) -> str:
-    """Keys as Textual has them. Raises UserError naming the one that no terminal sends."""
+    """Return the keys in Textual's notation. Raises UserError that names a key which no terminal sends."""
     return ",".join(_key(word.strip()) for word in text.split(",")) if text.strip() else NO_KEY
 
 
@@ -146,14 +156,15 @@ def _key(word: str) -> str:
 
 
 def _characters() -> set[str]:
-    """What Textual calls the keys of ASCII's signs."""
+    """Return Textual's names of the keys for printable ASCII characters."""
     return {_character_to_key(chr(code)) for code in range(33, 127)} | {"space"}
 
 
 def keymap_lines(keymap: Keymap, path: Path) -> list[tuple[str, str, str]]:
-    """The page of `:keys` as (keys, title, explanation): where the file is, and every id that it may name.
+    """Return the page of key bindings as (keys, title, explanation).
 
-    A key that differs from the table's is followed by that one.
+    It shows the path of the file, and every id that the file may name. A key that differs from the default is
+    followed by the default.
     """
     shown = [
         ("", f"{path}   preset {keymap.preset}", ""),

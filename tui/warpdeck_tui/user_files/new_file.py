@@ -1,4 +1,4 @@
-"""A file that a user asks the app to write: new, his alone, and whole or not there."""
+"""Creates files for the user: new, private to the user, and either complete or removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from warpdeck.base.errors import UserError
 
 
 def new_file(path: str) -> TextIO:
-    """Makes that file, readable by its user alone. Raises UserError; nothing that is there is written over."""
+    """Create this file, readable only by its user, and open it for writing.
+
+    Raises UserError. An existing file is never overwritten.
+    """
     try:
         number = os.open(os.path.expanduser(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -21,7 +24,10 @@ def new_file(path: str) -> TextIO:
 
 @contextlib.contextmanager
 def removed_unless_whole(path: str) -> Iterator[None]:
-    """Half a table would be taken for all of it."""
+    """Remove the file if the code within this context fails.
+
+    An incomplete table could be mistaken for the whole one.
+    """
     try:
         yield
     except BaseException:

@@ -1,10 +1,13 @@
-"""Forms that are kept under a name: presets.json, the user's in the configuration folder, the site's beside its config.toml.
+"""Named presets for the "New job" form, in files presets.json.
+
+The user's file is in the configuration folder, the site's file beside its config.toml.
 
 {"presets": {"debug": {"options": "--gpus=1 --time=30 --partition=dev"},
              "eval": {"options": "--gpus=h100:1", "command": "python eval.py", "folder": "~/llm"}}}
 
-The app writes the user's; the site's is its administrator's. Where both have a name the user's counts. A preset is all options of
-a job; script, command and folder only where it names them, so that "debug" may be put over any form.
+The app writes the user's file; the administrator maintains the site's file. If both contain a name, the
+user's preset is used. A preset replaces all options of a job. It replaces the script, the command and the
+folder only if it names them, so that "debug" can be applied to any form.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from warpdeck.base.errors import UserError
 from warpdeck_tui.viewmodels.jobs.preset import Preset, Presets
 
 MAX_PRESETS = 200
-"""They are chosen from a list."""
+"""Largest number of presets, because the user chooses from a list."""
 MAX_FILE_BYTES = 4 * 1024 * 1024
 MAX_NAME_CHARACTERS = 40
 
@@ -29,7 +32,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def read_presets(own: Path, site: Path) -> tuple[Presets, list[str]]:
-    """What there is, and a sentence for each file that cannot be used."""
+    """Return the presets, and a message for each file that cannot be used."""
     found: list[dict[str, Preset]] = []
     trouble = []
     for path in (own, site):
@@ -42,7 +45,7 @@ def read_presets(own: Path, site: Path) -> tuple[Presets, list[str]]:
 
 
 def save_preset(path: Path, name: str, preset: Preset) -> None:
-    """Puts it into the user's file. Raises UserError; a file that cannot be read is left as it is."""
+    """Save the preset in the user's file. Raises UserError. A file that cannot be read is left unchanged."""
     check_name(name)
     presets = _read(path)
     if len(presets) >= MAX_PRESETS and name not in presets:
@@ -51,7 +54,7 @@ def save_preset(path: Path, name: str, preset: Preset) -> None:
 
 
 def remove_preset(path: Path, name: str) -> None:
-    """Takes it out of the user's file. Raises UserError."""
+    """Remove the preset from the user's file. Raises UserError."""
     presets = _read(path)
     if name not in presets:
         raise UserError(f"{name} is no preset of yours", "the site's are its administrator's")
@@ -59,13 +62,16 @@ def remove_preset(path: Path, name: str) -> None:
 
 
 def check_name(name: str) -> None:
-    """Raises UserError for what cannot be a preset's name."""
+    """Raise UserError if this cannot be the name of a preset."""
     if not name.strip() or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
         raise UserError(f"a preset's name has 1 to {MAX_NAME_CHARACTERS} characters", "choose another")
 
 
 def _read(path: Path) -> dict[str, Preset]:
-    """No presets if there is no file. Raises UserError naming it and what is wrong."""
+    """Return the presets of the file; none if there is no file.
+
+    Raises UserError that names the file and the problem.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
@@ -79,7 +85,7 @@ def _read(path: Path) -> dict[str, Preset]:
 
 
 def _write(path: Path, presets: Mapping[str, Preset]) -> None:
-    """Whole or not at all; a command may hold what is nobody else's business."""
+    """Write the file atomically, readable only by its user, because a command may contain private data."""
     fresh = path.with_suffix(".new")
     data = msgspec.json.format(msgspec.json.encode(_File(presets=dict(presets)))) + b"\n"
     try:

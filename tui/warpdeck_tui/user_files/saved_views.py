@@ -16,12 +16,16 @@ from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JOB_COLUMN
 from warpdeck_tui.viewmodels.jobs.order import SORTED_BY, Order
 
 MAX_VIEWS = 50
-"""They are gone through one after another."""
+"""Largest number of views, because the user steps through them one by one."""
 MAX_NAME_CHARACTERS = 40
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the queue shows. `sort`: a column's key, with "-" before it the other way round; no `columns`: the usual ones."""
+    """What the queue shows: filter, users, order and columns.
+
+    `sort` is the key of a column, with a leading "-" for descending order. Empty `columns` mean the default
+    ones.
+    """
 
     filter: str = ""
     everybody: bool = False
@@ -34,13 +38,13 @@ class View(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Views(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that is kept, by name."""
+    """The saved views by name, and the columns of the default view."""
 
     columns: tuple[str, ...] = DEFAULT_COLUMNS
     views: dict[str, View] = {}
 
     def saved(self, name: str, view: View) -> Views:
-        """With that view too. Raises UserError."""
+        """Return a copy that contains this view, too. Raises UserError."""
         if len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
             raise UserError(
                 f"a view's name has at most {MAX_NAME_CHARACTERS} characters", "choose a shorter one"
@@ -51,12 +55,15 @@ class Views(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def sort_text(order: Order) -> str:
-    """As a view keeps it."""
+    """Return the order in the notation of a view."""
     return f"-{order.column}" if order.descending else order.column
 
 
 def parse_columns(text: str) -> tuple[str, ...]:
-    """Columns as their user writes them: "job state, name". Raises UserError naming what is none."""
+    """Parse a list of columns as the user writes it, such as "job state, name".
+
+    Raises UserError that names an unknown column.
+    """
     names = tuple(dict.fromkeys(text.lower().replace(",", " ").split()))
     strange = [name for name in names if name not in JOB_COLUMNS]
     if strange:
@@ -65,7 +72,10 @@ def parse_columns(text: str) -> tuple[str, ...]:
 
 
 def read_views(path: Path) -> Views:
-    """The usual columns and no views if there is no file. Raises UserError naming the file and what is wrong."""
+    """Return the saved views, or the default columns and no views if there is no file.
+
+    Raises UserError that names the file and the problem.
+    """
     try:
         views = msgspec.json.decode(path.read_bytes(), type=Views)
     except FileNotFoundError:
@@ -82,7 +92,7 @@ def read_views(path: Path) -> Views:
 
 
 def write_views(path: Path, views: Views) -> None:
-    """Whole or not at all. Raises UserError."""
+    """Write the file atomically. Raises UserError."""
     fresh = path.with_suffix(".new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

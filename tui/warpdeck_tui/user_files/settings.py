@@ -1,8 +1,10 @@
-"""What the user wants of the app every time: app.toml in the configuration folder. Options on the command line add to it.
+"""The user's settings of the app: app.toml in the configuration folder.
 
-notify = "own"          # the desktop hears of "marked" jobs, of one's "own", or of "none"
+Options on the command line add to them.
+
+notify = "own"          # desktop notifications for "marked" jobs, for the user's "own" jobs, or "none"
 low_bandwidth = true
-ascii = true            # or false: all signs; without it the locale says
+ascii = true            # false: all symbols; by default the locale decides
 mouse = false
 """
 
@@ -18,11 +20,15 @@ from warpdeck.base.paths import config_dir
 
 SETTINGS_FILE = "app.toml"
 MAX_SETTINGS_BYTES = 64 * 1024
-"""It has four lines; a larger file is something else by mistake."""
+"""Largest size of the file. It has four lines, so a larger file is there by mistake."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`notify`: whose starts and ends the desktop is told of. `ascii` None: as the terminal's locale says."""
+    """The settings.
+
+    `notify` selects the jobs whose start and end are reported on the desktop. If `ascii` is None, the
+    terminal's locale decides.
+    """
 
     notify: Literal["marked", "own", "none"] = "marked"
     low_bandwidth: bool = False
@@ -31,7 +37,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def read_settings() -> Settings:
-    """The usual ones if there is no file. Raises UserError naming the file and what is wrong."""
+    """Return the settings of the file, or the defaults if there is none.
+
+    Raises UserError that names the file and the problem.
+    """
     path = Path(config_dir()) / SETTINGS_FILE
     try:
         with path.open("rb") as file:
@@ -43,5 +52,5 @@ def read_settings() -> Settings:
         return Settings()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}", "check its permissions") from error
-    except ValueError as error:  # msgspec's errors are ValueErrors
+    except ValueError as error:  # errors of msgspec are ValueErrors
         raise UserError(f"{path} cannot be used: {error}", "correct it, or take it away") from error

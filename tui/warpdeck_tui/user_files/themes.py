@@ -1,6 +1,7 @@
-"""Colour themes: TOML files, shipped with the app or in the user's configuration, checked before they are used.
+"""Color themes: TOML files, shipped with the app or in the user's configuration, validated before use.
 
-A bad file never stops the app: it becomes one notice that names the file and what is wrong with it (`looks`).
+An invalid file never stops the app. It only causes one message that names the file and the problem (see
+`looks`).
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from warpdeck.base.errors import UserError
 from warpdeck_tui.table.palette import ansi_styles
 
 MAX_THEME_BYTES = 64 * 1024
-"""A theme is 1 kB; a larger file is something else by mistake."""
+"""Largest size of a file. A theme takes about 1 kB, so a larger file is there by mistake."""
 ANSI_THEME = "deck-ansi"
 Ramp = tuple[str, str, str, str, str, str, str, str]
 
 
 class States(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Colours of the states of jobs."""
+    """Colors of job states."""
 
     running: str = ""
     starting: str = ""
@@ -35,10 +36,10 @@ class States(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A theme: Textual's base colours, a colour for each role, and eight steps of the heat map from cold to hot.
+    """A theme: Textual's base colors, a color for each role, and eight steps of the heat map.
 
-    `ansi`: the colours are the terminal's own ("ansi_blue", "ansi_default"), for 16 colours. `states` and the colours
-    that are "" follow from the others.
+    The steps go from cold to hot. `ansi` means that the colors are the terminal's own 16 ("ansi_blue",
+    "ansi_default"). Colors that are "", such as those in `states`, are derived from the others.
     """
 
     name: str
@@ -62,17 +63,20 @@ class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     states: States = States()
     ansi: bool = False
     variables: dict[str, str] = {}
-    """Textual's own variables, where its choice does not fit."""
+    """Textual's own variables, where its default does not fit."""
 
 
 def shipped_folder() -> Path:
-    """In the wheel beside this file; in a checkout at the repository's root."""
+    """Return the folder of the shipped themes.
+
+    It is beside this file in a wheel, and at the root of the repository in a checkout.
+    """
     packaged = Path(__file__).parents[1] / "themes"
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "themes"
 
 
 def load_theme(path: Path) -> ThemeFile:
-    """Raises UserError that names the file and what is wrong."""
+    """Read and validate a theme. Raises UserError that names the file and the problem."""
     try:
         theme = msgspec.toml.decode(_read(path), type=ThemeFile)
         _check_colours(theme)
@@ -80,7 +84,7 @@ def load_theme(path: Path) -> ThemeFile:
         text_styles(theme)
     except OSError as error:
         raise UserError(f"cannot read the theme {path}: {error.strerror}", "check its permissions") from error
-    except (ColorParseError, ValueError) as error:  # msgspec's errors are ValueErrors
+    except (ColorParseError, ValueError) as error:  # errors of msgspec are ValueErrors
         raise _unusable(path, str(error).partition("\n")[0]) from error
     return theme
 
@@ -98,7 +102,10 @@ def _unusable(path: Path, cause: str) -> UserError:
 
 
 def _check_colours(theme: ThemeFile) -> None:
-    """Raises ValueError naming the key of the first colour that is none: Textual would only say what it cannot read."""
+    """Raise ValueError that names the key of the first invalid color.
+
+    Textual's own message would name only the value.
+    """
     for key, value in _colours(theme):
         try:
             if key.endswith("-style"):
@@ -111,7 +118,7 @@ def _check_colours(theme: ThemeFile) -> None:
 
 
 def _colours(theme: ThemeFile) -> Iterator[tuple[str, str]]:
-    """(key as in the file, value) of all that is a colour."""
+    """Yield (key as in the file, value) for all colors of the theme."""
     for name in theme.__struct_fields__:
         value = getattr(theme, name)
         if isinstance(value, str) and name != "name":
@@ -123,9 +130,12 @@ def _colours(theme: ThemeFile) -> Iterator[tuple[str, str]]:
 
 
 def to_textual(theme: ThemeFile) -> Theme:
-    """As Textual wants it; our roles are there for style sheets too, as $running, $heat-0, $muted and so on."""
+    """Return the theme for Textual.
+
+    Style sheets can use our roles as variables, too: $running, $heat-0, $muted and so on.
+    """
     roles = _state_colours(theme)
-    if theme.ansi:  # Textual takes these two from its own themes of that kind only, and ends without them
+    if theme.ansi:  # Textual defines these two only in its own themes of this kind, and fails without them
         roles |= {"ansi-background": theme.background, "ansi-foreground": theme.foreground}
     else:
         roles |= {"scrollbar": theme.cursor, "scrollbar-background": theme.background}
@@ -150,7 +160,7 @@ def to_textual(theme: ThemeFile) -> Theme:
 
 
 def text_styles(theme: ThemeFile) -> dict[str, Style]:
-    """The styles that the line widgets draw with, by role (see `palette`)."""
+    """Return the styles of the line widgets, by role (see `palette`)."""
     if theme.ansi:
         return ansi_styles(dark=theme.dark)
     colours = _state_colours(theme)
@@ -192,7 +202,7 @@ STATE_ROLES = {
     "DEADLINE": "failed",
     "BOOT_FAIL": "failed",
 }
-"""Slurm's states, and HELD, by the colour they share."""
+"""Maps Slurm's job states, and HELD, to the color role that they share."""
 
 
 def _state_colours(theme: ThemeFile) -> dict[str, str]:
@@ -208,7 +218,10 @@ def _state_colours(theme: ThemeFile) -> dict[str, str]:
 
 
 def _log_inks(theme: ThemeFile) -> list[str]:
-    """What the 16 colours of a log become on our ground, where the terminal's black or white would vanish."""
+    """Return the colors that replace the 16 colors of a log.
+
+    The terminal's own black or white could be unreadable on the theme's background.
+    """
     hues = [
         theme.error,
         theme.success,
@@ -222,12 +235,12 @@ def _log_inks(theme: ThemeFile) -> list[str]:
 
 
 def _rich(colour: str) -> str:
-    """A colour as Rich spells it. Raises ColorParseError."""
+    """Return a color in Rich's notation. Raises ColorParseError."""
     return Color.parse(colour).rich_color.name
 
 
 def _contrast(ground: str) -> str:
-    """Black or white, whichever reads on that ground."""
+    """Return black or white, whichever is readable on this background."""
     return Color.parse(ground).get_contrast_text(1.0).rich_color.name
 
 

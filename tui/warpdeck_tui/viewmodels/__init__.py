@@ -1,4 +1,4 @@
-"""From the controller's rows to what the widgets draw: frozen data made by pure functions."""
+"""View models: pure functions that turn the controller's rows into immutable data for the widgets."""
 
 from .cells import Cell, Line
 

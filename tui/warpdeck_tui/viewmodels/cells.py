@@ -1,4 +1,4 @@
-"""A cell, and the small forms that all screens share: glyphs, ages, sizes."""
+"""The type of a cell, and formats that all screens share: state symbols, ages, sizes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ GLYPHS = {
     "DEADLINE": "◷",
     "BOOT_FAIL": "⚠",
 }
-"""A glyph beside Slurm's letters: colour never carries the meaning alone."""
+"""A symbol for each state, shown beside Slurm's letters, so that no information depends on color alone."""
 
 
 class Cell(NamedTuple):
-    """Text with the name of its style ("" is plain): state names, muted, accent, warn, header."""
+    """Text with the name of its style: a state name, muted, accent, warn or header. "" is plain."""
 
     text: str
     style: str = ""
@@ -40,16 +40,19 @@ Line = tuple[Cell, ...]
 
 TITLE_WIDTH = 9
 LEAST_ROOM = 8
-"""A line whose title leaves less than this is cut by the terminal instead of folded."""
+"""If a title leaves fewer columns than this, its line is cut off by the terminal instead of folded."""
 
 
 def fact(title: str, words: str, style: str = "") -> Line:
-    """A line of facts: the title at the right of its column, then the words."""
+    """Return a line with a fact: the right-aligned title, then the text."""
     return Cell(f"{title:>{TITLE_WIDTH}} ", "muted"), Cell(words, style)
 
 
 def folded(line: Line, width: int) -> list[Line]:
-    """The line in as many as it takes; what goes on stands under the first word after the title."""
+    """Return the line folded to `width` columns.
+
+    Continuation lines are indented to the first word after the title.
+    """
     room = width - len(line[0].text) if line else 0
     if room < LEAST_ROOM or sum(cell_len(cell.text) for cell in line) <= width:
         return [line]
@@ -60,7 +63,8 @@ def folded(line: Line, width: int) -> list[Line]:
             if used + cell_len(word.rstrip()) > room and used:
                 lines.append(tuple(now))
                 now, used, word = [Cell(" " * len(line[0].text))], 0, word.lstrip()
-            *pieces, word = chop_cells(word, room) or [""]  # a path: there is no better place to break it
+            # a long word such as a path, which has no better place to break
+            *pieces, word = chop_cells(word, room) or [""]
             for piece in pieces:
                 now.append(Cell(piece, cell.style))
                 lines.append(tuple(now))
@@ -71,7 +75,7 @@ def folded(line: Line, width: int) -> list[Line]:
 
 
 def _words(text: str) -> list[str]:
-    """Words with the blanks behind them."""
+    """Return the words of the text, each with the blanks that follow it."""
     return re.findall(r"\s*\S+\s*|\s+", text)
 
 
@@ -80,7 +84,9 @@ def glyph(state: str) -> str:
 
 
 def age(seconds: float) -> str:
-    """A duration in two units at most: 8s, 12m, 3h05, 2d4h. For what is only roughly known."""
+    """Return a duration in at most two units: 8s, 12m, 3h05, 2d4h. Used for values that are only
+    approximate.
+    """
     total = max(0, round(seconds))
     if total < 60:
         return f"{total}s"
@@ -92,26 +98,29 @@ def age(seconds: float) -> str:
 
 
 def left(at_unix: float, now: float) -> str:
-    """How long it is until then, "" if it is overdue."""
+    """Return the time left until `at_unix`, or "" if it is past."""
     return age(at_unix - now) if at_unix - now >= 1.0 else ""
 
 
 def due(at_unix: float, now: float) -> str:
-    """When something is expected: "in about 3h05"; "soon" if it is overdue, as where others run longer than they used to."""
+    """Return when an event is expected, such as "in about 3h05", or "soon" if the time is past.
+
+    Expected times pass, for example, if other jobs run longer than usual.
+    """
     return f"in about {left(at_unix, now)}" if left(at_unix, now) else "soon"
 
 
 def memory(used: int | None, total: int = 0) -> str:
-    """ "12G of 80G", "? of 80G", "12G"."""
+    """Return an amount of memory, such as "12G of 80G", "? of 80G" or "12G"."""
     known = format_memory(used) or "?"
     return f"{known} of {format_memory(total)}" if total else known
 
 
 def known(value: float | None, unit: str) -> str:
-    """A reading with its unit; "?" where the driver did not say."""
+    """Return a measured value with its unit, or "?" if the driver did not report it."""
     return "?" if value is None else f"{value:.0f}{unit}"
 
 
 def plural(count: int, noun: str) -> str:
-    """ "1 GPU", "2 GPUs"."""
+    """Return a count with its noun, such as "1 GPU" or "2 GPUs"."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,1 +1,1 @@
-"""Line-API widgets that draw frozen view-models; nothing here knows of jobs or the network."""
+"""Widgets that draw immutable view models line by line. They know nothing about jobs or the network."""

@@ -1,8 +1,9 @@
-"""Nodes x GPUs as one heat map in one widget: a line or more for each node, a tile for each GPU, a cursor.
+"""A heat map of nodes x GPUs in one widget, with a cursor.
 
-Tiles grow with the terminal: five characters each on a narrow one, a bar beside the number on a wide one; a node with more
-GPUs than fit on a line goes on below. Each tile says in characters what its colour says. Only the tiles whose content has
-changed are written again.
+Each node has one or more lines, and each GPU has a tile. Tiles grow with the terminal. On a narrow one they
+have five characters; on a wide one they have a bar beside the number. The tiles of a node that do not fit on
+one line continue on the next. Each tile also shows its value as text, not only as a color. Only tiles with
+changed content are written again.
 """
 
 from __future__ import annotations
@@ -28,19 +29,21 @@ from .lines import blank, finished
 from .meter import HEAT_STEPS, bar
 
 GridCell = tuple[tuple[str, int], str, int] | tuple[tuple[str, int], str, int, float | None]
-"""(node and GPU, text, step of the heat ramp or -1 for unknown) and, for a bar on a wide terminal, the percentage."""
+"""A cell: (node, GPU index), text, step of the heat ramp or -1 if unknown, and optionally the percentage for
+a bar.
+"""
 GridLine = tuple[str, tuple[GridCell, ...]]
-"""A node's label, "name state", and its cells."""
+"""A line: the node's label, which is its name and state, and its cells."""
 
 GUTTER_WIDTH = 1
 NAME_MIN = 8
 NAME_MAX = 24
 STATE_WIDTH = 11
-"""As long as the longest of sinfo's words, and a space."""
+"""Width of the longest state of sinfo, and a space."""
 TEXT_WIDTH = 5
 TILE_MIN = TEXT_WIDTH + 2
 TILE_MAX = 22
-"""A longer bar says no more."""
+"""A longer bar would not be more readable."""
 BAR_MIN = 3
 HEADER_LINES = 1
 WHEEL_LINES = 2
@@ -48,7 +51,7 @@ NO_CELLS = "no GPU"
 
 
 class _Place(NamedTuple):
-    """A line on the screen: the node it belongs to, and which of its cells it shows."""
+    """A line on the screen: the index of its node, and the range of the node's cells that it shows."""
 
     node: int
     first: int
@@ -56,13 +59,13 @@ class _Place(NamedTuple):
 
 
 class CellGrid(LineView):
-    """The heat map. The owner switches the metric by giving other cells."""
+    """The heat map. To switch the metric, the owner passes other cells."""
 
     place = "grid"
     BINDINGS: ClassVar[list[BindingType]] = bindings("grid")
 
     class _About(Message):
-        """A message of a grid about the cell under its cursor."""
+        """Base class of the messages about the cell under the cursor."""
 
         def __init__(self, grid: CellGrid) -> None:
             super().__init__()
@@ -73,16 +76,19 @@ class CellGrid(LineView):
             return self.grid
 
     class Moved(_About):
-        """The cursor is on another cell."""
+        """Posted when the cursor moves to another cell."""
 
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, CellGrid.Moved) and message.grid is self.grid
 
     class Selected(_About):
-        """Enter or a double click on the cell under the cursor."""
+        """Posted for Enter or a double click on the cell under the cursor."""
 
     def __init__(self, styles: Palette, *, id: str = "", legend: str = "", bars: bool = True) -> None:
-        """`bars`: whether there are any beside the numbers; they are most of what changes."""
+        """Create the grid.
+
+        `bars` is true if bars are drawn beside the numbers; bars cause most of the changes on the screen.
+        """
         super().__init__(styles, id=id)
         self._bars = bars
         self._legend, self._ramp, self._empty = legend, True, ""
@@ -95,7 +101,10 @@ class CellGrid(LineView):
 
     @property
     def cursor(self) -> tuple[str, int]:
-        """(node, GPU index) under the cursor; index -1 on a node without GPUs, ("", -1) on an empty grid."""
+        """The node and the GPU index under the cursor.
+
+        The index is -1 on a node without GPUs; on an empty grid this is ("", -1).
+        """
         if not self._lines:
             return "", -1
         label, cells = self._lines[self._row]
@@ -104,7 +113,7 @@ class CellGrid(LineView):
         return cells[min(self._column, len(cells) - 1)][0]
 
     def go_to(self, node: str) -> bool:
-        """Puts the cursor on that node; False if there is none."""
+        """Move the cursor to this node. Return False if it does not exist."""
         names = [label.partition(" ")[0] for label, _ in self._lines]
         if node not in names:
             return False
@@ -114,8 +123,11 @@ class CellGrid(LineView):
     def show(
         self, lines: Sequence[GridLine], *, legend: str | None = None, ramp: bool = True, empty: str = ""
     ) -> None:
-        """New values; the cursor stays on its GPU. `ramp`: the colours go from low to high; `legend`: other words; `empty`:
-        what is said where there is no line."""
+        """Show new values. The cursor stays on its GPU.
+
+        `ramp` is true if the colors go from low to high. `legend` replaces the text of the legend. `empty`
+        is shown if there are no lines.
+        """
         if (ramp, legend or self._legend, empty) != (self._ramp, self._legend, self._empty):
             self._ramp, self._legend, self._empty = ramp, legend or self._legend, empty
             self.refresh()
@@ -130,7 +142,7 @@ class CellGrid(LineView):
         if cursor != self.cursor:
             self.post_message(self.Moved(self))
 
-    # Where things are
+    # Layout
 
     def _follow(self, cursor: tuple[str, int]) -> None:
         node, _ = cursor
@@ -143,7 +155,7 @@ class CellGrid(LineView):
         self._row = max(0, min(self._row, len(self._lines) - 1))
 
     def rearrange(self) -> None:
-        """How wide a tile is, how many stand on a line, which line shows which cells."""
+        """Compute the width of a tile, the number of tiles on a line, and the cells of each line."""
         most = max((len(cells) for _, cells in self._lines), default=1) or 1
         longest = max((len(label.partition(" ")[0]) for label, _ in self._lines), default=0)
         for_names = self.line_width - most * TILE_MIN - GUTTER_WIDTH - STATE_WIDTH
@@ -166,7 +178,7 @@ class CellGrid(LineView):
         )
 
     def _changed(self, before: Sequence[GridLine]) -> Iterator[Region]:
-        """The regions of neighbouring tiles that differ."""
+        """Yield regions of adjacent tiles that differ."""
         top = self.scroll_offset.y
         for y in range(HEADER_LINES, self.size.height):
             if y - HEADER_LINES + top >= len(self._places):
@@ -245,7 +257,7 @@ class CellGrid(LineView):
         percent = cell[3] if len(cell) > 3 else None
         style = self._tile_style(text, level)
         shown = fit(printable(text), TEXT_WIDTH, align="center")
-        # Brackets beside the reversed colours: the cursor shows where there is no colour at all.
+        # Brackets in addition to the reversed colors make the cursor visible without colors.
         number = (
             Segment(f"[{shown}]", Style(reverse=True, bold=True)) if here else Segment(f" {shown}", style)
         )
@@ -253,7 +265,8 @@ class CellGrid(LineView):
         width = self._tile - TILE_MIN - 1
         if width < BAR_MIN or level < 0 or percent is None:
             return [number, Segment(gap + " " * (self._tile - TILE_MIN))]
-        # The bar and the gaps beside it are one piece of ink on the ground: half the bytes of a bar on a ground of its own.
+        # The bar and the gaps beside it are written with one foreground color. This takes half the bytes of a
+        # bar with its own background.
         return [
             number,
             Segment(f"{gap}{bar(percent, width)} ", Style(color=style.bgcolor)),
@@ -265,7 +278,7 @@ class CellGrid(LineView):
         return self._styles.get("muted" if text.strip() == "?" else "warn", PLAIN)
 
     def _legend_line(self, width: int) -> Strip:
-        """Below the last node, if there is room: the ramp from cold to hot, and the owner's words."""
+        """Return the line below the last node: the ramp from cold to hot, and the text of the legend."""
         muted = self._styles.get("muted", PLAIN)
         segments, words = [Segment(" " * GUTTER_WIDTH, muted)], printable(self._legend)
         if self._ramp:
@@ -349,7 +362,7 @@ class CellGrid(LineView):
 
 
 def node_role(state: str) -> str:
-    """The role that a node's state is drawn in, borrowed from the jobs' states that mean as much."""
+    """Return the style role for a node's state. It is borrowed from a job state with a similar meaning."""
     if state.startswith(("down", "drain")):
         return "FAILED" if state.startswith("down") else "PENDING"
     if state.startswith(("mix", "alloc")):

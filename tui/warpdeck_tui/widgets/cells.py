@@ -1,7 +1,7 @@
-"""Text in a cell: made harmless, measured in terminal columns, cut and padded to a width.
+"""Text in a cell: removing control characters, measuring in terminal columns, cutting and padding.
 
-Names of jobs and users are other people's words: a control character in one must never reach this terminal, where it
-could move the cursor or write the clipboard.
+Names of jobs and users are written by other people. A control character in one must never reach this
+terminal, because it could move the cursor or write the clipboard.
 """
 
 from __future__ import annotations
@@ -19,29 +19,32 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def text_of(cell: Cell) -> str:
-    """The words of a cell."""
+    """Return the text of a cell."""
     return cell if isinstance(cell, str) else cell[0]
 
 
 def role_of(cell: Cell) -> str:
-    """The role of a cell, "" if it has none."""
+    """Return the role of a cell, or "" if it has none."""
     return "" if isinstance(cell, str) else cell[1]
 
 
 def printable(text: str) -> str:
-    """The text with everything a terminal would obey (controls, direction overrides, line ends) replaced."""
+    """Return the text with all characters replaced that would control a terminal.
+
+    They are control characters, direction overrides and line ends.
+    """
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else " " if each.isspace() else REPLACEMENT for each in text)
 
 
 def shortened(text: str, width: int) -> str:
-    """The text, cut with an ellipsis where it takes more columns."""
+    """Return the text, cut with an ellipsis if it is wider than `width`."""
     return text if cell_len(text) <= width else fit(text, width)
 
 
 def fit(text: str, width: int, *, align: Align = "left") -> str:
-    """The text in exactly `width` terminal columns: cut with an ellipsis, or padded."""
+    """Return the text in exactly `width` terminal columns, cut with an ellipsis or padded."""
     if width <= 0:
         return ""
     length = len(text) if text.isascii() else cell_len(text)

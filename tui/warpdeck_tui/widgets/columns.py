@@ -1,7 +1,7 @@
-"""Columns of a table, and how they share a line.
+"""Columns of a table, and the distribution of a line's width among them.
 
-A narrow terminal loses the columns of the highest rank first; on a wide one the flexible columns grow, each up to its
-`most`, so that 200 columns are used and none is stretched beyond reading.
+On a narrow terminal the columns with the highest rank are omitted first. On a wide one the flexible columns
+grow, each up to its `most`, so that 200 columns are used but no column becomes too wide to read.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from typing import NamedTuple
 from .cells import Align
 
 ROOMY = 110
-"""From so many characters on columns stand further apart."""
+"""From this width on, the gaps between columns are wider."""
 FLEXIBLE_MIN = 20
-"""A flexible column without a width of its own gets at least this; below it, ranked columns make room."""
+"""Least width of a flexible column that has no width of its own. Below it, ranked columns are omitted."""
 UNLIMITED = 1 << 16
 
 
 @dataclass(frozen=True)
 class Column:
-    """`width` in characters, 0: what is left. `rank` above 0: left out on a narrow terminal, the highest first.
+    """A column of a table.
 
-    `flex`: its part of the spare width, up to `most` characters. `since`: the width of the line from which on it is there.
-    `key` names it in messages and for sorting.
+    `width` is in characters; 0 means the remaining width. Columns with `rank` above 0 are omitted on a narrow
+    terminal, the highest rank first. `flex` is the column's share of spare width, up to `most` characters.
+    `since` is the least width of the line at which the column appears. `key` identifies the column in
+    messages and for sorting.
     """
 
     title: str
@@ -50,7 +52,7 @@ class Column:
 
 
 class Placed(NamedTuple):
-    """A column on the line: its position among all, where it starts, how wide it is."""
+    """A column on the line: its index among all columns, its start and its width in characters."""
 
     column: int
     start: int
@@ -58,12 +60,12 @@ class Placed(NamedTuple):
 
 
 def gap(width: int) -> int:
-    """Blank characters between two columns on a line of that width."""
+    """Return the number of blanks between two columns on a line of this width."""
     return 2 if width >= ROOMY else 1
 
 
 def layout(columns: Sequence[Column], width: int) -> tuple[Placed, ...]:
-    """The columns that fit into `width` characters, in their order. At least one is always placed."""
+    """Return the columns that fit into `width` characters, in their order. At least one is always placed."""
     shown = _that_fit(columns, width)
     widths = {index: columns[index].least for index in shown}
     between = gap(width)
@@ -90,7 +92,10 @@ def _that_fit(columns: Sequence[Column], width: int) -> list[int]:
 
 
 def _share(columns: Sequence[Column], widths: dict[int, int], *, spare: int) -> None:
-    """Gives the spare characters to the flexible columns by weight; takes a lack from those without a width."""
+    """Distribute spare characters among the flexible columns by weight.
+
+    If there are too few, reduce the first column without a width.
+    """
     if spare < 0:
         for index in widths:
             if columns[index].width == 0:

@@ -1,9 +1,9 @@
-"""The signs the widgets draw with; `signs` turns them into ASCII where the terminal has no more."""
+"""The symbols that the widgets draw. `signs` replaces them by ASCII if the terminal supports nothing else."""
 
 from __future__ import annotations
 
 CURSOR, MARK, ELLIPSIS, UP, DOWN, UNKNOWN = "▌◆…▲▼·"
 EIGHTHS = " ▏▎▍▌▋▊▉█"
-"""Nothing to a full block, from the left."""
+"""Blocks from empty to full, growing from the left."""
 SPARK = " ▁▂▃▄▅▆▇█"
-"""The same from below."""
+"""Blocks from empty to full, growing from below."""

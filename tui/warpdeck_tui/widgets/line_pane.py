@@ -1,4 +1,4 @@
-"""A pane of lines that are made for its size; of new lines only those that look different are written."""
+"""A widget whose lines are computed for its size. After an update only the lines that differ are written."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from warpdeck_tui.table.palette import PLAIN, Palette, for_terminal
 from .lines import blank, finished
 
 Line = Sequence[tuple[str, str]]
-"""Texts with the roles of their styles."""
+"""A line: texts with the roles of their styles."""
 
 
 class LinePane(Widget, can_focus=True):
-    """`make(width, height)` gives the lines; asked for when the size changes and by `show`."""
+    """The pane.
+
+    Its lines are computed by a function `make(width, height)`, in `show` and whenever the size changes.
+    """
 
     def __init__(self, *, id: str = "") -> None:
         super().__init__(id=id or None)
@@ -28,7 +31,7 @@ class LinePane(Widget, can_focus=True):
         self._styles: Palette = {}
 
     def show(self, make: Callable[[int, int], Sequence[Line]], styles: Palette) -> None:
-        """Other lines."""
+        """Show the lines that `make` computes."""
         self._make = make
         if styles is not self._given:
             self._given = styles

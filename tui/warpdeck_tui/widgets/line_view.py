@@ -1,7 +1,8 @@
-"""What the line widgets share: their styles in the present theme and terminal, and how long their content is.
+"""Base class of the scrolling line widgets.
 
-Textual lays the whole screen out and paints the widget anew when its virtual size changes. A log or a queue grows every
-second, so only the scroll bar is told, unless it has to appear or go.
+It provides the styles for the current theme and terminal, and the length of the content. When a widget's
+virtual size changes, Textual lays out the whole screen and repaints the widget. A log or a queue grows every
+second, so only the scroll bar is updated, unless it has to appear or disappear.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from warpdeck_tui.table.palette import Palette, for_terminal
 
 
 class LineView(ScrollView, can_focus=True):
-    """A widget that draws line by line, only what is visible. `place` names its part of the table of actions."""
+    """A widget that draws only its visible lines. `place` is its context in the table of actions."""
 
     place: ClassVar[str]
     BINDINGS: ClassVar[list[BindingType]] = bindings("moves")
@@ -31,7 +32,7 @@ class LineView(ScrollView, can_focus=True):
         self._styles = styles
 
     def use_palette(self, styles: Palette) -> None:
-        """Another theme."""
+        """Apply the styles of a theme."""
         self._given_styles = styles
         self._styles = for_terminal(styles, self.app.console.color_system, dark=self.app.current_theme.dark)
         self.refresh()
@@ -43,30 +44,36 @@ class LineView(ScrollView, can_focus=True):
 
     @property
     def parked(self) -> Offset | None:
-        """Where in the widget the terminal's own cursor stands: what is there, assistive tools read. None: anywhere."""
+        """Position in the widget for the terminal's own cursor, because assistive tools read the text there.
+
+        None if it does not matter.
+        """
         return None
 
     @property
     def line_width(self) -> int:
-        """Columns of a line: Textual's `size` has those under the scroll bar too."""
+        """Width of a line in columns. Unlike Textual's `size`, it excludes the scroll bar."""
         return max(0, self.size.width - self.scrollbar_size_vertical)
 
     def rearrange(self) -> None:
-        """The lines have another width or number: places, and what is kept of painted lines, are out of date."""
+        """Recompute the layout and drop cached lines, after the width or the number of lines has changed."""
 
     def on_resize(self) -> None:
         self.rearrange()
         self.refresh()
 
     def watch_show_vertical_scrollbar(self, shown: bool) -> None:
-        """The lines are narrower beside a scroll bar; one that has just appeared does not know yet where we are."""
+        """Update the layout, because lines are narrower beside a scroll bar.
+
+        A new scroll bar also needs the current position.
+        """
         if shown:
             self.vertical_scrollbar.position = self.scroll_y
         self.rearrange()
         self.refresh()
 
     def set_content_rows(self, rows: int) -> None:
-        """How many rows there are to scroll through. The view stays inside them; nothing is painted."""
+        """Set the number of rows to scroll through. The view is kept inside them; nothing is painted."""
         before, size = self.virtual_size, Size(self.line_width, rows)
         if size == before:
             return
@@ -81,7 +88,10 @@ class LineView(ScrollView, can_focus=True):
             self.virtual_size = size
 
     def _thumb(self, rows: int) -> tuple[int, int]:
-        """Where the scroll bar's thumb begins and how long it is, in the eighths of a row that it is drawn in."""
+        """Return the start and the length of the scroll bar's thumb, in eighths of a row.
+
+        It is drawn in these units.
+        """
         page = self.size.height
         eighths = 8 * page
         hidden = max(1, rows - page)

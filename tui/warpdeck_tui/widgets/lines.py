@@ -1,7 +1,8 @@
-"""A finished line of a line-API widget.
+"""Functions that complete a line of a line widget.
 
-Textual gives such a widget neither its background nor its foreground: what a line does not say shows in the terminal's own
-colours, black on black under a light theme. So every line is laid over the widget's base style.
+Textual applies neither a background nor a foreground color to the lines of these widgets. Text without a
+style would have the terminal's own colors, for example black on black under a light theme. So every line is
+combined with the widget's base style.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from textual.strip import Strip
 
 
 def finished(segments: Iterable[Segment], width: int, *, base: Style, tail: Style | None = None) -> Strip:
-    """The segments over `base`, in exactly `width` columns; neighbours of one style are joined to save bytes.
+    """Return the segments over `base`, in exactly `width` columns.
 
-    `tail`: the style of what is filled up at the right, where it is not `base`.
+    Adjacent segments of one style are joined to save bytes. `tail` is the style of the padding at the right,
+    if it is not `base`.
     """
     strip = Strip(segments).apply_style(base).simplify()
     return strip.adjust_cell_length(width, base if tail is None else base + tail)
 
 
 def blank(width: int, *, base: Style) -> Strip:
-    """An empty line."""
+    """Return an empty line."""
     return Strip.blank(width, base)

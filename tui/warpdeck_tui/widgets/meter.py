@@ -1,4 +1,4 @@
-"""Small pictures of numbers, as text: a bar, a sparkline, and the step of the heat ramp. Pure functions."""
+"""Pure functions that draw numbers as text: a bar, a sparkline, and the step of the heat ramp."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from collections.abc import Sequence
 from .glyphs import EIGHTHS, SPARK, UNKNOWN
 
 HEAT_STEPS = 8
-"""Colours of the ramp: few enough that most ticks change no cell, and that 256 colours show each of them."""
+"""Number of colors of the ramp. It is small enough that most updates change no cell, and that 256 colors can
+show each step.
+"""
 
 
 def share(percent: float) -> float:
-    """The percentage as 0..1; what lies outside is taken to the border."""
+    """Return the percentage as a number in 0..1. Values outside are clamped."""
     return min(1.0, max(0.0, percent / 100.0))
 
 
 def bar(percent: float | None, width: int) -> str:
-    """A bar of exactly `width` characters, in eighths of one; dots where the value is unknown."""
+    """Return a bar of exactly `width` characters, in eighths of a character, or dots if the value is
+    unknown.
+    """
     if percent is None:
         return UNKNOWN * width
     full, rest = divmod(round(share(percent) * width * 8), 8)
@@ -25,7 +29,10 @@ def bar(percent: float | None, width: int) -> str:
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
-    """The last `width` percentages, the newest at the right; None leaves a dot, a value above 0 is never invisible."""
+    """Return the last `width` percentages as a sparkline, with the newest at the right.
+
+    None is drawn as a dot, and a value above 0 is always visible.
+    """
     shown = values[-width:] if width > 0 else ()
     drawn = "".join(
         UNKNOWN if value is None else SPARK[max(1 if value > 0 else 0, round(share(value) * 8))]
@@ -35,5 +42,5 @@ def sparkline(values: Sequence[float | None], width: int) -> str:
 
 
 def heat_step(percent: float | None) -> int:
-    """0..7, cold to hot; -1 where the value is unknown."""
+    """Return the heat step 0..7 from cold to hot, or -1 if the value is unknown."""
     return -1 if percent is None else min(HEAT_STEPS - 1, int(share(percent) * HEAT_STEPS))

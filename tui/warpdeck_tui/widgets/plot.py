@@ -1,8 +1,9 @@
-"""Curves in braille dots, two by four to a character: a pure function from points to characters.
+"""Draws curves with braille characters of two by four dots: a pure function from points to characters.
 
-Of many points in one column of dots all heights between the least and the most are drawn, so that a spike is never lost,
-and neighbouring columns are joined. Where curves share a character the first one's colour counts. A curve's columns are
-found with a look at each column, not at each point, and kept while the curve, the frame and the size are the same.
+If several points fall into one column of dots, all heights between their minimum and maximum are drawn, so
+that no spike is lost. Adjacent columns are joined. If curves share a character, it has the color of the first
+curve. The columns of a curve are computed with one lookup per column instead of one per point, and cached for
+the same curve, frame and size.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """The bits of a braille character's dots, by row and column."""
 DOTS_DOWN = len(_DOTS)
 KEPT_REACHES = 16
-"""Curves on the screen at once, in two sizes: a few kilobytes each."""
+"""Number of cached results: the curves on the screen, in two sizes. Each takes a few kilobytes."""
 NOBODY = -1
 SMOOTHED_LEAST, SMOOTHED_SHARE = 2, 50
-"""How many points on each side go into a smoothed one: so many, or that part of all of them."""
+"""Number of points on each side that are averaged when smoothing: at least SMOOTHED_LEAST, or one
+SMOOTHED_SHARE-th of all points.
+"""
 
 
 class Frame(NamedTuple):
-    """What the drawing shows: from `left` to `right`, from `low` to `high`."""
+    """The range of the axes: x from `left` to `right`, y from `low` to `high`."""
 
     left: float
     right: float
@@ -35,9 +38,9 @@ class Frame(NamedTuple):
 
 
 class Curve:
-    """Points by x, ready to be drawn at any size. A y that is no number leaves a gap.
+    """Points ordered by x, which can be drawn at any size. A y that is not finite leaves a gap.
 
-    It never changes and is compared by identity, so that what was made of it can be kept.
+    A curve never changes and is compared by identity, so that results computed from it can be cached.
     """
 
     def __init__(self, xs: Sequence[float] = (), ys: Sequence[float] = ()) -> None:
@@ -45,9 +48,9 @@ class Curve:
         self.xs: Sequence[float] = xs
         self.ys: Sequence[float] = ys
         self.parts: list[tuple[int, int]] = [(0, len(xs))]
-        """(first, one past the last) of the points between two gaps."""
+        """Index ranges (first, one past the last) of the points between two gaps."""
         self.gaps: Sequence[float] = ()
-        """Where no number stood."""
+        """The x values at which y was not finite."""
         if not all(known):
             self.gaps = [x for x, is_known in zip(xs, known, strict=True) if not is_known]
             self.xs, self.ys = list(compress(xs, known)), list(compress(ys, known))
@@ -57,11 +60,14 @@ class Curve:
 
     @classmethod
     def of(cls, points: Iterable[tuple[float, float]]) -> Curve:
-        """The curve of (x, y) in order."""
+        """Return the curve of these points (x, y), which must be ordered by x."""
         return cls(*zip(*points, strict=True))
 
     def smoothed(self) -> Curve:
-        """Each point the mean of those around it, at the ends of those on one side; the gaps stay."""
+        """Return a smoothed curve, in which each point is the mean of the points around it.
+
+        At the ends there are fewer points. Gaps stay.
+        """
         made = Curve(self.xs, self.ys)
         made.parts, made.gaps = self.parts, self.gaps
         aside = max(SMOOTHED_LEAST, len(self.xs) // SMOOTHED_SHARE)
@@ -76,23 +82,23 @@ class Curve:
         return made
 
     def __bool__(self) -> bool:
-        """Whether there is anything to draw."""
+        """Return whether there is anything to draw."""
         return bool(self.xs)
 
 
 class Row(NamedTuple):
-    """A row of the drawing: its characters, and each one's curve (NOBODY: no curve's)."""
+    """A row of the drawing: its characters and, for each, the index of its curve or NOBODY."""
 
     text: str
     curves: list[int]
 
     def with_sign(self, column: int, *, char: str, curve: int) -> Row:
-        """The same with that character there."""
+        """Return a copy with this character at this column."""
         owners = [*self.curves[:column], curve, *self.curves[column + 1 :]]
         return Row(self.text[:column] + char + self.text[column + 1 :], owners)
 
     def pieces(self) -> list[tuple[str, int]]:
-        """(text, curve) from the left to the right."""
+        """Return (text, curve) pairs from left to right."""
         found, at = [], 0
         for curve, same in groupby(self.curves):
             width = len(list(same))
@@ -102,7 +108,7 @@ class Row(NamedTuple):
 
 
 def frame_of(curves: Sequence[Curve]) -> Frame | None:
-    """What shows all points; None where there are none. Flat curves get some room."""
+    """Return the frame that contains all points, or None if there are none. Flat curves get some margin."""
     known = [curve for curve in curves if curve]
     if not known:
         return None
@@ -115,8 +121,9 @@ def frame_of(curves: Sequence[Curve]) -> Frame | None:
 
 
 def plot(curves: Sequence[Curve], frame: Frame, *, width: int, height: int) -> list[Row]:
-    """`height` rows of `width` characters, the top one first."""
-    # A column of dots is one number, the topmost dot its highest bit: a hexadecimal digit is half a character.
+    """Draw the curves in `height` rows of `width` characters, the top row first."""
+    # A column of dots is one number, with the topmost dot in its highest bit. So a hexadecimal digit is half
+    # a character.
     dots = [0] * (2 * width)
     owner = [[NOBODY] * height for _ in range(width)]
     last = DOTS_DOWN * height - 1
@@ -134,7 +141,7 @@ def plot(curves: Sequence[Curve], frame: Frame, *, width: int, height: int) -> l
 
 
 def _braille(left: int, right: int) -> str:
-    """The character of two columns of four dots, the topmost the highest bit."""
+    """Return the character for two columns of four dots, with the topmost dot in the highest bit."""
     bits = 0
     for row, (at_left, at_right) in enumerate(_DOTS):
         dot = 1 << (DOTS_DOWN - 1 - row)
@@ -147,8 +154,10 @@ _CHARS = {(f"{left:x}", f"{right:x}"): _braille(left, right) for left in range(1
 
 @lru_cache(maxsize=KEPT_REACHES)
 def reach(curve: Curve, frame: Frame, width: int, height: int) -> tuple[list[int], list[int]]:
-    """(topmost, lowest) dot of each of `width` columns, of `height` dots; in a column without any the topmost is below the
-    lowest. What lies between two points is filled in."""
+    """Return (topmost, lowest) dot for each of `width` columns with `height` dots.
+
+    The space between two points is filled. In a column without dots, the topmost is below the lowest.
+    """
     tops, bottoms = [height] * width, [-1] * width
     begin, stop = bisect_left(curve.xs, frame.left), bisect_right(curve.xs, frame.right)
     for first, end in curve.parts:
@@ -159,7 +168,10 @@ def reach(curve: Curve, frame: Frame, width: int, height: int) -> tuple[list[int
 def _draw_part(
     curve: Curve, frame: Frame, part: tuple[int, int], tops: list[int], bottoms: list[int], *, height: int
 ) -> None:
-    """The columns of the points of one part, and what joins them. No y is outside the frame."""
+    """Draw the points of one part and the lines that join them into `tops` and `bottoms`.
+
+    No y may be outside the frame.
+    """
     xs, per_y = curve.xs, (height - 1) / (frame.high - frame.low)
     per_column = (frame.right - frame.left) / (len(tops) - 1)
     ends = [frame.left + (column + 0.5) * per_column for column in range(len(tops))]
@@ -170,7 +182,8 @@ def _draw_part(
         column = bisect_right(ends, xs[at], column)
         stop = bisect_left(xs, ends[column], at, end)
         ys = curve.ys[at:stop]
-        # Of many points in a column only the highest and the lowest are seen, and how one comes there and goes on.
+        # Of many points in a column, only the highest and the lowest are visible, and the first and the last
+        # join it to its neighbors.
         top = bottom = first = last = round((frame.high - ys[0]) * per_y)
         if stop > at + 1:
             top, bottom = round((frame.high - max(ys)) * per_y), round((frame.high - min(ys)) * per_y)
@@ -186,7 +199,10 @@ def _draw_part(
 
 
 def _join(before: tuple[int, int], here: tuple[int, int], tops: list[int], bottoms: list[int]) -> None:
-    """The dots on the way from one column to another; of a steep way between two each column gets the half that is nearer."""
+    """Draw the dots between two columns.
+
+    Where the line is steep, each of two adjacent columns gets the nearer half.
+    """
     (first, start), (last, goal) = before, here
     begin = start
     for column in range(first, last):
@@ -205,9 +221,9 @@ def _join(before: tuple[int, int], here: tuple[int, int], tops: list[int], botto
 
 
 def means(curve: Curve, frame: Frame, *, width: int) -> list[float | None]:
-    """The mean of the points under each character of the same axis; the last one's where they lie further apart.
+    """Return the mean of the points under each character of the same axis.
 
-    None after their end.
+    A character without points repeats the previous value. After the last point the values are None.
     """
     xs, ys = curve.xs, curve.ys
     per_x = (frame.right - frame.left) / width

@@ -1,4 +1,7 @@
-"""A short text that is typed in a widget's own last line, as in less: keys in, the finished text out."""
+"""A short text that is typed in the last line of a widget, as in less.
+
+It takes keys and returns the finished text.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,24 @@ from textual import events
 
 
 class Prompt:
-    """Closed until `open`; then it takes every key until Enter, Escape, or a Backspace with nothing left to take away."""
+    """The prompt. Once opened, it takes every key until Enter, Escape, or a Backspace in an empty text."""
 
     def __init__(self, *, max_characters: int) -> None:
         self._max_characters = max_characters
         self._text: str | None = None
         self.sign = ""
-        """What stands before the text: it says what the text is for."""
+        """The text before the input, which shows its purpose."""
 
     @property
     def text(self) -> str | None:
-        """What is typed so far; None while closed."""
+        """The text typed so far, or None while the prompt is closed."""
         return self._text
 
     def open(self, sign: str) -> None:
         self._text, self.sign = "", sign
 
     def take(self, event: events.Key) -> str:
-        """What a key does to it; the text, once Enter has finished it."""
+        """Handle a key. Return the text if Enter has finished it, else ""."""
         assert self._text is not None
         finished = ""
         if event.key == "enter":
@@ -37,6 +40,6 @@ class Prompt:
         return finished
 
     def paste(self, text: str) -> None:
-        """Text that comes at once; what cannot be printed is left out."""
+        """Insert a pasted text. Characters that cannot be printed are omitted."""
         if self._text is not None:
             self._text = (self._text + "".join(filter(str.isprintable, text)))[: self._max_characters]

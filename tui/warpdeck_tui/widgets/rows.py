@@ -1,4 +1,4 @@
-"""Where a table's rows come from: a source that is asked for the visible ones only."""
+"""Interfaces for the rows of a table. The table asks a source only for its visible rows."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from .cells import Cell
 
 
 class RowSource(Protocol):
-    """Rows by position. They must not change behind the table's back: `VirtualTable.update` tells it."""
+    """Rows by index. After any change, `VirtualTable.update` must be called."""
 
     def __len__(self) -> int: ...
 
     def row(self, index: int) -> Sequence[Cell]:
-        """The cells, one for each column."""
+        """Return the cells, one for each column."""
 
     def key(self, index: int) -> str:
-        """What names the row through all updates."""
+        """Return the key that identifies the row in all updates."""
 
     def find(self, key: str, *, near: int) -> int | None:
-        """The position of the row with that key; None where there is none, or it is not known."""
+        """Return the index of the row with this key, or None if it does not exist or is not known.
+
+        The search begins at `near`.
+        """
 
     def among(self, keys: Collection[str]) -> list[str]:
-        """Those of the keys that there are, in the order of their rows."""
+        """Return the existing keys among these, in the order of their rows."""
 
 
 class KnownRows(ABC):
-    """A source whose keys are all known: a row is looked for among them."""
+    """A source that knows all keys, so rows can be found by comparing keys."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -37,7 +40,7 @@ class KnownRows(ABC):
     def key(self, index: int) -> str: ...
 
     def find(self, key: str, *, near: int) -> int | None:
-        """Looked for from `near` outwards: rows seldom move far."""
+        """Search from `near` outwards, because rows seldom move far."""
         count = len(self)
         near = min(max(0, near), count - 1)
         for distance in range(count):
@@ -51,12 +54,12 @@ class KnownRows(ABC):
         return None
 
     def among(self, keys: Collection[str]) -> list[str]:
-        """Looks at every row."""
+        """Return the existing keys. This looks at every row."""
         return [key for key in map(self.key, range(len(self))) if key in keys]
 
 
 class RowList(KnownRows):
-    """Rows that are all there: pairs of a key and its cells."""
+    """Rows from a list of pairs (key, cells)."""
 
     def __init__(self, rows: Sequence[tuple[str, Sequence[Cell]]] = ()) -> None:
         self._rows = rows

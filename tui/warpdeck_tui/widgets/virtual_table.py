@@ -1,8 +1,9 @@
-"""A table of any length: only the visible lines are made, and only those that look different are written.
+"""A table of any length.
 
-Rows come from a RowSource; the cursor and the marks stay on their keys when rows come, go and move. How columns share the
-width is in `columns`. The cursor is a sign in the gutter as well as a colour, and the terminal's own (hidden) cursor is
-parked on its row, where screen readers and braille lines look.
+Only visible lines are created, and only those that differ from the previous ones are written. Rows come from
+a RowSource. The cursor and the marks stay on their keys when rows are added, removed or moved. `columns`
+computes the widths of the columns. The cursor is shown by a symbol in the gutter as well as by color. The
+terminal's own (hidden) cursor is placed on its row for screen readers and braille displays.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ __all__ = ["Cell", "Column", "RowList", "RowSource", "VirtualTable"]
 HEADER_LINES = 1
 WHEEL_ROWS = 3
 MATCH_MAX_CHARACTERS = 200
-"""A longer filter highlights nothing: it is no word anybody looks for, and it would be compiled for each paint."""
+"""A longer filter is cut here for highlighting. Nobody searches for such a long word, and a longer pattern
+slows down painting.
+"""
 
 
 class _Drawn(NamedTuple):
-    """What a line showed when it was last painted; equal means that it need not be painted again."""
+    """The content of a line when it was last painted. If it is equal, the line need not be painted again."""
 
     key: str
     cells: Sequence[Cell]
@@ -48,13 +51,13 @@ class _Drawn(NamedTuple):
 
 
 class VirtualTable(LineView):
-    """Rows under a header line, with a cursor and, if `marks` is set, marked rows."""
+    """The table: rows under a header line, with a cursor and, if `marks` is set, marked rows."""
 
     place = "list"
     BINDINGS: ClassVar[list[BindingType]] = bindings("list")
 
     class _About(Message):
-        """A message of a table about a row."""
+        """Base class of the messages about a row."""
 
         def __init__(self, table: VirtualTable, key: str) -> None:
             super().__init__()
@@ -66,19 +69,19 @@ class VirtualTable(LineView):
             return self.table
 
     class Selected(_About):
-        """Enter or a double click on a row."""
+        """Posted for Enter or a double click on a row."""
 
     class Moved(_About):
-        """The cursor is on another row."""
+        """Posted when the cursor moves to another row."""
 
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, VirtualTable.Moved) and message.table is self.table
 
     class Marked(_About):
-        """The marks have changed; `key` is the row that did, "" for all of them."""
+        """Posted when the marks have changed. `key` is the changed row, or "" for all."""
 
     class HeaderSelected(_About):
-        """A click on the title of the column named `key`."""
+        """Posted for a click on the title of the column `key`."""
 
     def __init__(
         self,
@@ -106,26 +109,26 @@ class VirtualTable(LineView):
 
     @property
     def cursor_key(self) -> str:
-        """The key under the cursor, "" in an empty table."""
+        """The key under the cursor, or "" in an empty table."""
         return self._cursor_key
 
     @property
     def cursor_index(self) -> int:
-        """The position of the row under the cursor."""
+        """The index of the row under the cursor."""
         return self._cursor
 
     @property
     def marks(self) -> Set[str]:
-        """The keys that are marked, whether their rows are there or not."""
+        """The marked keys, including those whose rows do not exist now."""
         return self._marks
 
     @property
     def marked(self) -> tuple[str, ...]:
-        """The keys of the marked rows that are there, in the table's order."""
+        """The keys of the existing marked rows, in the order of the table."""
         return tuple(self._source.among(self._marks)) if self._marks else ()
 
     def show(self, rows: Sequence[tuple[str, Sequence[Cell]]], *, empty: str = "") -> None:
-        """New rows, all of them: pairs of key and cells."""
+        """Replace all rows by these pairs of key and cells."""
         if empty and empty != self._empty:
             self._empty = empty
             self._drawn.clear()
@@ -133,7 +136,10 @@ class VirtualTable(LineView):
         self.update(RowList(rows))
 
     def update(self, source: RowSource, *, changed_keys: Collection[str] | None = None) -> None:
-        """The rows as they are now; `changed_keys`: of the rows whose cells differ, None if that is not known."""
+        """Show the rows of this source.
+
+        `changed_keys` are the keys of the rows whose cells differ, or None if that is unknown.
+        """
         self._source = source
         count = len(source)
         self._stay_on_key(count)
@@ -147,28 +153,28 @@ class VirtualTable(LineView):
         self._repaint(changed_keys)
 
     def use_columns(self, columns: Sequence[Column]) -> None:
-        """Other columns, with a source whose rows have them."""
+        """Replace the columns. The source must have rows with these columns."""
         self._columns = tuple(columns)
         self._placed_for = -1
         self._drawn.clear()
         self.refresh()
 
     def show_sort(self, column: str, *, descending: bool = False) -> None:
-        """Points out the column that the source is sorted by; "" for none."""
+        """Show by which column the source is sorted; "" means none."""
         self._sort = (column, descending)
         self.refresh(Region(0, 0, self.line_width, HEADER_LINES))
 
     def highlight(self, text: str) -> None:
-        """Each word of a filter is pointed out where it is found; "" for none."""
+        """Highlight each word of this filter where it occurs; "" means none."""
         words = sorted(set(text[:MATCH_MAX_CHARACTERS].split()), key=lambda word: (-len(word), word))
         pattern = "|".join(map(re.escape, words))
         self._words = re.compile(pattern, re.IGNORECASE) if pattern else None
         self.refresh()
 
     def go_to(self, key: str) -> bool:
-        """Puts the cursor on the row with that key; False if there is none yet.
+        """Move the cursor to the row with this key. Return False if it does not exist yet.
 
-        Then it goes there when the row comes, unless its user has moved it in between.
+        In that case the cursor moves there when the row appears, unless the user has moved it before.
         """
         found = self._source.find(key, near=self._cursor)
         self._wanted_key = "" if found is not None else key
@@ -226,7 +232,7 @@ class VirtualTable(LineView):
             if position:
                 segments.append(between)
             role = role_of(cell)
-            # Reversed, the colours of the states would become a row of patches.
+            # When reversed, the colors of the states would become colored blocks.
             style = self._styles.get(role, PLAIN) + under if role and not under.reverse else under
             segments += self._pointed_out(text, style)
         return finished(segments, width, base=self.rich_style, tail=under)
@@ -240,13 +246,13 @@ class VirtualTable(LineView):
         accent = self._styles.get("cursor-sign", PLAIN) + under
         segments = [Segment(CURSOR if line.under_cursor else " ", accent)]
         if self._takes_marks:
-            # Reversed, a mark's colour would fill the gutter of a row that has none.
+            # When reversed, the color of a mark would fill the gutter of an unmarked row.
             mark = self._styles.get("mark-sign", PLAIN) + under if line.marked else under
             segments.append(Segment(MARK if line.marked else " ", mark))
         return segments
 
     def _pointed_out(self, text: str, style: Style) -> list[Segment]:
-        """The text, with the words of the filter in the style of a match."""
+        """Return the text with the words of the filter highlighted."""
         drawn = [Segment(text, style)]
         if self._words is None:
             return drawn
@@ -259,7 +265,7 @@ class VirtualTable(LineView):
         return finished([Segment(words, self._styles.get("muted", PLAIN))], width, base=self.rich_style)
 
     def _repaint(self, changed: Collection[str] | None = None) -> None:
-        """Writes the visible lines that differ from what was painted."""
+        """Redraw the visible lines that differ from the painted ones."""
         for y in range(HEADER_LINES, self.size.height):
             index = y - HEADER_LINES + self.scroll_offset.y
             before = self._drawn.get(y)
@@ -279,13 +285,14 @@ class VirtualTable(LineView):
     # Moving
 
     def _stay_on_key(self, count: int) -> None:
-        """Follows the row under the cursor to where it is now; where it is gone, the cursor keeps its place."""
+        """Move the cursor to the new position of its row. If the row is gone, the cursor keeps its index."""
         top = self.scroll_offset.y
         found = self._source.find(self._cursor_key, near=self._cursor) if self._cursor_key else None
         before = self._cursor
         self._cursor = found if found is not None else max(0, min(before, count - 1))
         if self._cursor != before and top <= before < top + self._page_rows:
-            # What the user looks at stays where it is; at the top of the list that is its beginning, while the row is in view.
+            # The row under the cursor stays at its place on the screen. At the top of the list, the beginning
+            # stays visible as long as the row is visible, too.
             wanted = top + self._cursor - before if top else 0
             wanted = max(0, self._cursor - self._page_rows + 1, min(wanted, self._cursor))
             self.set_content_rows(count + HEADER_LINES)
@@ -319,7 +326,7 @@ class VirtualTable(LineView):
         return Offset(0, line) if 0 <= line < self.size.height else None
 
     def _move_to(self, index: int) -> None:
-        """Its user has moved the cursor: it waits for no other row any more."""
+        """Move the cursor for the user, and stop waiting for another row."""
         self._wanted_key = ""
         self._go(index)
 
@@ -333,7 +340,10 @@ class VirtualTable(LineView):
         self._move_to(len(self._source) - 1)
 
     def action_page(self, pages: float) -> None:
-        """Moves by so many pages; a line of the old page stays for orientation."""
+        """Move by this number of pages.
+
+        For whole pages, one line of the old page stays visible for orientation.
+        """
         rows = max(1, int(abs(pages) * self._page_rows) - (abs(pages) >= 1))
         self._move_to(self._cursor + (rows if pages > 0 else -rows))
 
@@ -342,7 +352,7 @@ class VirtualTable(LineView):
             self.post_message(self.Selected(self, self._cursor_key))
 
     def mark(self) -> None:
-        """Marks the row or takes its mark away, and goes to the next."""
+        """Toggle the mark of the row under the cursor, and move to the next row."""
         if not self._cursor_key or not self._takes_marks:
             return
         self._marks ^= {self._cursor_key}
@@ -350,7 +360,7 @@ class VirtualTable(LineView):
         self._move_to(self._cursor + 1)
 
     def mark_all(self) -> None:
-        """Marks every row there is; where all are marked takes the marks away."""
+        """Mark all rows. If all are marked already, clear their marks."""
         keys = {self._source.key(index) for index in range(len(self._source))}
         if not self._takes_marks or not keys:
             return
@@ -362,7 +372,7 @@ class VirtualTable(LineView):
         self._repaint(())
 
     def clear_marks(self) -> bool:
-        """Takes all marks away; False if there were none."""
+        """Clear all marks. Return False if there were none."""
         if not self._marks:
             return False
         self._marks.clear()

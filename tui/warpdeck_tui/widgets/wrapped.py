@@ -1,4 +1,6 @@
-"""Long lines cut into rows: which rows make a page. Pure functions over a way to get a line by its number."""
+"""Wraps long lines into rows, and selects the rows of a page. Pure functions that get lines by their
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ Lines = Callable[[int], Strip]
 
 
 class Row(NamedTuple):
-    """A part of a line: the line's number, the column where the part starts, and the part."""
+    """A part of a line: the line's number, the column at which the part starts, and the part."""
 
     number: int
     start: int
@@ -19,7 +21,7 @@ class Row(NamedTuple):
 
 
 def page_from(line: Lines, numbers: range, *, width: int, rows: int) -> list[Row]:
-    """The first rows of those lines."""
+    """Return the first `rows` rows of these lines."""
     page: list[Row] = []
     for number in numbers:
         page += _rows_of(line, number, width=width)
@@ -29,7 +31,7 @@ def page_from(line: Lines, numbers: range, *, width: int, rows: int) -> list[Row
 
 
 def page_to_end(line: Lines, numbers: range, *, width: int, rows: int) -> list[Row]:
-    """The last rows of those lines."""
+    """Return the last `rows` rows of these lines."""
     page: list[Row] = []
     for number in reversed(numbers):
         page = _rows_of(line, number, width=width) + page

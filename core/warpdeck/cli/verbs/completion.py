@@ -168,7 +168,7 @@ def _of_verb(verb: str, subverb: list[str]) -> Grammar:
 
     text = io.StringIO()
     with _wide(), contextlib.redirect_stdout(text), contextlib.suppress(SystemExit, WarpdeckError):
-        importlib.import_module(f"warpdeck.cli.{VERBS[verb][0]}").main(verb, [*subverb, "--help"])
+        importlib.import_module(f"warpdeck.{VERBS[verb][0]}").main(verb, [*subverb, "--help"])
     grammar = grammar_of_help(text.getvalue())
     table = {"submit": "sbatch", "run": "srun", "srun": "srun", "salloc": "salloc"}.get(verb)
     return grammar if table is None else _of_table(table, grammar)

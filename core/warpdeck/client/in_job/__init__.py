@@ -1,4 +1,5 @@
-"""What verbs start inside running jobs: shell scripts for nodes that have nothing of ours but the agent, and their answers.
+"""Shell scripts that commands start inside running jobs, and parsers of their output.
 
-Each runs as the job's user, in its containment and environment, through a tunnel (warpdeck.client.tunnel), and ends with it.
+They need nothing on the node but the agent. Each script runs as the job's user, in the job's containment and
+environment, through a tunnel (warpdeck.api.tunnel). It ends with the job.
 """

@@ -1,4 +1,7 @@
-"""The folder of a launch's own services on its node: in its TMPDIR, which is its user's alone and goes with it."""
+"""The folder for a launch's own services on its node.
+
+It is in the TMPDIR of the launch, which only its user can access and which is removed with it.
+"""
 
 from __future__ import annotations
 
@@ -11,4 +14,4 @@ fail() {
 }
 mkdir -p -m 700 "$place" 2>/dev/null || fail "the folder $place cannot be made"
 """
-"""Begins a script: makes $place, and `fail WORDS`."""
+"""Beginning of a script. It creates the folder $place and defines `fail MESSAGE`."""

@@ -1,7 +1,8 @@
-"""The user's side of SSH into jobs: a key of our own, the jobs' host keys, and what ssh's configuration needs to know.
+"""The user's side of SSH into jobs: our own key, the host keys of the jobs, and the configuration for ssh.
 
-ssh/id_ed25519(.pub)   the key that jobs' servers accept       ssh/known_hosts   their host keys, by name wd-<job>
-ssh/config             `Host wd-*`, to be included from ~/.ssh/config
+ssh/id_ed25519(.pub)   the key that the jobs' servers accept
+ssh/known_hosts        host keys of the jobs, by name wd-<job>
+ssh/config             `Host wd-*`, included from ~/.ssh/config
 """
 
 from __future__ import annotations
@@ -22,16 +23,20 @@ from warpdeck.notation.values.job_ids import is_job_id
 
 PREFIX = "wd-"
 MAX_KNOWN_HOSTS = 1000
-"""Jobs whose host key is remembered; older ones are asked anew, over our own connection."""
+"""Largest number of remembered host keys. The keys of older jobs are requested again over our own
+connection.
+"""
 MAX_AUTHORIZED_BYTES = 32 * 1024
-"""How much of the user's authorized_keys is passed on."""
+"""Largest part in characters of the user's authorized_keys that is passed on."""
 KEYGEN_S = 30.0
 _VIA = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._:-]*")
 _HOST = re.compile(r"(?:wd-)?(?P<job>[0-9][0-9_]*)(?:\.(?P<node>[A-Za-z0-9][A-Za-z0-9._-]*))?")
 
 
 def parse_host(text: str) -> tuple[str, str]:
-    """(job, node or "") of "wd-12", "wd-12_3", "wd-12.gpu02" or "12". Raises UserError."""
+    """Return (job, node or "") of a host such as "wd-12", "wd-12_3", "wd-12.gpu02" or "12". Raises
+    UserError.
+    """
     found = _HOST.fullmatch(text)
     if found is None or not is_job_id(found["job"]):
         raise UserError(
@@ -41,7 +46,10 @@ def parse_host(text: str) -> tuple[str, str]:
 
 
 def authorized_keys(paths: Paths) -> str:
-    """Our own key, made at the first call, and those with which the user may log in here. Raises UserError."""
+    """Return our own key and the keys that allow the user to log in here. Raises UserError.
+
+    Our own key is created at the first call.
+    """
     folder = _folder(paths)
     key = os.path.join(folder, "id_ed25519")
     if not os.path.exists(key):
@@ -53,7 +61,7 @@ def authorized_keys(paths: Paths) -> str:
 
 
 def _make_key(path: str) -> None:
-    """Several may come at once: the first that is whole stays."""
+    """Create a key. If several processes do this at once, the first complete key is kept."""
     temporary = f"{path}.{os.getpid()}"
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "warpdeck", "-f", temporary]
     try:
@@ -72,7 +80,10 @@ def _make_key(path: str) -> None:
 
 
 def remember_host(paths: Paths, host: str, host_key: str) -> None:
-    """The job's host key for ssh to check: it came over our own connection, which proves both ends."""
+    """Store the job's host key for ssh.
+
+    It is trustworthy, because it arrived over our own authenticated connection.
+    """
     folder = _folder(paths)
     path = os.path.join(folder, "known_hosts")
     with _locked(folder):
@@ -85,7 +96,10 @@ def remember_host(paths: Paths, host: str, host_key: str) -> None:
 
 
 def config_text(paths: Paths, *, via: str = "") -> str:
-    """The block for ~/.ssh/config. `via`: it is for another machine, from where this one is reached by that name."""
+    """Return the block for ~/.ssh/config.
+
+    If `via` is given, the block is for another machine that reaches this one by that name.
+    """
     proxy = " ".join([*_proxy_command(), "--user", "%r", "%h"])
     if via:
         if not _VIA.fullmatch(via):
@@ -112,7 +126,10 @@ def config_text(paths: Paths, *, via: str = "") -> str:
 
 
 def install(paths: Paths) -> str:
-    """Writes the block to a file of ours and has ~/.ssh/config include it. Returns that file's path."""
+    """Write the block into our own file, and include that file from ~/.ssh/config.
+
+    Return the path of our file.
+    """
     authorized_keys(paths)
     ours = os.path.join(_folder(paths), "config")
     _write(ours, config_text(paths))
@@ -120,13 +137,16 @@ def install(paths: Paths) -> str:
     os.makedirs(os.path.dirname(theirs), mode=0o700, exist_ok=True)
     line = f'Include "{ours}"'
     old = _text(theirs)
-    if line not in old.splitlines():  # first: an Include below a Host would be that host's alone
+    # It goes first, because an Include below a Host would apply only to that host.
+    if line not in old.splitlines():
         _write(theirs, f"{line}\n\n{old}" if old else line + "\n")
     return ours
 
 
 def _proxy_command() -> Sequence[str]:
-    """How ssh, or an editor with another PATH, runs `warpdeck proxy` of this home."""
+    """Return the command with which ssh, or an editor with another PATH, runs `warpdeck proxy` for this
+    home.
+    """
     program = shutil.which(sys.argv[0]) or ""
     own = (
         [os.path.abspath(program)]
@@ -144,7 +164,7 @@ def _folder(paths: Paths) -> str:
 
 
 class _locked:  # noqa: N801 (reads as a statement)
-    """Only one process at a time changes the folder's files."""
+    """Lock that lets only one process at a time change the files of the folder."""
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, "lock")
@@ -166,7 +186,7 @@ def _text(path: str) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    """Whole or not at all."""
+    """Write the file atomically."""
     temporary = f"{path}.{os.getpid()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:

@@ -1,8 +1,10 @@
-"""An OpenSSH server inside a job, one per connection, as the job's user: what `warpdeck proxy` joins an ssh client to.
+"""An OpenSSH server inside a job, one per connection, which runs as the job's user.
 
-It needs no root: sshd in inetd mode, without PAM, with a host key and authorized keys in the launch's private folder. The
-sessions are started in the job's containment and get its environment by SetEnv, the mark included: an sshd gives its
-sessions nothing of its own. Variables of more than one line are left out, because sshd_config cannot hold them.
+`warpdeck proxy` connects an ssh client to it. It does not need root: sshd runs in inetd mode without PAM,
+with a host key and authorized keys in the launch's private folder. Its sessions are started in the job's
+containment. Because sshd gives its sessions nothing of its own environment, SetEnv passes the job's
+environment, including the variable that marks the job's processes. Variables with more than one line are left
+out, because sshd_config cannot contain them.
 """
 
 from __future__ import annotations
@@ -77,19 +79,22 @@ exec "$sshd" -i -e -f "$place/sshd_config"
 
 
 class Server(NamedTuple):
-    """What the script says first: who logs in there, and the host's key ("ssh-ed25519 AAAA...")."""
+    """The content of the script's first line: user name to log in with, and host key.
+
+    The host key looks like "ssh-ed25519 AAAA...".
+    """
 
     user: str
     host_key: str
 
 
 def command(authorized: str) -> list[str]:
-    """The words to run inside the job. `authorized`: lines of an authorized_keys file."""
+    """Return the command to run inside the job. `authorized` contains lines of an authorized_keys file."""
     return ["/bin/sh", "-c", SCRIPT, "sshd", authorized]
 
 
 def parse_banner(line: bytes) -> Server:
-    """The first line. Raises UserError for anything else."""
+    """Parse the first line of the script's output. Raises UserError if it is anything else."""
     words = line.decode("utf-8", "replace").split()
     if not line.startswith(BANNER) or len(words) < 4:
         raise UserError("no SSH server came up inside the job", "does the node have openssh-server?")

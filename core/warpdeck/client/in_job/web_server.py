@@ -1,8 +1,9 @@
-"""Notebook and editor servers inside a job: how one is started, and how it is found again.
+"""Notebook and editor servers inside a job: scripts that start a server, and a script that finds it again.
 
-A server listens on the node's loopback and asks for a token. The token is made on the node and kept in files of mode 0600 in
-the launch's own folder; it reaches the server by its environment or a file, and so is in no process list and in no log.
-One script starts a server, as the job itself or beside what the job runs; one finds it and says where and how.
+A server listens on the loopback address of the node and requires a token. The token is created on the node
+and stored in files with mode 0600 in the launch's own folder. It is passed to the server in its environment
+or in a file, so it appears in no process list and in no log. One script starts a server, either as the job
+itself or in addition to the job's program. Another one finds the server and prints its port and token.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from .service_folder import PLACE
 
 JUPYTER, CODE = "jupyter", "code"
 NO_SERVER = "none"
-"""The kind of a code server where the node has none: then the allocation is for Remote-SSH."""
+"""The kind that is reported if the node has no code server. The allocation is then meant for Remote-SSH."""
 LOOKS = 20
-"""How often the finding script looks before it says "not yet", a tenth of a second apart."""
+"""Number of attempts of the finding script, a tenth of a second apart, before it reports that there is no
+server yet.
+"""
 
 _START = (
     PLACE
@@ -102,7 +105,7 @@ done
 
 
 class Found(NamedTuple):
-    """A server that listens, or will in a moment."""
+    """A server that is listening, or will be in a moment."""
 
     kind: str
     port: int
@@ -111,8 +114,10 @@ class Found(NamedTuple):
 
     @property
     def page(self) -> str:
-        """What of its URL follows the host. code-server takes its password on a page of its own, so that the URL only carries
-        it to whoever opens it: browsers send nobody what follows a #.
+        """The part of the URL that follows the host.
+
+        code-server takes its password on a page of its own. The URL contains the password only for the user,
+        after a #, because browsers do not send that part to any server.
         """
         if self.kind == "code-server":
             return f"/#password={self.token}"
@@ -120,27 +125,30 @@ class Found(NamedTuple):
         return quote(self.base, safe="/%:@!$&'()*+,;=~") + f"?{urlencode(words)}"
 
     def url(self, local_port: int) -> str:
-        """Where the user finds it, once its port is forwarded."""
+        """Return the URL for the user, once the server's port is forwarded to `local_port`."""
         return f"http://127.0.0.1:{local_port}{self.page}"
 
 
 def start_beside(kind: str, words: list[str]) -> list[str]:
-    """The words that start a server of this kind inside a job that does something else."""
+    """Return the command that starts a server of this kind inside a job that runs another program."""
     return ["/bin/sh", "-c", BESIDE, "beside", kind, START[kind], *words]
 
 
 def find(kind: str) -> list[str]:
-    """The words that print where the server of this kind is; nothing, if there is none yet."""
+    """Return the command that prints the facts about the server of this kind.
+
+    It prints nothing if there is none yet.
+    """
     return ["/bin/sh", "-c", FIND, "find", kind]
 
 
 def job_script(kind: str) -> str:
-    """The batch script of a job that is nothing but the server."""
+    """Return the batch script of a job that runs only the server."""
     return "#!/bin/sh\n" + START[kind]
 
 
 def parse(said: bytes) -> Found | None:
-    """What `find` printed; None if it is not there, or not whole, yet."""
+    """Parse the output of the command from `find`. Return None if it is missing or incomplete."""
     try:
         facts = json.loads(said)
         return Found(

@@ -1,10 +1,11 @@
-"""sbatch as a shell's user finds it: a script of /bin/sh that asks the submitter, and begins the client in Python where it gets
-no answer.
+"""The `sbatch` command as a script for /bin/sh.
 
-It runs nothing but what shells have built in. The slot is opened for both, then for reading, then the first is let go: so no
-opening ever waits, and its end is seen when the submitter goes. (By exec: around a group bash keeps a copy of the first.)
-What /bin/sh does to the variables that it was given (it drops those whose names it could not use, such as bash's functions) the
-other road undoes: it gets them as the kernel has them.
+It asks the submitter, and starts the client in Python if it gets no answer. The script uses only shell
+builtins. It opens the answer FIFO first for reading and writing, then for reading, and then closes the first
+descriptor. So no open call blocks, and the end of the submitter is seen as end of file. (This uses `exec`,
+because bash keeps a copy of the first descriptor around a group.) /bin/sh drops environment variables whose
+names it cannot use, such as functions of bash. The Python client therefore gets the environment as the kernel
+has it.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import shlex
 from warpdeck_agent.client.command import UNWRITTEN
 
 SENT, REFUSED, OUT, ERR, DONE = "?", "-", "1", "2", "."
-"""What a line of an answer begins with."""
+"""Marks at the beginning of the lines of an answer."""
 LOOK = "squeue --me tells whether it was"
-"""What to do about a lost answer."""
+"""The hint that is printed if an answer was lost."""
 ANSWER_FD = 6
-"""Where the shell reads the answer; one of three descriptors that must be free."""
+"""File descriptor from which the shell reads the answer. It is one of three descriptors that must be free."""
 ENVIRON_FD = 8
-"""Where the client in Python reads the variables that we were started with."""
+"""File descriptor from which the client in Python reads the original environment."""
 
 _SCRIPT = """#!/bin/sh
 {head}
@@ -74,8 +75,11 @@ sys.exit(from_shell({name!r}, sys.argv[1:], {environ_fd}, home={home!r}))
 
 
 def script(*, head: str, home: str, folder: str, interpreter: str, folders: list[str]) -> str:
-    """Its text. `head`: a comment that says whose it is. `folder` is where this user's submitter for that home is asked, as a
-    pattern of the shell's."""
+    """Return the text of the script.
+
+    `head` is a comment that identifies the owner. `folder` is a shell pattern for the folder of the user's
+    submitter for this home.
+    """
     program = _PROGRAM.format(folders=folders, name="sbatch", environ_fd=ENVIRON_FD, home=home)
     return _SCRIPT.format(
         head=head,

@@ -1,4 +1,4 @@
-"""The code that a job runs: the tree of its snapshot, and its files to read."""
+"""The "Code" pane of a job's page: the tree of files in its snapshot, and their contents."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from .deck_screen import Folded
 from .dialogs import TextPage
 
 UNTITLED = (Column("", 0, key="file"),)
-"""Before there is a tree, or where there is none: no title stands over nothing."""
+"""Columns without titles, used while there is no tree."""
 COLUMNS = (Column("FILE", 0, key="file"), Column("", 12, 1, key="files", align="right"))
 
 
 class CodePane(Vertical):
-    """Asked for once: a snapshot does not change."""
+    """The pane of a job's code. The list of files is requested only once, because a snapshot does not
+    change.
+    """
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -47,13 +49,13 @@ class CodePane(Vertical):
         return self
 
     def recolour(self) -> None:
-        """Another theme."""
+        """Apply the current theme."""
         self.query_one(VirtualTable).use_palette(self.deck.palette)
         self._show_head("")
 
     @work(exclusive=True, group="code")
     async def look(self, snapshot: Mapping[str, Any] | None) -> None:
-        """Reads which files there are, the first time."""
+        """Request the list of files the first time that the pane is shown."""
         if self._asked:
             return
         self._asked, self._snapshot = True, snapshot
@@ -75,7 +77,7 @@ class CodePane(Vertical):
         table.show(tree_rows(self._tree))
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
-        """A folder opens or closes, a file is shown."""
+        """Open or close a folder, or show a file."""
         event.stop()
         if event.key.endswith("/"):
             self._tree = self._tree.turned(event.key.rstrip("/"))

@@ -1,4 +1,4 @@
-"""What all screens share: their place in the table of actions, the head line, and lines of cells as text."""
+"""Base classes of all screens: their contexts in the table of actions, the head line, and text panes."""
 
 from __future__ import annotations
 
@@ -31,24 +31,35 @@ from .key_line import KeyLine
 
 
 class Arrives(Screen[ScreenResultType]):
-    """A screen that may be left before its widgets stand: who types ahead, or quits, does not wait for them."""
+    """A screen that may be closed before its widgets are mounted.
+
+    Users who type ahead or quit do not wait for them.
+    """
 
     @property
     def is_left(self) -> bool:
-        """Whether the screen goes, or the app: Textual mounts it all the same, with none or some of its widgets."""
+        """Whether the screen or the app is being closed.
+
+        Textual still mounts such a screen, with none or some of its widgets.
+        """
         return not self.is_attached or self not in self.app.screen_stack
 
     has_arrived = False
-    """Keys that are typed before wait (`keyboard`)."""
+    """Whether the screen can take keys. Keys typed earlier wait (see `keyboard`)."""
     _is_seen = False
 
     def on_mount(self) -> None:
         if not self.is_left:
             self.arrive()
-            self.app.call_later(self._stand)  # behind what was asked for when it arrived: the focus
+            # after everything that `arrive` has scheduled, such as setting the focus
+            self.app.call_later(self._stand)
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
-        """Once: a key may come while what the dialog asked for ends it, and Textual would take away the screen below."""
+        """Close the dialog, but only once.
+
+        A key may arrive while a pending request of the dialog closes it. Without this check Textual would
+        also close the screen below.
+        """
         return AwaitComplete() if self.is_left else super().dismiss(result)
 
     async def _stand(self) -> None:
@@ -57,26 +68,30 @@ class Arrives(Screen[ScreenResultType]):
         await cast(Deck, self.app).keyboard.go_on()
 
     def _appear(self) -> None:
-        """Behind its own first messages: the size, and what follows from it."""
+        """Allow painting, after the screen has handled its own first messages, such as its size."""
         self._is_seen = True
         self._on_timer_update()
 
     def _compositor_refresh(self) -> None:
-        """Textual's one way to paint what has changed. It would paint a screen that comes again with each thing that it learns."""
+        """Paint the changes. All painting in Textual passes through this method.
+
+        Without this check, a screen that appears again would be painted once for each message that it
+        receives.
+        """
         if self._is_seen or self.is_left:
             super()._compositor_refresh()
 
     def arrive(self) -> None:
-        """The widgets stand: the first thing that the screen does."""
+        """Called once the widgets are mounted. This is the first thing that the screen does."""
 
     def recolour(self) -> None:
-        """The theme changed while another screen was in front, or now."""
+        """Called when the theme has changed, either just now or while another screen was in front."""
         for view in self.query(LineView):
             view.use_palette(cast(Deck, self.app).palette)
 
 
 class DeckScreen(Arrives[None]):
-    """A full screen. `place` names its part of the table of actions."""
+    """Base class of the full screens. `place` is the screen's context in the table of actions."""
 
     place: ClassVar[str] = "app"
 
@@ -89,52 +104,58 @@ class DeckScreen(Arrives[None]):
         return cast(Deck, self.app)
 
     def every(self, seconds: float, call: Callable[[], object]) -> None:
-        """Calls it so often while the screen is in front and somebody looks."""
+        """Call a function regularly while the screen is in front and the terminal has the focus."""
         clock = self.deck.pace.clock
         self._clocks.append(self.set_interval(seconds * (clock or 1.0), call, pause=not clock))
 
     def set_clocks(self) -> None:
-        """They go or stand still."""
+        """Resume or pause the timers of this screen."""
         goes = self.deck.front is self and self.deck.pace.clock > 0
         for clock in self._clocks:
             (clock.resume if goes else clock.pause)()
 
     @property
     def job_keys(self) -> list[str]:
-        """The jobs that a verb would mean here."""
+        """The jobs that an action on jobs applies to."""
         return []
 
     def shown_job(self, key: str) -> JobRow | None:
-        """A job that this screen shows though the board does not have it."""
+        """Return a job that this screen shows although the client state does not contain it, or None."""
         return None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return not (self.deck.lending or (self.deck.readonly and (self.place, action) in CHANGING))
 
     def refused(self, action: str) -> str:
-        """Why an action of this place is not to be had now, for whoever presses its key; "" where it is."""
+        """Return why an action of this screen is not available now, or "" if it is available.
+
+        The text is shown when its key is pressed.
+        """
         return looks_only(self.place, action) if self.deck.readonly else ""
 
     def applies(self, action: str) -> bool:
-        """Whether an action of this place means something now; the key line leaves out the others."""
+        """Return whether an action of this screen is useful now. The key line omits the others."""
         if action not in JOB_VERBS:
             return True
         rows = [row for key in self.job_keys if (row := self.deck.find_job(key)) is not None]
         return fits(action, rows)
 
     def places(self) -> tuple[str, ...]:
-        """Whose keys count now: this screen's, those of its part that has the focus, the app's; in a line of text its own."""
+        """Return the contexts whose keys are active.
+
+        They are those of the screen, the focused part and the app, or only that of a text field.
+        """
         part = getattr(self.focused, "place", "moves")
         return (part,) if part == "filter" else (self.place, part, "app")
 
     def works(self, action: Action) -> bool:
-        """Whether the action is one that may be done now."""
+        """Return whether the action can be done now."""
         target = TARGETS.get(action.where, "screen")
         owner = {"app": self.deck, "screen": self, "focused": self.focused}[target]
         return owner is not None and bool(owner.check_action(action.runs.partition("(")[0], ()))
 
     def hints(self) -> list[KeyHint]:
-        """What the key line shows."""
+        """Return the hints for the key line."""
         now = [
             action
             for action in actions_at(*self.places())
@@ -143,7 +164,7 @@ class DeckScreen(Arrives[None]):
         return key_line(now, self.deck.keymap, self.size.width)
 
     def show_keys(self) -> None:
-        """The key line, as things are now."""
+        """Update the key line."""
         self.query_one(KeyLine).show(self.hints(), self.deck.palette)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
@@ -161,10 +182,13 @@ class DeckScreen(Arrives[None]):
             self.show_keys()
 
     def draw(self) -> None:
-        """From the board to the widgets. Called when something changed and this screen is in front."""
+        """Update the widgets from the client state.
+
+        Called when something has changed and this screen is in front.
+        """
 
     def set_head(self, words: str) -> None:
-        """The first line: that the controller is away, if it is, and the place's own words."""
+        """Show the head line: the screen's own text, after a warning if the controller is not reachable."""
         away = self.deck.away
         head = self.query_one("#head", Static)
         head.set_class(bool(away), "away")
@@ -176,7 +200,10 @@ class DeckScreen(Arrives[None]):
 
     @property
     def _one_job(self) -> str:
-        """The first of the jobs that are meant; "" where there is none, which is said: no key does nothing in silence."""
+        """The first job that an action applies to.
+
+        If there is none, it is "" and the user is told, so that no key is ignored silently.
+        """
         keys = self.job_keys
         if not keys:
             self.deck.notify(NO_JOB, severity="warning")
@@ -190,7 +217,7 @@ class DeckScreen(Arrives[None]):
         self.deck.copy(" ".join(self.job_keys))
 
     def action_copy_command(self) -> None:
-        """The command line that shows the same."""
+        """Copy the command line that shows the same jobs."""
         rows = [row for key in self.job_keys if (row := self.deck.find_job(key)) is not None]
         if rows:
             self.deck.copy(shlex.join(["warpdeck", "show", *(row.label for row in rows)]))
@@ -225,7 +252,7 @@ class DeckScreen(Arrives[None]):
 
 
 class TextPane(VerticalScroll, can_focus=True):
-    """A text to read, with the moves that all lists have."""
+    """A scrollable text with the same keys for moving as in lists."""
 
     place = "moves"
     BINDINGS: ClassVar[list[BindingType]] = bindings("moves")
@@ -237,7 +264,10 @@ class TextPane(VerticalScroll, can_focus=True):
         self.scroll_relative(y=by, animate=False)
 
     def action_page(self, pages: float) -> None:
-        """Moves by so many pages; a line of the old page stays for orientation."""
+        """Move by this number of pages.
+
+        For whole pages, one line of the old page stays visible for orientation.
+        """
         rows = max(1, int(abs(pages) * self.size.height) - (abs(pages) >= 1))
         self.action_move(rows if pages > 0 else -rows)
 
@@ -248,12 +278,12 @@ class TextPane(VerticalScroll, can_focus=True):
         self.scroll_end(animate=False)
 
     def show(self, lines: Iterable[Line], styles: Palette) -> None:
-        """Other lines."""
+        """Replace the text by these lines."""
         self.query_one(Static).update(Folded(lines, styles))
 
 
 class Folded:
-    """Lines for Rich, each folded to the width that there is."""
+    """Lines as a Rich renderable, each folded to the available width."""
 
     def __init__(self, lines: Iterable[Line], styles: Palette) -> None:
         self._lines = tuple(lines)
@@ -266,7 +296,10 @@ class Folded:
 
 
 def paint(lines: Iterable[Line], styles: Palette) -> Text:
-    """Lines of cells as one text in the theme's styles. No cell makes a line, or has the terminal do anything."""
+    """Return lines of cells as one text in the styles of the theme.
+
+    The content of a cell can neither add lines nor contain control characters.
+    """
     text = Text()
     for number, line in enumerate(lines):
         if number:

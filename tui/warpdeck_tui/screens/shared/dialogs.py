@@ -1,4 +1,4 @@
-"""Small dialogs: a confirmation that names the command it stands for, one line of text, and texts to read."""
+"""Small dialogs: confirmations, questions with one line of text, lists to choose from, and texts to read."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ FILL_COLUMNS = (Column("FROM", 6), Column("NAME", 24, flex=1, most=48), Column("
 DONE_COLUMNS = (Column("WHEN", 8), Column("COMMAND", 0), Column("UNDO", 7))
 EXPORT_NAMES = "It ends in .csv, .json or .md"
 MAX_NAMED = 8
-"""Jobs listed in a confirmation; the rest is counted."""
+"""Largest number of jobs listed in a confirmation. The others are only counted."""
 
 
 class Confirm(Arrives[bool], ModalScreen[bool]):
-    """Yes or no, with what it meets and the command line that does the same."""
+    """A yes/no question that shows the affected objects and the equivalent command line."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("confirm")
 
@@ -74,8 +74,11 @@ class Confirm(Arrives[bool], ModalScreen[bool]):
 
 
 class Ask(Arrives[str], ModalScreen[str]):
-    """One line of text; "" if it was given up. `required` is what is said to an empty answer, `check` raises what it says
-    to a wrong one. `value`: what stands there first."""
+    """A question that is answered with one line of text. The result is "" if the user canceled.
+
+    `required` is the message for an empty answer. `check` raises UserError for an invalid answer, and its
+    message is shown. `value` is the initial text.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("ask")
 
@@ -132,7 +135,7 @@ class Ask(Arrives[str], ModalScreen[str]):
 
 
 class Choose(Arrives[str], ModalScreen[str]):
-    """One of several jobs; its key, "" if it was given up."""
+    """A choice of one of several jobs. The result is its key, or "" if the user canceled."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("choose")
 
@@ -161,7 +164,10 @@ class Choose(Arrives[str], ModalScreen[str]):
 
 
 class Fill(Arrives[str], ModalScreen[str]):
-    """What to fill a form from; the key of a preset or a job, "" if it was given up."""
+    """A list of presets and jobs to fill a form from.
+
+    The result is the key of the chosen row, or "" if the user canceled.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("fill")
 
@@ -203,7 +209,7 @@ class Fill(Arrives[str], ModalScreen[str]):
 
 
 class DonePage(Arrives[None], ModalScreen[None]):
-    """Every change, the latest first, as the command line that does the same."""
+    """The list of all changes made in the app, the latest first, with their equivalent command lines."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("done")
 
@@ -233,7 +239,10 @@ class DonePage(Arrives[None], ModalScreen[None]):
         cast(Deck, self.app).copy(self._chronicle.command(self.query_one(VirtualTable).cursor_key))
 
     def action_undo(self) -> None:
-        """By the app: it goes on where the page is closed meanwhile."""
+        """Undo the change under the cursor.
+
+        The worker belongs to the app, so it continues if this page is closed meanwhile.
+        """
         self.app.run_worker(self._undo(self.query_one(VirtualTable).cursor_key), group="undo")
 
     async def _undo(self, key: str) -> None:
@@ -246,7 +255,7 @@ class DonePage(Arrives[None], ModalScreen[None]):
 
 
 class HelpPage(Arrives[None], ModalScreen[None]):
-    """Keys, what they do is called, and what it does; parted by lines that are only a title."""
+    """A page of keys, the titles of their actions and explanations, in sections with titles."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("page")
 
@@ -273,7 +282,9 @@ class HelpPage(Arrives[None], ModalScreen[None]):
 
 
 def key_table(lines: Sequence[tuple[str, str, str]]) -> list[Line]:
-    """Three columns, each as wide as it needs to be, with an empty line before each title."""
+    """Return a table of three columns, the first two as wide as needed, with an empty line before each
+    title.
+    """
     rows = [line for line in lines if line[2]]
     of_keys, of_names = (max((len(row[at]) for row in rows), default=0) for at in (0, 1))
     table: list[Line] = []
@@ -286,7 +297,10 @@ def key_table(lines: Sequence[tuple[str, str, str]]) -> list[Line]:
 
 
 class TextPage(Arrives[None], ModalScreen[None]):
-    """A long text with ANSI colours, such as a diff. `is_prose`: sentences, whose ends must not be cut off."""
+    """A page for a long text with ANSI colors, such as a diff.
+
+    With `is_prose`, long lines are wrapped instead of cut off.
+    """
 
     place = "page"
     BINDINGS: ClassVar[list[BindingType]] = bindings("page")

@@ -1,4 +1,4 @@
-"""Opens the form for a new job, filled: from the user's last job, from any other, or from a preset."""
+"""Initial values of the "New job" form: from the user's last job, from another job, or from a preset."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from warpdeck_tui.viewmodels import Line
 
 LOOKED_AT = 200
-"""Of the user's jobs: tasks of arrays are jobs each."""
+"""Number of the user's jobs that are listed. Each task of an array is a job of its own."""
 PRESETS_FILE = "presets.json"
 
 
 class Filling:
-    """What forms of one app are filled from."""
+    """Source of the initial values for the forms of one app."""
 
     def __init__(self, app: Deck) -> None:
         self._app = app
@@ -41,40 +41,47 @@ class Filling:
         return Path(self._app.core.paths.home) / PRESETS_FILE
 
     def presets(self) -> Presets:
-        """A file that cannot be used is told."""
+        """Return all presets. Files that cannot be used are reported to the user."""
         found, trouble = read_presets(self._own_file, self._site_file)
         for words in trouble:
             self._app.notify(words, severity="warning", markup=False)
         return found
 
     def save(self, name: str, preset: Preset) -> None:
-        """Raises UserError."""
+        """Save a preset in the user's file. Raises UserError."""
         save_preset(self._own_file, name, preset)
 
     def remove(self, key: str) -> None:
-        """The preset of that row. Raises UserError."""
+        """Remove the preset of this row. Raises UserError."""
         if not key.startswith(PRESET):
             raise UserError("only presets can be taken away", "jobs stay in the history")
         remove_preset(self._own_file, key.removeprefix(PRESET))
 
     async def last(self) -> Sheet:
-        """The user's last submission, with its script as that is now; an empty form if there is none to be had."""
+        """Return the user's last submission, or an empty form if there is none.
+
+        The script has its present content.
+        """
         try:
             for row in (await self._jobs())[:1]:
                 return await self.of_job(str(row.id), anew=True)
-        except UserError:  # the controller is away, and the head says so: a form can be written all the same
+        # There is no connection, as the head line says. The user can fill in a form nevertheless.
+        except UserError:
             pass
         return Sheet({"folder": os.getcwd()})
 
     async def of_job(self, key: str, *, anew: bool = False) -> Sheet:
-        """The job's own submission; `anew`: with its script as that is now. Raises UserError."""
+        """Return the submission of this job. With `anew`, its script has its present content.
+
+        Raises UserError.
+        """
         detail = await self._app.core.job(key)
         if detail.row.interactive or not (detail.script or detail.argv):
             raise UserError(f"job {detail.row.label} is a session, no script", "i opens a shell")
         return of_job(detail, file_text=await asyncio.to_thread(_script_now, detail), anew=anew)
 
     async def choices(self) -> list[tuple[str, Line]]:
-        """Presets and jobs."""
+        """Return the rows of presets and jobs to choose from."""
         presets = self.presets()
         try:
             jobs = await self._jobs()
@@ -83,20 +90,23 @@ class Filling:
         return choices(presets, jobs, now=time.time())
 
     async def chosen(self, key: str, sheet: Sheet) -> Sheet:
-        """The form filled from that row. Raises UserError."""
+        """Return the form filled from the chosen row. Raises UserError."""
         if key.startswith(JOB):
             return await self.of_job(key.removeprefix(JOB))
         name = key.removeprefix(PRESET)
         return with_preset(sheet, self.presets().all()[name])._replace(source=f"preset {name}")
 
     async def _jobs(self) -> list[JobRow]:
-        """The user's submissions, the latest first. Raises UserError."""
+        """Return the user's submissions, the latest first. Raises UserError."""
         user = self._app.user
         return latest(await self._app.core.submissions(user, limit=LOOKED_AT), user=user)
 
 
 def _script_now(detail: JobDetail) -> str | None:
-    """The script that the job's command line names, as it is now; None where it is not there, or is none any more."""
+    """Return the present content of the script that the job's command line names.
+
+    Returns None if it is no longer a readable script.
+    """
     path = script_path(detail)
     if not os.path.isfile(path):
         return None

@@ -1,4 +1,6 @@
-"""What the queue and the history share: a table of jobs with a filter line, and jobs as what the verbs mean."""
+"""Base class of the queue and the history: a table of jobs with a filter line, and the actions on its
+jobs.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,14 @@ FILTER_EXAMPLE = "words, user:me, state:F, gpu>4, name~llm, lr=0.1, !word"
 
 
 class FilterLine(Input):
-    """Narrows while it is typed."""
+    """Input line for the filter, which is applied while it is typed."""
 
     place = "filter"
     BINDINGS: ClassVar[list[BindingType]] = bindings("filter")
 
 
 class JobListScreen(DeckScreen):
-    """A table of jobs."""
+    """A screen with a table of jobs."""
 
     first_columns: ClassVar[tuple[str, ...]] = DEFAULT_COLUMNS
 
@@ -62,7 +64,10 @@ class JobListScreen(DeckScreen):
 
     @property
     def job_keys(self) -> list[str]:
-        """The marked jobs, else the one under the cursor; of an array that is one line, all its tasks."""
+        """The marked jobs or, if there are none, the job under the cursor.
+
+        A row for an array counts as all its tasks.
+        """
         keys = list(self.table.marked) or [key for key in (self.table.cursor_key,) if key]
         return list(dict.fromkeys(number for key in keys for number in self._jobs_of(key)))
 
@@ -71,7 +76,10 @@ class JobListScreen(DeckScreen):
         return [key] if array is None else [str(row.id) for row in sorted(array.rows(), key=rank)]
 
     def applies(self, action: str) -> bool:
-        """Asked at each move: of an array, one task of each state is enough to know."""
+        """Return whether an action is useful for the selected jobs.
+
+        This is called at each move of the cursor. For an array, one task of each state is enough to decide.
+        """
         if action not in JOB_VERBS:
             return True
         rows: list[JobRow] = []
@@ -81,7 +89,7 @@ class JobListScreen(DeckScreen):
         return fits(action, rows)
 
     def array(self, key: str) -> Fold | None:
-        """The array whose line has that key."""
+        """Return the array whose row has this key, or None."""
         return None
 
     def arrive(self) -> None:
@@ -92,23 +100,26 @@ class JobListScreen(DeckScreen):
 
     @property
     def sortable(self) -> Collection[str]:
-        """The columns that give an order."""
+        """The columns by which the table can be sorted."""
         return SORTED_BY
 
     @abstractmethod
     def rows(self, *, now: float) -> RowSource:
-        """The lines of the table as they are now."""
+        """Return the rows of the table as they are now."""
 
     @abstractmethod
     def words(self) -> str:
-        """What the head says of them."""
+        """Return the head line's text about the rows."""
 
     @abstractmethod
     def nothing(self) -> str:
-        """What an empty table says."""
+        """Return the text for an empty table."""
 
     def no_match(self) -> str:
-        """The same where it is the filter that leaves nothing; a word in it may not be understood."""
+        """Return the text for a table that is empty because of the filter.
+
+        It mentions a part of the filter that is invalid.
+        """
         return f"{misread(self.filter_text) or 'nothing matches the filter'}; Esc takes it away"
 
     def recolour(self) -> None:
@@ -116,7 +127,7 @@ class JobListScreen(DeckScreen):
         self._tell()
 
     def tick(self) -> None:
-        """Only the times of the visible rows have changed."""
+        """Draw the rows again. Between two changes only the times of visible rows differ."""
         if self.deck.front is not self:
             return
         rows = self.rows(now=time.time())
@@ -129,7 +140,7 @@ class JobListScreen(DeckScreen):
         self.set_head((f"{marked} marked   " if marked else "") + self.words())
 
     def _tell(self) -> None:
-        """What is under the cursor in full: the table cuts its last column."""
+        """Show the job under the cursor in full, because the table cuts off its last column."""
         key, now = self.table.cursor_key, time.time()
         array, row = self.array(key), self.shown_job(key)
         lines = [] if row is None else [in_full(row, now=now)]
@@ -142,17 +153,17 @@ class JobListScreen(DeckScreen):
         self._tell()
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
-        """An array shows its tasks, or hides them again; a job its page."""
+        """Show or hide the tasks of an array, or open the page of a job."""
         if self.array(event.key) is not None:
             self.action_fold()
         else:
             self.deck.open_job(event.key)
 
     def action_fold(self) -> None:
-        """Opens the array under the cursor, where arrays are lines."""
+        """Open or fold the array under the cursor, on screens that show arrays as one row."""
 
     def on_virtual_table_header_selected(self, event: VirtualTable.HeaderSelected) -> None:
-        """A click on a title sorts by it, another one turns it round."""
+        """Sort by the column whose title was clicked. A second click reverses the order."""
         if event.key == self.order.column:
             self.action_reverse()
         elif event.key in self.sortable:
@@ -164,7 +175,7 @@ class JobListScreen(DeckScreen):
         self.draw()
 
     def action_sort(self) -> None:
-        """By the next of the columns; after the last one in the queue's own order again."""
+        """Sort by the next column. After the last column, return to the default order."""
         names = ["", *(name for name in self.columns if name in self.sortable)]
         at = names.index(self.order.column) if self.order.column in names else 0
         self.sort_by(Order(names[(at + 1) % len(names)]))
@@ -197,10 +208,10 @@ class JobListScreen(DeckScreen):
     def action_filter(self) -> None:
         line = self.query_one(FilterLine)
         line.display = True
-        self.set_focus(line)  # at once: what is typed next is the filter, not a key
+        self.set_focus(line)  # at once, because the next keys are text of the filter
 
     def narrow(self, text: str) -> None:
-        """The filter, as if it had been typed and kept."""
+        """Set the filter as if the user had typed and confirmed it."""
         self.query_one(FilterLine).value = text
         self.on_input_submitted()
 
@@ -217,7 +228,7 @@ class JobListScreen(DeckScreen):
             self.deck.verbs.log(key)
 
     def go_to(self, key: str) -> None:
-        """Puts the cursor on that job, at once or when it is there; not if it was moved in between."""
+        """Move the cursor to this job, now or when it appears, unless the user moves the cursor before."""
         self.table.go_to(key)
 
     def on_virtual_table_marked(self) -> None:
@@ -227,7 +238,7 @@ class JobListScreen(DeckScreen):
         self.table.mark()
 
     def action_clear(self) -> None:
-        """What is narrowed or marked, one thing at a time; the filter first while it is typed."""
+        """Clear the marks or, if there are none or the filter line has the focus, the filter."""
         line = self.query_one(FilterLine)
         if line.has_focus or not self.table.clear_marks():
             line.value = ""

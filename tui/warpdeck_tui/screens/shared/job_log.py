@@ -1,4 +1,7 @@
-"""The log on a job's page: which of its outputs is shown, fed until the job ends, and what is said where there is none."""
+"""The "Log" pane of a job's page.
+
+It shows one output of the job, follows it until the job ends, and reports errors.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,25 @@ from warpdeck_tui.widgets.log.view import LogView
 
 
 class JobLog(LogView):
-    """One output of one job at a time. `changed` is called when something else is to be said of it."""
+    """Shows one output of one job at a time.
+
+    `changed` is called when the text about the output must be updated.
+    """
 
     def __init__(self, key: str, *, id: str, channel: str, changed: Callable[[], None]) -> None:
         super().__init__(id=id)
         self._key = key
         self._changed = changed
         self.channel = channel
-        """out or err."""
+        """"out" or "err"."""
         self.node = ""
-        """Whose output, of a job that writes on several; "" is the first."""
+        """The node whose output is shown, for a job that writes on several nodes. "" means the first."""
         self.told = ""
-        """The trouble with it."""
+        """The error message about this output, or ""."""
         self.written = False
-        """Whether there is anything."""
+        """Whether the output contains anything."""
         self.found_empty = False
-        """Whether it is known that there is nothing; before it is opened nobody knows."""
+        """Whether the output is known to be empty. Before it is opened, this is unknown."""
 
     @property
     def deck(self) -> Deck:
@@ -38,11 +44,14 @@ class JobLog(LogView):
 
     @work(exclusive=True, group="log")
     async def follow(self) -> None:
-        """Shows the output until the job ends; reads on when the controller is back."""
+        """Show the output until the job ends.
+
+        After a lost connection, start again when the controller is back.
+        """
         channel, node = self.channel, self.node
 
         async def read(at_bytes: int, size_bytes: int, /) -> bytes:
-            """What the view wants of the file beside its end."""
+            """Return a part of the file that the view needs besides its end."""
             try:
                 return await self.deck.core.read_log(
                     self._key, channel=channel, node=node, at_bytes=at_bytes, size_bytes=size_bytes

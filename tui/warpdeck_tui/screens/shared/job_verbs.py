@@ -1,6 +1,8 @@
-"""What can be done with jobs from every screen: cancel, hold, release, requeue, other limits and priorities, logs, attach, a shell.
+"""The actions on jobs, available on several screens.
 
-A verb that means nothing for a job says so instead of asking. What stands for several tasks of an array asks which.
+They are cancel, hold, release, requeue, time limit, priority, log, attach and shell. If an action does not
+apply to a job, the app says so instead of asking. For a row that represents several array tasks, the app asks
+which task is meant.
 """
 
 from __future__ import annotations
@@ -42,13 +44,16 @@ from .dialogs import Ask, Choose, Confirm
 
 
 class JobVerbs:
-    """The verbs on jobs, for one app."""
+    """The actions on jobs, for one app."""
 
     def __init__(self, app: Deck) -> None:
         self._app = app
 
     def ask(self, verb: str, keys: Sequence[str]) -> None:
-        """Cancels, holds, releases or requeues; what cannot be taken back, or meets several, once confirmed."""
+        """Cancel, hold, release or requeue the jobs with these keys.
+
+        Confirmation is asked if the action cannot be undone or affects several jobs.
+        """
         found = [row for key in keys if (row := self._app.find_job(key)) is not None]
         rows = that_fit(verb, found)
         if not rows:
@@ -75,7 +80,7 @@ class JobVerbs:
             self._app.chronicle.add(commands(verb, done.jobs), undo)
 
     async def _told(self, verb: str, order: Awaitable[Changed]) -> Changed:
-        """What came of the order, which its user is told."""
+        """Await the request, show its outcome to the user, and return it."""
         try:
             done = await order
         except UserError as error:
@@ -88,13 +93,13 @@ class JobVerbs:
         return done
 
     async def _take_back(self, verb: str, names: Sequence[str]) -> None:
-        """Raises UserError where it is too late."""
+        """Undo the change. Raises UserError if it is too late."""
         done = await self._app.core.change(verb, names)
         if done.errors:
             raise UserError(done.errors[0])
 
     def ask_limit(self, keys: Sequence[str]) -> None:
-        """Another time limit, by a line of text as `scontrol update` takes it."""
+        """Ask for a new time limit, in the notation of `scontrol update`, and set it."""
         found = [row for key in keys if (row := self._app.find_job(key)) is not None]
         rows = that_fit("limit", found)
         if not rows:
@@ -134,7 +139,10 @@ class JobVerbs:
         return Undo("; ".join(commands), take_back)
 
     def ask_priority(self, keys: Sequence[str]) -> None:
-        """Another nice or priority for jobs that wait, by a line of text as `scontrol update` takes it."""
+        """Ask for a new nice value or priority of waiting jobs, and set it.
+
+        The notation is that of `scontrol update`.
+        """
         found = [row for key in keys if (row := self._app.find_job(key)) is not None]
         rows = that_fit("priority", found)
         if rows:
@@ -179,7 +187,10 @@ class JobVerbs:
             self._app.chronicle.add(priority_command(met, change), undo)
 
     def _priority_back(self, had: Mapping[Before, Sequence[str]], change: JobChange) -> Undo | None:
-        """A release gives a job its computed priority again, as if it had never asked for `nice`."""
+        """Return the undo of a priority change.
+
+        A release restores the computed priority, but also removes the job's `nice`.
+        """
         steps: list[tuple[str, Callable[[], Awaitable[Changed]]]] = []
         for before, names in had.items():
             old = JobChange(nice=before.nice)
@@ -201,7 +212,7 @@ class JobVerbs:
         return Undo("; ".join(command for command, _ in steps), take_back) if steps else None
 
     async def rerun(self, key: str) -> None:
-        """Submits the job again as it was recorded, once confirmed."""
+        """Submit the job again as it was recorded, after confirmation."""
         try:
             detail = await self._app.core.job(key)
         except UserError as error:
@@ -224,7 +235,10 @@ class JobVerbs:
         self._app.chronicle.add(commands("rerun", [label]))
 
     def log(self, key: str) -> None:
-        """The job's page at its log; of an array's waiting rest, the log of one of the other tasks."""
+        """Open the job's page at its log.
+
+        For the row of an array's waiting tasks, open the log of one of the other tasks.
+        """
         row = self._app.find_job(key)
         if row is None or not row.tasks_pending:
             self._app.open_job(key, pane="log")
@@ -232,12 +246,15 @@ class JobVerbs:
         self.log_of_array(row)
 
     def log_of_array(self, row: JobRow) -> None:
-        """The log of one task of the row's array."""
+        """Open the log of one task of the row's array."""
         tasks = tasks_of(row, self._app.board.jobs.values())
         self._choose_task(row, tasks, self._app.open_job, "has no output yet")
 
     def attach(self, key: str, *, watch: bool = False) -> None:
-        """The terminal of an interactive job, in place of the app until it ends or is left. A watcher's keys do nothing there."""
+        """Show the terminal of an interactive job in place of the app, until it ends or the user leaves it.
+
+        With `watch`, keys have no effect on the job.
+        """
         row = self._app.find_job(key)
         if row is not None and row.tasks_pending:
             tasks = that_fit("attach", tasks_of(row, self._app.board.jobs.values()))
@@ -256,10 +273,10 @@ class JobVerbs:
             self._app.notify(words, markup=False)
 
     async def shell(self) -> None:
-        """An interactive shell on the cluster; keys that are typed meanwhile do nothing else."""
+        """Start an interactive shell on the cluster. Keys typed meanwhile do nothing."""
         self._app.lending = True
         try:
-            check_lends(self._app)  # else the job would hold its GPU with nobody there
+            check_lends(self._app)  # otherwise the job would hold its GPU without a user
             rows, cols = window_size(STDOUT)
             board = self._app.board
             options = shell_options(board.jobs.values(), user=self._app.user, has_gpus=board.has_gpus())
@@ -274,7 +291,7 @@ class JobVerbs:
     def _choose_task(
         self, row: JobRow, tasks: Sequence[JobRow], use: Callable[[str], None], nothing: str
     ) -> None:
-        """`use` on the one task that there is, or on the chosen one."""
+        """Call `use` with the only task, or with the task that the user chooses."""
         if len(tasks) == 1:
             use(str(tasks[0].id))
         elif not tasks:

@@ -1,4 +1,6 @@
-"""The last line of a screen: the keys that work now. One widget and one line of text, whatever the number of keys."""
+"""The last line of a screen, which lists the keys that work now. It is a single widget with one line of
+text.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,15 @@ from warpdeck_tui.table.bindings import KeyHint, dialog_keys
 from warpdeck_tui.table.palette import PLAIN, Palette
 
 BETWEEN = "   "
-"""Between the keys of a dialog."""
+"""Separator between the keys of a dialog."""
 
 
 class DialogKeys(Static):
-    """The last line of a dialog: its keys, as the user has them; a click does what the key does.
+    """The last line of a dialog, which lists its keys with the user's own key bindings.
 
-    `opens`: what a list in it does with the row under the cursor."""
+    A click has the effect of the key. `opens` describes the effect of opening the row under the cursor, if
+    the dialog has a list.
+    """
 
     auto_links = False
 
@@ -37,7 +41,10 @@ class DialogKeys(Static):
 
 
 class Hints:
-    """Words for Rich in as many lines as it takes; a key and what it does stay together."""
+    """Key hints as a Rich renderable that takes as many lines as needed.
+
+    A key and its label stay on one line.
+    """
 
     def __init__(self, hints: Sequence[KeyHint]) -> None:
         self._hints = hints
@@ -55,17 +62,17 @@ class Hints:
 
 
 class KeyLine(Static):
-    """Drawn anew only when it would look different; a click does what the key does."""
+    """The key line. It is redrawn only if it changes. A click has the effect of the key."""
 
     auto_links = False
-    """Not underlined: the colour of the key says it."""
+    """Links are not underlined, because the color of the key marks them."""
 
     def __init__(self) -> None:
         super().__init__("", id="keys", markup=False)
         self._shown: tuple[Sequence[KeyHint], int] = ((), 0)
 
     def show(self, hints: Sequence[KeyHint], styles: Palette) -> None:
-        """These keys, in these styles."""
+        """Show these keys in these styles."""
         shown = (tuple(hints), id(styles))
         if shown == self._shown:
             return

@@ -1,4 +1,4 @@
-"""What can be done with a node, on the map and on its page."""
+"""The actions on a node, shared by the map and the page of a node."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .dialogs import Ask, Confirm
 
 
 class NodeVerbs(DeckScreen):
-    """A screen that is about one node at a time."""
+    """Base class of screens with one selected node."""
 
     @property
     def node(self) -> NodeRow | None:
-        """The one that is meant."""
+        """The selected node."""
         return None
 
     def action_drain(self) -> None:
@@ -53,7 +53,7 @@ class NodeVerbs(DeckScreen):
 
     @property
     def moment(self) -> float | None:
-        """The moment of the past that is shown; None is now."""
+        """The time in the past that is shown, or None for now."""
         return None
 
     def action_copy_command(self) -> None:

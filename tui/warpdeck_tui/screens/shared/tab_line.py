@@ -1,4 +1,4 @@
-"""The names of a screen's panes or tables in one line; a click on one goes there."""
+"""A line with the names of a screen's panes or tables. A click on a name shows that pane."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from warpdeck_tui.viewmodels.cells import Line
 
 
 class TabLine(Static):
-    """Its keys stand in the key line, and its marks do not hang on colours."""
+    """The line of names.
+
+    The keys for it are in the key line, and the current name is marked without relying on color.
+    """
 
     auto_links = False
 
@@ -21,7 +24,10 @@ class TabLine(Static):
         super().__init__("", id="tabs", markup=False)
 
     def show(self, names: Line, commands: Sequence[str], styles: Palette) -> None:
-        """What a click on the name in the same place runs; what stands behind the names is only read."""
+        """Show the names, and run the command at the same index when a name is clicked.
+
+        Cells after the last command only display text.
+        """
         text = Text()
         for at, cell in enumerate(names):
             click = Style.from_meta({"@click": commands[at]}) if at < len(commands) else PLAIN

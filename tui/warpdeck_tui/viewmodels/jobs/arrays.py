@@ -1,4 +1,4 @@
-"""An array as one line: `1234_[0-99]  87 R 3 F 10 PD`, whatever its tasks do."""
+"""A job array shown as one row, such as `1234_[0-99]  87 R 3 F 10 PD`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_FAILURES = frozenset(("COMPLETED", "CANCELLED"))
 
 
 def fold_key(array_job_id: int) -> str:
-    """What an array's line is called in a table: no job has such an id."""
+    """Return the key of an array's row in a table. No job has this key."""
     return f"array {array_job_id}"
 
 
@@ -35,11 +35,11 @@ class Fold:
         return fold_key(self.array_job_id)
 
     def __len__(self) -> int:
-        """Of rows: all that waits of the array is one."""
+        """Return the number of job rows. All waiting tasks of the array share one row."""
         return len(self._kinds)
 
     def put(self, row: JobRow) -> None:
-        """A task as it is now, or the waiting rest."""
+        """Add or replace the row of a task or of the waiting tasks."""
         self.drop(row.id)
         kind = (row.state_short, row.held)
         self._tasks.setdefault(kind, {})[row.id] = row
@@ -53,7 +53,7 @@ class Fold:
                 del self._tasks[kind]
 
     def rows(self) -> Iterator[JobRow]:
-        """In no order."""
+        """Return all job rows, in no particular order."""
         for tasks in self._tasks.values():
             yield from tasks.values()
 
@@ -63,19 +63,27 @@ class Fold:
                 yield from tasks.values()
 
     def kinds(self) -> list[JobRow]:
-        """One row of each state there is: what a verb means for one of a state it means for all of it."""
+        """Return one row for each state. An action on jobs applies either to all tasks of a state or to
+        none.
+        """
         return [next(iter(tasks.values())) for tasks in self._tasks.values()]
 
     @property
     def head(self) -> JobRow:
-        """The row by which the array stands in the queue: what runs, else what waits, else what ended."""
+        """The row that determines the array's position in the queue.
+
+        It is a running one, else a waiting one, else an ended one.
+        """
         first = min(rank(row)[0] for row in self.kinds())
         tasks = (each for each in self._tasks.values() if rank(next(iter(each.values())))[0] == first)
         return min((row for each in tasks for row in each.values()), key=rank)
 
     @property
     def verdict(self) -> JobRow:
-        """The row whose state the array's line shows: of one that has ended a task that failed, whichever ended last."""
+        """The row whose state is shown for the array.
+
+        For an ended array this is the last failed task, even if others ended later.
+        """
         if any(row.end is None for row in self.kinds()):
             return self.head
         failed = [row for row in self.kinds() if row.state not in _NO_FAILURES]
@@ -83,11 +91,13 @@ class Fold:
 
     @property
     def waiting(self) -> JobRow | None:
-        """The row that says why the rest waits."""
+        """The row that says why the remaining tasks wait, or None."""
         return next((row for row in self.kinds() if row.state == "PENDING"), None)
 
     def counts(self) -> list[tuple[int, str]]:
-        """(tasks, Slurm's letters): what runs first, what waits last."""
+        """Return pairs (number of tasks, Slurm's short state). Running states come first, waiting ones
+        last.
+        """
         found: dict[str, int] = {}
         for (short, _), tasks in self._tasks.items():
             count = sum(max(1, row.tasks_pending) for row in tasks.values())
@@ -96,7 +106,7 @@ class Fold:
 
     @property
     def label(self) -> str:
-        """The array with its first and last task: 1234_[0-99]."""
+        """The number of the array with its first and last task, such as 1234_[0-99]."""
         first, last = 1 << 62, -1
         for row in self.rows():
             numbers = _task_numbers(row)
@@ -106,7 +116,7 @@ class Fold:
 
 
 def is_task(row: JobRow) -> bool:
-    """Whether it belongs to an array."""
+    """Return whether the row belongs to an array."""
     return row.array_task_id is not None or row.tasks_pending > 0
 
 

@@ -1,4 +1,4 @@
-"""What has changed since a job last worked: the last one of its name that completed, compared in all but its code."""
+"""Compares a job with the last completed job of its name: submission, script, environment and code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .job import BOLD, GREEN, PLAIN, RED, asked
 
 
 def last_that_worked(row: JobRow, jobs: Iterable[JobRow]) -> JobRow | None:
-    """Of the same user and name, and submitted before it."""
+    """Return the last completed job of the same user and name that was submitted before this one, or None."""
     before = [
         each
         for each in jobs
@@ -26,9 +26,10 @@ def last_that_worked(row: JobRow, jobs: Iterable[JobRow]) -> JobRow | None:
 def changes_text(
     worked: JobDetail, now: JobDetail, *, code: str, variables: tuple[Mapping[str, str], Mapping[str, str]]
 ) -> str:
-    """The facts, the script's lines and the variables that differ, then the code as `code` tells it.
+    """Return the differing facts, script lines and variables of two jobs, followed by `code`.
 
-    `variables`: then and now; empty where they are somebody else's.
+    `code` describes the changes of the code. `variables` are those of both jobs; they are empty if the jobs
+    belong to another user.
     """
     before, after = _facts(worked), _facts(now)
     lines = [
@@ -48,12 +49,15 @@ def changes_text(
 
 
 def _changed(before: str, after: str) -> list[str]:
-    """One line for each that is there."""
+    """Return a removed and an added line, without those that are empty."""
     return [f"{RED}-{before}{PLAIN}"] * bool(before) + [f"{GREEN}+{after}{PLAIN}"] * bool(after)
 
 
 def _facts(detail: JobDetail) -> dict[str, str]:
-    """What is printed is made harmless: some of it is other people's words."""
+    """Return the facts of a job.
+
+    Control characters are removed, because some texts were written by other users.
+    """
     row = detail.row
     facts = {
         "asked": asked(row),
@@ -68,9 +72,10 @@ def _facts(detail: JobDetail) -> dict[str, str]:
 
 
 def _script_changes(before: str, after: str) -> list[str]:
-    """The script's lines that differ."""
+    """Return the lines of the script that differ."""
     found = list(difflib.unified_diff(_telling(before), _telling(after), n=0, lineterm=""))
-    changed = [line for line in found[2:] if not line.startswith("@@")]  # the first two name the files
+    # the first two lines contain the names of the files
+    changed = [line for line in found[2:] if not line.startswith("@@")]
     return [
         f"{RED if line.startswith('-') else GREEN}{line[0]}script: {printable(line[1:])}{PLAIN}"
         for line in changed
@@ -78,6 +83,6 @@ def _script_changes(before: str, after: str) -> list[str]:
 
 
 def _telling(script: str) -> list[str]:
-    """Its lines without comments and empty ones, which say nothing."""
+    """Return the lines of the script without comments and empty lines."""
     kept = (line.strip() for line in script.splitlines())
     return [line for line in kept if line and (not line.startswith("#") or line.startswith("#SBATCH"))]

@@ -1,7 +1,9 @@
-"""A job's metrics page: one curve of what it prints, other runs over it, and its GPUs' use and power on the same time axis.
+"""The metrics page of a job.
 
-Runs begin together: time counts from each one's start. By step the curves of runs of different speed lie over each other;
-GPUs have no steps, so they are shown by time only. Letters tell the runs apart where colours do not.
+It shows the curve of one metric, the curves of other runs, and the job's GPU utilization and power. Times
+count from the start of each run, so that all runs begin together. By step, runs of different speed can be
+compared directly. GPUs have no steps, so they are shown only by time. Letters distinguish the runs where
+colors are missing.
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ from warpdeck_tui.widgets.plot import NOBODY, Curve, Frame, Row, frame_of, means
 from .readings import Point, Readings
 
 MAX_RUNS = 4
-"""More curves over each other are not told apart."""
+"""Largest number of curves. More could not be distinguished."""
 STYLES = ("accent", "PENDING", "SUSPENDED", "RUNNING")
 LETTERS = "abcd"
 LETTERS_APART = 3
-"""Characters between the letters of curves that end together."""
+"""Distance in characters between the letters of curves that end together."""
 MARGIN = 10
-"""Columns for the numbers at the left."""
+"""Number of columns for the numbers at the left."""
 LEAST_ROWS = 3
 TICKS_APART = 16
 Points = Sequence[tuple[float, float]]
@@ -36,7 +38,11 @@ _NOTHING = Curve()
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What is known of a run: `readings` as its log has them, `use` (percent) and `power` (watts) by seconds since its start."""
+    """The data of a run.
+
+    `readings` are the metrics in its log. `use` (percent) and `power` (watts) are curves over seconds since
+    the start of the run.
+    """
 
     key: str
     label: str
@@ -47,7 +53,7 @@ class Run:
     _curves: dict[tuple[str, bool, bool], Curve] = field(default_factory=dict, repr=False)
 
     def curve(self, name: str, *, by_step: bool, smooth: bool = False) -> Curve:
-        """What it printed under that name; made once."""
+        """Return the curve of the metric with this name. It is computed once and cached."""
         key = name, by_step, smooth
         if key not in self._curves:
             printed = _curve(self.readings.get(name, ()), by_step=by_step)
@@ -56,7 +62,7 @@ class Run:
 
 
 def run_of(row: JobRow, readings: Readings, curves: Sequence[CurveRow]) -> Run:
-    """The run of a job: the utilisation is the mean over its nodes, the power their sum."""
+    """Return the run of a job. Its utilization is the mean over its nodes, its power the sum."""
     use, _ = _measured(curves, "gpu_util_pct", begin=row.start or 0.0)
     power, nodes = _measured(curves, "gpu_power_w", begin=row.start or 0.0)
     total = [(at, nodes * watts) for at, watts in power]
@@ -64,7 +70,7 @@ def run_of(row: JobRow, readings: Readings, curves: Sequence[CurveRow]) -> Run:
 
 
 def _measured(curves: Sequence[CurveRow], column: str, *, begin: float) -> tuple[Points, int]:
-    """(seconds since `begin`, value) in order, and of how many nodes."""
+    """Return points (seconds since `begin`, value), ordered by time, and the number of their nodes."""
     nodes, points = 0, []
     for curve in curves:
         known = [
@@ -78,12 +84,12 @@ def _measured(curves: Sequence[CurveRow], column: str, *, begin: float) -> tuple
 
 
 def names(runs: Sequence[Run]) -> list[str]:
-    """What can be shown, the first run's before the others'."""
+    """Return the names of all metrics, those of the first run before the others."""
     return list(dict.fromkeys(name for run in runs for name in run.readings))
 
 
 class Page(NamedTuple):
-    """What is looked at. `name`: one of `names`. `told`: the trouble, or that it is being read."""
+    """State of the page. `name` is one of `names`. `told` is an error, or says that data are being read."""
 
     runs: tuple[Run, ...]
     name: str = ""
@@ -93,7 +99,7 @@ class Page(NamedTuple):
 
 
 def chart(page: Page, *, width: int, height: int) -> list[Line]:
-    """The page's lines, `height` at most."""
+    """Return the lines of the page, at most `height`."""
     if not page.runs:
         return [(Cell(page.told, "muted"),)]
     printed = [run.curve(page.name, by_step=page.by_step) for run in page.runs]
@@ -116,7 +122,10 @@ def chart(page: Page, *, width: int, height: int) -> list[Line]:
 
 
 def _whole(frame: Frame, page: Page) -> Frame:
-    """From the runs' start on, so that the GPUs' idle minutes before the first number are seen."""
+    """Extend the frame to the start of the runs.
+
+    So idle minutes of the GPUs before the first point are visible.
+    """
     ends = [curve.xs[-1] for run in page.runs[:1] for curve in (run.use, run.power) if curve]
     return frame._replace(left=0.0, right=max([frame.right, *ends]))
 
@@ -130,7 +139,9 @@ def _curve(points: Sequence[Point], *, by_step: bool) -> Curve:
 
 
 def _title(page: Page, curves: Sequence[Curve]) -> Line:
-    """The number now, its least and most, and which of how many it is."""
+    """Return the title line: name, latest value, minimum and maximum of the metric, and its index among
+    all.
+    """
     if not page.name:
         words = page.told or 'it prints no numbers that make a curve (loss=0.41, {"loss": 0.41})'
         return (Cell(f" {words}", "muted"),)
@@ -153,7 +164,7 @@ def _title(page: Page, curves: Sequence[Curve]) -> Line:
 
 
 def figure(value: float) -> str:
-    """A number in at most eight characters: 0.4127, 12.35, 2.9e-04, 31400."""
+    """Return a number in at most eight characters, such as 0.4127, 12.35, 2.9e-04 or 31400."""
     size = abs(value)
     if value == 0:
         return "0"
@@ -163,7 +174,7 @@ def figure(value: float) -> str:
 
 
 def _plotted(curves: Sequence[Curve], frame: Frame, size: tuple[int, int]) -> list[Line]:
-    """The drawing, with its highest, middle and lowest number beside it."""
+    """Return the lines of the plot, with the highest, middle and lowest number beside it."""
     width, height = size
     drawn = plot(curves, frame, width=width, height=height)
     if len(curves) > 1:
@@ -179,7 +190,10 @@ def _plotted(curves: Sequence[Curve], frame: Frame, size: tuple[int, int]) -> li
 
 
 def _sign(drawn: list[Row], curves: Sequence[Curve], frame: Frame) -> None:
-    """The run's letter near the end of its curve, each a little before the other's: curves that agree end in one place."""
+    """Mark each curve with the letter of its run near the end.
+
+    The letters are staggered, because curves may end in one place.
+    """
     height, width = len(drawn), len(drawn[0].text)
     for number, curve in reversed(list(enumerate(curves))):
         if curve:
@@ -192,7 +206,7 @@ def _sign(drawn: list[Row], curves: Sequence[Curve], frame: Frame) -> None:
 
 
 def _gpus(run: Run, frame: Frame, room: int) -> list[Line]:
-    """Utilisation up to 100 %, power up to its own most."""
+    """Return the lines of the GPUs: utilization relative to 100 %, power relative to its own maximum."""
     lines: list[Line] = []
     for curve, unit in ((run.use, "%"), (run.power, "W")):
         if not curve:
@@ -206,7 +220,7 @@ def _gpus(run: Run, frame: Frame, room: int) -> list[Line]:
 
 
 def _axis(frame: Frame, room: int, *, by_step: bool) -> Line:
-    """Where along the way: times since the start, or steps. What would be told as at the tick before is not told again."""
+    """Return the x axis: times since the start, or steps. A label that equals the previous one is omitted."""
     text, before = "", ""
     for tick in range(0, room, TICKS_APART):
         value = frame.left + (frame.right - frame.left) * tick / room

@@ -1,4 +1,7 @@
-"""The variables that a job was submitted with, to its own user. What looks like a secret is shown as one, by its name alone."""
+"""Shows the environment variables of a job to its own user.
+
+For variables that look like secrets, only the name is shown.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,18 @@ _SECRET = re.compile(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|COOKIE", re.IGNORECASE
 )
 _URL_PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(@)")
-"""https://user:password@host"""
+"""Matches the password in https://user:password@host."""
 HIDDEN, ANOTHER = "(hidden)", "(another one, hidden)"
 MAX_VALUE_CHARACTERS = 1000
 _OF_A_LOGIN = re.compile(
     r"_|PWD|OLDPWD|SHLVL|WINDOWID|DISPLAY|COLUMNS|LINES|TERM|TERM_\w+|COLORTERM|TMUX\w*|STY|GPG_TTY"
     r"|SSH_(?:AUTH_SOCK|CLIENT|CONNECTION|TTY|AGENT_PID)|XDG_(?:SESSION_\w+|RUNTIME_DIR)|DBUS_\w+|(?:SLURM|SBATCH)_\w+"
 )
-"""What differs from one login or submission to the next, and what the job's options say themselves."""
+"""Variables that differ between logins or submissions, and those that repeat the options of the job."""
 
 
 def environment_lines(variables: Mapping[str, str]) -> list[Line]:
-    """By name."""
+    """Return the lines of all variables, sorted by name."""
     lines: list[Line] = [
         (),
         (Cell("environment", "accent"), Cell(f"   {plural(len(variables), 'variable')}", "muted")),
@@ -37,7 +40,10 @@ def environment_lines(variables: Mapping[str, str]) -> list[Line]:
 
 
 def environment_changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """(name, value before, value after) of what differs, by name; "" where it was not set. A secret that differs is said to."""
+    """Return (name, old value, new value) for all variables that differ, sorted by name.
+
+    The value is "" if the variable was not set. For a changed secret, only the fact of the change is shown.
+    """
     found = []
     for name in sorted({*before, *after}):
         if before.get(name) == after.get(name) or _OF_A_LOGIN.fullmatch(name):
@@ -50,7 +56,7 @@ def environment_changes(before: Mapping[str, str], after: Mapping[str, str]) -> 
 
 
 def _value(name: str, value: str) -> str:
-    """As it may be shown."""
+    """Return the value with secrets hidden and long texts shortened."""
     if _SECRET.search(name):
         return HIDDEN
     shown = printable(_URL_PASSWORD.sub(r"\1***\2", value).replace("\n", "⏎"))

@@ -1,7 +1,7 @@
-"""The form for a new job as one sheet: its fields, and the batch script beside them, each in step with the other.
+"""The state of the "New job" form: its fields and the batch script beside them, which are kept in sync.
 
-An option that is typed in a field is written into the script; one that is written in the script stands in its field. The sheet makes
-the command line that does the same, and tells which field an error belongs to.
+An option that is typed in a field is written into the script, and an option in the script is shown in its
+field. This module also creates the equivalent command line, and finds the field that an error belongs to.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from .script import BARE, Pair, as_words, body_of, with_body, with_option, with_
 
 
 class Field(NamedTuple):
-    """A field of the form; `option` is what it stands for on the command line ("" for the script and the like)."""
+    """A field of the form.
+
+    `option` is the command-line option that it sets, or "" for the script and similar fields.
+    """
 
     id: str
     title: str
@@ -52,21 +55,25 @@ FIELDS = (
     Field("code", "code of job", "", "now, or a job's id"),
 )
 OPTIONS = {field.option: field.id for field in FIELDS if field.option}
-"""Option -> its field; all others stand in "more"."""
+"""Maps options to their fields. All other options are shown in the field "more"."""
 Values = Mapping[str, str]
 
 
 class FieldError(NamedTuple):
-    """What is wrong, beside the field where it is; "text" is the script beside the form, "" the whole form."""
+    """An error message and the field it belongs to.
+
+    "text" means the script beside the form, "" the whole form.
+    """
 
     field: str
     words: str
 
 
 class Sheet(NamedTuple):
-    """The form as it stands. `text` is the script that would be submitted, `original` that of the file, "" if none is named.
+    """The state of the form.
 
-    `source`: what it was filled from, in words.
+    `text` is the script that would be submitted. `original` is the content of the script file, or "" if none
+    is named. `source` is a text that says where the values came from.
     """
 
     values: Values = MappingProxyType({})
@@ -79,7 +86,7 @@ class Sheet(NamedTuple):
 
 
 def typed(sheet: Sheet, field: str, value: str) -> Sheet:
-    """Somebody typed into a field."""
+    """Return the form after the user has typed `value` into a field."""
     values = {**sheet.values, field: value}
     if field == "script":
         return sheet._replace(values=values, original=sheet.original if value else "")
@@ -99,12 +106,15 @@ def typed(sheet: Sheet, field: str, value: str) -> Sheet:
             )
             text = _outranked(text, [pair for pair in pairs if pair[0] in OPTIONS])
         except (UserError, ValueError):
-            text = sheet.text  # half a word still; what is wrong with it is told when it is submitted
+            text = sheet.text  # The word is incomplete. Errors in it are reported when the form is submitted.
     return written(sheet._replace(values=values), text)
 
 
 def with_grid(text: str, grid_text: str) -> str:
-    """The script with that sweep, and the array that it makes; how many run at once stays as it is. Half a word changes nothing."""
+    """Return the script with this sweep and the array for it. The array's limit of running tasks is kept.
+
+    If the text of the sweep is incomplete, the script is returned unchanged.
+    """
     try:
         grid = parse_grid(grid_text)
         swept = with_sweep(text, grid_text)
@@ -119,7 +129,10 @@ def with_grid(text: str, grid_text: str) -> str:
 
 
 def written(sheet: Sheet, text: str) -> Sheet:
-    """Somebody wrote in the script: fields follow where it says something else than before."""
+    """Return the form after the user has edited the script.
+
+    Fields change if their options in the script have changed.
+    """
     try:
         before, after = fields_of(sheet.text), fields_of(text)
     except UserError:
@@ -131,7 +144,10 @@ def written(sheet: Sheet, text: str) -> Sheet:
 
 
 def opened(sheet: Sheet, text: str) -> Sheet:
-    """The named script was read. What was typed before outranks what it says."""
+    """Return the form after the named script was read.
+
+    Values that were typed before take precedence over the script.
+    """
     try:
         text_then = _outranked(text, _beside(sheet))
         values = {**sheet.values, **fields_of(text_then), "wrap": sheet.value("wrap")}
@@ -141,10 +157,10 @@ def opened(sheet: Sheet, text: str) -> Sheet:
 
 
 def of_job(detail: JobDetail, *, file_text: str | None, anew: bool = False) -> Sheet:
-    """A job that was submitted before, to be submitted again: its script with the options of its command line in it.
+    """Return a form that submits an earlier job again.
 
-    `file_text`: the script that the line names as it is now, None where it is not there; `anew` takes it in place of what the
-    job ran.
+    It contains the job's script, with the options of its command line added. `file_text` is the present
+    content of the script, or None if it does not exist. With `anew` it replaces the script that the job ran.
     """
     try:
         options, name, args = leading(detail.submit_line)
@@ -166,7 +182,9 @@ def of_job(detail: JobDetail, *, file_text: str | None, anew: bool = False) -> S
 
 
 def script_path(detail: JobDetail) -> str:
-    """Where the script lay that the job was submitted with, "" if its line names none."""
+    """Return the path of the script with which the job was submitted, or "" if its command line names
+    none.
+    """
     try:
         _, name, _ = leading(detail.submit_line)
     except UserError:
@@ -175,7 +193,7 @@ def script_path(detail: JobDetail) -> str:
 
 
 def leading(submit_line: str) -> tuple[list[Pair], str, list[str]]:
-    """(the options, the script, its arguments) of a line that submitted a job. Raises UserError."""
+    """Return (options, script, its arguments) of a command line that submitted a job. Raises UserError."""
     try:
         words = shlex.split(submit_line)
     except ValueError as error:
@@ -185,7 +203,7 @@ def leading(submit_line: str) -> tuple[list[Pair], str, list[str]]:
 
 
 def fields_of(text: str) -> dict[str, str]:
-    """Field -> what the script says of it. Raises UserError."""
+    """Return the values that the script sets, by field. Raises UserError."""
     pairs = [(option, value) for option, value, _ in script_options(text, "script")]
     said = dict.fromkeys(OPTIONS.values(), "")
     said |= {OPTIONS[option]: value for option, value in pairs if option in OPTIONS}
@@ -197,12 +215,12 @@ def fields_of(text: str) -> dict[str, str]:
 
 
 def options_of(sheet: Sheet) -> list[str]:
-    """sbatch options that the script's file does not have, as on a command line. Raises UserError."""
+    """Return the sbatch options that are not in the script's file, as on a command line. Raises UserError."""
     return [as_word(option, value, SBATCH) for option, value in _beside(sheet)]
 
 
 def command_line(sheet: Sheet) -> str:
-    """What does the same in a shell; a script that was edited here says so."""
+    """Return the equivalent command line, with a note if the script was edited in the form."""
     grid = sweep_of(sheet.text)
     try:
         beside = _beside(sheet)
@@ -224,7 +242,7 @@ def command_line(sheet: Sheet) -> str:
 
 
 def arguments(sheet: Sheet) -> list[str]:
-    """The script's own words; half a quote is told by `check`."""
+    """Return the arguments of the script. An unfinished quote gives none; `check` reports it."""
     try:
         return shlex.split(sheet.value("args"))
     except ValueError:
@@ -232,7 +250,7 @@ def arguments(sheet: Sheet) -> list[str]:
 
 
 def check(sheet: Sheet, *, now: float) -> list[FieldError]:
-    """What is wrong before anything is sent, field by field."""
+    """Return all errors in the form that can be found without the controller, with their fields."""
     found: list[FieldError] = []
     if not sheet.value("script") and not body_of(sheet.text):
         found.append(FieldError("script", "name a script, or write a command below"))
@@ -266,7 +284,7 @@ def check(sheet: Sheet, *, now: float) -> list[FieldError]:
 
 
 def _beside(sheet: Sheet) -> list[Pair]:
-    """The options of the sheet that the file's script does not have, or has otherwise. Raises UserError."""
+    """Return the options of the form that are missing or different in the script's file. Raises UserError."""
     there = fields_of(sheet.original) if sheet.original else {}
     found = [
         (option, sheet.value(field))
@@ -282,14 +300,14 @@ def _beside(sheet: Sheet) -> list[Pair]:
 
 
 def _outranked(text: str, pairs: list[Pair]) -> str:
-    """The script with these options in place of its own."""
+    """Return the script with its options replaced by these."""
     for option, value in pairs:
         text = with_option(text, option, value)
     return text
 
 
 def forecast_words(found: ForecastRow, *, now: float) -> str:
-    """What would become of the form if it were submitted now, in one line."""
+    """Return one line that says when the job would start if the form were submitted now."""
     when = starts_in_words(
         found.verdict,
         node_list=found.node_list,
@@ -307,7 +325,7 @@ def forecast_words(found: ForecastRow, *, now: float) -> str:
 
 
 def belongs_to(error: UserError) -> str:
-    """The field that a refusal is about, as far as its words tell; "" is the whole form."""
+    """Return the field that an error belongs to, guessed from its text, or "" for the whole form."""
     text = error.message.lower()
     for words, field in (
         (("gpu",), "gpus"),
@@ -324,6 +342,6 @@ def belongs_to(error: UserError) -> str:
 
 
 def in_words(error: UserError) -> str:
-    """The error and what to do, on one line; where it stands goes without saying in a form."""
+    """Return the error and its hint on one line, without its origin, which is obvious in a form."""
     message = error.message.removeprefix("command line: ")
     return f"{message}; {error.hint}" if error.hint else message

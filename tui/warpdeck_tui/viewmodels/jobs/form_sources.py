@@ -1,4 +1,7 @@
-"""What a form can be filled from: a preset, or a job that was submitted before. Pure: the files were read elsewhere."""
+"""Fills the "New job" form from a preset or from an earlier job.
+
+Pure functions; the files are read elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ from .preset import Preset, Presets
 from .script import BARE, as_words, body_of, with_body, with_others
 
 PRESET, JOB = "preset ", "job "
-"""Before the name, or the id, in the key of a row."""
+"""Prefixes of the key of a row, before the name of a preset or the id of a job."""
 MAX_JOBS = 100
-"""Of the latest ones, to fill from."""
+"""Largest number of jobs to choose from, the latest ones."""
 
 
 def preset_of(sheet: Sheet) -> Preset:
-    """The form as it stands, to be kept. Raises UserError where its script is not understood."""
+    """Return a preset with the content of the form. Raises UserError if its script is not understood."""
     pairs = [(option, value) for option, value, _ in script_options(sheet.text, "script")]
     script = sheet.value("script")
     return Preset(
@@ -37,7 +40,10 @@ def preset_of(sheet: Sheet) -> Preset:
 
 
 def with_preset(sheet: Sheet, preset: Preset) -> Sheet:
-    """The form with the preset's options in place of its own, and its script or command if it names one. Raises UserError."""
+    """Return the form with its options replaced by those of the preset. Raises UserError.
+
+    Its script or command is replaced, too, if the preset names one.
+    """
     try:
         pairs = parse_words(shlex.split(preset.options), "the preset's options")
     except ValueError as error:
@@ -56,7 +62,7 @@ def with_preset(sheet: Sheet, preset: Preset) -> Sheet:
 
 
 def latest(jobs: Iterable[JobRow], *, user: str) -> list[JobRow]:
-    """The user's submissions that are no sessions, the latest first; one row of each array."""
+    """Return the user's batch jobs, the latest first, with one row for each array."""
     found: dict[int, JobRow] = {}
     for row in sorted(jobs, key=lambda each: each.id):
         if row.user == user and not row.interactive:
@@ -65,7 +71,7 @@ def latest(jobs: Iterable[JobRow], *, user: str) -> list[JobRow]:
 
 
 def choices(presets: Presets, jobs: Sequence[JobRow], *, now: float) -> list[tuple[str, Line]]:
-    """(key, cells): the user's presets, the site's, then jobs."""
+    """Return rows (key, cells): the presets, then the jobs."""
     rows: list[tuple[str, Line]] = []
     for name, preset in presets.all().items():
         whose = "preset" if name in presets.own else "site"
@@ -82,7 +88,7 @@ def _asked(row: JobRow) -> str:
 
 
 def _words(preset: Preset) -> str:
-    """What it does, in one line."""
+    """Return the preset's options and script or command in one line."""
     words = preset.options
     with contextlib.suppress(ValueError):
         words = " ".join(shlex.split(preset.options))

@@ -1,4 +1,6 @@
-"""A job's page: its head, and the lines of its panes. Ended jobs look the same as running ones."""
+"""The page of a job: its head lines, and the lines of its panes. Ended and running jobs have the same
+layout.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,15 @@ PANE_WORDS = {
 RED, GREEN, CYAN, BOLD, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
 NO_POST_MORTEM = PostMortem("")
 NAME_COLUMNS = 36
-"""Of a name in the first line: at 80 columns state and time stand behind it. The details have it whole."""
+"""Largest width of a name in the first line, so that state and time fit on 80 columns. The details contain
+the full name.
+"""
 MAX_DIFF_CHARS = 4 * 1024 * 1024
-"""What is shown of a diff; a larger one is for a pager."""
+"""Largest length of a diff that is shown. A longer one needs a pager."""
 
 
 def head(row: JobRow, *, now: float) -> Line:
-    """The page's first line: which job, its state, how long, where or why."""
+    """Return the first line of the page: job, name, state, and elapsed time with its limit."""
     ran = ran_s(row, now)
     limit = f" of {format_duration(row.time_limit_s)}" if row.time_limit_s and row.end is None else ""
     cells = [
@@ -55,7 +59,7 @@ def head(row: JobRow, *, now: float) -> Line:
 
 
 def status(row: JobRow, *, now: float, died_of: str = "") -> Line:
-    """The page's second line: where it runs, why it waits, or how it ended and what of."""
+    """Return the second line of the page: where the job runs, why it waits, or how and why it ended."""
     if row.end is not None:
         style = "muted" if row.state == "COMPLETED" else row.state
         words = (Cell(f" {how_ended(row)}, {age(now - row.end)} ago", style),)
@@ -72,14 +76,17 @@ def status(row: JobRow, *, now: float, died_of: str = "") -> Line:
 
 
 def writing_nodes(detail: JobDetail | None) -> list[str]:
-    """The nodes that write an output each: those of a command that runs on all; a script writes on its first alone."""
+    """Return the nodes that write separate outputs.
+
+    A command writes on all of its nodes, a script only on the first.
+    """
     if detail is None or not detail.argv or not detail.row.node_list or detail.row.start is None:
         return []
     return expand(detail.row.node_list)
 
 
 def neighbour(row: JobRow, tasks: Iterable[JobRow], step: int) -> JobRow | None:
-    """The next task of the row's array that has begun, or the one before; None at the end."""
+    """Return the next started task of the row's array in the direction of `step`, or None at the end."""
     begun = {each.array_task_id: each for each in tasks if each.array_task_id is not None and each.start}
     here = row.array_task_id if row.array_task_id is not None else -1
     numbers = [number for number in begun if (number - here) * step > 0]
@@ -87,7 +94,7 @@ def neighbour(row: JobRow, tasks: Iterable[JobRow], step: int) -> JobRow | None:
 
 
 def tabs(chosen: str, *, channel: str, waiting: str, node: str = "") -> Line:
-    """The names of the panes; the chosen one stands in brackets, whatever the colours are. Then what the log waits for."""
+    """Return the line with the names of the panes, the chosen one in brackets, and the text about the log."""
     cells: list[Cell] = []
     for name in PANES:
         words = "Stderr" if name == "log" and channel == "err" else PANE_WORDS[name]
@@ -100,7 +107,10 @@ def tabs(chosen: str, *, channel: str, waiting: str, node: str = "") -> Line:
 
 
 def log_words(row: JobRow | None, *, written: bool, is_empty: bool, told: str) -> str:
-    """What is said of a log: the trouble with it, or why it is empty; nothing while it is not known whether it is."""
+    """Return the text about a log: an error, or the reason why it is empty.
+
+    It is "" while it is unknown whether the log is empty.
+    """
     if row is None or written:
         return told
     if row.tasks_pending:
@@ -119,7 +129,10 @@ def details(
     forecast: ForecastRow | None = None,
     ended: PostMortem = NO_POST_MORTEM,
 ) -> list[Line]:
-    """The facts. The environment is not among them: it is told to its own user alone (`environment`)."""
+    """Return the lines of the details.
+
+    The environment is shown separately (see `environment`), because only the job's user may see it.
+    """
     row = detail.row
     lines = [
         *([fact("name", printable(row.name))] if cell_len(printable(row.name)) > NAME_COLUMNS else []),
@@ -160,7 +173,7 @@ def details(
 
 
 def _steps(detail: JobDetail, now: float) -> list[Line]:
-    """Each step in a line: state, time, size, where, what it used."""
+    """Return a line for each step: id, state, elapsed time, size, nodes and resource usage."""
     if not detail.steps:
         return []
     lines: list[Line] = [(), (Cell("steps", "accent"),)]
@@ -183,7 +196,7 @@ def _steps(detail: JobDetail, now: float) -> list[Line]:
 
 
 def side(detail: JobDetail, *, now: float, forecast: ForecastRow | None = None) -> list[Line]:
-    """What stands beside the log on a wide screen: GPUs first, then the facts that fit."""
+    """Return the lines beside the log on a wide screen: first the GPUs, then the most important facts."""
     row = detail.row
     facts: list[Line] = gpu_lines(detail) + [()] if detail.gpus else []
     facts += [
@@ -219,12 +232,12 @@ def _reasons(detail: JobDetail, now: float, forecast: ForecastRow | None) -> lis
 
 
 def _state_words(row: JobRow) -> str:
-    ended = row.end is not None and row.why is None  # else the reason follows
+    ended = row.end is not None and row.why is None  # otherwise the reason is shown on the next line
     return f"{row.state}, {how_ended(row)}" if ended else row.state
 
 
 def _times(row: JobRow, now: float) -> list[Line]:
-    """When it was submitted, started and ended, and how long ago that is."""
+    """Return when the job was submitted, started and ended, and how long ago that was."""
     times = (("submitted", row.submit or None), ("started", row.start), ("ended", row.end))
     return [
         fact(title, f"{time.strftime('%a %d %b %H:%M', time.localtime(at))}, {age(now - at)} ago")
@@ -234,7 +247,7 @@ def _times(row: JobRow, now: float) -> list[Line]:
 
 
 def _ahead(forecast: ForecastRow) -> list[Line]:
-    """Who is ahead, and what would start it now."""
+    """Return the jobs ahead of this one, and the changes that would let it start now."""
     lines: list[Line] = []
     if forecast.ahead:
         named = ", ".join(f"{each.label} of {each.user}" for each in forecast.leaders)
@@ -245,7 +258,7 @@ def _ahead(forecast: ForecastRow) -> list[Line]:
 
 
 def asked(row: JobRow) -> str:
-    """What it asked for, in words."""
+    """Return the requested resources as text."""
     gpus = f", {plural(row.gpus, 'GPU')}{' ' + row.gpu_type if row.gpu_type else ''}" if row.gpus else ""
     mem = f", {format_memory(row.mem_bytes)}" if row.mem_bytes else ""
     return f"{plural(row.nodes, 'node')}, {plural(row.cpus, 'CPU')}{gpus}{mem}"
@@ -257,7 +270,7 @@ def _used(detail: JobDetail) -> str:
 
 
 def gpu_lines(detail: JobDetail) -> list[Line]:
-    """Each GPU of the job: its use and its memory."""
+    """Return a line for each GPU of the job, with its utilization and memory."""
     if not detail.gpus:
         return [
             (Cell("this job has no GPU" if not detail.row.gpus else "no GPU is given to it now", "muted"),)
@@ -276,7 +289,7 @@ def gpu_lines(detail: JobDetail) -> list[Line]:
 
 
 def gpu_page(detail: JobDetail) -> list[Line]:
-    """The GPU pane: as beside the log, and each uuid."""
+    """Return the lines of the "GPUs" pane: the same as beside the log, and the UUIDs."""
     lines = gpu_lines(detail)
     if detail.gpus:
         lines += [(), (Cell("UUIDs of these GPUs", "muted"),)]
@@ -285,7 +298,7 @@ def gpu_page(detail: JobDetail) -> list[Line]:
 
 
 def code_head(snapshot: Mapping[str, object] | None) -> list[Line]:
-    """Which code it runs."""
+    """Return lines that identify the code that the job runs."""
     if not snapshot:
         return [(Cell("no snapshot: it runs in its folder as that is", "muted"),)]
     head_commit = str(snapshot.get("head", ""))[:12] or "none"
@@ -298,7 +311,7 @@ def code_head(snapshot: Mapping[str, object] | None) -> list[Line]:
 
 
 def again(detail: JobDetail) -> Question:
-    """What running a job again means."""
+    """Return the question that asks whether to run the job again."""
     row = detail.row
     code = "its folder as it is now: it has no snapshot"
     if snapshot := detail.snapshot:
@@ -315,7 +328,7 @@ def again(detail: JobDetail) -> Question:
 
 
 def events(detail: JobDetail) -> list[Line]:
-    """The job's history, oldest first."""
+    """Return the job's events, the oldest first."""
     return [
         (
             Cell(time.strftime("%d %b %H:%M:%S  ", time.localtime(event.at)), "muted"),
@@ -335,7 +348,7 @@ NO_CODE = (
 
 
 def code_lines(snapshot: Mapping[str, object] | None, files: int, *, trouble: str = "") -> list[Line]:
-    """Above the tree: which code it is, and what can be done with it."""
+    """Return the lines above the tree of files: the snapshot, and its files or the problem."""
     lines = code_head(snapshot)
     if trouble:
         lines.append(fact("but", printable(trouble), "warn"))
@@ -347,14 +360,14 @@ def code_lines(snapshot: Mapping[str, object] | None, files: int, *, trouble: st
 
 
 def file_text(data: bytes) -> str:
-    """A file to be read: what is no text is said to be none."""
+    """Return the content of a file for display, or a note if it is not text."""
     if b"\0" in data:
         return f"no text: {format_memory(len(data)) or '0'} of other data\n"
     return data.decode("utf-8", "replace") or "an empty file\n"
 
 
 def diff_text(diff: str) -> str:
-    """A unified diff in colours; the signs say the same without them."""
+    """Return a unified diff in colors. Its signs carry the same information without colors."""
     if not diff:
         return "the code is the same\n"
     colours = {"+": GREEN, "-": RED, "@": CYAN, "d": BOLD}

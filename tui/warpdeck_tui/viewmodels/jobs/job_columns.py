@@ -1,4 +1,4 @@
-"""The columns of a list of jobs: what each says of a job, and of an array that is one line."""
+"""The columns of a list of jobs: their cells for a job, and for an array that is shown as one row."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ from .queue import clock, full_name, is_idle, progress, used_of_limit, where
 LIMIT_WIDTH = 6
 UTIL_WIDTH = 5
 PRIORITY_FROM = 140
-"""On narrower terminals the reason needs the room more than the priority."""
+"""Least width of the terminal at which the priority is shown. On narrower ones the reason needs the space."""
 LATE_PCT = 90
-"""From here on a job may not end by itself before its limit does it."""
+"""Percentage of the time limit from which on a job is highlighted, because it may not finish in time."""
 
 OfJob = Callable[[JobRow, float], Cell]
 OfArray = Callable[[Fold, float], Cell]
 
 
 class JobColumn(NamedTuple):
-    """`array` None: what the job says by which the array stands in the queue."""
+    """A column.
+
+    If `array` is None, an array shows the cell of the job that determines its position in the queue.
+    """
 
     column: Column
     job: OfJob
@@ -36,7 +39,7 @@ class JobColumn(NamedTuple):
 
 
 class JobRows(KnownRows):
-    """A listing as a table's rows, each made when it is looked at. `now` is what elapsed times count to."""
+    """The rows of a listing, each created when it is displayed. Elapsed times count up to `now`."""
 
     def __init__(self, listing: Listing, columns: Sequence[str], *, now: float) -> None:
         self._listing = listing
@@ -55,7 +58,10 @@ class JobRows(KnownRows):
         return self._below(entry, line) if self._listing.stands_below(entry) else line
 
     def _below(self, row: JobRow, line: Line) -> Line:
-        """A task below its array's line: a little to the right, and by what it has of a sweep, as the name stands above."""
+        """Return the row of a task below the row of its array.
+
+        It is indented, and has its sweep values in place of the name.
+        """
         cells = dict(zip(self._columns, line, strict=True))
         if self._columns[0] == "job":
             cells["job"] = Cell(f"  {cells['job'].text}", cells["job"].style)
@@ -68,12 +74,12 @@ class JobRows(KnownRows):
 
 
 def job_row(row: JobRow, columns: Sequence[str], *, now: float) -> Line:
-    """One job, a cell a column."""
+    """Return one cell per column for a job."""
     return tuple(JOB_COLUMNS[name].job(row, now) for name in columns)
 
 
 def array_row(array: Fold, columns: Sequence[str], *, now: float) -> Line:
-    """All tasks of an array, a cell a column."""
+    """Return one cell per column for all tasks of an array."""
     head = array.head
     return tuple(
         column.array(array, now) if column.array is not None else column.job(head, now)
@@ -82,7 +88,7 @@ def array_row(array: Fold, columns: Sequence[str], *, now: float) -> Line:
 
 
 def choice_row(row: JobRow, *, now: float) -> Line:
-    """Job, state, name, time and where, to choose from."""
+    """Return the row of a job in a list to choose from: job, state, name, time and location."""
     return job_row(row, ("job", "state", "name", "time", "where"), now=now)
 
 
@@ -95,7 +101,7 @@ def _state(row: JobRow) -> Cell:
 
 
 def _util(row: JobRow, now: float) -> Cell:
-    """Now, or of an ended job over its life."""
+    """Return the current utilization or, for an ended job, its mean utilization."""
     if row.end is not None:
         mean = row.used.gpu_util_pct if row.gpus and row.used is not None else None
         return Cell("" if mean is None else bar(mean, UTIL_WIDTH), "muted")
@@ -105,7 +111,7 @@ def _util(row: JobRow, now: float) -> Cell:
 
 
 def _array_util(array: Fold, now: float) -> Cell:
-    """The mean of what runs; how many of its tasks let their GPUs idle."""
+    """Return the mean utilization of the running tasks, or the number of tasks with idle GPUs."""
     running = [row for row in array.running() if row.gpus]
     idle = sum(is_idle(row, now) for row in running)
     if idle:
@@ -120,18 +126,24 @@ def _limit(row: JobRow, now: float) -> Cell:
 
 
 def _array_limit(array: Fold, now: float) -> Cell:
-    """Of the task that is nearest to its limit."""
+    """Return the progress of the task that is nearest to its time limit."""
     return _limit(max(array.running(), key=lambda row: used_of_limit(row, now) or 0, default=array.head), now)
 
 
 def _array_gpus(array: Fold, now: float) -> Cell:
-    """What all that runs holds; where nothing does, what one task asks for."""
+    """Return the number of GPUs of all running tasks.
+
+    If none is running, return the number that one task requests.
+    """
     gpus = sum(row.gpus for row in array.running()) or array.head.gpus
     return Cell(str(gpus or "·"), _plain(array.head) if gpus else "muted")
 
 
 def _array_where(array: Fold, now: float) -> Cell:
-    """How many do what, then why the rest waits: the counts are never cut."""
+    """Return the number of tasks in each state, then the pending reason.
+
+    The counts come first, so that they are never cut off.
+    """
     counts = " ".join(f"{count} {short}" for count, short in array.counts())
     waiting = array.waiting
     why = f"  {where(waiting, now).text}" if waiting is not None else ""
@@ -190,13 +202,13 @@ JOB_COLUMNS: dict[str, JobColumn] = {
     "util": JobColumn(Column("UTIL", UTIL_WIDTH, 3, key="util"), _util, _array_util),
     "where": JobColumn(Column("WHERE OR WHY", 0, key="where", flex=8), where, _array_where),
 }
-"""By key: what may be chosen, sorted by and saved."""
+"""All columns by key. These can be chosen and saved; those in `order.SORTED_BY` can also be sorted by."""
 DEFAULT_COLUMNS = ("job", "state", "name", "user", "gpus", "prio", "time", "limit", "util", "where")
 
 PAST_COLUMNS = ("job", "state", "name", "user", "account", "gpus", "time", "util", "where")
-"""Of jobs that have ended: neither priority nor limit matters any more."""
+"""Columns for ended jobs, without priority and limit, which no longer matter."""
 
 
 def columns_of(names: Sequence[str]) -> tuple[Column, ...]:
-    """For a table."""
+    """Return the table columns with these names."""
     return tuple(JOB_COLUMNS[name].column for name in names)

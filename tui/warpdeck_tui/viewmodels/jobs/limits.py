@@ -1,4 +1,8 @@
-"""Another time limit for jobs: what a line of text means, the command line that does the same, and what it was before."""
+"""Changes of a job's time limit.
+
+This module parses the user's text, creates the equivalent command line, and collects the previous limits for
+undo.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,9 @@ EXAMPLES = "8:00:00, +2:00:00, UNLIMITED"
 
 
 def limit_change(text: str) -> JobChange:
-    """As `scontrol update` takes it: a limit, or with + or - how much longer or shorter. Raises UserError."""
+    """Parse a limit as `scontrol update` does: a new limit or, after + or -, a difference. Raises
+    UserError.
+    """
     if text[:1] not in ("+", "-") or text == "-1":
         return JobChange(time_limit_s=parse_limit(text))
     more_s = parse_limit(text[1:])
@@ -36,13 +42,16 @@ def limit_title(names: Sequence[str]) -> str:
 
 
 def present_limit(rows: Iterable[JobRow]) -> str:
-    """That of all of them, "" where they have several or none was asked for."""
+    """Return the common limit of these jobs, or "" if it differs or is not set."""
     limits = {row.time_limit_s for row in rows}
     return "" if len(limits) > 1 or None in limits else format_duration(limits.pop())
 
 
 def limits_before(rows: Iterable[JobRow]) -> dict[int, list[str]]:
-    """Limit -> the jobs that had it; {} where one had none: whether it asked for none, or its partition gave it one, nobody knows."""
+    """Return the previous limits with their jobs, or {} if a job had no limit of its own.
+
+    In that case it is unknown whether the job requested none or the partition set one.
+    """
     found: dict[int, list[str]] = {}
     for row in rows:
         if row.time_limit_s is None:

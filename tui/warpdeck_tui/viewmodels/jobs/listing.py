@@ -1,7 +1,7 @@
-"""The lines of a list of jobs, kept in order as jobs change: what has not changed is not looked at twice.
+"""The rows of a list of jobs, kept in order while jobs change. Unchanged jobs are not processed again.
 
-A job is told by identity: a row never changes, another one takes its place. So an update of a hundred thousand jobs of
-which ten have changed filters and places ten.
+Changes are found by object identity, because a job's row is immutable and is replaced by another one. So an
+update of a hundred thousand jobs, ten of which have changed, filters and sorts only ten.
 """
 
 from __future__ import annotations
@@ -19,34 +19,38 @@ from .order import Order, Rank
 Entry = JobRow | Fold
 Place = tuple[Rank, int]
 FEW = 200
-"""Below one in so many, each change is put into its place; above, sorting all is cheaper."""
+"""If less than one row in FEW has changed, each change is inserted separately. Otherwise sorting all rows is
+cheaper.
+"""
 
 
 SLICE = 8_000
-"""Rows that are looked at in one go, about 25 ms: of a hundred thousand the first screenful comes at once, and keys between."""
+"""Number of changed rows processed at once, which takes about 25 ms. So the first screenful of a hundred
+thousand jobs appears immediately, and keys are handled in between.
+"""
 
 
 class Choice(NamedTuple):
-    """Which jobs, in which order. `user` None: everybody's."""
+    """The chosen jobs and their order. `user` is None for everybody's jobs."""
 
     user: str | None = None
     text: str = ""
     order: Order = Order()
     me: str = ""
-    """Who `user:me` is in the text."""
+    """The user that `user:me` means in the filter."""
 
 
 class Listing:
-    """The chosen jobs as lines. An array of which there are several rows is one line until it is opened."""
+    """The chosen jobs as rows. An array with several job rows is one row until the user opens it."""
 
     def __init__(self, *, folds: bool = True) -> None:
         self._folds = folds
         self._choice = Choice()
         self._open: set[int] = set()
         self.behind = False
-        """There are rows that were not looked at yet: `follow` wants to be called again soon."""
+        """Whether some rows were not processed yet, so that `follow` must be called again soon."""
         self.entries: list[Entry] = []
-        """The lines. A job of an array that is one line stands below it."""
+        """The displayed rows. The tasks of an opened array follow the array's row."""
         self._begin()
 
     def _begin(self) -> None:
@@ -57,15 +61,18 @@ class Listing:
         self._places: dict[int, Place] = {}
         self._sorted: list[Place] = []
         self._later: set[int] = set()
-        """What has changed and has no new place yet."""
+        """Groups that have changed but were not sorted yet."""
 
     @property
     def jobs(self) -> Mapping[int, JobRow]:
-        """All rows that the lines mean; what waits of an array is one."""
+        """All chosen job rows by id. The waiting tasks of an array share one row."""
         return self._chosen
 
     def follow(self, jobs: Mapping[int, JobRow], choice: Choice) -> bool:
-        """The lines as `jobs` are now, or a slice nearer to it (`behind`); False where nothing has changed."""
+        """Update the rows to `jobs`, at least by one slice (see `behind`).
+
+        Return False if nothing has changed.
+        """
         again = choice != self._choice
         if again:
             self._choice = choice
@@ -87,7 +94,9 @@ class Listing:
         for number in gone:
             del seen[number]
         if self.behind and len(touched) < len(self._sorted) // 2:
-            return again  # put into their places with the next slices, or each would go through all lines
+            # They are sorted with one of the next slices, because sorting each slice would go through all
+            # rows.
+            return again
         self._later = set()
         if touched or again:
             self._place(touched)
@@ -95,7 +104,7 @@ class Listing:
         return bool(touched) or again
 
     def toggle(self, array_job_id: int) -> None:
-        """Shows an array's tasks below its line, or folds them in again."""
+        """Show or hide the tasks of an array below its row."""
         self._open ^= {array_job_id}
         self._lay_out()
 
@@ -103,17 +112,17 @@ class Listing:
         return array_job_id in self._open
 
     def stands_below(self, row: JobRow) -> bool:
-        """Whether the job's line is one of those below its array's."""
+        """Return whether the job's row is shown below the row of its array."""
         array = self._arrays.get(self._group(row))
         return array is not None and len(array) > 1
 
     def fold(self, key: str) -> Fold | None:
-        """The array of that key."""
+        """Return the array with this key, or None."""
         number = key.removeprefix("array ")
         return self._arrays.get(int(number)) if number != key and number.isdigit() else None
 
     def _group(self, row: JobRow) -> int:
-        """The array's number, or the job's own below 0."""
+        """Return the number of the row's array or, for other jobs, the negative job id."""
         return row.array_job_id if self._folds and is_task(row) else -row.id
 
     def _note(self, row: JobRow, touched: set[int]) -> None:
@@ -133,12 +142,13 @@ class Listing:
         if group >= 0:
             if len(self._arrays[group]) > 1:
                 self._arrays[group].drop(number)
-            else:  # its line may be painted once more before the screen follows: the fold keeps its last row
+            # the array keeps its last row, because it may be painted again before the screen is updated
+            else:
                 del self._arrays[group]
         touched.add(group)
 
     def _entry(self, group: int) -> Entry | None:
-        """None where none of it is left."""
+        """Return the row of a group, or None if the group is empty."""
         if group < 0:
             row = self._chosen.get(-group)
             return row if row is not None and self._group(row) == group else None
@@ -146,7 +156,10 @@ class Listing:
         return array if array is None or len(array) > 1 else next(array.rows())
 
     def _place(self, touched: set[int]) -> None:
-        """New places for what has changed: a few are put in, many are sorted and merged with the others."""
+        """Sort the changed groups again.
+
+        A few are inserted one by one; many are sorted and merged with the others.
+        """
         old = [place for group in touched if (place := self._places.pop(group, None)) is not None]
         if len(old) < len(self._sorted) // FEW:
             for place in old:
@@ -166,7 +179,7 @@ class Listing:
                 insort(self._sorted, place)
         else:
             self._sorted += sorted(new)
-            self._sorted.sort()  # two runs: they are merged
+            self._sorted.sort()  # these are two sorted runs, so sorting only merges them
 
     def _lay_out(self) -> None:
         places = self._sorted
@@ -190,10 +203,12 @@ class Listing:
 
 
 def _waits(row: JobRow) -> bool:
-    """What waits stands behind all else, and is most of a long queue."""
+    """Return whether the job waits. Waiting jobs are sorted after all others, and are most of a long
+    queue.
+    """
     return row.state == "PENDING"
 
 
 def key_of(entry: Entry) -> str:
-    """A job's own id, or what an array is called."""
+    """Return the key of a row: the job's own id, or the key of the array."""
     return entry.key if isinstance(entry, Fold) else str(entry.id)

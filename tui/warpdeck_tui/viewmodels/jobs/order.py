@@ -1,4 +1,4 @@
-"""In which order jobs stand: as the queue takes them, or by a column."""
+"""The order of jobs in a list: the default order of the queue, or by a column."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Rank = tuple[Any, ...]
 
 
 def rank(row: JobRow) -> Rank:
-    """Running, then waiting, then ended with the latest first.
+    """Return the sort key of the default order: running jobs, waiting jobs, ended jobs.
 
-    Waiting jobs stand by their priority, the tasks of an array together and in their order.
+    Among ended jobs the latest comes first. Waiting jobs are ordered by priority. The tasks of an array stay
+    together, in their order.
     """
     if row.end is not None:
         return _ENDED, -row.end, -row.id, 0
@@ -23,13 +24,15 @@ def rank(row: JobRow) -> Rank:
 
 
 class Order(NamedTuple):
-    """By the column of that key, "" for the queue's own order."""
+    """An order by the column with this key, or the default order of the queue if it is ""."""
 
     column: str = ""
     descending: bool = False
 
     def place(self, row: JobRow) -> Rank:
-        """What to sort by, as if it rose: (0, value, ...), and (1, ...) where the column says nothing of the job."""
+        """Return the ascending sort key: (0, value, ...), or (1, ...) if the column has no value for the
+        job.
+        """
         read = SORTED_BY.get(self.column)
         value = None if read is None else read(row)
         return (1, *rank(row)) if value is None else (0, value, *rank(row))
@@ -44,7 +47,10 @@ def _ends(row: JobRow) -> float | None:
 
 
 def _time(row: JobRow) -> float | None:
-    """Longest run first when it rises: the begin."""
+    """Return the start time, so that ascending order puts the longest-running job first.
+
+    For a waiting job, the expected start.
+    """
     if row.start is not None:
         return row.start
     return row.why.expected_start if row.why is not None else None
@@ -69,4 +75,4 @@ SORTED_BY: dict[str, Callable[[JobRow], Any]] = {
     "submit": lambda row: row.submit,
     "where": lambda row: row.node_list or None,
 }
-"""Of each column that sorts: what by. Names are columns' keys."""
+"""Maps the keys of sortable columns to functions that return the value to sort by."""

@@ -1,7 +1,8 @@
-"""What a failed job died of: one sentence, from how it ended, what it used and the end of what it wrote.
+"""Finds out why a job failed: one sentence, from its exit, its resource usage and the end of its output.
 
-What the machine says (memory limit, time limit, lost node) goes before what the job says: a job that is killed for memory
-writes all kinds of things. Of a Traceback the exception's own line counts, whatever was written after it.
+Causes that the system reports (memory limit, time limit, lost node) take precedence over the output, because
+a job that is killed for memory may write anything. If there is a traceback, the line of the exception is
+used, even if more text follows.
 """
 
 from __future__ import annotations
@@ -19,32 +20,42 @@ from warpdeck_tui.widgets.log.ansi import without_escapes
 from warpdeck_tui.widgets.log.search import TROUBLE
 
 TAIL_BYTES = 32 * 1024
-"""So much of the end of its output is looked at: a Traceback of a distributed training is long."""
+"""Number of bytes at the end of the output that are searched. Tracebacks of distributed trainings are
+long.
+"""
 LAST_LINES = 8
 MAX_LINE_CHARACTERS = 300
 UNSUSPECTED = ("COMPLETED", "CANCELLED", "PREEMPTED")
-"""Ends that need no explanation."""
+"""Final states that need no explanation."""
 _SIGNALLED = 128
-"""A shell's exit code for a program that signal N ended is 128 + N."""
+"""The shell's exit code for a program that was ended by signal N is 128 + N."""
 _GPU_MEMORY = re.compile(
     r"CUDA(?: error:)? out of memory|OutOfMemoryError|CUDNN_STATUS_ALLOC_FAILED", re.IGNORECASE
 )
 _SAID_TWICE = re.compile(r"^.*(?:CUDA(?: error:)? out of memory|OutOfMemoryError)\b[.:]?\s*", re.IGNORECASE)
-"""What a line about GPU memory says that our own words say too; the figures follow."""
+"""Matches the part of a line about GPU memory that our own message repeats. The numbers follow it."""
 _OS_ERROR = re.compile(r"^(?:\w+Error|OSError|IOError): \[Errno \d+\] ")
-"""Their names and numbers tell nothing that the words behind them do not, and on 80 columns cost the file's name."""
+"""Matches names and numbers of operating system errors. They add nothing to the text, and on 80 columns they
+displace the name of the file.
+"""
 _EXCEPTION = re.compile(r"(?:[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*|[\w.]+: .+)")
 
 
 class PostMortem(NamedTuple):
-    """`words`: the sentence, "" where nothing is known. `lines`: the last that it wrote."""
+    """The result. `words` is the sentence, or "" if the cause is unknown.
+
+    `lines` are the last lines of the output.
+    """
 
     words: str
     lines: tuple[str, ...] = ()
 
 
 def post_mortem(detail: JobDetail, tail: bytes) -> PostMortem:
-    """Of a job that has ended. `tail`: the last bytes of its output, stderr behind stdout if they are two files."""
+    """Return the cause of the failure of an ended job.
+
+    `tail` contains the last bytes of its output, with stderr after stdout if they are separate files.
+    """
     row = detail.row
     if row.end is None or row.state in UNSUSPECTED:
         return PostMortem("")
@@ -53,14 +64,14 @@ def post_mortem(detail: JobDetail, tail: bytes) -> PostMortem:
 
 
 def _lines(tail: bytes) -> list[str]:
-    """Its lines without escapes; of a progress bar what stood there last."""
+    """Return the lines without escape sequences. Of a progress bar, only the last state is kept."""
     text = without_escapes(tail).decode("utf-8", "replace")
     shown = (line.rstrip("\r").rpartition("\r")[2].rstrip() for line in text.split("\n"))
     return [printable(line.expandtabs(4))[:MAX_LINE_CHARACTERS] for line in shown if line]
 
 
 def _machine(detail: JobDetail) -> str:
-    """What the cluster did to it, or saw of it."""
+    """Return the cause that the system has reported, or ""."""
     row = detail.row
     if row.exit_cause == "oom" or row.state == "OUT_OF_MEMORY":
         peak = row.used.peak_mem_bytes if row.used else 0
@@ -73,7 +84,7 @@ def _machine(detail: JobDetail) -> str:
 
 
 def _job(detail: JobDetail, lines: list[str]) -> str:
-    """What it wrote, or what its exit code means."""
+    """Return the cause from the output or, if it has none, from the exit code."""
     said = _last_trouble(lines)
     if _GPU_MEMORY.search(said):
         used = detail.row.used
@@ -91,7 +102,10 @@ def _reached(peak_bytes: int, limit_bytes: int) -> str:
 
 
 def _gpu_room(detail: JobDetail) -> int:
-    """The GPU memory that it had on one node, the largest: a peak is of one node."""
+    """Return the GPU memory of the job on the node where it had the most.
+
+    A peak is measured on one node.
+    """
     rooms: defaultdict[str, int] = defaultdict(int)
     for gpu in detail.gpus:
         rooms[gpu.node] += gpu.mem_bytes * gpu.share_pct // 100

@@ -9,7 +9,10 @@ import msgspec
 
 
 class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`options` as on a command line. `command`: the commands of a script that lies in no file."""
+    """A named set of form values.
+
+    `options` are written as on a command line; `command` is the text of a script without a file.
+    """
 
     options: str = ""
     script: str = ""
@@ -19,11 +22,11 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Presets(NamedTuple):
-    """All that can be chosen, by name."""
+    """All available presets, by name."""
 
     own: Mapping[str, Preset]
     site: Mapping[str, Preset]
 
     def all(self) -> dict[str, Preset]:
-        """The user's outrank the site's."""
+        """Return all presets. The user's replace the site's with the same name."""
         return {**self.site, **self.own}

@@ -1,4 +1,8 @@
-"""Another priority for waiting jobs: what a line of text means, the command line that does the same, and what it was before."""
+"""Changes of the priority of waiting jobs.
+
+This module parses the user's text, creates the equivalent command line, and collects the previous values for
+undo.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,14 @@ _GIVEN = re.compile(r"(?:(nice|priority)=)?([+-]?\d{1,9})", re.IGNORECASE)
 
 
 class Before(NamedTuple):
-    """What some jobs had. `number` None: the computed priority, less `nice`."""
+    """A previous priority. If `number` is None, it was the computed priority minus `nice`."""
 
     number: int | None
     nice: int
 
 
 def priority_change(text: str) -> JobChange:
-    """As `scontrol update` takes it: nice=N, or the number itself. Raises UserError."""
+    """Parse a priority as `scontrol update` does: nice=N, or a number. Raises UserError."""
     found = _GIVEN.fullmatch(text)
     if found is None:
         raise UserError(f"{text!r} is no priority", "write nice=100, or a number such as 5000")
@@ -46,13 +50,13 @@ def priority_title(names: Sequence[str]) -> str:
 
 
 def present_priority(rows: Iterable[PriorityRow]) -> str:
-    """As it is written, "" where they differ."""
+    """Return the common priority in the notation of the input, or "" if the jobs differ."""
     found = {f"nice={row.nice}" if not row.set_by_hand else str(row.priority) for row in rows}
     return found.pop() if len(found) == 1 else ""
 
 
 def grouped(rows: Iterable[tuple[str, PriorityRow]]) -> dict[Before, list[str]]:
-    """What they had -> the jobs that had it."""
+    """Group the jobs by their previous priority."""
     found: dict[Before, list[str]] = {}
     for name, row in rows:
         found.setdefault(Before(row.priority if row.set_by_hand else None, row.nice), []).append(name)

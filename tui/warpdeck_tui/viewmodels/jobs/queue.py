@@ -1,4 +1,7 @@
-"""What the queue says of a job: where it runs, why it waits, how it ended, how far it is; and what verbs on jobs meet."""
+"""Texts about a job in the queue, and the jobs affected by an action.
+
+The texts say where a job runs, why it waits, how it ended, and how far it is.
+"""
 
 from __future__ import annotations
 
@@ -22,30 +25,35 @@ from .verbs import WHOLE_ARRAYS, refusal
 
 DAY_S = 86_400
 NAME_COLUMNS = 72
-"""Of a name in a sentence: beyond it is a file's path or a whole command, and the sentence would be out of sight."""
+"""Largest width of a name in a sentence. Longer names are paths or whole commands, which would hide the
+rest.
+"""
 LISTED_COLUMNS = 32
-"""Of a name in a question: in a dialog of 76 columns its user has room behind it."""
+"""Largest width of a name in a question, so that the user's name fits beside it in a dialog of 76 columns."""
 MAX_NAME = 1000
-"""Characters of one name of jobs; a request takes 1,024."""
+"""Largest length in characters of one name for a set of jobs. A request allows 1,024."""
 IDLE_BELOW_PCT = 5
-"""What the accounting of GPUs calls idle."""
+"""Utilization below which the accounting counts a GPU as idle."""
 STARTS_UP_S = 120.0
-"""Imports and the loading of data: GPUs that do nothing say nothing yet."""
+"""Seconds after the start in which GPUs may be idle, because the job imports modules and loads data."""
 
 
 def tasks_of(row: JobRow, jobs: Iterable[JobRow]) -> list[JobRow]:
-    """The tasks that have begun of the array whose waiting rest `row` is, running ones first."""
+    """Return the started tasks of the array whose waiting tasks `row` represents, the running ones first."""
     begun = [each for each in jobs if each.array_job_id == row.array_job_id and each.state != "PENDING"]
     return sorted(begun, key=rank)
 
 
 def ran_s(row: JobRow, now: float) -> float | None:
-    """Seconds that it ran, or has run until now."""
+    """Return the seconds that the job has run, or None if it has not started."""
     return None if row.start is None else max(0.0, (now if row.end is None else row.end) - row.start)
 
 
 def clock(row: JobRow, now: float) -> str:
-    """Time run, from a day on as days-hours:minutes; of a waiting job when it should start, after a "≈", or that it is due."""
+    """Return the elapsed time, from one day on as days-hours:minutes.
+
+    For a waiting job, return the time until its expected start after "≈", or "soon" if that is past.
+    """
     ran = ran_s(row, now)
     if ran is not None:
         return (
@@ -60,7 +68,7 @@ def clock(row: JobRow, now: float) -> str:
 
 
 def used_of_limit(row: JobRow, now: float) -> float | None:
-    """The share of its time limit that is gone, in percent; None without a limit or when it does not run."""
+    """Return the elapsed percentage of the time limit, or None if the job has no limit or is not running."""
     ran = ran_s(row, now)
     if ran is None or row.end is not None or not row.time_limit_s:
         return None
@@ -68,13 +76,15 @@ def used_of_limit(row: JobRow, now: float) -> float | None:
 
 
 def progress(row: JobRow, now: float, width: int) -> str:
-    """The time that is gone as a bar; "" where it does not run, or without a limit."""
+    """Return the elapsed share of the time limit as a bar, or "" if the job has no limit or is not
+    running.
+    """
     used = used_of_limit(row, now)
     return "" if used is None else bar(used, width).rstrip().ljust(width, "░")
 
 
 def is_idle(row: JobRow, now: float) -> bool:
-    """Whether it holds GPUs that do nothing, after the time that a start may take; or a terminal that nobody uses."""
+    """Return whether the job holds idle GPUs after its startup time, or a terminal that nobody uses."""
     if row.state != "RUNNING" or (ran_s(row, now) or 0) < STARTS_UP_S:
         return False
     still = row.gpus and row.gpu_util_pct is not None and row.gpu_util_pct < IDLE_BELOW_PCT
@@ -82,7 +92,10 @@ def is_idle(row: JobRow, now: float) -> bool:
 
 
 def where(row: JobRow, now: float) -> Cell:
-    """Where it runs, why it waits, or how it ended: what matters first, for the column may be narrow."""
+    """Return where the job runs, why it waits, or how it ended.
+
+    The most important part comes first, because the column may be narrow.
+    """
     if row.end is not None:
         at = f", {row.node_list}" if row.node_list else ""
         style = "muted" if row.state == "COMPLETED" else row.state
@@ -95,18 +108,21 @@ def where(row: JobRow, now: float) -> Cell:
 
 
 def _what_is_missing(sentence: str) -> str:
-    """The reason without what the job asked for ("waits for 4 GPUs on one node: n05 has 2 free"): the row shows that already."""
+    """Return the pending reason without the request, which the row shows anyway.
+
+    An example is "waits for 4 GPUs on one node: n05 has 2 free".
+    """
     wants, colon, missing = sentence.partition(": ")
     return missing if colon and wants.startswith("waits for ") else sentence
 
 
 def full_name(row: JobRow) -> str:
-    """Of a task of a sweep with what it has of it: "vit lr=0.1 seed=3"."""
+    """Return the name of a job. For a task of a sweep, its values are added, such as "vit lr=0.1 seed=3"."""
     return f"{row.name} {row.sweep}" if row.sweep else row.name
 
 
 def in_full(row: JobRow, *, now: float) -> Line:
-    """One job in a sentence: where it runs and how, the whole reason why it waits, or how it ended."""
+    """Return a sentence about one job: where and how it runs, the whole pending reason, or how it ended."""
     name = Cell(f"{row.label} {shortened(printable(full_name(row)), NAME_COLUMNS)}  ", "accent")
     if row.end is not None:
         ran = f", after {format_duration(ran_s(row, now))}" if row.start else ""
@@ -124,7 +140,7 @@ def in_full(row: JobRow, *, now: float) -> Line:
 
 
 def array_in_full(array: Fold, *, now: float) -> Line:
-    """An array in a sentence: how many of its tasks do what, what they hold, and why the rest waits."""
+    """Return a sentence about an array: the tasks in each state, their GPUs, and the pending reason."""
     head, waiting = array.head, array.waiting
     counts = ", ".join(f"{count} {_STATE_WORDS.get(short, short)}" for count, short in array.counts())
     gpus = sum(row.gpus for row in array.running())
@@ -155,12 +171,15 @@ _STATE_WORDS = {
 
 
 def how_ended(row: JobRow) -> str:
-    """The exit in words: "exit 0 on gpu01", "signal 9 (oom) on gpu01", "cancelled", or why it never started."""
+    """Return how a job ended, or why it never started.
+
+    Examples are "exit 0 on gpu01", "signal 9 (oom) on gpu01" and "cancelled".
+    """
     return printable(row.reason) + (f" on {row.node_list}" if row.node_list else "")
 
 
 def summary(jobs: Iterable[JobRow]) -> str:
-    """ "3 running, 1 suspended, 12 waiting"."""
+    """Return a summary, such as "3 running, 1 suspended, 12 waiting"."""
     running = suspended = waiting = 0
     for row in jobs:
         suspended += row.state == "SUSPENDED"
@@ -171,9 +190,10 @@ def summary(jobs: Iterable[JobRow]) -> str:
 
 
 def names_of(row: JobRow) -> list[str]:
-    """The names by which a verb means this line and nothing else: `12`, `12_3`, or the waiting tasks of an array, `12_[4-9,11]`.
+    """Return the names that identify exactly the jobs of this row.
 
-    One name is at most MAX_NAME long, so many scattered tasks take several.
+    Examples are `12`, `12_3`, and `12_[4-9,11]` for the waiting tasks of an array. Each name has at most
+    MAX_NAME characters, so many scattered tasks need several names.
     """
     if not row.tasks_pending or len(row.label) <= MAX_NAME:
         return [row.label]
@@ -188,7 +208,10 @@ def names_of(row: JobRow) -> list[str]:
 
 
 def whole_arrays(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]) -> set[int]:
-    """Arrays of which the rows are all that the verb can meet, and more than one row."""
+    """Return the arrays of which these rows are all jobs that the action affects.
+
+    Arrays with a single affected job are omitted.
+    """
     if verb not in WHOLE_ARRAYS:
         return set()
     chosen = {row.id for row in rows}
@@ -200,19 +223,25 @@ def whole_arrays(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]
 
 
 def targets(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]) -> list[str]:
-    """The names of these rows for a command line. An array goes by its number where the verb meets all of it."""
+    """Return the names of these rows for a command line.
+
+    An array is named by its number if the action affects all of it.
+    """
     whole = whole_arrays(verb, rows, everything)
     names = ([str(row.array_job_id)] if row.array_job_id in whole else names_of(row) for row in rows)
     return list(dict.fromkeys(chain.from_iterable(names)))
 
 
 def only_waiting(name: str) -> bool:
-    """Whether the name means waiting tasks of an array and none that has begun meanwhile."""
+    """Return whether the name means only waiting tasks of an array.
+
+    Tasks that have started meanwhile are then excluded.
+    """
     return name.endswith("]")
 
 
 def commands(verb: str, names: Sequence[str]) -> str:
-    """The command lines that do the same as the verb does here on jobs of these names."""
+    """Return the command lines equivalent to an action on the jobs with these names."""
     waiting = [name for name in names if verb == "cancel" and only_waiting(name)]
     others = [name for name in names if name not in waiting]
     lines = [shlex.join(["warpdeck", verb, *others])] if others else []
@@ -222,7 +251,7 @@ def commands(verb: str, names: Sequence[str]) -> str:
 
 
 class Question(NamedTuple):
-    """What is asked before something is changed, the command line that does the same, and a line for each job it meets."""
+    """A question before a change, the equivalent command line, and a line for each affected job."""
 
     text: str
     command: str
@@ -230,7 +259,7 @@ class Question(NamedTuple):
 
 
 def confirmation(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]) -> Question:
-    """Of cancel, hold, release or requeue on these rows."""
+    """Return the question before these rows are canceled, held, released or requeued."""
     there = list(everything)
     names = targets(verb, rows, there)
     wide = min(LISTED_COLUMNS, max(cell_len(printable(row.name)) for row in rows))

@@ -1,8 +1,10 @@
-"""The numbers that a training prints: `loss=0.41`, `loss: 0.41`, `{"loss": 0.41}`, `loss 0.41`, `3.1 it/s`, by step and by time.
+"""Parses the metrics that a training prints.
 
-With `=` or `:` any name counts, with a blank only those that trainings use, else every sentence with a number in it would.
-A name that stands in a log once is no curve. A line's time is what it says itself (ISO, the machine's local time), else it
-follows from its place in the file: evenly from the run's start to its end. Of a large log only parts are looked at.
+Examples are `loss=0.41`, `loss: 0.41`, `{"loss": 0.41}`, `loss 0.41` and `3.1 it/s`. With `=` or `:`, any
+name is accepted. With a blank, only common names are, because otherwise every sentence with a number would
+match. A name that occurs only once makes no curve. The time of a line is the timestamp in it (ISO, local
+time) or is derived from its position in the file, assuming that the output is distributed evenly from the
+start to the end of the run. Of a large log, only parts are read.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from typing import NamedTuple
 from warpdeck_tui.widgets.log.ansi import without_escapes
 
 MAX_NAMES = 60
-"""Different names of one log; a program that prints a thousand is not plotted by hand."""
+"""Largest number of names in one log. Programs that print a thousand are not analyzed by eye."""
 MAX_POINTS = 2000
-"""Of one curve: a stretch for each column of dots of a wide terminal."""
+"""Largest number of points of one curve, enough for each column of dots on a wide terminal."""
 OF_A_STRETCH = 4
 MAX_LINE_BYTES = 4096
-"""What follows in a line is not for people, nor for a plot."""
-# Every repetition has an end: a line of a million digits must cost no more than its length.
+"""Bytes of a line that are parsed. The rest of a longer line contains no metrics."""
+# All repetitions are limited, so that a line of a million digits takes only linear time.
 _NUMBER = (
     r"([-+]?(?:\d[\d_]{0,20}(?:\.\d{0,20})?(?:[eE][-+]?\d{1,3})?|\.\d{1,20}|nan|NaN|inf|Infinity))(?![\w:])"
 )
@@ -39,23 +41,25 @@ _RATE = re.compile(
     r"(?<![\d,.])(\d[\d,]{0,20}(?:\.\d{0,20})?)\s?(it/s|s/it|samples/s|tokens/s|tok/s|img/s|GB/s)\b"
 )
 _BAR = re.compile(r"\b(\d{1,15})/\d{1,15} \[")
-"""A progress bar's step, as tqdm writes it."""
+"""Matches the step in a progress bar of tqdm."""
 _STEPS = ("step", "steps", "global_step", "iter", "iteration", "epoch")
-"""What counts the progress, the best first."""
+"""Names that count the progress, in order of preference."""
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)")
 _FIRST = ("loss", "train/loss", "train_loss")
-"""What is shown first."""
+"""Names of the metrics that are shown first."""
 
 
 class Part(NamedTuple):
-    """Bytes of a log, and where in the file they stand."""
+    """Bytes of a log, and their offset in the file."""
 
     at_bytes: int
     data: bytes
 
 
 class Point(NamedTuple):
-    """A number that was printed, so many seconds after the run's start; `step` where the line told one."""
+    """A printed value, its time in seconds after the start of the run, and its step if the line contains
+    one.
+    """
 
     at_s: float
     value: float
@@ -66,7 +70,10 @@ Readings = dict[str, tuple[Point, ...]]
 
 
 def readings(parts: Sequence[Part], *, size_bytes: int, begin: float, end: float) -> Readings:
-    """The curves of a run from `begin` to `end` (unix times), the most interesting first; a nan is kept as one."""
+    """Return the curves of a run from `begin` to `end` (unix times), the most interesting first.
+
+    NaN values are kept.
+    """
     found: dict[str, list[Point]] = {}
     for part in parts:
         _read(part, found, size_bytes=max(1, size_bytes), begin=begin, end=end)
@@ -75,7 +82,10 @@ def readings(parts: Sequence[Part], *, size_bytes: int, begin: float, end: float
 
 
 def thinned(points: Sequence[Point]) -> tuple[Point, ...]:
-    """At most about MAX_POINTS of them: of each stretch the first, the last, the least and the most. No nan is lost."""
+    """Return at most about MAX_POINTS points: the first, last, smallest and largest of each interval.
+
+    All NaN values are kept.
+    """
     known = [point for point in points if not math.isnan(point.value)]
     if len(known) <= MAX_POINTS:
         return tuple(points)
@@ -95,7 +105,7 @@ def _rank(name: str) -> tuple[int, int, str]:
 
 def _read(part: Part, found: dict[str, list[Point]], *, size_bytes: int, begin: float, end: float) -> None:
     data = part.data.replace(b"\r", b"\n")
-    at = data.find(b"\n") + 1 if part.at_bytes else 0  # the first line of a part may have lost its head
+    at = data.find(b"\n") + 1 if part.at_bytes else 0  # the first line of a part may be incomplete
     for raw in data[at:].split(b"\n"):
         placed = begin + (part.at_bytes + at) / size_bytes * (end - begin)
         at += len(raw) + 1
@@ -110,7 +120,7 @@ def _read(part: Part, found: dict[str, list[Point]], *, size_bytes: int, begin: 
 
 
 def _pairs(line: str) -> tuple[dict[str, float], float | None] | None:
-    """(name -> number, step) of a line, None where there is nothing to plot."""
+    """Return (values by name, step) of a line, or None if it contains no metrics."""
     numbers = {(a or b): _float(number) for a, b, number in _NAMED.findall(line)}
     numbers |= {unit: _float(number.replace(",", "")) for number, unit in _RATE.findall(line)}
     by_lower = {name.lower(): name for name in numbers}
@@ -128,7 +138,7 @@ def _float(text: str) -> float:
 
 
 def _stamp(line: str) -> float | None:
-    """The unix time that the line says."""
+    """Return the timestamp in the line as unix time, or None."""
     match = _STAMP.search(line)
     if match is None:
         return None

@@ -1,8 +1,8 @@
-"""A batch script and its #SBATCH lines as values that can be set: what the form for a new job shows is one text.
+"""Reads and changes the #SBATCH options in the text of a batch script, for the "New job" form.
 
-The text alone is the truth. An option that is set is rewritten in the line where it stands, or stands in a line of its own below the
-others; everything else of the script stays as it was written. Lines for other schedulers outrank #SBATCH: where one of their
-options is set, all of them become #SBATCH lines that mean the same.
+The text is the only source of truth. An option that is set is replaced in its line, or added in a new line
+below the others; the rest of the script stays as it was. The lines of other schedulers take precedence over
+#SBATCH. If one of their options is set, all of their lines are converted into equivalent #SBATCH lines.
 """
 
 from __future__ import annotations
@@ -19,43 +19,53 @@ from warpdeck.notation.request.script_options import script_said
 from warpdeck.notation.request.sweep import sweep_of, with_sweep, without_sweep
 
 BARE = "#!/bin/sh\n"
-"""A script with nothing in it yet."""
+"""A script without commands."""
 MARK = "#SBATCH"
 Pair = tuple[str, str]
 """(long option, value)."""
 
 
 def with_option(text: str, option: str, value: str | None) -> str:
-    """The script with this value in the option's line, "" for one that takes none; None takes the option out."""
+    """Return the script with this value of the option.
+
+    "" is the value of an option without one; None removes the option.
+    """
     pairs = [] if value is None else [(option, value)]
     return _replaced(text, of=lambda each: each == option, by=pairs)
 
 
 def with_others(text: str, pairs: Sequence[Pair], *, but: frozenset[str]) -> str:
-    """The script with these options in place of all that it has, `but` these."""
+    """Return the script with all of its options replaced by these, except the options in `but`."""
     return _replaced(text, of=lambda each: each not in but, by=pairs)
 
 
 def body_of(text: str) -> str:
-    """The commands: what stands below the last #SBATCH line that sbatch reaches, or below the #! line, and below a sweep."""
+    """Return the commands of the script, without a sweep.
+
+    They begin after the last #SBATCH line that sbatch reads, or after the #! line.
+    """
     text = without_sweep(text)
     return "\n".join(text.split("\n")[_head_lines(text) :]).strip("\n")
 
 
 def with_body(text: str, body: str) -> str:
-    """The script with other commands."""
+    """Return the script with its commands replaced."""
     bare = without_sweep(text)
     head = bare.split("\n")[: _head_lines(bare)]
     return with_sweep("\n".join([*head, body, ""]), sweep_of(text))
 
 
 def as_words(pairs: Sequence[Pair]) -> str:
-    """Options as one types them on a command line."""
+    """Return the options as typed on a command line."""
     return shlex.join(as_word(option, value, SBATCH) for option, value in pairs)
 
 
 def _replaced(text: str, *, of: Callable[[str], bool], by: Sequence[Pair]) -> str:
-    """The script without the options that `of` says, and with `by`: the first where the first of them stood, the rest below."""
+    """Return the script with `by` in place of the options for which `of` is true.
+
+    The first new option is put in the place of the first old one, and so on. The remaining ones are added
+    below.
+    """
     text = _with_own_lines(text, of)
     lines = text.split("\n")
     left = list(by)
@@ -64,7 +74,9 @@ def _replaced(text: str, *, of: Callable[[str], bool], by: Sequence[Pair]) -> st
         try:
             pairs = parse_words(split_words(directive.text, ""), "")
         except UserError:
-            continue  # a line that is still being written, or that goes on in the next: what is set below outranks it
+            # The line is incomplete, or continues on the next line. The options added below it take
+            # precedence.
+            continue
         if not any(of(option) for option, _ in pairs):
             continue
         kept: list[Pair] = []
@@ -86,13 +98,16 @@ def _replaced(text: str, *, of: Callable[[str], bool], by: Sequence[Pair]) -> st
 
 
 def _with_own_lines(text: str, of: Callable[[str], bool]) -> str:
-    """The script with #SBATCH lines in place of #PBS or #BSUB lines, if those set an option that `of` says."""
+    """Return the script with #PBS or #BSUB lines replaced by #SBATCH lines.
+
+    This is done only if they set an option for which `of` is true.
+    """
     if not any(mark in text for mark in OTHER_MARKS):
         return text
     try:
         said = script_said(text, "")
     except UserError:
-        return text  # a line that is still being written
+        return text  # a line is incomplete
     counting = {f":{line.number}" for line in lines_of_others(text)}
     pairs = [(option, value) for option, value, where in said.options if where in counting]
     if not any(of(option) for option, _ in pairs):
@@ -105,13 +120,16 @@ def _with_own_lines(text: str, of: Callable[[str], bool]) -> str:
 
 
 def _latest(pairs: Sequence[Pair]) -> list[Pair]:
-    """The last of each option, which holds what the earlier ones said; of mail, all."""
+    """Return the last occurrence of each option, which includes the earlier ones.
+
+    All occurrences of mail-type are kept.
+    """
     last = {option: at for at, (option, _) in enumerate(pairs)}
     return [pair for at, pair in enumerate(pairs) if last[pair[0]] == at or pair[0] == "mail-type"]
 
 
 def _head_lines(text: str) -> int:
-    """The lines down to the last #SBATCH line, or to the #! line."""
+    """Return the number of lines down to the last #SBATCH line or, if there is none, to the #! line."""
     directives = components(text)[-1].directives
     if directives:
         return directives[-1].number
@@ -119,5 +137,5 @@ def _head_lines(text: str) -> int:
 
 
 def _line(pairs: Sequence[Pair]) -> str:
-    # A backslash takes the next letter as it is, even between quotes.
+    # A backslash makes the next letter literal, even within quotes.
     return f"{MARK} {as_words(pairs)}".replace("\\", "\\\\")

@@ -1,4 +1,4 @@
-"""The grid of a sweep as a page: how many tasks, at most how many GPU-hours, and the commands that each would run."""
+"""The preview of a sweep: number of tasks, upper limit of the GPU-hours, and commands of each task."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .form import Sheet, in_words, typed
 from .script import body_of
 
 MAX_SHOWN = 1000
-"""Tasks in the list; the rest is counted."""
+"""Largest number of tasks in the list. The others are only counted."""
 SECONDS_PER_HOUR = 3600
 
 
 class Preview(NamedTuple):
-    """`words`: the sum, or what is wrong. `rows`: (task, cells) as a table's."""
+    """The preview. `words` is the summary or an error, `rows` are the table rows (task, cells)."""
 
     words: str
     rows: list[tuple[str, Line]]
@@ -33,7 +33,7 @@ class Preview(NamedTuple):
 
 
 def preview(sheet: Sheet, grid_text: str, *, now: float) -> Preview:
-    """What the form would submit with that sweep."""
+    """Return a preview of the tasks that the form would submit with this sweep."""
     try:
         grid = parse_grid(grid_text)
         swept = typed(sheet, "sweep", grid_text)
@@ -66,7 +66,9 @@ def _sum(request: Request, tasks: int) -> str:
 
 
 def _row(sheet: Sheet, values: dict[str, str], task: int) -> Line:
-    """The commands that mention a parameter, else the values and how it begins."""
+    """Return the commands that contain a parameter or, if there are none, the values and the first
+    command.
+    """
     lines = body_of(sheet.text).splitlines()
     named = [filled_in(line, values).strip() for line in lines if filled_in(line, values) != line]
     if named:
@@ -76,5 +78,8 @@ def _row(sheet: Sheet, values: dict[str, str], task: int) -> Line:
 
 
 def _unused(body: str, grid: Grid) -> list[str]:
-    """Parameters that the commands do not name; the program may read its environment."""
+    """Return the parameters that the commands do not contain.
+
+    The program may still read them from its environment.
+    """
     return [each.name for each in grid if not re.search(rf"\b{re.escape(each.name)}\b", body)]

@@ -1,4 +1,4 @@
-"""The files of a snapshot as a tree: folders that open and close, each with what is below it."""
+"""The files of a snapshot as a tree of folders that can be opened and closed."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from warpdeck_tui.viewmodels.cells import Cell, Line, plural
 from warpdeck_tui.widgets.cells import printable
 
 OPEN_AT_MOST = 60
-"""With more files than these the folders are closed at first."""
+"""If there are more files than this, the folders are closed at first."""
 INDENT = 2
 
 
 class Tree(NamedTuple):
-    """`files` in order; `closed` are folders, by path."""
+    """The tree. `files` are ordered paths; `closed` are the paths of closed folders."""
 
     files: tuple[str, ...] = ()
     closed: frozenset[str] = frozenset()
 
     def turned(self, folder: str) -> Tree:
-        """With that folder open if it was closed, and closed if it was open."""
+        """Return the tree with this folder opened or closed."""
         return self._replace(closed=self.closed ^ {folder})
 
 
 def tree_of(paths: Iterable[str]) -> Tree:
-    """Folders before files, each by name."""
+    """Return the tree of these paths. Folders come before files, each sorted by name."""
     files = sorted(paths, key=lambda path: [(not rest, name) for name, rest in _steps(path)])
     closed = frozenset(path.split("/", 1)[0] for path in files if "/" in path)
     return Tree(tuple(files), closed if len(files) > OPEN_AT_MOST else frozenset())
 
 
 def tree_rows(tree: Tree) -> list[tuple[str, Line]]:
-    """(path, cells); a folder's path ends in a slash."""
+    """Return rows (path, cells). The path of a folder ends in a slash."""
     rows: list[tuple[str, Line]] = []
     counts: dict[str, int] = {}
     for path in tree.files:
@@ -62,12 +62,12 @@ def _folder(folder: str, depth: int, count: int, *, closed: bool) -> Line:
 
 
 def _folders(path: str) -> list[str]:
-    """Those that hold it, the outermost first."""
+    """Return the folders that contain the path, the outermost first."""
     names = path.split("/")[:-1]
     return ["/".join(names[: depth + 1]) for depth in range(len(names))]
 
 
 def _steps(path: str) -> Sequence[tuple[str, bool]]:
-    """(name, whether more follows)."""
+    """Return pairs (name, whether more follows) for the parts of the path."""
     names = path.split("/")
     return [(name, at < len(names) - 1) for at, name in enumerate(names)]

@@ -1,4 +1,4 @@
-"""Which verbs mean something for a job as it is now, and in words why not: the key line and the screens ask here."""
+"""Decides which actions apply to a job in its present state, and explains why others do not."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ DONE = {
 TAKES_BACK = {"hold": "release", "release": "hold"}
 NO_JOB = "there is no job under the cursor"
 AT_ONCE = ("hold", "release")
-"""Done without asking on a single job: the other verb takes it back."""
+"""Actions that need no confirmation on a single job, because each undoes the other."""
 
 WHOLE_ARRAYS = ("cancel", "hold", "release")
-"""Said of an array's number they meet the tasks that are in the queue; requeue would meet those that ended long ago too."""
+"""Actions for which the number of an array means its tasks in the queue. For requeue it would also mean tasks
+that ended long ago.
+"""
 
 
 def refusal(verb: str, row: JobRow) -> str:
-    """Why the verb means nothing for this job, "" if it does."""
+    """Return why the action does not apply to this job, or "" if it does."""
     ended, waits = row.end is not None, row.state == "PENDING"
     if verb == "requeue":
         if row.interactive:
@@ -51,16 +53,16 @@ def refusal(verb: str, row: JobRow) -> str:
 
 
 def fits(verb: str, rows: Sequence[JobRow]) -> bool:
-    """Whether the verb means something for at least one of these jobs."""
+    """Return whether the action applies to at least one of these jobs."""
     return any(not refusal(verb, row) for row in rows)
 
 
 def that_fit(verb: str, rows: Sequence[JobRow]) -> list[JobRow]:
-    """Those for which the verb means something."""
+    """Return the jobs to which the action applies."""
     return [row for row in rows if not refusal(verb, row)]
 
 
 def said_done(verb: str, labels: Sequence[str]) -> str:
-    """ "cancelled job 12", "held 3 jobs"."""
+    """Return the message after an action, such as "cancelled job 12" or "held 3 jobs"."""
     what = f"job {printable(labels[0])}" if len(labels) == 1 else f"{len(labels)} jobs"
     return f"{DONE[verb]} {what}"

@@ -1,4 +1,7 @@
-"""The page of a node: what it is, how it fares, and how its GPUs went lately, each with its job and processes."""
+"""The page of a node: its properties, its health, and curves of its CPUs and GPUs.
+
+Each GPU is shown with its job and processes.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,19 @@ from warpdeck_tui.widgets.meter import sparkline
 from .nodes import FULL_POWER_W, gpu_holder, node_lines, process_lines
 
 SPANS = ((1.0, "the last 10 minutes"), (10.0, "the last 2 hours"), (60.0, "the last day"))
-"""(seconds of a step, in words): how far back what is kept of each size reaches."""
+"""Time spans as (seconds per step, title). The title says how long measurements with this step are kept."""
 LABEL_WIDTH = 7
 FIGURE_WIDTH = 6
 GRAPH_MIN = 8
 GRAPH_MAX = 60
-"""More points than that say no more."""
+"""Largest width of a graph. More points would not be more informative."""
 MARGIN = 4
 WHOLE_FROM = 10
-"""Gigabytes a second from which tenths say no more."""
+"""Rate in gigabytes per second from which on no decimals are shown."""
 
 
 def page(node: NodeRow, curves: Sequence[CurveRow], *, span: int, told: str, width: int) -> list[Line]:
-    """All of it. `told`: why there are no curves, or that they come."""
+    """Return all lines of the page. `told` says why there are no curves, or that they are being loaded."""
     lines = [*node_lines(node), *_links(node.gpus), *_health(node), ()]
     lines.append((Cell(f"{SPANS[span][1]}", "header"), Cell(f"  {told}" if told else "", "muted")))
     own = next((curve for curve in curves if curve.gpu is None), None)
@@ -38,7 +41,9 @@ def page(node: NodeRow, curves: Sequence[CurveRow], *, span: int, told: str, wid
 
 
 def resampled(points: Sequence[float | None], width: int) -> list[float | None]:
-    """At most `width` points: means over equal parts; None where nothing of a part is known."""
+    """Return at most `width` points, each the mean of an equal part, or None if the part has no known
+    points.
+    """
     if len(points) <= width:
         return list(points)
     found: list[float | None] = []
@@ -50,7 +55,10 @@ def resampled(points: Sequence[float | None], width: int) -> list[float | None]:
 
 
 def _links(gpus: Sequence[GpuRow]) -> list[Line]:
-    """Which GPUs reach each other by NVLink, and which share a PCIe root; nothing of what is not known."""
+    """Return which GPUs are connected by NVLink and which are attached to the same NUMA node.
+
+    Unknown facts are omitted.
+    """
     lines: list[Line] = []
     if any(gpu.island >= 0 for gpu in gpus):
         joined = _together(gpus, lambda gpu: gpu.island)
@@ -66,7 +74,7 @@ def _links(gpus: Sequence[GpuRow]) -> list[Line]:
 
 
 def _together(gpus: Sequence[GpuRow], key: Callable[[GpuRow], int]) -> dict[int, str]:
-    """Number -> its GPUs, "0-3,6"; those below 0 are left out."""
+    """Return the GPU indices for each number, such as "0-3,6". Numbers below 0 are omitted."""
     found: dict[int, list[int]] = {}
     for gpu in gpus:
         if key(gpu) >= 0:
@@ -75,7 +83,10 @@ def _together(gpus: Sequence[GpuRow], key: Callable[[GpuRow], int]) -> dict[int,
 
 
 def _health(node: NodeRow) -> list[Line]:
-    """What is not well: ECC, Xid, heat, a full disk; or that all is."""
+    """Return the failed health checks, or a line that says that there are none.
+
+    Checks concern, for example, ECC, Xid, temperature and disks.
+    """
     if not node.health and node.at is not None:
         what = "ECC, Xid, heat and disks" if node.gpus else "disks, mounts and clock"
         return [fact("health", f"✓ nothing is wrong with {what}")]
@@ -113,7 +124,10 @@ def _gpu(gpu: GpuRow, curve: CurveRow | None, width: int) -> list[Line]:
 
 
 def _ways(links: GpuLinks, width: int) -> list[Line]:
-    """The GPU's PCIe and NVLink, each below a graph if there is room; nothing of what is not known."""
+    """Return the PCIe and NVLink facts of the GPU, each below a graph if they fit on one line.
+
+    Unknown facts are omitted.
+    """
     half = _graph_width(width, 2) + FIGURE_WIDTH
     ways = (("PCIe", _pcie(links, half)), ("NVLink", _nvlink(links)))
     cells = [(Cell(f"{title:>{LABEL_WIDTH}} ", "muted"), told) for title, told in ways if told is not None]
@@ -124,8 +138,10 @@ def _ways(links: GpuLinks, width: int) -> list[Line]:
 
 
 def _pcie(links: GpuLinks, room: int) -> Cell | None:
-    """Its generation is what it can be: a GPU that idles lowers it, which is said where there is room. Missing lanes are a
-    fault."""
+    """Return the PCIe link of the GPU, or None if it is unknown. Missing lanes are shown as a fault.
+
+    The shown generation is the maximum. An idle GPU lowers it, and the present one is added if it fits.
+    """
     if links.pcie_gen is None or links.pcie_width is None:
         return None
     missing = links.pcie_width < (links.pcie_width_max or 0)
@@ -138,7 +154,7 @@ def _pcie(links: GpuLinks, room: int) -> Cell | None:
 
 
 def _nvlink(links: GpuLinks) -> Cell | None:
-    """None where the GPU has none. Each link should be up."""
+    """Return the NVLink state of the GPU, or None if it has no NVLink. All links should be up."""
     if not links.nvlinks:
         return None
     missing = links.nvlinks_up < links.nvlinks
@@ -149,7 +165,7 @@ def _nvlink(links: GpuLinks) -> Cell | None:
 
 
 def _traffic(sent: int | None, received: int | None) -> str:
-    """ ", 12 out, 3.1 in GB/s": as the GPU sees it."""
+    """Return the traffic as seen by the GPU, such as ", 12 out, 3.1 in GB/s"."""
     ways = [f"{_rate(each)} {way}" for each, way in ((sent, "out"), (received, "in")) if each is not None]
     return "".join(f", {way}" for way in ways) + (" GB/s" if ways else "")
 
@@ -160,7 +176,9 @@ def _rate(bytes_s: int) -> str:
 
 
 def _graph(title: str, points: Sequence[float | None], most: float, width: int) -> Line:
-    """Against the most that there can be, so that graphs below each other can be compared."""
+    """Return a graph relative to the largest possible value, so that graphs below each other can be
+    compared.
+    """
     percent = [None if each is None else 100 * each / max(1.0, most) for each in resampled(points, width)]
     return Cell(f"{title:>{LABEL_WIDTH}} ", "muted"), Cell(sparkline(percent, width), "accent")
 
@@ -170,6 +188,6 @@ def _figure(value: float | None, unit: str) -> Cell:
 
 
 def _graph_width(width: int, graphs: int) -> int:
-    """Of each of so many beside each other."""
+    """Return the width of each of several graphs side by side."""
     room = (width - MARGIN) // graphs - LABEL_WIDTH - FIGURE_WIDTH - 2
     return max(GRAPH_MIN, min(GRAPH_MAX, room))

@@ -1,4 +1,7 @@
-"""Nodes and GPUs: the heat map's cells, the node table's rows, and what is said of what is under the cursor."""
+"""The cells of the heat map, the rows of the node table, and the details under the cursor.
+
+The details are those of a node or a GPU.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ METRIC_WORDS = {
     "owner": "owner",
 }
 FULL_POWER_W = 700.0
-"""An H100's limit: the top of the power scale."""
+"""Top of the power scale, the limit of an H100 in watts."""
 HOT_C = 90.0
-"""Where data-centre GPUs begin to slow down: the top of the temperature scale."""
+"""Top of the temperature scale in °C, at which data-center GPUs begin to slow down."""
 OUT = ("down", "connecting", "absent")
 CLOSED = (*OUT, "drained", "draining")
 MAX_JOBS_NAMED = 8
@@ -30,7 +33,7 @@ OWNER_LEGEND = "the job that holds it   · free   alien: a process of no job"
 
 
 def gpu_lines(nodes: Sequence[NodeRow], metric: str, *, job: str = "") -> list[GridLine]:
-    """The heat map: a line a node, as ("name state", cells). `job`: whose GPUs are pointed out."""
+    """Return the heat map: one line per node as ("name state", cells). The GPUs of `job` are highlighted."""
     return [
         (
             f"{node.name} {node.state}",
@@ -41,13 +44,18 @@ def gpu_lines(nodes: Sequence[NodeRow], metric: str, *, job: str = "") -> list[G
 
 
 def _is_out(node: NodeRow) -> bool:
-    """Whether nothing can be said of its GPUs. Of a moment at which a node was cut off, its agent tells later."""
+    """Return whether nothing is known about the node's GPUs.
+
+    For a past time at which the node was disconnected, its agent may have reported the values later.
+    """
     return node.state in OUT and not (isinstance(node, PastNodeRow) and node.step_s)
 
 
 def gpu_cell(node: str, gpu: GpuRow, metric: str, *, out: bool, job: str = "") -> GridCell:
-    """Five characters, a step of the ramp and a percentage. `*` marks a GPU that a job holds, `=` one of this job, `!` one
-    nobody may have."""
+    """Return the cell of a GPU: five characters, a heat step and a percentage.
+
+    `*` marks a GPU that is allocated to a job, `=` a GPU of the job `job`, and `!` a GPU that cannot be used.
+    """
     key = (node, gpu.index)
     if out or gpu.error:
         return key, "!", -1, None
@@ -63,7 +71,10 @@ def gpu_cell(node: str, gpu: GpuRow, metric: str, *, out: bool, job: str = "") -
 
 
 def _owner(gpu: GpuRow) -> tuple[str, int]:
-    """The job's label, in a colour that tells it from its neighbours: fragmentation can be seen."""
+    """Return the label of the job and a color that differs from its neighbors.
+
+    So fragmentation becomes visible.
+    """
     if gpu.job:
         number = int("".join(char for char in gpu.job if char.isdigit()) or 0)
         return f"{gpu.job[:5]:^5}", 1 + number % 6
@@ -71,7 +82,7 @@ def _owner(gpu: GpuRow) -> tuple[str, int]:
 
 
 def _reading(gpu: GpuRow, metric: str) -> tuple[float | None, float, str]:
-    """(value, the top of its scale, unit)."""
+    """Return (value, top of its scale, unit)."""
     if metric == "memory":
         used = gpu.mem_used_bytes
         return None if used is None else 100 * used / max(1, gpu.mem_bytes), 100.0, "%"
@@ -83,7 +94,7 @@ def _reading(gpu: GpuRow, metric: str) -> tuple[float | None, float, str]:
 
 
 def legend(metric: str, *, past: bool = False) -> str:
-    """What the signs in the tiles mean, now or then."""
+    """Return the explanation of the symbols in the tiles, for now or for a past time."""
     if metric == "owner":
         return "the job that held it then   · free   alien: a process of no job" if past else OWNER_LEGEND
     if past:
@@ -92,7 +103,7 @@ def legend(metric: str, *, past: bool = False) -> str:
 
 
 def summary(nodes: Sequence[NodeRow]) -> str:
-    """ "8 nodes (1 down), 59 of 64 GPUs held, 2 blocked"."""
+    """Return a summary, such as "8 nodes (1 down), 59 of 64 GPUs held, 2 blocked"."""
     gpus = [gpu for node in nodes for gpu in node.gpus]
     held = sum(bool(gpu.job) for gpu in gpus)
     blocked = sum(bool(gpu.blocked) for gpu in gpus)
@@ -104,7 +115,10 @@ def summary(nodes: Sequence[NodeRow]) -> str:
 
 
 def fragmentation(nodes: Sequence[NodeRow]) -> str:
-    """ "free: 2 whole nodes, 5 GPUs on 3 others, at most 4 on one": what a large job would find."""
+    """Return the free GPUs available to a large job.
+
+    An example is "free: 2 whole nodes, 5 GPUs on 3 others, at most 4 on one".
+    """
     whole = 0
     parts: list[int] = []
     for node in nodes:
@@ -126,7 +140,9 @@ def fragmentation(nodes: Sequence[NodeRow]) -> str:
 
 
 def node_row(node: NodeRow) -> tuple[str, Line]:
-    """(key, cells): name, state, CPUs, load, memory, GPUs, jobs, and the jobs or the reason."""
+    """Return (key, cells): name, state, CPUs, load, memory, GPUs, number of jobs, and the jobs or the
+    reason.
+    """
     held = sum(bool(gpu.job) for gpu in node.gpus)
     kind = node.gpus[0].type if node.gpus else ""
     used = 100 * (node.mem_used_bytes or 0) / max(1, node.mem_bytes)
@@ -146,7 +162,7 @@ def node_row(node: NodeRow) -> tuple[str, Line]:
 
 
 def node_lines(node: NodeRow) -> list[Line]:
-    """What is said of a node."""
+    """Return the details of a node."""
     title = (Cell(printable(node.name), "accent"), Cell(f"  {node.state}", node_role(node.state)))
     lines: list[Line] = [title]
     if node.reason:
@@ -169,7 +185,7 @@ def node_lines(node: NodeRow) -> list[Line]:
 
 
 def gpu_detail(node: NodeRow, index: int) -> list[Line]:
-    """What is said of the GPU under the cursor, with every process on it and whose it is."""
+    """Return the details of the GPU under the cursor, with all its processes and their jobs."""
     gpu = next((each for each in node.gpus if each.index == index), None)
     if gpu is None:
         return []
@@ -186,7 +202,7 @@ def gpu_detail(node: NodeRow, index: int) -> list[Line]:
 
 
 def gpu_holder(gpu: GpuRow) -> Line:
-    """The job that has it, or why none may."""
+    """Return the job that holds the GPU, or why it cannot be used."""
     if gpu.error:
         return (Cell(printable(gpu.error), "warn"),)
     if gpu.blocked:
@@ -197,7 +213,7 @@ def gpu_holder(gpu: GpuRow) -> Line:
 
 
 def sharer_lines(gpu: GpuRow) -> list[Line]:
-    """All jobs that have a part of it."""
+    """Return all jobs that share the GPU."""
     return [
         (
             *fact("" if at else "shared by", each.job, "accent"),
@@ -208,7 +224,7 @@ def sharer_lines(gpu: GpuRow) -> list[Line]:
 
 
 def process_lines(gpu: GpuRow) -> list[Line]:
-    """Every process on the GPU, and whose it is."""
+    """Return every process on the GPU with its job."""
     lines: list[Line] = []
     for process in gpu.processes:
         lines.append(

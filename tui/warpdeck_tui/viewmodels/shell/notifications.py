@@ -1,4 +1,4 @@
-"""What is told of jobs that start and end, as words, and as what makes a terminal show them on the desktop. Pure functions."""
+"""Texts and terminal sequences for notifications about jobs that start and end. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from warpdeck_tui.viewmodels.jobs.queue import how_ended
 from warpdeck_tui.widgets.cells import printable
 
 MOST_TOLD = 3
-"""One by one; of more only how many."""
+"""Largest number of events that are listed one by one. More are only counted."""
 MAX_CHARACTERS = 200
-"""Desktops show about so much of a notice."""
+"""Largest length of a notification, about as much as desktops show."""
 RUNNING = ("RUNNING", "COMPLETING")
 
 
 def event(before: JobRow | None, row: JobRow) -> str:
-    """ "started" or "ended" if that lies between the two rows; a task of an array, and a job of a moment, has none before."""
+    """Return "started" or "ended" if that happened between the two rows, else "".
+
+    `before` is None for array tasks and for jobs that appeared just now.
+    """
     if row.end is not None:
         return "ended" if before is None or before.end is None else ""
     started = row.state in RUNNING and row.start is not None
@@ -25,7 +28,7 @@ def event(before: JobRow | None, row: JobRow) -> str:
 
 
 def sentence(kind: str, row: JobRow) -> str:
-    """One line about one job."""
+    """Return one line about one job."""
     name = f"job {row.label} {printable(row.name)}".rstrip()
     if kind == "started":
         return f"{name} has started on {row.node_list}"
@@ -33,7 +36,7 @@ def sentence(kind: str, row: JobRow) -> str:
 
 
 def bundle(news: Sequence[tuple[str, JobRow]]) -> list[str]:
-    """Lines for all that came together."""
+    """Return lines about all events that arrived together."""
     if len(news) <= MOST_TOLD:
         return [sentence(kind, row) for kind, row in news]
     counts = {kind: sum(each == kind for each, _ in news) for kind in ("started", "ended")}
@@ -41,7 +44,10 @@ def bundle(news: Sequence[tuple[str, JobRow]]) -> list[str]:
 
 
 def desktop_sequence(words: str, *, in_tmux: bool) -> str:
-    """OSC 9 with these words, and a bell for terminals without. tmux hands it on as it is (allow-passthrough), and minds the bell."""
+    """Return the OSC 9 sequence with this text, and a bell for terminals that do not support OSC 9.
+
+    tmux passes the sequence on unchanged (allow-passthrough) and handles the bell.
+    """
     told = f"\x1b]9;{printable(words[:MAX_CHARACTERS])}\x07"
     if in_tmux:
         told = "\x1bPtmux;" + told.replace("\x1b", "\x1b\x1b") + "\x1b\\"

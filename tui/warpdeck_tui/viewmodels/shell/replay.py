@@ -1,8 +1,8 @@
-"""The screen of a terminal from the bytes that were written to it: text in its colours, to look at.
+"""Reconstructs the screen of a terminal from the bytes written to it, as colored text.
 
-Understood is what shells, progress bars and full-screen programs use to place text (ECMA-48, xterm): moves, erasing, inserting and
-deleting, scrolling in a region, the other screen, colours (see `ansi`). Titles and everything else that asks for an answer
-are left out.
+It supports the sequences with which shells, progress bars and full-screen programs place text (ECMA-48,
+xterm): moving, erasing, inserting, deleting, scrolling in a region, the alternate screen, and colors (see
+`ansi`). Titles and requests for an answer are ignored.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ MAX_SIDE = 500
 TAB_COLUMNS = 8
 _TOKEN = re.compile(
     r"\x1b\[([0-9;:?>=!]*)[ -/]*([@-~])"  # CSI
-    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\)"  # OSC, DCS and the like, up to their end
+    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\)"  # OSC, DCS and similar, up to their end
     r"|\x1b[()*+#%].|\x1b([78DEMc=>])|\x1b."
     r"|([\x00-\x1f\x7f])|([^\x00-\x1f\x7f\x1b]+)",
     re.DOTALL,
 )
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:?>=!]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[()*+#%])?$")
 MAX_UNFINISHED = 4096
-"""A sequence that does not end is given up."""
+"""Length from which on an unfinished sequence is dropped."""
 _SGR = re.compile(rf"[0-9;:]{{0,{MAX_SGR_BYTES}}}")
 
 
 class Place(NamedTuple):
-    """A cell of the screen. No `char`: the second half of a wide character."""
+    """A cell of the screen. `char` is "" in the second half of a wide character."""
 
     char: str
     style: Style = PLAIN
 
 
 class Written(NamedTuple):
-    """Characters beside each other in one style."""
+    """Adjacent characters with the same style."""
 
     text: str
     style: Style = PLAIN
@@ -51,7 +51,7 @@ BLANK = Place(" ")
 
 
 class Screen:
-    """Fed in order; `lines` is what stands there now."""
+    """The screen of a terminal. Its output is fed in order, and `lines` returns the present content."""
 
     def __init__(self, *, rows: int = 24, cols: int = 80) -> None:
         self._rows, self._cols = min(rows, MAX_SIDE), min(cols, MAX_SIDE)
@@ -61,14 +61,14 @@ class Screen:
         self._reset()
 
     def lines(self) -> list[list[Written]]:
-        """From the left to the last character or ground; without the empty ones at the end."""
+        """Return the lines of the screen, without trailing blanks and without empty lines at the end."""
         found = [_written(row) for row in self._cells]
         while found and not found[-1]:
             found.pop()
         return found
 
     def feed(self, data: bytes) -> None:
-        """More of what was written, cut anywhere."""
+        """Process more output, split anywhere."""
         text = self._rest + self._decoder.decode(data)
         self._rest = ""
         if (cut := _UNFINISHED.search(text)) and len(text) - cut.start() < MAX_UNFINISHED:
@@ -92,7 +92,10 @@ class Screen:
         self._saved = (0, 0, PLAIN)
 
     def _blank(self, cols: int | None = None) -> list[Place]:
-        """So many empty cells, a whole line if nothing is said: on the ground that is set, as xterm does it."""
+        """Return `cols` empty cells, or a whole line by default.
+
+        They have the current background color, as in xterm.
+        """
         return [self._empty] * (self._cols if cols is None else cols)
 
     def _wear(self, style: Style) -> None:
@@ -208,7 +211,7 @@ class Screen:
         self._y, self._x = min(max(0, y), self._rows - 1), min(max(0, x), self._cols - 1)
 
     def _erase(self, final: str, what: int) -> None:
-        """In the line, or on the screen: from the cursor on, up to it, all."""
+        """Erase in the line (K) or on the screen (J): from the cursor on, up to the cursor, or everything."""
         row, x = self._cells[self._y], min(self._x, self._cols - 1)
         if what == 0:
             row[x:] = self._blank(self._cols - x)
@@ -228,7 +231,7 @@ class Screen:
                 self._cells[number] = self._blank()
 
     def _shift(self, final: str, count: int) -> None:
-        """Characters, or lines, are put in or taken out at the cursor."""
+        """Insert or delete characters or lines at the cursor."""
         if final in "LM":
             if self._top <= self._y <= self._bottom:
                 for _ in range(min(count, self._rows)):
@@ -252,14 +255,17 @@ class Screen:
             self._y = min(self._rows - 1, self._y + 1)
 
     def _scroll(self, by: int) -> None:
-        """The region's lines go up, or down where `by` is negative."""
+        """Scroll the region up, or down if `by` is negative."""
         for _ in range(min(abs(by), self._rows)):
             gone, fresh = (self._top, self._bottom) if by > 0 else (self._bottom, self._top)
             del self._cells[gone]
             self._cells.insert(fresh, self._blank())
 
     def _switch(self, to_other: bool) -> None:
-        """A full-screen program has a screen of its own; what stood before comes back."""
+        """Switch between the normal and the alternate screen, which full-screen programs use.
+
+        The normal screen is kept.
+        """
         if to_other and self._other is None:
             self._other = (self._cells, self._y, self._x)
             self._cells = [self._blank() for _ in range(self._rows)]
@@ -270,7 +276,7 @@ class Screen:
 
 
 def _written(row: list[Place]) -> list[Written]:
-    """What stands in a row, without what is blank at its end."""
+    """Return the content of a row without blanks at its end."""
     cols = len(row)
     while cols and row[cols - 1] == BLANK:
         cols -= 1

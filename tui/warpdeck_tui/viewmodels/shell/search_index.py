@@ -1,14 +1,15 @@
-"""What the palette finds beside actions: jobs, nodes and users, by a few letters of their names, and verbs on jobs.
+"""Search in the palette for jobs, nodes and users by a few letters, and for actions on jobs.
 
-    1234        the job           llm     jobs whose name has these letters, in this order
+    1234        the job           llm     jobs whose name contains these letters, in this order
     gpu07       the node          bob     the user's jobs
-    hold 1234   the verb, on what the rest finds; its first letters do (`can llm`)
-    node 7      nodes alone; so do `job` and `user`
-    q           the action with that key, as vim's and k9s' users type it; submit: what an action's help says
+    hold 1234   the action on the jobs that match the rest; a prefix is enough (`can llm`)
+    node 7      only nodes; likewise `job` and `user`
+    q           the action with this key, as in vim and k9s
+    submit      actions whose help contains a word that begins like this
 
-How well something fits: the whole id, then the beginning of a word, then a part, then letters in their order. Of equals the
-latest job comes first. What has no letter of the query in its place costs one comparison, so that a long queue can be looked
-through while somebody types.
+Matches are ranked in this order: the whole id, the beginning, a part, letters in order. Among equal matches,
+the latest job comes first. Text without the query's letters costs only one comparison, so that a long queue
+can be searched while the user types.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, refusal
 from warpdeck_tui.widgets.cells import printable
 
 MOST_FOUND = 12
-"""Of each kind: who sees more types another letter."""
+"""Largest number of results of each kind. Users who see more type another letter."""
 MAX_QUERY_CHARACTERS = 60
-"""No name is looked for by more; what was pasted by mistake must not be compared with a whole queue."""
+"""Largest length of a query. Longer text was pasted by mistake and is not compared with a whole queue."""
 WHOLE, KEY, BEGINS, PART, LETTERS, HELP = 1000.0, 900.0, 30.0, 8.0, 1.0, 0.5
-"""How well something fits. Textual's own scores of actions lie between LETTERS and BEGINS."""
+"""Scores of matches. Textual's own scores of actions are between LETTERS and BEGINS."""
 MIN_HELP_CHARACTERS = 3
 KINDS = {"job": "job", "jobs": "job", "node": "node", "nodes": "node", "user": "user", "users": "user"}
-"""What stands before what is looked for, where only one kind is."""
+"""Words before a query that restrict it to one kind."""
 
 
 class Thing(NamedTuple):
-    """`kind`: job, node, user, or a verb on a job; `key`: its id or name."""
+    """A search result. `kind` is job, node, user, or an action on a job; `key` is the id or the name."""
 
     score: float
     kind: str
@@ -45,20 +46,20 @@ class Thing(NamedTuple):
 
 
 class Search:
-    """A query, looked for in names."""
+    """A query that is compared with names."""
 
     def __init__(self, query: str) -> None:
         self._words = query[:MAX_QUERY_CHARACTERS].lower().strip()
         self._letters = self._words.replace(" ", "")
         self.may_be_number = not any(letter.isalpha() for letter in self._letters)
-        """Job ids have no letters, those of array tasks neither."""
+        """Whether the query can be a job id. Ids of jobs and array tasks contain no letters."""
 
     @property
     def is_empty(self) -> bool:
         return not self._words
 
     def score(self, text: str) -> float:
-        """0.0 if it does not fit."""
+        """Return the score of a text, or 0.0 if it does not match."""
         low = text.lower()
         at = -1
         for letter in self._letters:
@@ -73,7 +74,11 @@ class Search:
 
 
 def score_of_action(query: str, *, keys: str, words: str, title_score: float) -> float:
-    """How well an action fits: by its key, else by its title as Textual finds it, else by the beginning of a word of its help."""
+    """Return the score of an action.
+
+    It depends on the key, else on Textual's score of the title, else on the beginning of a word in the help
+    text.
+    """
     text = query.strip()
     if text and text in keys.split():
         return KEY
@@ -84,7 +89,7 @@ def score_of_action(query: str, *, keys: str, words: str, title_score: float) ->
 
 
 def _of_kind(query: str, kind: str) -> str:
-    """The query without the word that names the kind; "" if it names another."""
+    """Return the query without the word that names this kind, or "" if it names another kind."""
     first, _, rest = query.strip().partition(" ")
     named = KINDS.get(first.lower()) if rest.strip() else None
     if named is None:
@@ -93,14 +98,20 @@ def _of_kind(query: str, kind: str) -> str:
 
 
 def verb_of(query: str) -> tuple[str, str]:
-    """(verb, rest) of "hold 12" or "can llm"; ("", query) if it begins with no verb."""
+    """Return (action, rest) of a query such as "hold 12" or "can llm".
+
+    Returns ("", query) if it begins with no action.
+    """
     first, _, rest = query.strip().partition(" ")
     verbs = [verb for verb in JOB_VERBS if verb.startswith(first.lower())] if len(first) > 1 else []
     return (verbs[0], rest.strip()) if rest.strip() and len(verbs) == 1 else ("", query)
 
 
 class JobSearch:
-    """The jobs that fit best, or what the query's verb may do with them: looked for in one part of the queue after another."""
+    """Searches the queue in parts for the jobs that match best.
+
+    If the query names an action, only jobs to which it applies are found.
+    """
 
     def __init__(self, query: str) -> None:
         self._verb, rest = verb_of(query)
@@ -109,7 +120,7 @@ class JobSearch:
         self._best: list[tuple[float, int, JobRow]] = []
 
     def look(self, jobs: Iterable[JobRow]) -> None:
-        """At these jobs, too."""
+        """Search these jobs, too."""
         if self._search.is_empty:
             return
         fitting = (
@@ -120,7 +131,10 @@ class JobSearch:
         self._best = heapq.nlargest(MOST_FOUND, (*self._best, *fitting), key=lambda each: each[:2])
 
     def _score(self, row: JobRow) -> float:
-        """Names are few, and numbers have no letters."""
+        """Return the score of a job. Scores of names are cached, because there are few names.
+
+        Ids are compared only with queries without letters.
+        """
         of_name = self._by_name.get(row.name)
         if of_name is None:
             of_name = self._by_name[row.name] = self._search.score(row.name)
@@ -138,7 +152,7 @@ def _job(score: float, row: JobRow, verb: str) -> Thing:
 
 
 def find_nodes(nodes: Iterable[NodeRow], query: str) -> list[Thing]:
-    """The nodes that fit best."""
+    """Return the nodes that match best."""
     search = Search(_of_kind(query, "node"))
     if search.is_empty:
         return []
@@ -151,7 +165,7 @@ def find_nodes(nodes: Iterable[NodeRow], query: str) -> list[Thing]:
 
 
 def find_users(jobs: Iterable[JobRow], query: str) -> list[Thing]:
-    """The users with jobs that fit best."""
+    """Return the users with jobs that match best."""
     search = Search(_of_kind(query, "user"))
     if search.is_empty:
         return []

@@ -1,4 +1,6 @@
-"""Interactive sessions and forwarded ports: what can be joined, what leads there, and what the next shell asks for."""
+"""Interactive sessions and forwarded ports: their rows, their addresses, and the options of the next
+shell.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from warpdeck_tui.widgets.log.ansi import themed
 from .replay import Written
 
 FORWARD = "forward "
-"""Before the number in the key of a forward's row; a session's is its job's id."""
+"""Prefix of the key of a forward's row, before its number. The key of a session is the job's id."""
 
 
 def sessions(jobs: Iterable[JobRow], *, user: str | None) -> list[JobRow]:
-    """The interactive jobs that wait or run, of one user or of all, the latest first."""
+    """Return the waiting and running interactive jobs of one user or of all, the latest first."""
     found = [job for job in jobs if job.interactive and job.end is None and user in (None, job.user)]
     return sorted(found, key=lambda job: -job.id)
 
@@ -28,7 +30,7 @@ def sessions(jobs: Iterable[JobRow], *, user: str | None) -> list[JobRow]:
 def session_rows(
     jobs: Sequence[JobRow], forwards: Sequence[ForwardRow], *, now: float
 ) -> list[tuple[str, tuple[Cell, ...]]]:
-    """(key, cells): each session with its ports below it, then the ports of jobs that are no sessions."""
+    """Return rows (key, cells): each session with its ports below it, then the ports of other jobs."""
     rows: list[tuple[str, tuple[Cell, ...]]] = []
     left = list(forwards)
     for job in jobs:
@@ -41,18 +43,18 @@ def session_rows(
 
 
 def url(row: ForwardRow, *, page: str = "") -> str:
-    """Where the port is to be found; a notebook's token is not in it, but where `page` has it."""
+    """Return the URL of the forwarded port. It contains a notebook's token only if `page` does."""
     return f"http://127.0.0.1:{row.local_port}{page or row.page}"
 
 
 def leads_to(row: ForwardRow) -> str:
-    """Where a forward ends, and whether it is in use."""
+    """Return the target of a forward, and whether it is in use."""
     used = plural(row.connections, "connection") if row.connections else "unused"
     return f"{used}, to {row.port} on {row.node}"
 
 
 def glance_title(row: JobRow) -> Line:
-    """Whose screen is looked at."""
+    """Return the title above the screen of a session."""
     return (
         Cell(f"{row.label} {printable(row.name)}", "accent"),
         Cell("   its screen now, to look at only", "muted"),
@@ -60,7 +62,7 @@ def glance_title(row: JobRow) -> Line:
 
 
 def glance_text(screen: Sequence[Sequence[Written]], *, rows: int, styles: Palette) -> Text:
-    """The last lines of a session's screen, in its own colours; what is too long is cut."""
+    """Return the last lines of a session's screen, in its own colors. Long lines are cut off."""
     text = Text(no_wrap=True)
     for line in screen[-rows:]:
         text.append("\n" if text else "")
@@ -70,7 +72,7 @@ def glance_text(screen: Sequence[Sequence[Written]], *, rows: int, styles: Palet
 
 
 def shell_options(jobs: Iterable[JobRow], *, user: str, has_gpus: bool) -> list[str]:
-    """What the next shell asks for: the GPUs, the partition and the time limit of the user's last session."""
+    """Return the options of the next shell: GPUs, partition and time limit of the user's last session."""
     mine = [job for job in jobs if job.interactive and job.user == user]
     if not mine:
         return ["--gpus=1"] if has_gpus else []
@@ -82,12 +84,12 @@ def shell_options(jobs: Iterable[JobRow], *, user: str, has_gpus: bool) -> list[
 
 
 def in_words(options: Sequence[str]) -> str:
-    """What a key is about to ask for: "--gpus=1 --time=1:00:00"."""
+    """Return options as text, such as "--gpus=1 --time=1:00:00"."""
     return " ".join(options) or "no GPU"
 
 
 def summary(jobs: Sequence[JobRow], forwards: Sequence[ForwardRow]) -> str:
-    """ "2 sessions   1 forwarded port"."""
+    """Return a summary, such as "2 sessions   1 forwarded port"."""
     return f"{plural(len(jobs), 'session')}   {plural(len(forwards), 'forwarded port')}"
 
 

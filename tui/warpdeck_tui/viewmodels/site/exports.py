@@ -1,7 +1,8 @@
-"""Ended jobs, or what they have cost, as a file, piece by piece: CSV, JSON or Markdown, as the name's end says.
+"""Exports ended jobs or their usage into a file, piece by piece.
 
-Names and comments are other people's words: JSON has them as they are, in the others they break no line and no cell, and mean
-nothing to a spreadsheet or to what shows Markdown.
+The extension of the file selects CSV, JSON or Markdown. Names and comments are written by other users. JSON
+contains them unchanged. In the other formats they cannot break lines or cells, and cannot act as formulas of
+a spreadsheet or as Markdown.
 """
 
 from __future__ import annotations
@@ -26,17 +27,22 @@ FIELDS = (
     *("id", "name", "sweep", "user", "account", "partition", "qos", "state", "exit_code", "exit_cause", "nodes", "node_list"),
     *("cpus", "gpus", "gpu_type", "mem_bytes", "submit", "start", "end", "comment"),
 )  # fmt: skip
-"""Of each job: JobRow's names. The label stands for the id."""
+"""Fields of JobRow that are exported for each job. The id is replaced by the label."""
 TIMES = ("submit", "start", "end")
-"""In JSON as everywhere, in unix seconds; where people read them, and spreadsheets reckon with them, as sacct prints them."""
+"""Fields that contain times. JSON has them in unix seconds, as usual; the other formats as sacct prints them,
+for people and spreadsheets.
+"""
 Record = dict[str, object]
 _FORMULA = ("=", "+", "-", "@", "\n")
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|&~]|(?<![^\W_])_|_(?![^\W_])")
-"""What would be more than a letter there; within a word, as in vit_l, a _ is one."""
+"""Characters with a meaning in Markdown. An underscore within a word, as in vit_l, has none."""
 
 
 class Form(NamedTuple):
-    """How a file begins, what stands for a piece of jobs (of which the flag says whether it is the first), and the end."""
+    """A file format: the beginning of the file, a function for a piece of records, and the end of the file.
+
+    The flag passed to `piece` is true for the first piece.
+    """
 
     begin: str
     piece: Callable[[Sequence[Record], bool], str]
@@ -44,7 +50,7 @@ class Form(NamedTuple):
 
 
 def form_of(path: str) -> Form:
-    """By the end of the file's name. Raises UserError."""
+    """Return the format for the extension of this path. Raises UserError."""
     kind = path.rpartition(".")[2].lower() if "." in path else ""
     forms = {"csv": Form("", _csv, ""), "json": Form("[", _json, "\n]\n"), "md": Form("", _markdown, "")}
     if kind not in forms:
@@ -53,7 +59,7 @@ def form_of(path: str) -> Form:
 
 
 def records(rows: Sequence[JobRow]) -> list[Record]:
-    """What a file says of each job."""
+    """Return the records of these jobs."""
     return [_record(row) for row in rows]
 
 
@@ -70,7 +76,7 @@ def _record(row: JobRow) -> Record:
 
 
 def cost_records(groups: Sequence[GroupCost]) -> list[Record]:
-    """What a file says of each group that the usage shows, and of all those that it has no room for."""
+    """Return the records of all groups, including those that are omitted in the usage tables."""
     return [
         {
             "by": by,
@@ -94,7 +100,10 @@ def _json(found: Sequence[Record], first: bool) -> str:
 
 
 def _csv(found: Sequence[Record], first: bool) -> str:
-    """A text that a spreadsheet would take for a formula gets a ' in front. Line ends within a text stay: they are quoted."""
+    """Return records as CSV. A text that a spreadsheet would take for a formula gets a leading '.
+
+    Line ends within a text are quoted.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for number, record in enumerate(found):
@@ -105,7 +114,7 @@ def _csv(found: Sequence[Record], first: bool) -> str:
 
 
 def _readable(record: Record) -> Record:
-    """The record with its times in words."""
+    """Return the record with its times as text."""
     return record | {name: moment_text(at) for name in TIMES if isinstance(at := record.get(name), float)}
 
 

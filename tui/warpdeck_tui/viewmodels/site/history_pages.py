@@ -1,7 +1,7 @@
-"""The history as a table: so many lines as there are ended jobs, of which the pages around the cursor alone are known.
+"""The history as a table with one row per ended job, of which only the pages around the cursor are loaded.
 
-Pages are asked for by their neighbours (model.past.PastQuery), or from the nearer end; a few of them are kept. A line that
-is not known yet is shown as one that comes.
+Pages are requested relative to a neighboring page (see model.past.PastQuery) or to the nearer end, and a few
+are kept. A row that is not loaded yet is shown as an ellipsis.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from warpdeck_tui.viewmodels.cells import Cell, Line
 from warpdeck_tui.viewmodels.jobs.job_columns import job_row
 
 PAGE_JOBS = 200
-"""A few screens: what a frame carries in some milliseconds."""
+"""Jobs per page. These are a few screens, which are transferred in some milliseconds."""
 PAGES_KEPT = 12
-"""However long somebody pages, no more jobs are in memory."""
+"""Largest number of pages in memory, however long the user scrolls."""
 COMING = (Cell("…", "muted"),)
 
 
 class PastPages:
-    """The jobs of one question, `total` in all."""
+    """The pages of one query with `total` jobs."""
 
     def __init__(self, total: int = 0) -> None:
         self.total = total
@@ -37,11 +37,14 @@ class PastPages:
         return page in self._pages
 
     def size_of(self, page: int) -> int:
-        """Jobs that the page has, or would have."""
+        """Return the number of jobs on the page, whether it is loaded or not."""
         return max(0, min(PAGE_JOBS, self.total - page * PAGE_JOBS))
 
     def put(self, page: int, rows: Sequence[JobRow]) -> bool:
-        """The page's jobs; the page that was used least lately goes. False where jobs have left the history meanwhile."""
+        """Store the jobs of a page, and drop the least recently used page.
+
+        Return False if jobs were removed from the history meanwhile.
+        """
         self._pages.pop(page, None)
         while len(self._pages) >= PAGES_KEPT:
             gone = next(iter(self._pages))
@@ -52,25 +55,25 @@ class PastPages:
         return len(rows) == self.size_of(page)
 
     def use(self, page: int) -> None:
-        """Somebody looks at it: it stays longer."""
+        """Mark the page as recently used, so that it is kept longer."""
         self._pages[page] = self._pages.pop(page)
 
     def at(self, index: int) -> JobRow | None:
-        """None where it is not known."""
+        """Return the job at this index, or None if it is not loaded."""
         rows = self._pages.get(index // PAGE_JOBS, ())
         return rows[index % PAGE_JOBS] if index % PAGE_JOBS < len(rows) else None
 
     def place(self, key: str) -> int | None:
-        """Where the job of that key stands, None where that is not known."""
+        """Return the index of the job with this key, or None if it is unknown."""
         return int(key[1:]) if key.startswith("#") else self._places.get(key)
 
     def job(self, key: str) -> JobRow | None:
-        """The job of that key, if it is known."""
+        """Return the job with this key if it is loaded, else None."""
         index = self._places.get(key)
         return None if index is None else self.at(index)
 
     def query(self, page: int, base: PastQuery) -> PastQuery:
-        """What to ask to know the page: from the nearest place that is known."""
+        """Return the query that loads the page, relative to the nearest known job or end."""
         first, size = page * PAGE_JOBS, self.size_of(page)
         last = first + size
         ways = [(first, PastQuery(offset=first)), (self.total - last, _back(self.total - last))]
@@ -94,7 +97,10 @@ def _back(offset: int, beside: int | None = None) -> PastQuery:
 
 
 class PastRows:
-    """The pages as a table's rows. `missing` is told of each page that is looked at and not known."""
+    """The pages as rows of a table.
+
+    `missing` is called with the number of each page that is displayed but not loaded.
+    """
 
     def __init__(
         self, pages: PastPages, columns: Sequence[str], *, now: float, missing: Callable[[int], None]
@@ -126,7 +132,10 @@ class PastRows:
         return place if place is not None and place < len(self) else None
 
     def among(self, keys: Collection[str]) -> list[str]:
-        """Marked jobs count also where their page is not known any more."""
+        """Return the keys in the order of their rows.
+
+        Marked jobs are included even if their page is no longer loaded.
+        """
         return sorted(
             keys, key=lambda key: (self._pages.place(key) is None, self._pages.place(key) or 0, key)
         )

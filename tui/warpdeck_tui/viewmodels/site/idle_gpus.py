@@ -1,4 +1,4 @@
-"""GPUs that jobs hold and do not use: whose they are, and how many GPU-hours went to waste."""
+"""GPUs that are allocated but not used: their jobs, and the GPU-hours that were wasted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.columns import Column
 
 MAX_ASKED = 100
-"""Jobs whose use is asked for at once: each costs its nodes a question."""
+"""Largest number of jobs whose utilization is requested at once, because each request also goes to the job's
+nodes.
+"""
 IDLE_COLUMNS = (
     Column("JOB", 10, flex=1, most=18),
     Column("USER", 8, flex=1, most=16),
@@ -25,7 +27,7 @@ IDLE_COLUMNS = (
 
 
 class Waste(NamedTuple):
-    """`idle_pct`, `gpu_hours`: None where it is not known (yet)."""
+    """An idle job. `idle_pct` and `gpu_hours` are None while they are unknown."""
 
     row: JobRow
     idle_pct: float | None
@@ -33,13 +35,13 @@ class Waste(NamedTuple):
 
 
 def idle_jobs(jobs: Iterable[JobRow], now: float) -> list[JobRow]:
-    """Jobs whose GPUs do nothing now, those that hold the most for the longest first."""
+    """Return the jobs whose GPUs are idle now, ordered by allocated GPU time, the largest first."""
     found = [row for row in jobs if row.gpus and is_idle(row, now)]
     return sorted(found, key=lambda row: (-row.gpus * (ran_s(row, now) or 0), row.id))
 
 
 def wastes(rows: Iterable[JobRow], used: Mapping[int, UsageRow], now: float) -> list[Waste]:
-    """The most wasted first; what is not known last."""
+    """Return the waste of these jobs, the largest first. Unknown values come last."""
     found = [_waste(row, used.get(row.id), now) for row in rows]
     return sorted(found, key=lambda waste: (-(waste.gpu_hours or -1.0), waste.row.id))
 
@@ -51,7 +53,7 @@ def _waste(row: JobRow, used: UsageRow | None, now: float) -> Waste:
 
 
 def waste_row(waste: Waste, *, now: float) -> tuple[str, Line]:
-    """(the job's key, cells)."""
+    """Return the key of the job and its cells."""
     row = waste.row
     return str(row.id), (
         Cell(row.label, "accent"),
@@ -65,7 +67,7 @@ def waste_row(waste: Waste, *, now: float) -> tuple[str, Line]:
 
 
 def idle_words(found: list[Waste]) -> str:
-    """ "12 GPUs of 3 jobs do nothing; 41.5 GPU-hours wasted"."""
+    """Return a summary, such as "12 GPUs of 3 jobs do nothing; 41.5 GPU-hours wasted"."""
     if not found:
         return "every GPU that is held is used"
     gpus = sum(waste.row.gpus for waste in found)

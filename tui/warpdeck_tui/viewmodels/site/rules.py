@@ -1,6 +1,7 @@
-"""The forms of a QoS and of a partition: their fields, what config.toml says of them, and what a changed form asks for.
+"""The forms of a QoS and a partition.
 
-The fields are what is changed often; whatever else stands in the table stays there.
+This module holds their fields, reads values of config.toml, and finds the changes that a form requests. The
+fields are the keys that change often. All other keys of the table are left unchanged.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from warpdeck.model.amendment import Value
 from warpdeck.notation.config.rules import literal
 
 WORD, COUNT, NUMBER, NAMES = "word", "count", "number", "names"
-"""What a field holds: a text, a whole number, a number, names with commas between."""
+"""Types of fields: a text, a whole number, a number, names separated by commas."""
 
 
 class Field(NamedTuple):
-    """`name` is the key in config.toml; `hint` stands in an empty field."""
+    """A field. `name` is the key in config.toml; `hint` is shown while the field is empty."""
 
     name: str
     kind: str
@@ -26,7 +27,7 @@ class Field(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A table of config.toml: its name there, what one of it is called, and its fields."""
+    """A kind of table in config.toml: its name there, the noun for one entry, and the fields."""
 
     table: str
     noun: str
@@ -72,12 +73,15 @@ _NUMBERS = {COUNT: re.compile(r"\d{1,15}"), NUMBER: re.compile(r"\d{1,9}(\.\d{1,
 
 
 def field_texts(kind: Kind, values: Mapping[str, Any]) -> dict[str, str]:
-    """What stands in the form's fields, of the table's values."""
+    """Return the texts of the form's fields for these values of the table."""
     return {field.name: _text(values[field.name]) if field.name in values else "" for field in kind.fields}
 
 
 def asked(kind: Kind, before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, Value | None]:
-    """What was changed, as config.toml has it; an empty field is a value less. Raises UserError."""
+    """Return the changed values as in config.toml.
+
+    None means that the field was emptied, so its key is removed. Raises UserError.
+    """
     return {
         field.name: _value(field, now[field.name]) if now[field.name] else None
         for field in kind.fields
@@ -86,7 +90,7 @@ def asked(kind: Kind, before: Mapping[str, str], now: Mapping[str, str]) -> dict
 
 
 def told(kind: Kind, name: str, values: Mapping[str, Value | None]) -> str:
-    """The change as the file will say it: [qos.high] priority = 10."""
+    """Return the change in the notation of the file, such as "[qos.high] priority = 10"."""
     words = [
         f"{key} = {literal(value)}" if value is not None else f"no {key}" for key, value in values.items()
     ]

@@ -1,4 +1,7 @@
-"""The site's tables as rows: partitions, reservations, QoS, accounts, priorities, drains and events; and one line in words."""
+"""The tables of the "Site" screen: partitions, reservations, QoS, accounts, priorities, drains, events.
+
+Each row also has a description.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,7 @@ EVENT_COLUMNS = (Column("WHEN", 12), Column("JOB", 10, align="right"), Column("W
 
 
 def partition_rows(rows: Sequence[PartitionRow]) -> list[Row]:
-    """In the configuration's order."""
+    """Return the rows of partitions, in the order of the configuration."""
     return [
         (
             row.name,
@@ -99,7 +102,7 @@ def partition_rows(rows: Sequence[PartitionRow]) -> list[Row]:
 
 
 def admitted(row: PartitionRow) -> str:
-    """Who may use a partition."""
+    """Return the users who may use a partition."""
     words = []
     if row.allow_groups is not None or row.allow_users is not None:
         groups = [f"group {name}" for name in row.allow_groups or ()]
@@ -114,7 +117,7 @@ def admitted(row: PartitionRow) -> str:
 
 
 def partition_words(row: PartitionRow) -> str:
-    """Its nodes as they are, and what limits its jobs."""
+    """Return the states of the partition's nodes, and the limits for its jobs."""
     states = ", ".join(f"{count} {state}" for state, count in row.node_states.items())
     missing = f"; not there: {row.missing}" if row.missing else ""
     limits = [
@@ -129,7 +132,7 @@ def partition_words(row: PartitionRow) -> str:
 
 
 def reservation_rows(rows: Sequence[ReservationRow], *, now: float) -> list[Row]:
-    """What is set aside now, and what will be."""
+    """Return the rows of current and future reservations."""
     return [
         (
             row.name,
@@ -148,7 +151,7 @@ def reservation_rows(rows: Sequence[ReservationRow], *, now: float) -> list[Row]
 
 
 def reservation_words(row: ReservationRow, *, now: float) -> str:
-    """When it is, and how a job gets into it."""
+    """Return a description of a reservation: its time, and how jobs use it."""
     when = "It is now" if row.state == "active" else "It is over" if row.state == "over" else "It begins"
     if row.state == "active":
         when += f", for {age(row.end - now)} more" if row.end is not None else ", until it is removed"
@@ -187,7 +190,7 @@ def _whom(row: ReservationRow) -> str:
 
 
 def qos_rows(rows: Sequence[QosRow]) -> list[Row]:
-    """As configured."""
+    """Return the rows of QoS, in the order of the configuration."""
     return [
         (
             row.name,
@@ -204,14 +207,16 @@ def qos_rows(rows: Sequence[QosRow]) -> list[Row]:
 
 
 def qos_words(row: QosRow) -> str:
-    """All its limits, and how its jobs give way."""
+    """Return all limits of a QoS, and how its jobs are preempted."""
     mode = f"its jobs give way by {row.preempt_mode}" if row.preempt_mode else ""
     grace = f"{row.grace_s} s of grace" if row.grace_s else ""
     return ", ".join(words for words in (limit_words(row.limits) or "no limits", mode, grace) if words)
 
 
 def limit_words(limits: Mapping[str, Mapping[str, int] | int]) -> str:
-    """ "max_tres_per_user gpu=8, max_jobs_per_user 4, max_wall 12:00:00"."""
+    """Return the limits as text, such as "max_tres_per_user gpu=8, max_jobs_per_user 4, max_wall
+    12:00:00".
+    """
     words = []
     for name, value in limits.items():
         if isinstance(value, Mapping):
@@ -223,7 +228,9 @@ def limit_words(limits: Mapping[str, Mapping[str, int] | int]) -> str:
 
 
 def account_rows(rows: Sequence[ShareRow]) -> list[Row]:
-    """The tree, siblings by who is owed most."""
+    """Return the tree of accounts in the controller's order: siblings with the highest fair share come
+    first.
+    """
     return [
         (
             share_key(row),
@@ -242,7 +249,7 @@ def account_rows(rows: Sequence[ShareRow]) -> list[Row]:
 
 
 def share_key(row: ShareRow) -> str:
-    """A user is in several accounts."""
+    """Return the key of a row. It contains the account, because a user can have several."""
     return f"{row.account} {row.user}"
 
 
@@ -251,7 +258,7 @@ def _over(row: ShareRow) -> bool:
 
 
 def share_words(row: ShareRow, rows: Sequence[ShareRow], *, half_life_s: float | None) -> str:
-    """Why an account or a user stands where it does."""
+    """Return an explanation of the fair share of an account or a user."""
     name = row.user or row.account
     among = f"in {row.account}" if row.user else f"under {row.parent}" if row.parent else "of all"
     owed = f"{name} is owed {100 * row.norm_shares:.0f} % {among}"
@@ -276,7 +283,7 @@ def share_words(row: ShareRow, rows: Sequence[ShareRow], *, half_life_s: float |
 
 
 def priority_rows(rows: Sequence[PriorityRow]) -> list[Row]:
-    """The highest first."""
+    """Return the rows of priorities, the highest first."""
     return [
         (
             str(row.number or row.label),
@@ -308,7 +315,7 @@ def _part(value: float) -> Cell:
 
 
 def priority_words(row: PriorityRow, weights: Mapping[str, float]) -> str:
-    """Why the priority is what it is."""
+    """Return an explanation of a job's priority."""
     if row.set_by_hand:
         return f"{row.label}: an admin has set its priority to {row.priority}; nothing is added up."
     named = {"size": "job_size", "QoS": "qos"}
@@ -326,7 +333,7 @@ def priority_words(row: PriorityRow, weights: Mapping[str, float]) -> str:
 
 
 def drain_rows(nodes: Sequence[NodeRow], *, now: float) -> list[Row]:
-    """Those that take no jobs first."""
+    """Return the rows of nodes, those with a drain reason first."""
     return [
         (
             node.name,
@@ -344,7 +351,7 @@ def drain_rows(nodes: Sequence[NodeRow], *, now: float) -> list[Row]:
 
 
 def event_rows(events: Sequence[EventRow]) -> list[Row]:
-    """The latest first; the key begins with the job's id."""
+    """Return the rows of events, the latest first. Each key begins with the job's id."""
     return [
         (
             f"{event.job} {len(events) - at}",

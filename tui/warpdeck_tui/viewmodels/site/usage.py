@@ -1,8 +1,8 @@
-"""What ended jobs have cost: by user, account, partition, state and exit reason.
+"""The resource usage of ended jobs, by user, account, partition, state and exit reason.
 
-GPU-hours are allocated (GPUs times the time they were held), used (times their mean utilisation), and wasted (times the share
-of the time in which a GPU was below 5 %). Where utilisation was not measured nothing is claimed: used and wasted are sums
-over what was, and `measured` says how much that is.
+Allocated GPU-hours are GPUs times the time they were held. Used GPU-hours are multiplied by the mean
+utilization, and wasted ones by the share of time in which a GPU was below 5 %. Used and wasted are sums over
+the jobs whose utilization was measured; `measured` contains the GPU-hours of these jobs.
 """
 
 from __future__ import annotations
@@ -16,16 +16,22 @@ from warpdeck_tui.widgets.cells import fit, printable
 from warpdeck_tui.widgets.meter import bar
 
 LONGEST_TABLE = 20
-"""Lines of one table; the rest is one line more. A file has all."""
+"""Largest number of lines in one table. The remaining groups are summed up in one more line. An exported file
+contains all.
+"""
 NAME_WIDTH, SHARE_WIDTH = 19, 5
-"""A whole line has at most 71 characters: what a dialog has room for on a terminal of 80."""
+"""Widths of columns. A whole line has at most 71 characters, which fits into a dialog on a terminal with 80
+columns.
+"""
 FEW_HOURS, LEAST_HOURS = 10.0, 0.01
-"""Below the first hundredths count; what is less than the second would be read as 0, and is not told of."""
+"""Below FEW_HOURS, hundredths are shown. Less than LEAST_HOURS is not mentioned, because it would be shown as
+0.
+"""
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 def cost(row: JobRow) -> Cost:
-    """Of one job."""
+    """Return the usage of one job."""
     return cost_of(
         state=row.state,
         ran_s=ran_s(row, row.end or 0.0) or 0.0,
@@ -46,7 +52,7 @@ GROUPS: dict[str, Callable[[GroupCost], str]] = {
 
 
 def grouped(groups: Iterable[GroupCost], key: Callable[[GroupCost], str]) -> list[tuple[str, Cost]]:
-    """Those that cost most first."""
+    """Return the usage of each group, the largest first."""
     found: dict[str, Cost] = {}
     for group in groups:
         name = printable(key(group))
@@ -55,7 +61,7 @@ def grouped(groups: Iterable[GroupCost], key: Callable[[GroupCost], str]) -> lis
 
 
 def usage_text(groups: Sequence[GroupCost]) -> str:
-    """A table for each way to group them, as text for a log view."""
+    """Return a table for each kind of group, as text for a log view."""
     if not groups:
         return "no job has ended yet that matches\n"
     total = Cost()
@@ -106,12 +112,15 @@ def _known(hours: float, of: Cost, places: int) -> str:
 
 
 def _hours(hours: float, places: int) -> str:
-    """In seven characters."""
+    """Return hours in at most seven characters."""
     if hours >= 100_000:
         return f"{hours / 1000:,.0f}k"
     return f"{hours:,.0f}" if hours >= 1000 else f"{hours:.{places}f}"
 
 
 def _places(total: Cost) -> int:
-    """Digits behind the point, the same in a whole table: a user's first jobs take minutes."""
+    """Return the number of decimals, which is the same in a whole table.
+
+    It is larger for small totals, such as a user's first jobs.
+    """
     return 1 if total.allocated >= FEW_HOURS else 2

@@ -1,4 +1,4 @@
-"""The table of a what-if: who would have waited how long, now and then."""
+"""The table of a what-if: the waiting times of users and accounts, now and under the other policy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEANING = "mean waits; NOW and THEN are both replayed, WAITED is what really was
 
 
 class WaitChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What it means for one user or account: mean waits in seconds (sim.history.Change)."""
+    """The effect on one user or account: mean waiting times in seconds (see sim.history.Change)."""
 
     name: str
     jobs: int
@@ -37,7 +37,11 @@ class WaitChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
-    """Who loses most first; `not_started`: jobs that cannot run on today's nodes under one of the two."""
+    """Result of the replay.
+
+    Users and accounts are sorted so that the largest loss comes first. `not_started` counts the jobs that
+    cannot run on today's nodes under one of the two policies.
+    """
 
     jobs: int
     not_started: int
@@ -46,7 +50,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def what_if_rows(found: WhatIf | None) -> list[tuple[str, Line]]:
-    """Accounts first, then users; who loses most first."""
+    """Return the rows, accounts before users, each with the largest loss first."""
     if found is None:
         return []
     groups = (("account ", found.accounts), ("user ", found.users))
@@ -54,7 +58,7 @@ def what_if_rows(found: WhatIf | None) -> list[tuple[str, Line]]:
 
 
 def what_if_words(found: WhatIf) -> str:
-    """The whole in a sentence."""
+    """Return a summary in one sentence."""
     jobs = sum(change.jobs for change in found.users)
     mean_s = sum(change.jobs * change.difference_s for change in found.users) / max(1, jobs)
     way = "longer" if mean_s > 0 else "shorter"

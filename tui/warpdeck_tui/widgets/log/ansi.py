@@ -1,7 +1,8 @@
-"""Colours in a log (ECMA-48 SGR, as ls, pytest and rich write them); every other escape and control is dropped.
+"""Parses colors in a log, and drops all other escape and control sequences.
 
-A log is somebody's program talking: nothing in it may move our cursor, set our title or write our clipboard. Blinking and
-concealed text are not obeyed either: they hide things.
+Colors are ECMA-48 SGR sequences, as written by ls, pytest and rich. A log is the output of any program. It
+must not move the cursor, set the title or write the clipboard. Blinking and concealed text are ignored, too,
+because they hide content.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from warpdeck_tui.table.palette import PLAIN, Palette
 
 TAB_COLUMNS = 8
 MAX_SGR_BYTES = 128
-"""Of one colour sequence: real ones have under forty, a longer one is noise."""
+"""Largest length of a color sequence in bytes. Real ones have under forty, so a longer one is noise."""
 _SEQUENCE = (
     rb"\x1b(?:"
-    rb"\[[0-?]*[ -/]*[@-~]?"  # CSI, SGR among them; one that is cut off ends where it is cut
-    rb"|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # OSC, DCS, SOS, PM, APC: to their end, or the line's
-    rb"|[ -/]+[0-~]"  # character sets and the like
-    rb"|[0-Z\\^-~]"  # two characters
+    rb"\[[0-?]*[ -/]*[@-~]?"  # CSI, which includes SGR; an incomplete one ends where it breaks off
+    # OSC, DCS, SOS, PM, APC: up to their end, or to the end of the line
+    rb"|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
+    rb"|[ -/]+[0-~]"  # character sets and similar
+    rb"|[0-Z\\^-~]"  # sequences of two characters
     rb")?"
 )
 _ESCAPES = re.compile(_SEQUENCE)
@@ -48,12 +50,12 @@ _ATTRIBUTES = {
 
 
 def without_escapes(data: bytes) -> bytes:
-    """The bytes without any escape; line ends stay."""
+    """Return the bytes without escape sequences. Line ends are kept."""
     return _ESCAPES.sub(b"", data) if b"\x1b" in data else data
 
 
 def segments(line: bytes) -> list[Segment]:
-    """A line of a log as text with styles. Tabs are set, what is not UTF-8 is replaced."""
+    """Return a line of a log as styled text. Tabs are expanded, and bytes that are not UTF-8 are replaced."""
     if b"\x1b" not in line:
         return [Segment(_tabbed(_text(line), 0), PLAIN)] if line else []
     found: list[Segment] = []
@@ -70,7 +72,7 @@ def segments(line: bytes) -> list[Segment]:
 
 
 def themed(style: Style, styles: Palette) -> Style:
-    """The 16 colours that a terminal chooses are the theme's, but for those on a ground."""
+    """Replace the terminal's 16 colors by those of the theme, except in text that has a background color."""
     colour = style.color
     if colour is None or colour.number is None or colour.number > 15 or style.bgcolor is not None:
         return style
@@ -91,7 +93,10 @@ def _tabbed(text: str, column: int) -> str:
 
 @lru_cache(4096)
 def apply_sgr(style: Style, parameters: bytes) -> Style:
-    """The style after an SGR sequence with these parameters: digits, `;` and `:`, MAX_SGR_BYTES of them at most."""
+    """Return the style after an SGR sequence with these parameters.
+
+    `parameters` consists of digits, `;` and `:`, and has at most MAX_SGR_BYTES bytes.
+    """
     groups = iter(parameters.split(b";"))
     for group in groups:
         first, *parts = [int(each or b"0") for each in group.split(b":")]
@@ -106,7 +111,7 @@ def apply_sgr(style: Style, parameters: bytes) -> Style:
 
 
 def _simple(style: Style, code: int) -> Style:
-    """The style after a code that stands alone."""
+    """Return the style after a code without parameters."""
     if code in _ATTRIBUTES:
         return style + _ATTRIBUTES[code]
     base, number = divmod(code, 10)
@@ -122,7 +127,10 @@ def _simple(style: Style, code: int) -> Style:
 
 
 def _coloured(style: Style, code: int, colour: int | tuple[int, int, int] | None) -> Style:
-    """The style in that colour: a number of the 256, or red, green and blue. The colour of underlines (58) is not shown."""
+    """Return the style with this color, which is a number of the 256 or a tuple (red, green, blue).
+
+    The color of underlines (code 58) is not shown.
+    """
     if colour is None or code == 58:
         return style
     found = Color.from_ansi(colour) if isinstance(colour, int) else Color.from_rgb(*colour)
@@ -130,7 +138,7 @@ def _coloured(style: Style, code: int, colour: int | tuple[int, int, int] | None
 
 
 def _in_list(groups: Iterator[bytes]) -> int | tuple[int, int, int] | None:
-    """`38;5;N` and `38;2;R;G;B`: what follows the 38 is taken from the list."""
+    """Return the color of `38;5;N` or `38;2;R;G;B`. The values after 38 are consumed from `groups`."""
     values = (_byte(int(each)) if each.isdigit() else 0 for each in groups)
     kind = next(values, -1)
     if kind == 5:
@@ -139,7 +147,7 @@ def _in_list(groups: Iterator[bytes]) -> int | tuple[int, int, int] | None:
 
 
 def _in_group(parts: list[int]) -> int | tuple[int, int, int] | None:
-    """`38:5:N`, `38:2:R:G:B`, and `38:2:SPACE:R:G:B` as ITU T.416 has it."""
+    """Return the color of `38:5:N`, `38:2:R:G:B` or, as in ITU T.416, `38:2:SPACE:R:G:B`."""
     if parts[0] == 5 and len(parts) > 1:
         return _byte(parts[1])
     if parts[0] == 2 and len(parts) > 3:

@@ -1,8 +1,9 @@
-"""A log with only some of its lines: those with given words, those without, or those of one rank.
+"""A filtered log that contains only some of its lines.
 
-It has the face of `log_text`, so that the view moves, searches and follows in it as in the whole log. What the whole log keeps is
-looked through first, then the file page by page from there backwards, as far as somebody looks; each page in a thread. A line
-without an end, as a progress bar is while it moves, is let through or not as it stands at the moment.
+These are the lines with given words, the lines without them, or the lines of one rank. It has the same
+interface as `log_text`, so that the view moves, searches and follows in it as in the whole log. First the
+lines in memory are filtered, then the file, page by page backwards, as far as the user looks. Each page is
+filtered in a thread. An unfinished line, such as a moving progress bar, is filtered by its present content.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from .search import matching_lines, words
 from .text import LogText, find_in
 
 WITHOUT = "!"
-"""Before the words: lines without them."""
+"""Prefix of the words that selects the lines without them."""
 MAX_RANK_DIGITS = 6
 
 
 class Filter(NamedTuple):
-    """`title` is what the view says of it."""
+    """A choice of lines. `title` is shown by the view; `without` selects the lines that do not match."""
 
     title: str
     pattern: re.Pattern[bytes]
@@ -29,15 +30,20 @@ class Filter(NamedTuple):
 
 
 def only(text: str) -> Filter:
-    """The lines with that text, or with "!" before it those without; small letters mean any."""
+    """Return the filter for lines that contain this text or, with "!" before it, for lines that do not.
+
+    Text in lower case ignores case.
+    """
     without = text.startswith(WITHOUT) and len(text) > 1
     query = words(text.removeprefix(WITHOUT) if without else text)
     return Filter(f"&{text}", query.data, without)
 
 
 def of_rank(text: str) -> Filter | None:
-    """The lines that say they are of that rank, as torchrun ([rank3]:, [default3]:) and srun -l (3:) mark them; None if the text
-    is no number."""
+    """Return the filter for the lines of this rank, or None if the text is not a number.
+
+    Ranks are recognized as marked by torchrun ([rank3]:, [default3]:) and srun -l (3:).
+    """
     if not text.isdecimal() or len(text) > MAX_RANK_DIGITS:
         return None
     number = str(int(text)).encode()
@@ -48,10 +54,10 @@ def of_rank(text: str) -> Filter | None:
 
 
 def kept(data: bytes, chosen: Filter) -> bytes:
-    """The whole lines of `data` that the filter lets through, each with its end."""
+    """Return the complete lines of `data` that pass the filter, each with its line end."""
     text = overwritten(data).removesuffix(b"\n")
     found = set(matching_lines(text, chosen.pattern)) if data else set()
-    if not found and not chosen.without:  # most pages of a large log
+    if not found and not chosen.without:  # true for most pages of a large log
         return b""
     lines = text.split(b"\n") if data else []
     wanted = range(len(lines)) if chosen.without else sorted(found)
@@ -59,18 +65,18 @@ def kept(data: bytes, chosen: Filter) -> bytes:
 
 
 class FilteredText:
-    """The lines of `whole` that the filter lets through; `whole` goes on growing with what is fed here."""
+    """The lines of `whole` that pass the filter. Data that is fed here is also added to `whole`."""
 
     def __init__(self, whole: LogText, chosen: Filter) -> None:
         self.whole = whole
         self.chosen = chosen
         self.lines = LogLines()
         self.fed_lines = 0
-        """Lines that have been fed and let through."""
+        """Number of lines that were fed and passed the filter."""
         self._first = [piece.data for piece in whole.lines.pieces()] if whole.at_end else []
         self._low = whole.lines.start_bytes if whole.at_end else whole.size_bytes
         self._is_torn = not whole.at_end
-        """Whether the file is cut at `_low` in a line whose head is still to be read."""
+        """Whether `_low` is inside a line, and the beginning of that line is still to be read."""
         self._partial = b""
         if whole.at_end and whole.lines.unfinished:
             self._take_partial(self._first.pop())
@@ -78,22 +84,22 @@ class FilteredText:
 
     @property
     def size_bytes(self) -> int:
-        """How long the file is, as far as known."""
+        """Length of the file in bytes, as far as known."""
         return self.whole.size_bytes
 
     @property
     def start_bytes(self) -> int:
-        """From where on the file was looked through."""
+        """Offset in the file from which on it was filtered."""
         return self._low
 
     @property
     def looked_through_pct(self) -> int:
-        """How much of the file, from its end backwards."""
+        """Percentage of the file that was filtered, from its end backwards."""
         return 100 - 100 * self._low // max(1, self.size_bytes)
 
     @property
     def at_start(self) -> bool:
-        """Nothing more is to be had from what stands before."""
+        """Whether no more lines can be read before the window."""
         ended = self._low == 0 or self._cannot_read or not self.whole.can_read
         return not self._first and (ended or self.lines.cost_bytes >= MAX_BYTES // 2)
 
@@ -102,7 +108,7 @@ class FilteredText:
         return True
 
     def feed(self, data: bytes) -> None:
-        """More of the log, cut anywhere."""
+        """Add more of the log, which may be split anywhere."""
         self.whole.feed(data)
         if self._is_torn:
             data = self._after_torn(data)
@@ -118,25 +124,28 @@ class FilteredText:
         self._take_partial(came[cut:])
 
     def _take_partial(self, line: bytes) -> None:
-        """The line that has no end yet: what is written over is forgotten."""
+        """Set the unfinished last line. Overwritten text is dropped."""
         self._partial = overwritten(line)
         self.lines.restate(kept(self._partial, self.chosen).removesuffix(b"\n"))
 
     def _after_torn(self, data: bytes) -> bytes:
-        """What comes after the rest of the torn line, which is read from the file with its head."""
+        """Return the data after the rest of the torn line.
+
+        That line is read from the file later, together with its beginning.
+        """
         cut = data.find(b"\n") + 1
         self._is_torn = not cut
         self._low += cut or len(data)
         return data[cut:] if cut else b""
 
     def to_start(self) -> None:
-        """The window stays: what stands before is read as somebody goes there."""
+        """Do nothing: the window stays, and earlier lines are read when the user goes there."""
 
     def to_end(self) -> None:
-        """It is always there."""
+        """Do nothing: the window always includes the end."""
 
     async def read_before(self) -> bool:
-        """Looks through one page more; False if there is none."""
+        """Filter one more page before the window. Return False if there is none."""
         if self._first:
             data = self._first.pop()
         elif self.at_start:
@@ -164,7 +173,11 @@ class FilteredText:
         return False
 
     async def find(self, pattern: re.Pattern[bytes], number: int, *, forward: bool) -> int | None:
-        """The nearest line that matches, from line `number` on; backwards as far as the file goes, then round the end once."""
+        """Return the nearest matching line from line `number` on, or None.
+
+        Backwards, the search reads the file as far as needed. After the last line it continues once at the
+        other end.
+        """
         found = await find_in(self.lines.pieces(), pattern, number, forward=forward)
         while found is None and not forward and not self.at_start:
             first = self.lines.first

@@ -1,9 +1,11 @@
-"""A window of lines of a log, in bounded memory: bytes in, numbered lines out; it grows at both ends.
+"""A window of the lines of a log, in limited memory.
 
-Text is kept in blocks of bytes with an index of line starts (4 bytes a line), so that a million short lines cost hardly
-more than their text. When MAX_BYTES is exceeded, blocks go at the end that does not grow; line numbers never change (those
-put in front are below 0). A carriage return starts its line anew, as progress bars want it, so of a thousand states only
-the last takes space. Bytes are indexed when somebody looks, not when they come: feeding costs one append.
+It takes bytes, returns numbered lines, and can grow at both ends. Text is kept in blocks of bytes with an
+index of line starts (4 bytes per line), so that a million short lines take hardly more memory than their
+text. If MAX_BYTES is exceeded, blocks are dropped at the end that is not growing. Line numbers never change;
+lines prepended later have numbers below 0. A carriage return restarts its line, as progress bars use it, so
+only the last of a thousand states takes memory. Bytes are indexed when lines are read, not when they arrive,
+so that feeding only appends.
 """
 
 from __future__ import annotations
@@ -16,21 +18,27 @@ from itertools import accumulate
 from typing import NamedTuple
 
 MAX_BYTES = 32 * 1024 * 1024
-"""Text and index of one window: hundreds of thousands of lines. What is outside is read again when it is wanted."""
+"""Largest size of the text and the index of one window. This is enough for hundreds of thousands of lines;
+others are read again when needed.
+"""
 BLOCK_BYTES = 256 * 1024
-"""What is dropped at once, and what a search looks through at once."""
+"""Size of a block, the unit in which lines are dropped and searched."""
 PENDING_BYTES = 256 * 1024
-"""So much may come in before it is indexed although nobody looks."""
+"""Largest number of bytes that wait without an index if no line is read meanwhile."""
 MAX_LINE_BYTES = 256 * 1024
-"""A line that does not end is broken here: a binary file in a log must not become one line of a gigabyte."""
+"""A longer line is broken here, so that a binary file in a log does not become one line of a gigabyte."""
 INDEX_BYTES = 4
 _OVERWRITTEN = re.compile(rb"(?m)^[^\n]*\r(?=[^\r\n])")
-"""From the start of a line to its last carriage return that something follows."""
+"""Matches from the start of a line to its last carriage return that is followed by text."""
 
 
 @dataclass(slots=True)
 class _Block:
-    """Whole lines: the number of the first, where they begin in the file and how much of it they are, text, line starts."""
+    """A block of complete lines.
+
+    `first` is the number of the first line, `at_bytes` its offset in the file, `file_bytes` the size of the
+    lines in the file, and `starts` the offsets of the lines in `text`.
+    """
 
     first: int
     at_bytes: int
@@ -44,21 +52,27 @@ class _Block:
 
 
 class Piece(NamedTuple):
-    """Whole lines to look through: the number of the first, and their bytes."""
+    """Complete lines to search: the number of the first line, and the bytes."""
 
     first: int
     data: bytes
 
 
 class LogLines:
-    """Lines `first` to `end` - 1 are kept. The last may be unfinished: it changes when more comes."""
+    """The window. It contains the lines `first` to `end` - 1.
+
+    The last line may be unfinished, and then changes when data arrives.
+    """
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self.clear()
 
     def clear(self, *, at_bytes: int = 0, in_line: bool = False) -> None:
-        """Empty again, at that place in the file; `in_line`: somewhere in a line, whose rest is left out."""
+        """Make the window empty, at this offset in the file.
+
+        With `in_line`, the offset is inside a line, and the rest of that line is skipped.
+        """
         self._blocks: list[_Block] = []
         self._cost = 0
         self._complete = 0
@@ -71,34 +85,37 @@ class LogLines:
 
     @property
     def first(self) -> int:
-        """The number of the oldest line that is kept."""
+        """The number of the first line in the window."""
         self._index()
         return self._blocks[0].first if self._blocks else self._complete
 
     @property
     def end(self) -> int:
-        """One more than the number of the newest line."""
+        """The number of the last line in the window, plus one."""
         self._index()
         return self._complete + bool(self._partial)
 
     @property
     def start_bytes(self) -> int:
-        """Where the oldest line begins in the file."""
+        """The offset in the file of the first line in the window."""
         self._index()
         return self._blocks[0].at_bytes if self._blocks else self._complete_bytes
 
     @property
     def end_bytes(self) -> int:
-        """How far into the file the window reaches."""
+        """The offset in the file of the end of the window."""
         return self._complete_bytes + self._partial_file_bytes + self._pending_bytes
 
     @property
     def cost_bytes(self) -> int:
-        """Of text and index."""
+        """The size of the text and the index in bytes."""
         return self._cost
 
     def append(self, data: bytes) -> None:
-        """What follows in the file, cut anywhere. The oldest lines go if there are too many."""
+        """Append data that follows in the file, split anywhere.
+
+        The oldest lines are dropped if there are too many.
+        """
         for start in range(0, len(data), PENDING_BYTES):
             piece = data[start : start + PENDING_BYTES]
             self._pending.append(piece)
@@ -107,7 +124,10 @@ class LogLines:
                 self._index()
 
     def prepend(self, data: bytes) -> None:
-        """What stands in the file before the window, from the start of a line on. The newest go if there are too many."""
+        """Prepend data that precedes the window in the file and begins at the start of a line.
+
+        The newest lines are dropped if there are too many.
+        """
         self._index()
         at_bytes, first = self.start_bytes - len(data), self.first
         text = overwritten(data)
@@ -122,7 +142,7 @@ class LogLines:
             self._partial, self._partial_file_bytes = b"", 0
 
     def line(self, number: int) -> bytes:
-        """A line that is kept, without its end."""
+        """Return a line of the window without its line end. Raises IndexError if it is not in the window."""
         self._index()
         if number == self._complete and self._partial:
             return self._partial.rstrip(b"\r")
@@ -136,22 +156,22 @@ class LogLines:
 
     @property
     def unfinished(self) -> bytes:
-        """The last line if it has no end yet, as it is now."""
+        """The present content of the last line if it has no line end yet, else b""."""
         self._index()
         return self._partial
 
     def restate(self, unfinished: bytes) -> None:
-        """The last line, without an end, is this from now on; b"": there is none."""
+        """Replace the unfinished last line; b"" removes it."""
         self._index()
         self._partial = overwritten(unfinished)
 
     def text(self) -> bytes:
-        """All that is kept."""
+        """Return all text in the window."""
         self._index()
         return b"".join([*(bytes(block.text) for block in self._blocks), self._partial])
 
     def pieces(self) -> list[Piece]:
-        """All that is kept, as it is now, to be looked through elsewhere."""
+        """Return copies of all lines in the window, for searching in another thread."""
         self._index()
         found = [Piece(block.first, bytes(block.text)) for block in self._blocks]
         return [*found, Piece(self._complete, self._partial)] if self._partial else found
@@ -175,7 +195,10 @@ class LogLines:
             self._break_partial()
 
     def _after_first_end(self, came: bytes) -> bytes:
-        """What comes after the rest of the line that the window began in; all of it where that does not end."""
+        """Return the data after the rest of the line in which the window began.
+
+        If that line is too long, return all data.
+        """
         cut = came.find(b"\n") + 1
         if not cut and len(came) >= MAX_LINE_BYTES:
             self._skipping = False
@@ -185,7 +208,10 @@ class LogLines:
         return came[cut:] if cut else b""
 
     def _break_partial(self) -> None:
-        """Makes lines of a line that is too long. What a carriage return took away counts for the last of them."""
+        """Break an unfinished line that is too long into lines.
+
+        Bytes that a carriage return removed count for the last of them.
+        """
         rest, at = self._partial, 0
         lost = self._partial_file_bytes - len(rest)
         while len(rest) - at > MAX_LINE_BYTES:
@@ -194,7 +220,10 @@ class LogLines:
         self._partial, self._partial_file_bytes = rest[at:], len(rest) - at + lost
 
     def _keep(self, whole: bytes, *, file_bytes: int) -> None:
-        """Whole lines go to the newest block, or to a new one if that is full; the oldest go if there are too many."""
+        """Add complete lines to the newest block, or to a new one if it is full.
+
+        The oldest blocks are dropped if there are too many.
+        """
         newest = self._blocks[-1] if self._blocks else None
         if newest is None or len(newest.text) + len(whole) > BLOCK_BYTES:
             newest = _Block(self._complete, self._complete_bytes, 0, bytearray(), array("I"))
@@ -209,12 +238,12 @@ class LogLines:
 
 
 def overwritten(data: bytes) -> bytes:
-    """Without what a carriage return says is to be written over."""
+    """Return the data without the text that a carriage return marks as overwritten."""
     return _OVERWRITTEN.sub(b"", data) if b"\r" in data else data
 
 
 def _add(block: _Block, whole: bytes) -> int:
-    """Puts whole lines at a block's end; how many they are."""
+    """Add complete lines to the end of a block, and return their number."""
     lengths = [len(line) + 1 for line in whole.split(b"\n")[:-1]]
     block.starts.extend(accumulate(lengths[:-1], initial=len(block.text)))
     block.text.extend(whole)

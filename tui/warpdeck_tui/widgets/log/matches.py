@@ -1,4 +1,4 @@
-"""Points out what a pattern finds in a drawn line."""
+"""Highlights the matches of a pattern in a drawn line."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from rich.style import Style
 
 
 def spans(text: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
-    """Where the pattern is found: (start, end) in characters, in order, none empty."""
+    """Return the matches as (start, end) in characters, in order. Empty matches are omitted."""
     return [found.span() for found in pattern.finditer(text) if found.end() > found.start()]
 
 
 def pointed_out(segments: Iterable[Segment], where: Iterable[tuple[int, int]], style: Style) -> list[Segment]:
-    """The segments with `style` laid over the characters of the spans, which are in order and do not overlap."""
+    """Return the segments with `style` applied to the characters of the spans.
+
+    The spans are in order and do not overlap.
+    """
     rest = list(where)
     drawn: list[Segment] = []
     offset = 0

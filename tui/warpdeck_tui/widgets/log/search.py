@@ -1,7 +1,8 @@
-"""What is looked for in a log: somebody's words, or the marks of trouble.
+"""Search patterns for logs: words that the user types, or typical signs of errors.
 
-Words are plain text, not a regular expression: what people look for in logs is full of brackets and dots. A capital letter
-in them makes the search mind the case, as in less -i and vim's smartcase. Escapes are left out of what is looked at.
+Words are plain text instead of regular expressions, because the texts that users search in logs are full of
+brackets and dots. A capital letter makes the search case-sensitive, as in less -i and the smartcase option of
+vim. Escape sequences are removed before the search.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from .line_buffer import LogLines
 
 MAX_QUERY_CHARACTERS = 200
 MAX_LIKE_IT = 200
-"""So many lines that say the same are counted below one."""
+"""Largest number of equal lines below a line that are counted to find it again."""
 
 
 class Query(NamedTuple):
-    """`title` is what the view says of it; the same pattern for bytes that are searched and for text that is drawn."""
+    """A search.
+
+    `title` is shown by the view; `data` and `text` are the same pattern for searching bytes and for drawing
+    text.
+    """
 
     title: str
     data: re.Pattern[bytes]
@@ -26,22 +31,24 @@ class Query(NamedTuple):
 
 
 def words(text: str) -> Query:
-    """A query for that text."""
+    """Return a query for this text."""
     text = text[:MAX_QUERY_CHARACTERS]
     flags = re.IGNORECASE if text == text.lower() else re.NOFLAG
     return Query(f"/{text}", re.compile(re.escape(text.encode()), flags), re.compile(re.escape(text), flags))
 
 
 class Place(NamedTuple):
-    """A line by what it says, and how many that say the same stand below it."""
+    """Identifies a line by its text and by the number of equal lines below it."""
 
     pattern: re.Pattern[bytes]
     below: int
 
 
 def place_of(number: int, lines: LogLines) -> Place | None:
-    """Where a line stands that is kept; None if too many say the same. All who say the same pass one filter together, so the
-    place is the same with and without it."""
+    """Return the position of a line in the window by its text, or None if too many equal lines follow.
+
+    Equal lines pass or fail a filter together, so the position is the same with and without the filter.
+    """
     text = without_escapes(lines.line(number))
     pattern = re.compile(rb"^%b\r*$" % re.escape(text), re.MULTILINE)
     found = [piece.first + row for piece in lines.pieces() for row in matching_lines(piece.data, pattern)]
@@ -55,12 +62,12 @@ _TROUBLE = (
     r"|[Oo]ut [Oo]f [Mm]emory|oom-kill|\bOOM\b|^Killed$|Segmentation fault|core dumped|\bXid\b"
     r"|\b(?:nan|NaN|NAN)\b"
 )
-"""What training jobs die of: Python, CUDA, NCCL, memory, numbers that are none."""
+"""Messages of failing training jobs: errors of Python, CUDA, NCCL and memory, and NaN values."""
 TROUBLE = Query("errors", re.compile(_TROUBLE.encode(), re.MULTILINE), re.compile(_TROUBLE, re.MULTILINE))
 
 
 def matching_lines(data: bytes, pattern: re.Pattern[bytes]) -> list[int]:
-    """The lines that match, counted from 0, in order, each once."""
+    """Return the indices of the matching lines, counted from 0, in order and without duplicates."""
     data = without_escapes(data)
     numbers: list[int] = []
     at = line = 0

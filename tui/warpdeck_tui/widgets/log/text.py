@@ -1,8 +1,9 @@
-"""A log of any size as a window of its lines: fed at its end, read on at both ends, searched to its ends.
+"""A log of any size, represented by a window of its lines.
 
-A log of two gigabytes lies on another machine. Its end comes by itself (`feed`); what stands before is asked for in pages of
-PAGE_BYTES when somebody goes there, and what is far from the view is forgotten (see `log_lines`). While the window does not
-reach the end, what comes is only counted: going to the end reads it again. A search runs in a thread, page after page.
+It is fed at its end, read at both ends, and searched completely. A log of two gigabytes may be on another
+machine. Its end is pushed (`feed`). Earlier parts are requested in pages of PAGE_BYTES when the user goes
+there, and lines far from the view are dropped (see `log_lines`). While the window does not reach the end, new
+data is only counted; going to the end reads it again. A search runs in a thread, page by page.
 """
 
 from __future__ import annotations
@@ -17,71 +18,82 @@ from .line_buffer import MAX_BYTES, LogLines, Piece
 from .search import matching_lines
 
 PAGE_BYTES = 256 * 1024
-"""What is read at once: dozens of screens, and a blink on a slow line."""
+"""Size of a page: dozens of screens, and fast to load on a slow connection."""
 
 
 class Reader(Protocol):
-    """Reads bytes of the file; fewer than asked for, or none, where they cannot be had now."""
+    """Reads bytes of the file. Returns fewer bytes than requested, or none, if they are not available now."""
 
     async def __call__(self, at_bytes: int, size_bytes: int, /) -> bytes: ...
 
 
 class LogText:
-    """`lines` is the window. Whoever reads on must look at `lines` anew after each await: it may have moved."""
+    """The log. `lines` is the window. It may have moved after each await, so callers must read it again."""
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self.lines = LogLines(max_bytes=max_bytes)
         self.clear()
 
     def clear(self, *, at_bytes: int = 0, read: Reader | None = None) -> None:
-        """Empty again. What is fed from now on begins there in the file; `read` gets what stands before."""
+        """Make the log empty.
+
+        Data that is fed from now on begins at offset `at_bytes` in the file; `read` reads earlier parts.
+        """
         self._read = read
         self.size_bytes = at_bytes
-        """How long the file is, as far as known."""
+        """Length of the file in bytes, as far as known."""
         self.fed_lines = 0
-        """Lines that have been fed, kept or not."""
+        """Number of lines that were fed, including dropped ones."""
         self._move(at_bytes, in_line=at_bytes > 0)
 
     @property
     def can_read(self) -> bool:
-        """Whether what is not kept can be had at all."""
+        """Whether lines outside the window can be read at all."""
         return self._read is not None
 
     @property
     def at_start(self) -> bool:
-        """Nothing can be read before the window."""
+        """Whether nothing can be read before the window."""
         return self._read is None or self.lines.start_bytes == 0
 
     @property
     def start_bytes(self) -> int:
-        """Where the window begins in the file."""
+        """The offset in the file of the beginning of the window."""
         return self.lines.start_bytes
 
     @property
     def at_end(self) -> bool:
-        """The window reaches the end of what there is."""
+        """Whether the window reaches the known end of the file."""
         return self.lines.end_bytes >= self.size_bytes
 
     def feed(self, data: bytes) -> None:
-        """More of the log, cut anywhere."""
+        """Add more of the log, which may be split anywhere."""
         if self.at_end:
             self.lines.append(data)
         self.size_bytes += len(data)
         self.fed_lines += data.count(b"\n")
 
     def to_start(self) -> None:
-        """Puts the window at the beginning, empty unless it is there: `read_after` fills it."""
+        """Move the window to the beginning.
+
+        Unless it is already there it becomes empty, and `read_after` fills it.
+        """
         if not self.at_start:
             self._move(0)
 
     def to_end(self) -> None:
-        """Puts the window at the end, empty unless it is there: `read_after` fills it."""
+        """Move the window to the end. Unless it is already there it becomes empty, and `read_after` fills
+        it.
+        """
         if not self.at_end:
             at_bytes = max(0, self.size_bytes - PAGE_BYTES)
             self._move(at_bytes, in_line=at_bytes > 0)
 
     async def read_before(self) -> bool:
-        """Reads the page before the window; False if there is none. True too if the window has moved meanwhile."""
+        """Read the page before the window.
+
+        Return False if there is none, and True also if the window has moved meanwhile.
+        """
         stop, place = self.lines.start_bytes, self._place
         at_bytes = max(0, stop - PAGE_BYTES)
         data = b"" if self.at_start else await self._page(at_bytes, stop)
@@ -93,7 +105,10 @@ class LogText:
         return True
 
     async def read_after(self) -> bool:
-        """Reads the page after the window; False if there is none. True too if the window has moved meanwhile."""
+        """Read the page after the window.
+
+        Return False if there is none, and True also if the window has moved meanwhile.
+        """
         at_bytes, place = self.lines.end_bytes, self._place
         data = b"" if self.at_end else await self._page(at_bytes, min(at_bytes + PAGE_BYTES, self.size_bytes))
         if (place, at_bytes) != (self._place, self.lines.end_bytes):
@@ -104,7 +119,11 @@ class LogText:
         return True
 
     async def find(self, pattern: re.Pattern[bytes], number: int, *, forward: bool) -> int | None:
-        """The nearest line that matches, from line `number` on, round the end once. The window moves to it if need be."""
+        """Return the nearest matching line from line `number` on, or None.
+
+        After the last line the search continues once at the other end. If the line is outside the window, the
+        window moves to it.
+        """
         pieces = self.lines.pieces()
         here = max((at for at, piece in enumerate(pieces) if piece.first <= number), default=0)
         ahead, behind = (
@@ -123,13 +142,14 @@ class LogText:
     async def _find_outside(
         self, pattern: re.Pattern[bytes], start: int, *, stop: int, forward: bool
     ) -> int | None:
-        """The same in a part of the file that is not kept; where it is found becomes the window."""
+        """Search a part of the file outside the window. If a line matches, the window moves there."""
         pages = self._pages(start, stop) if forward else self._pages_backwards(start, stop)
         async with contextlib.aclosing(pages):
             async for at_bytes, data in pages:
                 if not await asyncio.to_thread(matching_lines, data, pattern):
                     continue
-                # Looked at once more as lines: what is written over is not there, and lines too long are broken.
+                # Search again in parsed lines, because overwritten text does not count and lines that are too
+                # long are broken.
                 lines = LogLines()
                 lines.append(data)
                 found = await find_in(lines.pieces(), pattern, None, forward=forward)
@@ -140,7 +160,7 @@ class LogText:
         return None
 
     async def _pages(self, start: int, stop: int) -> AsyncGenerator[tuple[int, bytes], None]:
-        """(place, whole lines) of a part of the file."""
+        """Yield (offset, complete lines) for the pages of a part of the file."""
         while start < stop:
             data = await self._page(start, min(start + PAGE_BYTES, stop))
             if not data:
@@ -160,7 +180,10 @@ class LogText:
             stop = at_bytes + begin
 
     async def page_before(self, stop: int) -> tuple[int, bytes]:
-        """(place, whole lines) of the page that ends there; no bytes where it cannot be had."""
+        """Return (offset, complete lines) of the page that ends at `stop`.
+
+        There are no bytes if it is not available.
+        """
         at_bytes = max(0, stop - PAGE_BYTES)
         data = await self._page(at_bytes, stop)
         if len(data) < stop - at_bytes:
@@ -174,11 +197,14 @@ class LogText:
     def _move(self, at_bytes: int, *, in_line: bool = False) -> None:
         self.lines.clear(at_bytes=at_bytes, in_line=in_line)
         self._place = object()
-        """Changes when the window does: a page that was asked for before then fits no more."""
+        """Changes whenever the window moves. A page that was requested before then does not fit any more."""
 
 
 def _begin(data: bytes, at_bytes: int) -> int:
-    """Where the first whole line of a page begins; 0 where the page begins with one, or is one line."""
+    """Return the index of the first complete line of a page.
+
+    It is 0 if the page begins with one or contains no second line.
+    """
     begin = data.find(b"\n") + 1 if at_bytes else 0
     return begin if begin < len(data) else 0
 
@@ -186,7 +212,10 @@ def _begin(data: bytes, at_bytes: int) -> int:
 async def find_in(
     pieces: list[Piece], pattern: re.Pattern[bytes], number: int | None, *, forward: bool
 ) -> int | None:
-    """The first line that matches, or the last; not before, or not after, `number`."""
+    """Return the first matching line, or the last one if not `forward`.
+
+    If `number` is given, lines before or after it are ignored.
+    """
     for piece in pieces if forward else reversed(pieces):
         found = await asyncio.to_thread(matching_lines, piece.data, pattern)
         lines = [piece.first + each for each in found]

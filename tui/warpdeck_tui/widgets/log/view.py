@@ -1,4 +1,7 @@
-"""A job's log to look through: `/` searches, `E` goes to the nearest error above; both reach what is not kept."""
+"""A view of a job's log with search and filters. `/` searches, and `E` goes to the nearest error above.
+
+Both also search the parts of the log that are not in memory.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,13 @@ from .text import LogText, Reader
 from .window import LogWindow
 
 SEARCH, ONLY, RANK = "/", "&", "rank "
-"""What the prompt in the last row asks for."""
+"""Prompts in the last row, for a search, a filter and a rank."""
 MATCH_CONTEXT_LINES = 3
-"""So many lines stay visible above a match."""
+"""Number of lines that stay visible above a match."""
 
 
 class LogView(LogWindow):
-    """The log of one job."""
+    """The view of one log."""
 
     place = "log"
     BINDINGS: ClassVar[list[BindingType]] = bindings("log")
@@ -52,7 +55,7 @@ class LogView(LogWindow):
         return pointed_out(drawn, spans(text, self._query.text), match)
 
     def _with_status(self, strip: Strip, width: int) -> Strip:
-        """The prompt of the search in place of the last row."""
+        """Show the prompt in place of the last row while it is open."""
         if self._prompt.text is not None:
             return Strip(
                 [Segment(fit(f"{self._prompt.sign}{self._prompt.text}", width - 1) + " ", Style(bold=True))]
@@ -83,7 +86,7 @@ class LogView(LogWindow):
         return f"{query.title}: line {self._found - self._shown_first + 1:,} of {self._shown_end - self._shown_first:,}"
 
     def on_key(self, event: events.Key) -> None:
-        """While it asks, keys are the answer."""
+        """Pass keys to the prompt while it is open."""
         if self._prompt.text is None:
             return
         text = self._prompt.take(event)
@@ -94,7 +97,7 @@ class LogView(LogWindow):
         event.prevent_default()
 
     def _answered(self, text: str) -> None:
-        """The prompt was finished; an empty one takes the filter away, as in less."""
+        """Handle the answer to the prompt. An empty answer removes the filter, as in less."""
         if self._prompt.sign == SEARCH:
             if text:
                 self._look_for(words(text))
@@ -112,25 +115,25 @@ class LogView(LogWindow):
         self._refresh_status()
 
     def action_search(self) -> None:
-        """Asks in the last row what to look for."""
+        """Ask for the text to search, in the last row."""
         self._ask(SEARCH)
 
     # Filtering
 
     def action_only(self) -> None:
-        """Asks in the last row which lines to show."""
+        """Ask for the text of the lines to show, in the last row."""
         self._ask(ONLY)
 
     def action_rank(self) -> None:
-        """Asks in the last row whose lines to show."""
+        """Ask for the rank whose lines to show, in the last row."""
         self._ask(RANK)
 
     def _filter(self, chosen: Filter) -> None:
-        """Only these lines, from the end of the log on."""
+        """Show only the lines that pass this filter, starting at the end of the log."""
         self._use(FilteredText(self._whole, chosen))
 
     def end_filter(self) -> bool:
-        """All lines again, around the one that was looked at; False if they were all there."""
+        """Show all lines again, around the current line. Return False if there was no filter."""
         source = self._source
         if not isinstance(source, FilteredText):
             return False
@@ -146,7 +149,7 @@ class LogView(LogWindow):
 
     @work(exclusive=True, group="find")
     async def _go_to(self, place: Place) -> None:
-        """From the end up to that line."""
+        """Scroll to the line with this text and number of equal lines below it, by a search from the end."""
         self._searching = True
         found: int | None = None
         try:
@@ -167,7 +170,10 @@ class LogView(LogWindow):
         return self._source.whole if isinstance(self._source, FilteredText) else self._source
 
     def _use(self, source: LogText | FilteredText) -> None:
-        """Another choice of lines: its numbers are its own, so what was found is forgotten; the end is followed."""
+        """Show another choice of lines, and follow its end.
+
+        Its line numbers are different, so the search result is dropped.
+        """
         self.workers.cancel_group(self, "find")
         self._stop_reading()
         self._query = self._found = None
@@ -183,7 +189,10 @@ class LogView(LogWindow):
             self._refresh_status()
 
     def _look_for(self, query: Query) -> None:
-        """From the top of the view down; a view that follows is searched from its end up: the latest is wanted."""
+        """Search down from the top of the view.
+
+        If the view follows the end, search up from the end instead, for the latest match.
+        """
         backwards = self._following
         self._query, self._found = query, None
         self._page = None
@@ -191,7 +200,7 @@ class LogView(LogWindow):
         self._find(self._shown_end - 1 if backwards else self._top, forward=not backwards)
 
     def action_trouble(self) -> None:
-        """To the nearest error above; `n` and `N` go on from there."""
+        """Go to the nearest error above. `n` and `N` continue from there."""
         if self._query is TROUBLE:
             self.action_match(-1)
             return
@@ -202,7 +211,7 @@ class LogView(LogWindow):
         self._find(at - 1, forward=False)
 
     def action_match(self, direction: int) -> None:
-        """The next match, or the one before."""
+        """Go to the next match or, if `direction` is negative, to the previous one."""
         at = self._top if self._found is None else self._found
         self._find(at + direction, forward=direction > 0)
 
@@ -222,7 +231,7 @@ class LogView(LogWindow):
         self.refresh()
 
     def _show_line(self, number: int) -> None:
-        """Scrolls as little as it takes; a view that followed stays put until its user goes on."""
+        """Show this line, and scroll only as far as needed. The view stops following the end."""
         self._stop_following()
         self._resize_content()
         if not self._top <= number < self._top + self._page_rows - 1 or self._wrapped:
@@ -230,7 +239,7 @@ class LogView(LogWindow):
         self._read_on()
 
     def end_search(self) -> bool:
-        """Takes away what was pointed out, then the filter; False if there was neither."""
+        """End the search or, if there is none, the filter. Return False if there was neither."""
         if self._query is None:
             return self.end_filter()
         self.workers.cancel_group(self, "find")
@@ -240,5 +249,5 @@ class LogView(LogWindow):
         return True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Without a search there is no next match."""
+        """Disable the actions for the next match while there is no search."""
         return action != "match" or self._query is not None

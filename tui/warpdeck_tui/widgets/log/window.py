@@ -1,10 +1,11 @@
-"""The part of a growing log that is on the screen: opens at its end, follows it, and never holds anything up.
+"""The visible part of a growing log: it opens at the end, follows it, and never blocks the app.
 
-Any move upward stops following, and a badge then counts what is new; reaching the end follows again. Bytes that come in
-are drawn together, at most FLUSHES_PER_S times a second. Long lines are clipped and scrolled sideways, or wrapped: then the
-view moves by whole lines, and of one longer than two pages the middle is seen unwrapped only. Colours are kept, other escapes
-are not obeyed (see `ansi`), and memory is bounded: what is not kept is read when somebody goes there (see `log_text`). What is
-searched for is `log_view`'s.
+Any move upward stops the following, and a badge then counts the new lines. Reaching the end starts the
+following again. Data that arrives is drawn at most FLUSHES_PER_S times a second. Long lines are clipped and
+scrolled sideways, or wrapped. When wrapped, the view moves by complete lines, and the middle of a line that
+is longer than two pages can be seen only unwrapped. Colors are kept, and other escape sequences are ignored
+(see `ansi`). Memory is limited: lines that are not kept are read when the user goes there (see `log_text`).
+Searching is implemented in `log_view`.
 """
 
 from __future__ import annotations
@@ -33,20 +34,24 @@ from .matches import pointed_out
 from .text import LogText, Reader
 
 FLUSHES_PER_S = 15
-"""The eye reads no faster, and each flush of a following view rewrites the page: bytes on a slow line."""
+"""Redraws per second. People do not read faster, and each redraw of a following view rewrites the page, which
+takes bytes on a slow connection.
+"""
 MAX_DRAWN_BYTES = 16 * 1024
-"""A longer line is cut when drawn: 200 screens sideways are beyond use."""
+"""A longer line is cut when drawn. Nobody scrolls 200 screens sideways."""
 SIDE_COLUMNS = 16
 NEAR_PAGES = 2
-"""So near to an end of what is kept, more is read."""
+"""Distance in pages to an end of the window at which more lines are read."""
 ENOUGH_BYTES = 4 * 1024 * 1024
-"""Where so much does not fill a page its lines are far wider than the screen: more of them is read when somebody goes up."""
+"""Size of the window up to which more lines are read to fill a page. If so many bytes do not fill it, the
+lines are far wider than the screen, and more are read only when the user moves up.
+"""
 MATCH_CONTEXT_LINES = 3
-"""So many lines stay visible above a match."""
+"""Number of lines that stay visible above a match."""
 
 
 class LogWindow(LineView):
-    """A log that can be moved through."""
+    """A view of a log in which the user can move."""
 
     ALLOW_SELECT = True
 
@@ -65,22 +70,28 @@ class LogWindow(LineView):
 
     @property
     def following(self) -> bool:
-        """Whether new lines move the view."""
+        """Whether new lines scroll the view."""
         return self._following
 
     @property
     def unseen(self) -> int:
-        """Lines that came since following stopped."""
+        """Number of lines that arrived since the following stopped."""
         return 0 if self._following else self._source.fed_lines - self._seen_lines
 
     def feed(self, data: bytes) -> None:
-        """More of the log, cut anywhere; drawn a little later together with what comes until then."""
+        """Add more of the log, split anywhere.
+
+        It is drawn shortly afterwards, together with other data that arrives until then.
+        """
         self._source.feed(data)
         if self._flush_timer is None and self.is_mounted:
             self._flush_timer = self.set_timer(1 / FLUSHES_PER_S, self._flush)
 
     def clear(self, *, at_bytes: int = 0, read: Reader | None = None) -> None:
-        """Empty again, and following. What is fed begins there in the file; `read` gets what stands before."""
+        """Make the view empty and follow the end.
+
+        Data that is fed begins at offset `at_bytes`; `read` reads earlier parts.
+        """
         self._source = self._source.whole if isinstance(self._source, FilteredText) else self._source
         self._source.clear(at_bytes=at_bytes, read=read)
         self._shown_first = self._shown_end = self._left = self._seen_lines = 0
@@ -90,7 +101,7 @@ class LogWindow(LineView):
             self.refresh()
 
     def text(self) -> str:
-        """All that is kept, escapes and all."""
+        """Return all text in memory, including escape sequences."""
         return self._source.lines.text().decode("utf-8", "replace")
 
     def use_palette(self, styles: Palette) -> None:
@@ -100,7 +111,9 @@ class LogWindow(LineView):
     # Following
 
     def _flush(self) -> None:
-        """Shows what has come in: the whole page if it moves, else only the lines that differ."""
+        """Draw the data that has arrived: the whole page if it scrolls, otherwise only the lines that
+        differ.
+        """
         self._flush_timer = None
         if self._shown_bytes == self._source.size_bytes:
             return
@@ -114,7 +127,10 @@ class LogWindow(LineView):
             self._read_on()
 
     def _show_window(self) -> None:
-        """Takes over what is kept now: the end stays in view if it is followed, else the lines that were in view do."""
+        """Adapt to the lines that are in the window now.
+
+        The view stays at the end if it follows, otherwise on the same lines.
+        """
         moved = self._source.lines.first - self._shown_first
         self._resize_content()
         if self._following:
@@ -123,7 +139,7 @@ class LogWindow(LineView):
             self._scroll(max(0, self.scroll_offset.y - moved))
 
     def _resize_content(self) -> None:
-        """Tells the scroll bar how far there is to go: the last page is full of the last lines."""
+        """Set the range of the scroll bar, so that the last page is full of the last lines."""
         self._page = None
         self._shown_bytes = self._source.size_bytes
         self._shown_first, self._shown_end = self._source.lines.first, self._source.lines.end
@@ -132,7 +148,7 @@ class LogWindow(LineView):
         self.set_content_rows(height)
 
     def _refresh_from(self, number: int) -> None:
-        """Writes the visible lines from that number on, and the last row, where the badge is."""
+        """Redraw the visible lines from this number on, and the last row, which contains the badge."""
         y = max(0, number - self._top)
         if y < self.size.height:
             rows = min(self._shown_end - self._top, self.size.height) - y
@@ -144,7 +160,7 @@ class LogWindow(LineView):
         self.refresh(Region(0, self.size.height - 1, self.line_width, 1))
 
     def _scroll(self, y: float) -> None:
-        """Scrolls on our own account: it says nothing about what the user wants."""
+        """Scroll by program. Unlike scrolling by the user, this does not start or stop the following."""
         self._moving = True
         self.scroll_to(y=y, animate=False, force=True)
         self._moving = False
@@ -173,10 +189,10 @@ class LogWindow(LineView):
     def _page_rows(self) -> int:
         return max(1, self.size.height)
 
-    # Reading on
+    # Reading more lines
 
     def _read_on(self) -> None:
-        """Reads what is missing near the view, and the whole way to the end if it is followed."""
+        """Read missing lines near the view, or everything up to the end if it is followed."""
         if not self._reading and self._missing():
             self._reader = object()
             self._read(self._reader)
@@ -186,7 +202,7 @@ class LogWindow(LineView):
         return self._reader is not None
 
     def _stop_reading(self) -> None:
-        """What is still read is for nobody."""
+        """Cancel reading, because its result is not needed any more."""
         self.workers.cancel_group(self, "read")
         self._reader = None
 
@@ -203,12 +219,12 @@ class LogWindow(LineView):
                 else:
                     self._refresh_status()
         finally:
-            if self._reader is turn:  # else another one reads by now
+            if self._reader is turn:  # otherwise another reader is running by now
                 self._reader = None
                 self._refresh_status()
 
     def _missing(self) -> Callable[[], Awaitable[bool]] | None:
-        """How to get what the view will need next, None if it has that."""
+        """Return the method that reads the lines needed next, or None if none are missing."""
         source, near = self._source, NEAR_PAGES * self._page_rows
         below = self._shown_end - self._top - self._page_rows
         if not source.at_end and (self._following or below < near):
@@ -220,7 +236,10 @@ class LogWindow(LineView):
 
     @property
     def _is_short(self) -> bool:
-        """What is kept does not fill a page, though there is more: few lines match, or they are long ones."""
+        """Whether the lines in memory do not fill a page although there are more.
+
+        This happens if few lines match, or if they are very long.
+        """
         source, count = self._source, self._shown_end - self._shown_first
         if isinstance(source, FilteredText):
             return count < NEAR_PAGES * self._page_rows
@@ -237,7 +256,9 @@ class LogWindow(LineView):
         return drawn.apply_offsets(start, number) if number >= 0 else drawn
 
     def _content(self, y: int, width: int) -> tuple[Strip, int, int]:
-        """(what stands on the row, its place among the lines or -1, the column that it starts at)."""
+        """Return (content of the row, index of its line in the window or -1, column at which the row
+        starts).
+        """
         if self._wrapped:
             page = self._wrapped_page(width)
             if y >= len(page):
@@ -250,7 +271,7 @@ class LogWindow(LineView):
         return self._clipped(self._line(number), width), number - self._shown_first, self._left
 
     def _line(self, number: int) -> Strip:
-        """A whole line, with what the search and the mouse point out."""
+        """Return a whole line, with search matches and the mouse selection highlighted."""
         drawn = self._segments(number)
         text = "".join(segment.text for segment in drawn)
         drawn = self._with_matches(drawn, text)
@@ -264,20 +285,20 @@ class LogWindow(LineView):
         return Strip(drawn)
 
     def _with_matches(self, drawn: list[Segment], text: str) -> list[Segment]:
-        """A line with what is looked for pointed out."""
+        """Return the line with the search matches highlighted. Subclasses implement this."""
         return drawn
 
     def _segments(self, number: int) -> list[Segment]:
-        """A line's text in its own colours."""
+        """Return the text of a line in its own colors."""
         lines = self._source.lines
-        # What came since the last flush may have pushed out the oldest lines.
+        # Data since the last redraw may have pushed out the oldest lines.
         if not lines.first <= number < lines.end:
             return []
         drawn = segments(lines.line(number)[:MAX_DRAWN_BYTES])
         return [Segment(text, themed(style, self._styles) if style else PLAIN) for text, style, _ in drawn]
 
     def _clipped(self, strip: Strip, width: int) -> Strip:
-        """The part of the line in view; a sign at the right if there is more."""
+        """Return the visible part of the line, with a symbol at the right if there is more."""
         length = strip.cell_length
         clipped = strip.crop(self._left, self._left + width)
         if length <= self._left + width:
@@ -286,7 +307,7 @@ class LogWindow(LineView):
         return Strip([*clipped.crop(0, width - 1), more])
 
     def _wrapped_page(self, width: int) -> list[Row]:
-        """The rows in view; at the very end the page is filled from below."""
+        """Return the visible rows. At the very end, the page is filled from below."""
         if self._page is None:
             last = self.scroll_offset.y >= self.max_scroll_y
             numbers = range(self._top, self._shown_end)
@@ -296,13 +317,16 @@ class LogWindow(LineView):
         return self._page
 
     def _fit_at_end(self) -> int:
-        """How many of the last lines it takes to fill the page when wrapped; of the first of them only the end may be seen."""
+        """Return how many of the last lines fill the page when wrapped.
+
+        Of the first of them, only the end may be visible.
+        """
         numbers = range(self._shown_first, self._shown_end)
         rows = page_to_end(self._line, numbers, width=max(1, self.line_width), rows=self._page_rows)
         return self._shown_end - rows[0].number
 
     def _with_status(self, strip: Strip, width: int) -> Strip:
-        """The last row: with a badge at its right end."""
+        """Return the last row, with a badge at its right end."""
         told = "  ".join(self._badge())
         if not told:
             return strip
@@ -312,7 +336,7 @@ class LogWindow(LineView):
         return Strip([*strip.adjust_cell_length(width - cell_len(badge)), Segment(badge, style)])
 
     def _badge(self) -> list[str]:
-        """What is said of the place in the log."""
+        """Return the texts about the position in the log."""
         told = []
         if not self._following and not (self._source.at_start and self._source.at_end):
             told.append(f"{100 * self._source.start_bytes // max(1, self._source.size_bytes)}%")
@@ -329,20 +353,23 @@ class LogWindow(LineView):
         self.scroll_to(y=self.scroll_offset.y + by, animate=False, force=True)
 
     def action_page(self, pages: float) -> None:
-        """Moves by so many pages; a line of the old page stays for orientation."""
+        """Move by this number of pages.
+
+        For whole pages, one line of the old page stays visible for orientation.
+        """
         rows = max(1, int(abs(pages) * self._page_rows) - (abs(pages) >= 1))
         self.action_move(rows if pages > 0 else -rows)
 
     def action_side(self, direction: int) -> None:
-        """Sideways along clipped lines."""
+        """Scroll sideways along clipped lines."""
         left = min(max(0, self._left + direction * SIDE_COLUMNS), MAX_DRAWN_BYTES)
         if left != self._left and not self._wrapped:
             self._left = left
             self.refresh()
 
     def action_first(self) -> None:
-        """To the beginning of the log, wherever that is."""
-        # What was just fed has not moved the end yet, nor has a view that is not laid out a height.
+        """Go to the beginning of the log, even if it is not in memory."""
+        # The scroll range does not include the latest data yet, and is 0 before the view is laid out.
         lines = self._source.lines
         if self.max_scroll_y > 0 or lines.end - lines.first > self._page_rows or not self._source.at_start:
             self._stop_following()
@@ -353,7 +380,7 @@ class LogWindow(LineView):
         self._read_on()
 
     def action_follow(self) -> None:
-        """To the end, and on with it."""
+        """Go to the end and follow it."""
         self._following = True
         self._source.to_end()
         self._show_window()
@@ -364,7 +391,7 @@ class LogWindow(LineView):
         self.action_follow()
 
     def action_wrap(self) -> None:
-        """Wraps long lines, or clips them again; the line at the top stays there."""
+        """Switch between wrapping and clipping long lines. The line at the top stays there."""
         self._wrapped = not self._wrapped
         self._left = 0
         self._show_window()

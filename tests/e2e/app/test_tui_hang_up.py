@@ -1,0 +1,116 @@
+"""A terminal that is closed ends the app and nothing else: interactive sessions go on, and no process of the app stays."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.app.test_tui_tmux import Tmux, open_shell
+from tests.support.home import Home
+from tests.support.processes import has_ended
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.tmux
+
+GONE_S = 20.0
+"""The promise is a second; other tests may use this machine too."""
+EDITOR = "sh -c 'trap \"\" HUP TERM; echo the-editor-runs; exec tail -f /dev/null'"
+"""An editor that no hang-up ends."""
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Home]:
+    """A home with this machine as its node, for all tests of the module."""
+    with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder:
+        made = Home(Path(folder) / "home")
+        made.ok("up")
+        made.until_its_node_is_idle()
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def window(site: Home, short_tmp: Path) -> Iterator[Tmux]:
+    made = Tmux(short_tmp / "tmux", site, size=(100, 30), environ={"EDITOR": EDITOR, "PS1": "=> "})
+    made.shows("q Quit")
+    yield made
+    made.close()
+    for row in site.json("queue"):
+        site.run("cancel", row["label"])
+    eventually(lambda: not site.json("queue"), what="all jobs have ended")
+
+
+def close(window: Tmux) -> None:
+    """Close the terminal; the app and its guard are gone soon."""
+    guard, app = window.pid(), window.app_pid()
+    window.run("kill-session")
+    for pid in (app, guard):
+        eventually(lambda pid=pid: has_ended(pid), timeout_s=GONE_S, what=f"process {pid} of the app is gone")
+
+
+def running_session(site: Home) -> str:
+    [row] = site.json("queue")
+    assert (row["state"], row["interactive"]) == ("RUNNING", True)
+    return str(row["label"])
+
+
+def at_the_queue(window: Tmux) -> None:
+    window.shows("n New")
+
+
+def at_a_page(window: Tmux) -> None:
+    window.keys("2")
+    window.shows("CPUs 0/")
+
+
+def in_the_editor(window: Tmux) -> None:
+    window.keys("n")
+    window.shows("Enter submits")
+    window.keys("C-e")
+    window.shows("the-editor-runs")
+
+
+@pytest.mark.parametrize("place", [at_the_queue, at_a_page, in_the_editor])
+def test_the_app_ends_with_its_terminal(window: Tmux, place: Callable[[Tmux], None]) -> None:
+    place(window)
+    close(window)
+
+
+@pytest.mark.parametrize("prints", [False, True], ids=["a quiet session", "a session that prints"])
+def test_a_session_of_the_app_outlives_its_terminal(site: Home, window: Tmux, prints: bool) -> None:
+    open_shell(window)
+    if prints:
+        window.type("while sleep 0.05; do echo still-here; done")
+        window.keys("Enter")
+        window.shows("still-here")
+    close(window)
+    label = running_session(site)
+    back = Tmux(window.pid_file.with_name("again"), site, size=(100, 30), environ={}, verb=f"attach {label}")
+    try:
+        back.shows("still-here" if prints else "sum-42")
+        if not prints:
+            back.type("echo back-$((1+1))")
+            back.keys("Enter")
+            back.shows("back-2")
+    finally:
+        back.close()
+
+
+def test_attach_that_no_hang_up_ends_detaches_from_a_closed_terminal(
+    site: Home, window: Tmux, short_tmp: Path
+) -> None:
+    open_shell(window)
+    window.keys("Enter")
+    window.type("~d")
+    window.shows("detached from job")
+    label = running_session(site)
+    left = short_tmp / "left"
+    command = f"trap '' HUP; {sys.executable} -m warpdeck.cli.main attach {label}; touch {left}"
+    window.run("new-window", command)
+    window.shows("sum-42")
+    window.run("kill-session")
+    eventually(left.exists, what="attach has ended")
+    assert running_session(site) == label

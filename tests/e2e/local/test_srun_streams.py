@@ -1,0 +1,112 @@
+"""What surrounds an srun may be odd: full disks, closed descriptors, readers that have stopped, words that are no text.
+Real controller, real agent, real tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.batch import run
+from tests.support.home import Home, passing_home
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Home]:
+    """One for all tests of the module."""
+    with passing_home() as made:
+        yield made
+
+
+@pytest.mark.parametrize("option", ["> /dev/full", "-o /dev/full"])
+def test_tasks_go_on_though_their_output_cannot_be_written(home: Home, short_tmp: Path, option: str) -> None:
+    task = "echo a; echo b >&2; touch done.$SLURM_PROCID; exit 5"
+    said = run(home, short_tmp / "w", f"srun {option} sh -c '{task}'; echo $?\n", "-n2")
+    assert said.count("srun: error: output is lost, for it cannot be written: No space left on device\n") == 1
+    assert said.splitlines()[-1] == "5"
+    assert sorted(path.name for path in (short_tmp / "w").glob("done.*")) == ["done.0", "done.1"]
+
+
+def test_no_task_begins_whose_output_could_not_be_written(home: Home, short_tmp: Path) -> None:
+    folder = short_tmp / "w"
+    script = (
+        "mkdir folder; echo >file\n"
+        "for path in folder file/out file/%t.out; do\n"
+        "  for option in -o -e; do srun $option $path sh -c 'touch began'; echo $?; done\n"
+        "done\n"
+        "srun -o deep/er/%s.%t.out -e deep/err echo kept; srun true\n"
+        "cat deep/er/*.out; sacct -nXPj $SLURM_JOB_ID -o jobid; ls\n"
+    )
+    lines = run(home, folder, f"exec 2>&1\n{script}", "-n1").splitlines()
+    refused = [line.rpartition(": ")[2] for line in lines if line.startswith("srun: error: cannot write ")]
+    assert refused == ["Is a directory"] * 2 + ["Not a directory"] * 4, lines
+    assert not (folder / "began").exists()
+    assert "kept" in lines
+    assert [path.name for path in (folder / "deep" / "er").iterdir()] == ["0.0.out"], "no step was spent"
+
+
+def test_closed_descriptors_are_not_taken_for_the_connection(home: Home, short_tmp: Path) -> None:
+    script = (
+        "srun -n1 cat <&-; echo in $?\n"
+        "srun -n1 sh -c 'echo lost; exit 3' >&-; echo out $?\n"
+        "srun -n1 sh -c 'echo kept; exit 4' 2>&-; echo err $?\n"
+        "srun -n1 true <&- >&- 2>&-; echo all $?\n"
+        "squeue -h -o '%i' <&- 2>&- | grep -c $SLURM_JOB_ID; squeue -h >&-; echo squeue $?\n"
+    )
+    lines = run(home, short_tmp / "w", script, "-n1").splitlines()
+    assert lines.pop(1).endswith("task 0: Exited with exit code 3")
+    assert lines == ["in 0", "out 3", "kept", "err 4", "all 0", "1", "squeue 0"]
+
+
+def test_an_srun_whose_reader_has_stopped_can_be_interrupted(home: Home, short_tmp: Path) -> None:
+    script = (
+        "mkfifo pipe; exec 7<>pipe\n"  # a reader that never reads
+        "srun -n1 sh -c 'touch begun; yes' >&7 7>&- & srun=$!\n"
+        "until [ -e begun ]; do sleep 0.05; done\n"
+        "until grep -q pipe_write /proc/$srun/wchan /proc/$srun/stack 2>/dev/null; do sleep 0.05; done\n"
+        "kill -INT $srun; until grep -q interrupt said; do sleep 0.01; done; kill -INT $srun\n"
+        "until grep -q 'sending Ctrl-C' said; do sleep 0.01; done\n"
+        "until [ -z \"$(squeue -s -h -j $SLURM_JOB_ID -o %i | grep '[.]0$')\" ]; do sleep 0.05; done\n"
+        "cat <&7 >/dev/null & wait $srun; echo $?; kill %2\n"
+    )
+    lines = run(home, short_tmp / "w", f"exec 2>said\n{script}", "-n1").splitlines()
+    assert lines in (["130"], ["143"])  # its end is asked for right behind the interrupt
+
+
+def test_variables_that_are_no_text_stay_behind_and_such_words_are_refused(
+    home: Home, short_tmp: Path
+) -> None:
+    script = (
+        "export ODD=$'\\xfe'; srun -n1 sh -c 'echo \"<$ODD>\"'\n"
+        "srun -n1 echo $'\\xfe'; echo $?\n"
+        "mkdir gone; cd gone; rmdir ../gone; srun -n1 true; echo $?\n"
+    )
+    assert run(home, short_tmp / "w", script, "-n1").splitlines() == [
+        "<>",
+        "srun: error: a name or an argument is not UTF-8 text",
+        "  rename the file or folder, or leave it out",
+        "1",
+        "srun: error: the current folder does not exist any more",
+        "  change to one that does",
+        "1",
+    ]
+
+
+def test_a_number_that_no_task_has_is_a_file(home: Home, short_tmp: Path) -> None:
+    script = (
+        "echo hello > 7; srun -l --input=7 cat; srun -l -o 8 echo out; cat 8\n"
+        "echo x | srun -l --input=1 cat; srun --input=9 cat; echo $?\n"
+    )
+    lines = run(home, short_tmp / "w", script, "-n2").splitlines()
+    assert sorted(lines[:2]) == ["0: hello", "1: hello"]
+    assert sorted(lines[2:4]) == ["0: out", "1: out"]
+    assert lines[4] == "1: x"
+    assert lines[5].endswith("/9: No such file or directory")
+    assert lines[6:] == ["  check --input", "1"]
+
+
+def test_a_task_without_a_line_in_the_file_of_programs_starts_nothing(home: Home, short_tmp: Path) -> None:
+    script = "printf '0 touch a\\n2-3 touch b\\n' > p; srun -O -n4 --multi-prog p; echo $?; ls\n"
+    lines = run(home, short_tmp / "w", script, "-n2").splitlines()
+    assert lines[0] == "srun: error: Configuration file invalid, no record for task id 1"
+    assert lines[2:] == ["1", "job.sh", "out", "p"]

@@ -1,0 +1,198 @@
+"""Interactive sessions from users' terminals: several at one, read-only watchers, and sessions that outlive what fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.lab.hosts import Lab
+from tests.support.home import Home
+from tests.support.terminal import AtTerminal
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.lab
+Verb = Callable[..., AtTerminal]
+
+
+@pytest.fixture(scope="module")
+def home(lab: Lab, shared_home: Home) -> Home:
+    shared_home.ok(
+        "node", "add", f"root@{lab.address(1)}", "--name", "gpu1", "--accept-host-key", lab.fingerprint(1)
+    )
+    return shared_home
+
+
+@pytest.fixture
+def verb(home: Home) -> Iterator[Verb]:
+    """Verbs at terminals, and no job after the test."""
+    made: list[AtTerminal] = []
+
+    def start(*argv: str) -> AtTerminal:
+        made.append(AtTerminal(home, *argv))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+    for row in home.json("queue"):
+        home.run("cancel", row["label"])
+    eventually(lambda: not home.json("queue"), timeout_s=90, what="all jobs have ended")
+
+
+def shell(verb: Verb) -> AtTerminal:
+    """A shell on the node."""
+    made = verb("run", "--pty", "env", "PS1=> ", "sh")
+    made.until("> ")
+    return made
+
+
+def job_of(home: Home) -> str:
+    [row] = home.json("queue")
+    return str(row["label"])
+
+
+def test_watchers_see_all_and_change_nothing(home: Home, verb: Verb) -> None:
+    session = shell(verb)
+    session.type("echo before-$((1+1))\n")
+    session.until("before-2")
+    watchers = [verb("attach", "--watch", job_of(home)) for _ in range(2)]
+    for watcher in watchers:
+        watcher.until("before-2")
+        watcher.type("echo typed\n")
+    session.type("echo after-$((2+2))\n")
+    for watcher in watchers:
+        assert "typed" not in watcher.until("after-4")
+    for watcher, key in zip(watchers, ("q", "\x03"), strict=True):
+        watcher.type(key)
+        assert watcher.ended() == 0
+    session.type("exit 7\n")
+    assert session.ended() == 7
+
+
+def test_srun_with_options_and_a_terminal_is_a_session_too(home: Home, verb: Verb) -> None:
+    session = verb("srun", "-J", "looked after", "-c", "1", "-u", "--pty", "env", "PS1=> ", "sh")
+    session.until("> ")
+    session.type("\n~d")
+    assert session.ended() == 0
+    [row] = home.json("queue")
+    assert (row["name"], row["interactive"]) == ("looked after", True)
+    back = verb("attach", row["label"])
+    back.type("exit 3\n")
+    assert back.ended() == 3
+
+
+def test_srun_of_several_tasks_with_a_terminal_is_a_step(home: Home, verb: Verb) -> None:
+    session = verb("srun", "-n2", "-O", "--pty", "sh", "-c", "echo $SLURM_PROCID of $SLURM_NTASKS; exit 4")
+    session.until("0 of 2")
+    assert session.ended() == 4
+
+
+def test_a_session_is_left_with_the_keys_of_ssh_and_found_again(home: Home, verb: Verb) -> None:
+    session = shell(verb)
+    session.type("\n~?")
+    session.until("~d  or ~.  detach")
+    for key in ("d", "."):
+        session.type(f"echo left-by-{key}-$((1+1))\n")
+        session.until("-2")
+        session.type(f"~{key}")
+        session.until("detached; job")
+        assert session.ended() == 0
+        session = verb("attach", job_of(home))
+        session.until(f"left-by-{key}-2")
+    session.type("exit\n")
+    assert session.ended() == 0
+
+
+def test_who_leaves_has_his_terminal_as_it_was(home: Home, verb: Verb) -> None:
+    session = shell(verb)
+    session.type("printf '\\033[?1049h\\033[?1000h'; echo full-$((1+1))\n")
+    session.until("full-2")
+    session.type("\n~d")
+    session.until("\x1b[?1000l\x1b[?1049l")
+    assert session.ended() == 0
+
+
+def test_a_session_outlives_its_client(home: Home, verb: Verb) -> None:
+    session = shell(verb)
+    session.type("echo one-$((0+1))\n")
+    session.until("one-1")
+    session.process.kill()
+    again = verb("attach", job_of(home))
+    again.until("one-1")
+    again.type("exit 5\n")
+    assert again.ended() == 5
+
+
+def test_a_session_outlives_the_controller_and_its_client_comes_back(home: Home, verb: Verb) -> None:
+    session = shell(verb)
+    home.kill_controller()
+    session.until("Trying again")
+    home.ok("up", "--no-local-node")
+    session.until("back again")
+    session.type("echo two-$((1+1))\n")
+    session.until("two-2")
+    session.type("exit 6\n")
+    assert session.ended() == 6
+
+
+def test_a_session_outlives_the_agent_and_its_client_comes_back(home: Home, verb: Verb, lab: Lab) -> None:
+    session = shell(verb)
+    agent = lab.agent(1)
+    lab.on(1, "kill", "-9", str(agent))
+    session.until("back again")
+    session.type("echo three-$((1+2))\n")
+    session.until("three-3")
+    session.type("exit 4\n")
+    assert session.ended() == 4
+
+
+def test_a_session_outlives_the_link_and_its_client_comes_back(home: Home, verb: Verb, lab: Lab) -> None:
+    session = shell(verb)
+    session.type("sleep 1; echo four-$((2+2))\n")
+    session.until("\n")
+    lab.sh("sshd", "1", "stop")
+    lab.sh("sshd", "1", "start")
+    session.until("back again", timeout_s=90)
+    session.until("four-4")
+    session.type("exit 3\n")
+    assert session.ended() == 3
+
+
+def test_who_waits_for_a_lost_session_can_leave(home: Home, verb: Verb) -> None:
+    session = shell(verb)
+    home.kill_controller()
+    session.until("Trying again")
+    session.type("~.")
+    assert session.ended() == 0
+    home.ok("up", "--no-local-node")
+    assert eventually(lambda: home.json("queue"), what="the session goes on")
+
+
+def test_an_idle_session_is_ended_by_the_sites_limit(home: Home, verb: Verb) -> None:
+    config = home.path / "config.toml"
+    config.write_text("[interactive]\nidle_limit_s = 5\nidle_warning_s = 4\n")
+    home.ok("config", "reload")
+    try:
+        session = shell(verb)
+        job = str(
+            max(home.json("queue", "--all"), key=lambda row: row["id"])["label"]
+        )  # it may be over by now
+        session.until("unless a key is typed")
+        assert session.ended() != 0
+        eventually(lambda: home.state(job) == "TIMEOUT", what="it is ended")
+        assert "it was idle for 5 s, the limit of interactive sessions here" in home.ok("show", job)
+    finally:
+        config.unlink()
+        home.ok("config", "reload")
+
+
+@pytest.mark.parametrize("argv", [["--watch"], ["1", "2"], ["--wach", "1"]])
+def test_attach_takes_one_job(home: Home, argv: list[str]) -> None:
+    done = home.run("attach", *argv)
+    assert done.returncode == 2 and "attach takes one job" in done.stderr
+
+
+def test_a_batch_job_has_no_terminal_to_watch(home: Home, verb: Verb, short_tmp: Path) -> None:
+    job = home.json("submit", "--no-snapshot", "--wrap", "sleep 1000", cwd=short_tmp)["job_id"]
+    assert "has no terminal" in home.run("attach", "--watch", str(job)).stderr

@@ -1,0 +1,122 @@
+"""Distributed training on two real hosts, with nothing said of who is who: PyTorch (gloo), torchrun and JAX find themselves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.lab.hosts import Lab
+from tests.support.batch import run
+from tests.support.home import Home
+
+pytestmark = pytest.mark.lab
+DEBIAN = "/usr/bin/python3"
+"""Debian's PyTorch is that interpreter's: PyPI's brings five gigabytes of CUDA."""
+
+REDUCE = """
+import datetime, os, torch, torch.distributed as dist
+dist.init_process_group("gloo", init_method="env://", timeout=datetime.timedelta(seconds=50))
+number = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(number)
+with open(f"said.{os.environ['SLURM_STEP_ID']}.{dist.get_rank()}", "w") as said:
+    print("rank", dist.get_rank(), "of", dist.get_world_size(), "local", os.environ["LOCAL_RANK"], "sum", int(number), file=said)
+dist.barrier()
+"""
+TORCHRUN = f"{DEBIAN} -m torch.distributed.run --nproc_per_node=2 --redirects=2 --tee=1"
+"""With other redirects this PyTorch does not run under this Python."""
+JAX = """
+import os, jax, jax.numpy as jnp
+jax.config.update("jax_platforms", "cpu")
+jax.distributed.initialize()
+from jax.experimental.multihost_utils import process_allgather
+found = process_allgather(jnp.array([jax.process_index() + 1]))
+with open(f"said.{jax.process_index()}", "w") as said:
+    print("rank", jax.process_index(), "of", jax.process_count(), "sum", int(found.sum()), file=said)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab, shared_home: Home) -> Iterator[Home]:
+    """Two hosts."""
+    for host in (1, 2):
+        words = ["--name", f"train{host}", "--accept-host-key", lab.fingerprint(host)]
+        shared_home.ok("node", "add", f"root@{lab.address(host)}", *words)
+    return shared_home
+
+
+def ranks(folder: Path) -> list[str]:
+    """What the ranks have said."""
+    return sorted(path.read_text().strip() for path in folder.glob("said.*"))
+
+
+def train(home: Home, tmp: Path, command: str, *options: str, program: str = REDUCE) -> list[str]:
+    """What the ranks said of a job that ran this command."""
+    folder = tmp / "w"
+    folder.mkdir()
+    (folder / "train.py").write_text(program)
+    out = run(home, folder, "export GLOO_SOCKET_IFNAME=eth0\n" + command + "\n", *options)
+    print(out)
+    return ranks(folder)
+
+
+FOUR = [f"rank {rank} of 4 local {rank % 2} sum 10" for rank in range(4)]
+
+
+def test_pytorch_finds_itself_on_two_hosts(cluster: Home, short_tmp: Path) -> None:
+    found = train(cluster, short_tmp, f"srun {DEBIAN} train.py", "-N2", "--ntasks-per-node=2")
+    assert found == FOUR
+
+
+def test_torchrun_needs_to_be_told_nothing_but_how_many(cluster: Home, short_tmp: Path) -> None:
+    command = f"srun {TORCHRUN} train.py"
+    assert train(cluster, short_tmp, command, "-N2", "--ntasks-per-node=1") == FOUR
+
+
+def test_torchrun_rendezvous_at_what_the_batch_script_is_told(cluster: Home, short_tmp: Path) -> None:
+    command = (
+        f"srun {TORCHRUN} --nnodes=$SLURM_NNODES "
+        "--rdzv_id=$SLURM_JOB_ID --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT train.py"
+    )
+    found = train(cluster, short_tmp, command, "-N2", "--ntasks-per-node=1")
+    assert sorted(line.split(" local")[0] for line in found) == [f"rank {rank} of 4" for rank in range(4)]
+
+
+def test_the_usual_script_works_where_nodes_do_not_know_each_other_by_our_names(
+    cluster: Home, short_tmp: Path
+) -> None:
+    """As everybody copies it. Here the hosts have never heard of train1."""
+    command = (
+        "first=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
+        "head_node_ip=$(srun --nodes=1 --ntasks=1 -w $first hostname --ip-address) || exit 1\n"
+        f"srun {TORCHRUN} --nproc_per_node=1 --nnodes=$SLURM_NNODES --rdzv_id=$RANDOM --rdzv_backend=c10d "
+        "--rdzv_endpoint=$first:29500 train.py\n"
+        "export MASTER_ADDR=train1 MASTER_PORT=29501\n"
+        "srun sh -c 'echo $MASTER_ADDR $SLURMD_NODENAME >>master; getent hosts $head_node_ip $first'"
+    )
+    found = train(cluster, short_tmp, command, "-N2", "--ntasks-per-node=1")
+    assert found == [f"rank {rank} of 2 local 0 sum 3" for rank in range(2)]
+    address = cluster.json("node", "show", "train1")["address"]
+    told = sorted((short_tmp / "w" / "master").read_text().splitlines())
+    assert told == [f"{address} train1", f"{address} train2"]
+
+
+def test_jax_initializes_without_arguments(cluster: Home, short_tmp: Path) -> None:
+    command = f"srun {sys.executable} train.py"
+    found = train(cluster, short_tmp, command, "-N2", "-n2", program=JAX)
+    assert found == [f"rank {rank} of 2 sum 3" for rank in range(2)]
+
+
+def test_two_steps_at_once_on_one_node_have_ports_of_their_own(cluster: Home, short_tmp: Path) -> None:
+    step = f"srun --overlap --overcommit -n2 {DEBIAN} train.py"
+    found = train(cluster, short_tmp, f"{step} & {step} & wait", "-N1", "-n1")
+    assert found == sorted([f"rank {rank} of 2 local {rank} sum 3" for rank in range(2)] * 2)
+
+
+def test_a_command_without_a_script_is_told_as_much(cluster: Home, short_tmp: Path) -> None:
+    (short_tmp / "train.py").write_text(REDUCE)
+    short_tmp.chmod(0o755)
+    words = ["-N2", "-n4", "env", "GLOO_SOCKET_IFNAME=eth0", DEBIAN, "train.py"]
+    done = cluster.run("run", *words, cwd=short_tmp)
+    assert ranks(short_tmp) == FOUR, done.stdout + done.stderr + cluster.log()

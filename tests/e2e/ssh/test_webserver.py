@@ -1,0 +1,233 @@
+"""warpdeck jupyter and code: the real Jupyter server inside an allocation on another host, as a URL here that needs its token."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from tests.lab.hosts import Lab
+from tests.support.home import Home
+from tests.support.terminal import AtTerminal
+from tests.support.waiting import WAIT_S, eventually
+
+pytestmark = pytest.mark.lab
+
+CODE_SERVER = "/var/cache/warpdeck-tests/code-server/node_modules/.bin"
+START_S = 120.0
+"""A cold Jupyter on a busy machine."""
+EDITOR = f"""#!{sys.executable}
+import http.server, os, sys
+args = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+token_file = args["--connection-token-file"]
+assert os.stat(token_file).st_mode & 0o777 == 0o600
+token = open(token_file).read()
+class Editor(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if f"tkn={{token}}" in self.path else 403)
+        self.end_headers()
+http.server.HTTPServer((args["--host"], int(args["--port"])), Editor).serve_forever()
+"""
+
+
+def folder_of(program: str) -> str:
+    """Where the dev extra has installed the program."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    found = shutil.which(program, path=path)
+    assert found, f"{program} is not installed: pip install -e .[dev]"
+    return str(Path(found).parent)
+
+
+@pytest.fixture(scope="module")
+def home(lab: Lab, shared_home: Home) -> Home:
+    shared_home.environ["PATH"] = f"{folder_of('jupyter-server')}:{os.environ['PATH']}"
+    shared_home.ok(
+        "node", "add", f"root@{lab.address(1)}", "--name", "gpu1", "--accept-host-key", lab.fingerprint(1)
+    )
+    return shared_home
+
+
+@pytest.fixture
+def bare(home: Home) -> Home:
+    """The same with a PATH on which there is no server."""
+    return Home(home.path, PATH="/usr/bin:/bin")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(home: Home) -> Iterator[None]:
+    yield
+    for row in home.json("queue"):
+        home.run("cancel", row["label"])
+    eventually(lambda: not home.json("queue"), timeout_s=90, what="all jobs have ended")
+
+
+def status_of(url: str) -> int:
+    """The HTTP status of a GET."""
+    try:
+        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def api(url: str) -> str:
+    """What needs the token, without it."""
+    return url.partition("?")[0] + "api/contents"
+
+
+def start(home: Home, verb: str, *argv: str) -> dict[str, Any]:
+    """The server in the background, as its JSON tells."""
+    return dict(json.loads(home.ok(verb, "--detach", "--json", *argv)))
+
+
+def test_a_notebook_starts_on_a_gpu_and_only_its_token_opens_it(home: Home, lab: Lab) -> None:
+    said = start(home, "jupyter", "--gpus", "1", "--", "--ServerApp.terminals_enabled=False")
+    url, job = said["url"], said["job"]
+    token = url.partition("token=")[2]
+    assert len(token) == 48
+    assert status_of(url) == 200
+    assert status_of(api(url)) == 403
+    assert status_of(f"{api(url)}?token={token}") == 200
+    [forward] = [each for each in home.json("forward", "--list") if each["job"] == job]
+    assert forward["purpose"] == "jupyter"
+    assert forward["page"].endswith("?token=…") and token not in str(forward)
+    row = home.job(job)
+    assert (row["name"], row["gpus"], row["node_list"]) == ("jupyter", 1, "gpu1")
+    assert lab.pids(1, "jupyter-server") and not lab.pids(1, token)
+    home.ok("cancel", job)
+    eventually(lambda: home.job(job)["end"], timeout_s=90, what="the job has ended")
+    log = home.ok("logs", job)
+    assert "ServerApp" in log and token not in log
+    assert token not in json.dumps(home.json("show", job))
+
+
+def test_a_notebook_beside_a_job_is_found_again_and_ends_with_it(home: Home, lab: Lab) -> None:
+    made = home.json("submit", "--no-snapshot", "--wrap", "sleep 1000", cwd=home.path.parent)["job_id"]
+    first = start(home, "jupyter", "--job", str(made))
+    again = start(home, "jupyter", "--job", str(made))
+    assert (first["port"], first["url"].partition("?")[2]) == (again["port"], again["url"].partition("?")[2])
+    assert [status_of(each["url"]) for each in (first, again)] == [200, 200]
+    [pid] = lab.pids(1, "jupyter-server")
+    lab.on(1, "kill", "-9", str(pid))
+    anew = start(home, "jupyter", "--job", str(made))
+    assert anew["url"].partition("?")[2] != first["url"].partition("?")[2]
+    home.ok("cancel", str(made))
+    eventually(lambda: not lab.pids(1, "jupyter-server"), timeout_s=90, what="the server is gone")
+    eventually(lambda: home.json("forward", "--list") == [], what="its forwards have ended")
+
+
+def test_a_node_without_jupyter_says_what_to_do(home: Home, bare: Home) -> None:
+    made = bare.run("jupyter")
+    assert made.returncode == 1
+    assert "there is no jupyter on the PATH of this job on host1" in made.stderr
+    assert "pip install jupyterlab" in made.stderr
+    job = bare.json("submit", "--no-snapshot", "--wrap", "sleep 1000", cwd=home.path.parent)["job_id"]
+    beside = bare.run("jupyter", "--job", str(job))
+    assert beside.returncode == 1 and "there is no jupyter on the PATH" in beside.stderr
+
+
+def test_an_editor_that_the_node_has_is_started_with_a_token(home: Home, short_tmp: Path) -> None:
+    (short_tmp / "openvscode-server").write_text(EDITOR)
+    (short_tmp / "openvscode-server").chmod(0o755)
+    user = Home(home.path, PATH=f"{short_tmp}:/usr/bin:/bin")
+    said = start(user, "code")
+    assert said["kind"] == "openvscode-server"
+    assert status_of(said["url"]) == 200
+    assert status_of(said["url"].partition("?")[0]) == 403
+
+
+@pytest.mark.codeserver
+def test_code_server_lets_in_who_has_the_password_behind_its_url(
+    home: Home, lab: Lab, short_tmp: Path
+) -> None:
+    user = Home(home.path, PATH=f"{CODE_SERVER}:/usr/bin:/bin", XDG_DATA_HOME=str(short_tmp))
+    said = start(user, "code")
+    assert said["kind"] == "code-server"
+    page, _, password = said["url"].partition("#password=")
+    assert len(password) == 48
+    with urllib.request.urlopen(page, timeout=WAIT_S) as answer:
+        assert answer.url == f"{page}login"
+    for word, title in (("x" + password[1:], "code-server login"), (password, "workbench")):
+        assert title in after_login(page, word)
+    [forward] = user.json("forward", "--list")
+    assert forward["page"] == "/#password=…"
+    assert not lab.pids(1, password)
+    again = user.run("code", "--job", said["job"], "--detach")
+    assert f"its password: {password}" in again.stdout
+
+
+def after_login(page: str, password: str) -> str:
+    """The page that code-server shows then."""
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    sent = urlencode({"password": password}).encode()
+    with opener.open(f"{page}login", sent, timeout=WAIT_S) as answer:
+        return str(answer.read(), "utf-8")
+
+
+def test_without_an_editor_the_way_over_ssh_is_told(home: Home, bare: Home) -> None:
+    said = bare.ok("code", "--detach")
+    [row] = home.json("queue")
+    assert f"code --remote ssh-remote+wd-{row['label']} {home.path.parent}" in said
+    assert "warpdeck proxy --install" in said
+    beside = start(bare, "code", "--job", row["label"])
+    assert (beside["kind"], beside["host"]) == ("none", f"wd-{row['label']}")
+
+
+@pytest.mark.parametrize(("answer", "state"), [("y\n", "ended"), ("\n", "goes on")])
+def test_an_interrupt_asks_whether_to_end_the_job(home: Home, answer: str, state: str) -> None:
+    verb = AtTerminal(home, "jupyter")
+    try:
+        verb.until("Ctrl-C leaves it", timeout_s=START_S)
+        [row] = home.json("queue")
+        os.kill(verb.process.pid, signal.SIGINT)
+        verb.until(f"end job {row['label']} too? [y/N]")
+        verb.type(answer)
+        verb.until(state)
+        assert verb.ended() == 130
+    finally:
+        verb.close()
+    if state == "ended":
+        eventually(lambda: home.job(row["label"])["end"], timeout_s=90, what="the job has ended")
+    else:
+        assert home.state(row["label"]) == "RUNNING"
+
+
+def test_enter_opens_a_page_and_no_process_list_shows_the_token(home: Home, short_tmp: Path) -> None:
+    browser, opened = short_tmp / "browser", short_tmp / "opened"
+    browser.write_text(f'#!/bin/sh\ncp "${{1#file://}}" {opened}.new && mv {opened}.new {opened}\n')
+    browser.chmod(0o755)
+    verb = AtTerminal(Home(home.path, **{**home.environ, "BROWSER": f"{browser} %s"}), "jupyter")
+    try:
+        shown = verb.until("Enter opens it", timeout_s=START_S)
+        verb.type("\n")
+        eventually(opened.exists, what="the browser was started")
+        url = next(word for word in shown.split() if word.startswith("http://127.0.0.1:"))
+        assert f"url={url}" in opened.read_text()
+    finally:
+        verb.close()
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["jupyter", "train.py"], "one word too many: train.py"),
+        (["jupyter", "--job", "1", "--gpus", "1"], "--gpus asks for a new allocation"),
+        (["jupyter", "--port", "x"], "'x' is no port"),
+        (["code", "--job"], "--job needs a value"),
+        (["code", "--job", "99999"], "job 99999 is not known"),
+        (["jupyter", "--no-such"], "--no-such"),
+    ],
+)
+def test_a_wrong_command_line_is_told_in_one_sentence(home: Home, argv: list[str], words: str) -> None:
+    done = home.run(*argv)
+    assert done.returncode in (1, 2) and words in done.stderr and "Traceback" not in done.stderr

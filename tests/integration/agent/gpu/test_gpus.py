@@ -1,0 +1,186 @@
+"""GPUs as NVML tells them, through a stand-in library: faults are unknown, never 0, and one never hides the others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.integration.agent.conftest import Gpus, MakeAgent
+from tests.support.agent import AgentProcess
+from tests.support.waiting import eventually
+
+from warpdeck_agent.wire import messages as wire
+
+pytestmark = pytest.mark.lab
+GIB = 1 << 30
+OFTEN_S = 0.1
+
+
+def begin(make_agent: MakeAgent, gpus: Gpus, *lines: str) -> tuple[AgentProcess, wire.Inventory]:
+    """An agent on a node with these GPUs, and what it found."""
+    gpus.show(*lines)
+    agent = make_agent(**gpus.environ)
+    agent.serve()
+    return agent, agent.connect(sample_interval_s=OFTEN_S).inventory
+
+
+def sample(agent: AgentProcess, index: int, words: str) -> wire.GpuSample:
+    """The next reading of that GPU which shows these words."""
+    found = agent.link.expect(wire.Sample, lambda said: words in repr(said.gpus[index]))
+    return found.gpus[index]
+
+
+def test_a_node_without_the_library_has_no_gpus_and_no_complaint(
+    make_agent: MakeAgent, short_tmp: Path
+) -> None:
+    (short_tmp / "libnvidia-ml.so.1").write_text("this is no library")
+    agent = make_agent(LD_LIBRARY_PATH=str(short_tmp))
+    found = agent.start().inventory
+    assert (found.gpus, found.gpu_error) == ([], "")
+    assert found.cpus > 0 and found.mem_bytes > 0
+
+
+@pytest.mark.parametrize(("code", "words"), [(9, ""), (18, "mismatch"), (999, "NVML")])
+def test_a_driver_that_does_not_begin_is_told_unless_there_is_none(
+    make_agent: MakeAgent, gpus: Gpus, code: int, words: str
+) -> None:
+    _, found = begin(make_agent, gpus, f"init_error {code}", "gpu 0 used=1")
+    assert found.gpus == []
+    assert words in found.gpu_error if words else found.gpu_error == ""
+
+
+def test_gpus_are_found_and_read(make_agent: MakeAgent, gpus: Gpus) -> None:
+    agent, found = begin(
+        make_agent, gpus, f"gpu 0 util=7 used={GIB} temp=41 power=90500", 'gpu 1 name="NVIDIA L4" uuid=GPU-x'
+    )
+    assert [(gpu.index, gpu.name) for gpu in found.gpus] == [(0, "NVIDIA H100 80GB HBM3"), (1, "NVIDIA L4")]
+    assert (found.driver, found.gpu_error, found.gpus[1].uuid) == ("550.54.15", "", "GPU-x")
+    read = sample(agent, 0, "util_pct=7")
+    assert (read.mem_used_bytes, read.temp_c, read.power_w, read.error) == (GIB, 41, 90.5, "")
+
+
+def test_a_gpu_that_is_lost_at_the_start_does_not_hide_the_others(make_agent: MakeAgent, gpus: Gpus) -> None:
+    agent, found = begin(make_agent, gpus, "gpu 0 util=1", "gpu 1 lost=1", "gpu 2 util=3")
+    assert [gpu.index for gpu in found.gpus] == [0, 2]
+    assert found.gpu_error.startswith("GPU 1: ")
+    assert sample(agent, 1, "util_pct=3").index == 2
+
+
+def test_a_gpu_that_is_lost_later_stays_listed_and_says_so(make_agent: MakeAgent, gpus: Gpus) -> None:
+    agent, before = begin(make_agent, gpus, "gpu 0 util=1", "gpu 1 util=2")
+    gpus.show("gpu 0 util=5", "gpu 1 lost=1")
+    read = sample(agent, 1, "the GPU does not answer")
+    assert (read.util_pct, read.mem_used_bytes, read.power_w) == (None, None, None)
+    assert sample(agent, 0, "util_pct=5").error == ""
+    assert agent.connect().inventory.gpus == before.gpus
+
+
+def test_a_value_that_the_driver_does_not_give_is_unknown_and_not_0(
+    make_agent: MakeAgent, gpus: Gpus
+) -> None:
+    agent, _ = begin(
+        make_agent,
+        gpus,
+        "gpu 0 util=50 temp=44",
+        "fault 0 nvmlDeviceGetUtilizationRates 3",
+        "fault 0 nvmlDeviceGetPowerUsage 3",
+    )
+    read = sample(agent, 0, "temp_c=44")
+    assert (read.util_pct, read.power_w, read.error) == (None, None, "")
+
+
+def test_a_driver_that_hangs_gives_unknown_and_holds_up_neither_jobs_nor_the_end(
+    make_agent: MakeAgent, gpus: Gpus
+) -> None:
+    agent, _ = begin(make_agent, gpus, "gpu 0 util=50")
+    sample(agent, 0, "util_pct=50")
+    gpus.show("gpu 0 util=50 delay_us=60000000")
+    read = sample(agent, 0, "the driver does not answer")
+    assert (read.util_pct, read.mem_used_bytes) == (None, None)
+    assert agent.run(1, "exit 3").exit_code == 3
+    agent.link.send(wire.Quit())
+    assert agent.process is not None and agent.process.wait(20.0) == 0
+
+
+def test_processes_are_attributed_to_their_job_and_strangers_are_named(
+    make_agent: MakeAgent, gpus: Gpus
+) -> None:
+    agent, _ = begin(make_agent, gpus, "gpu 0 util=1")
+    agent.launch(6, "setsid sleep 1000 &\nenv -i sleep 1001")
+    pids = eventually(lambda: len(children(agent)) == 3 and children(agent), what="the job runs")
+    stranger = subprocess.Popen(["sleep", "1002"])
+    try:
+        holders = [*pids, stranger.pid]
+        gpus.show("gpu 0 util=9", *(f"proc 0 pid={pid} mem={GIB} type=C" for pid in holders))
+        ours = lambda gpu: [each for each in gpu.processes if each.job_id == 6]  # noqa: E731
+        # One that is in the midst of an exec is nobody's for that moment.
+        read = agent.link.expect(wire.Sample, lambda said: len(ours(said.gpus[0])) == len(pids)).gpus[0]
+    finally:
+        stranger.kill()
+        stranger.wait()
+    told = {process.pid: process for process in read.processes}
+    assert {told[pid].job_id for pid in pids} == {6}
+    assert (told[stranger.pid].job_id, told[stranger.pid].command) == (0, "sleep")
+    assert told[stranger.pid].user == "root" and told[stranger.pid].mem_bytes == GIB
+
+
+def test_a_job_that_uses_more_than_its_part_of_a_gpu_is_ended(make_agent: MakeAgent, gpus: Gpus) -> None:
+    card = f"gpu 0 uuid=GPU-0 mem={80 * GIB}"
+    agent, _ = begin(make_agent, gpus, card)
+    for job, share in ((1, 50), (2, 25)):
+        more = {"gpu_share_pct": share, "grace_s": 5.0, "share_grace_s": 0.5}
+        agent.launch(job, "echo begun; sleep 1000", gpus=["GPU-0"], **more)
+        agent.begun(job)
+        eventually(lambda job=job: agent.processes(job), what=f"job {job} runs")
+    held = [f"proc 0 pid={agent.processes(job)[0]} mem={30 * GIB} type=C" for job in (1, 2)]
+    gpus.show(card, *held)
+    warned = agent.link.expect(wire.Remark)
+    assert warned.job_id == 2 and warned.text.startswith(
+        "it uses 30.0 GiB of GPU 0, and its part is 20.0 GiB"
+    )
+    said = agent.link.report(2, "exited")
+    assert said.cause == "oom" and f"warpdeck: {warned.text}" in agent.text(2)
+    assert said.message == "it used 30.0 GiB of GPU 0, and its part is 20.0 GiB"
+    assert " CANCELLED AT " in agent.text(2) and "cgroup" not in agent.text(2)
+    assert agent.processes(1)
+
+
+def children(agent: AgentProcess) -> list[int]:
+    """The job's shell and its two sleeps, one of which has no mark of its own."""
+    shells = agent.processes(6)
+    found = set(shells)
+    for pid in shells:
+        path = Path(f"/proc/{pid}/task/{pid}/children")
+        found.update(int(child) for child in path.read_text().split()) if path.exists() else None
+    return sorted(found)
+
+
+def test_cards_that_are_linked_to_each_other_or_to_one_switch_are_an_island(
+    make_agent: MakeAgent, gpus: Gpus
+) -> None:
+    pairs = [
+        f"nvlink {one} {link} 1 {other}" for one, other, link in ((0, 1, 0), (1, 0, 0), (2, 3, 4), (3, 2, 4))
+    ]
+    over_a_switch = ["nvlink 4 0 1 15", "nvlink 5 0 1 15"]
+    down = ["nvlink 6 0 0 7", "nvlink 7 0 0 6"]
+    # The switch is a device with a bus id of its own; this library knows it as one more card, which is shown last.
+    cards = [f"gpu {number} used=1" for number in (*range(8), 15)]
+    _, found = begin(make_agent, gpus, *cards, *pairs, *over_a_switch, *down)
+    assert [gpu.island for gpu in found.gpus][:8] == [0, 0, 1, 1, 2, 2, -1, -1]
+
+
+def test_samples_come_as_often_as_was_said_last_and_at_once_when_a_process_comes(
+    make_agent: MakeAgent, gpus: Gpus
+) -> None:
+    agent, _ = begin(make_agent, gpus, "gpu 0 util=1")
+    agent.connect(sample_interval_s=3600.0)
+    agent.link.send(wire.SampleEvery(interval_s=OFTEN_S))
+    for _ in range(3):
+        agent.link.expect(wire.Sample)
+    agent.link.send(wire.SampleEvery(interval_s=3600.0))
+    gpus.show("gpu 0 util=2", f"proc 0 pid={os.getpid()} mem={GIB}")
+    assert [each.pid for each in sample(agent, 0, "util_pct=2").processes] == [os.getpid()]
+    gpus.show("gpu 0 util=3")
+    assert sample(agent, 0, "util_pct=3").processes == []

@@ -1,0 +1,53 @@
+"""A node whose disk is full says so, goes on with what runs, and works again when there is space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.agent import FROM_SOURCE, AgentProcess
+from tests.support.waiting import eventually
+
+from warpdeck_agent.wire import messages as wire
+
+pytestmark = pytest.mark.lab
+SMALL = 'mount -t tmpfs -o size=256k tmpfs "$0" && exec "$@"'
+"""The folder of jobs on a small disk, in a mount namespace of the agent's own."""
+
+
+@pytest.fixture
+def agent(short_tmp: Path) -> Iterator[AgentProcess]:
+    """An agent whose jobs' folder has room for little."""
+    jobs = short_tmp / "agent" / "jobs"
+    jobs.mkdir(parents=True)
+    program = ["unshare", "--mount", "sh", "-c", SMALL, str(jobs), *FROM_SOURCE]
+    made = AgentProcess(short_tmp / "agent", program=program)
+    made.start()
+    yield made
+    made.close()
+
+
+FILL = "head -c 10000000 /dev/zero\n"
+
+
+def test_an_exit_status_is_told_although_the_job_filled_the_disk(agent: AgentProcess) -> None:
+    assert agent.run(1, FILL + "exit 5").exit_code == 5
+
+
+def test_a_launch_without_space_is_one_clear_reason_and_the_agent_lives(agent: AgentProcess) -> None:
+    agent.run(1, FILL + "exit 5")
+    agent.launch(2, "exit 0")
+    said = agent.link.expect(wire.LaunchFailed)
+    assert (said.job_id, said.check) == (2, "disk")
+    assert said.message == f"the disk of {agent.folder} is full on this node"
+    agent.link.send(wire.Forget(job_id=1, restarts=0))
+    assert agent.run(3, "exit 6").exit_code == 6
+
+
+def test_a_job_can_be_cancelled_on_a_full_disk(agent: AgentProcess, short_tmp: Path) -> None:
+    agent.launch(1, FILL + f"touch {short_tmp}/full\nsleep 1000")
+    eventually((short_tmp / "full").exists, what="the disk is full")
+    agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=30.0))
+    said = agent.link.report(1, "exited")
+    assert (said.cause, said.signal) == ("cancelled", 15)

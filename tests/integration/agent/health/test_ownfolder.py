@@ -1,0 +1,113 @@
+"""An agent whose own folder is gone or cannot be written says that it is to blame, not the job."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.integration.agent.conftest import MakeAgent
+from tests.support.agent import AgentProcess
+from tests.support.waiting import WAIT_S, eventually
+
+from warpdeck_agent.storage.own_folder import OwnFolder
+from warpdeck_agent.wire import messages as wire
+
+
+def checked(agent: AgentProcess, number: int) -> wire.Check:
+    """The agent's word on its own folder."""
+    agent.link.send(wire.AskHealth(at_unix=1.0, ask=number))
+    told = agent.link.expect(wire.Health, lambda said: said.ask == number)
+    (found,) = [check for check in told.checks if check.name == "agent"]
+    return found
+
+
+@pytest.mark.parametrize("gone", ["", "jobs", "jobs/scripts"], ids=["all", "jobs", "scripts"])
+def test_a_launch_without_the_agents_folder_is_the_nodes_fault(make_agent: MakeAgent, gone: str) -> None:
+    agent = make_agent()
+    agent.start()
+    assert agent.run(1, "exit 3").exit_code == 3
+    assert checked(agent, 1).state == "ok"
+    shutil.rmtree(agent.folder / gone)
+    agent.launch(2, "exit 0")
+    said = agent.link.expect(wire.LaunchFailed)
+    assert (said.job_id, said.check) == (2, "agent")
+    assert "is gone" in said.message and f"{agent.folder}" in said.message
+    found = checked(agent, 2)
+    assert (found.state, found.message) == ("fail", said.message)
+
+
+def test_a_step_without_the_agents_folder_is_the_nodes_fault(make_agent: MakeAgent, short_tmp: Path) -> None:
+    agent = make_agent()
+    agent.start()
+    agent.launch(1, f"until [ -e {short_tmp}/go ]; do sleep 0.05; done")
+    agent.link.report(1, "running")
+    agent.begin_step(1, 0, "exit 3")
+    assert (agent.step_end(1, 0).ends[0].code, agent.link.has(wire.LaunchFailed)) == (3, False)
+    away = agent.folder.with_name("away")
+    agent.folder.rename(away)
+    try:
+        agent.begin_step(1, 1, "exit 0")
+        said = agent.step_end(1, 1)
+    finally:
+        away.rename(agent.folder)
+    assert said.check == "agent" and f"the agent's folder {agent.folder} is gone" in said.message
+    (short_tmp / "go").touch()
+
+
+def test_what_was_seen_before_a_launch_failed_is_told_to_nobody_after_it(
+    make_agent: MakeAgent, short_tmp: Path
+) -> None:
+    """Else a look that began while all was well would give the node jobs again."""
+    gate, looks = short_tmp / "gate", short_tmp / "looks"
+    program = short_tmp / "check"
+    program.write_text(f"#!/bin/sh\necho >> {looks}\nwhile [ ! -e {gate} ]; do sleep 0.05; done\n")
+    program.chmod(0o755)
+    agent = make_agent()
+    agent.start()
+    assert checked(agent, 1).state == "ok"
+    agent.link.send(wire.AskHealth(at_unix=1.0, ask=2, program=str(program), program_timeout_s=WAIT_S))
+    eventually(looks.exists, what="a look is under way, and has seen the folder")
+    shutil.rmtree(agent.folder)
+    agent.launch(2, "exit 0")
+    assert agent.link.expect(wire.LaunchFailed).check == "agent"
+    agent.link.send(wire.AskHealth(at_unix=2.0, program=str(program), program_timeout_s=WAIT_S))
+    told = agent.link.expect(wire.Health, lambda said: said.asked_at_unix == 2.0)
+    assert [check for check in told.checks if check.name == "agent"] == []
+    gate.touch()
+    told = agent.link.expect(wire.Health, lambda said: said.ask == 2)
+    assert [check.state for check in told.checks if check.name == "agent"] in ([], ["fail"])
+    assert checked(agent, 3).state == "fail"
+
+
+def test_a_launch_that_is_the_jobs_own_fault_blames_nobody_else(make_agent: MakeAgent) -> None:
+    agent = make_agent()
+    agent.start()
+    agent.launch(1, "exit 0", user="nobody-of-this-name", uid=4_000_000)
+    said = agent.link.expect(wire.LaunchFailed)
+    assert (said.check, said.again) == ("", False)
+
+
+def test_a_folder_is_well_again_when_it_is_back(tmp_path: Path) -> None:
+    folder = tmp_path / "agent"
+    (folder / "jobs").mkdir(parents=True)
+    own = OwnFolder(str(folder), ("jobs",))
+    assert own.fault() == "" and list(folder.iterdir()) == [folder / "jobs"]
+    folder.rename(tmp_path / "away")
+    assert own.fault().startswith(f"the agent's folder {folder} is gone. End the agent (process ")
+    (folder / "jobs").mkdir(parents=True)
+    assert own.fault().startswith(f"the agent's folder {folder} is not the one that it began with.")
+    shutil.rmtree(folder)
+    (tmp_path / "away").rename(folder)
+    assert own.fault() == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "ours"), [(errno.EAGAIN, True), (errno.EMFILE, True), (errno.E2BIG, False)]
+)
+def test_no_room_for_a_process_is_the_nodes_fault_and_long_arguments_are_the_jobs(
+    tmp_path: Path, number: int, ours: bool
+) -> None:
+    refusal = OwnFolder(str(tmp_path), ()).refusal(OSError(number, "no"))
+    assert (refusal is not None and refusal.check == "agent") is ours

@@ -1,0 +1,56 @@
+"""Taking the kernel's lock on groups early: a move of the agent to where it is, and of nobody else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.support.waiting import WAIT_S
+
+from warpdeck_agent.isolation.cgroup_lock import GroupLock
+from warpdeck_agent.isolation.cgroups import OWN_LEAF, find_hierarchies
+
+
+def taken(lock: GroupLock) -> None:
+    """Once, and to its end."""
+    begun = lock.expect()
+    if begun is not None:
+        begun.result(WAIT_S)
+
+
+@pytest.mark.parametrize("leaf", ["", OWN_LEAF])
+def test_it_moves_this_process_into_the_group_that_it_is_in(tmp_path: Path, leaf: str) -> None:
+    own = tmp_path / leaf / "cgroup.procs"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text(f"0\n{os.getpid()}\n")
+    taken(GroupLock([str(tmp_path / "warpdeck-x")]))
+    assert own.read_text().startswith(str(os.getpid()))
+
+
+def test_one_that_is_no_member_there_moves_nobody(tmp_path: Path) -> None:
+    own = tmp_path / "cgroup.procs"
+    own.write_text("1\n")
+    taken(GroupLock([str(tmp_path / "warpdeck-x")]))
+    assert own.read_text() == "1\n"
+
+
+def test_where_it_is_not_allowed_launches_go_on(tmp_path: Path) -> None:
+    own = tmp_path / "cgroup.procs"
+    own.write_text(f"{os.getpid()}\n")
+    lock = GroupLock([str(tmp_path / "warpdeck-x")])
+    own.unlink()
+    own.mkdir()  # so that not even root can write it
+    taken(lock)
+    assert own.is_dir()
+
+
+def test_in_this_machines_own_groups_nothing_changes() -> None:
+    bases = [each.base for each in find_hierarchies(f"warpdeck-test-{os.getpid()}")]
+    try:
+        before = Path("/proc/self/cgroup").read_text()
+        taken(GroupLock(bases))
+        assert Path("/proc/self/cgroup").read_text() == before
+    finally:
+        for base in bases:
+            os.rmdir(base)

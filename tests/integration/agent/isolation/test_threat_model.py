@@ -1,0 +1,41 @@
+"""The table of docs/threat-model.md names every privileged function that touches the file system, and nothing that is gone."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from tests.support import pathcalls
+
+
+def test_every_function_that_touches_a_path_has_its_row() -> None:
+    lacking = "\n".join(pathcalls.missing())
+    assert not lacking, f"Add these rows to docs/threat-model.md, and name their guards:\n{lacking}"
+
+
+def test_no_row_is_left_over_and_each_has_a_guard() -> None:
+    rows, touching = pathcalls.rows(), pathcalls.touching()
+    modules = {module for module, _ in touching}
+    for row in rows:
+        there = (row.module, row.function) in touching if row.function else row.module in modules
+        place = f"{row.module}:{row.function}".rstrip(":")
+        assert there, f"Remove the row of {place} from docs/threat-model.md: it touches no path any more"
+        assert row.guard in pathcalls.kinds(), f"{place}: {row.guard} is no guard of docs/threat-model.md"
+    assert len({row[:2] for row in rows}) == len(rows), "a place has two rows"
+    lines = [line for line in pathcalls.DOCUMENT.read_text().splitlines() if line.startswith("| `")]
+    assert len(lines) == len(rows), "a row is not written as the others are"
+
+
+@pytest.mark.parametrize(
+    ("source", "calls"),
+    [
+        ("open(path)", [("(module)", "open")]),
+        ("def f():\n    os.path.realpath(p)", [("f", "os.path.realpath")]),
+        ("class A:\n    async def f(self):\n        libc.umount2(p, 0)", [("A.f", "libc.umount2")]),
+        ("def f():\n    def g():\n        Path(p).read_text()", [("f.g", "Path(p).read_text")]),
+        ("shutil.rmtree(p)", [("(module)", "shutil.rmtree")]),
+        ("def f():\n    os.getpid()\n    hub.touch(p)\n    self.open(p)", []),
+    ],
+)
+def test_calls_are_found(source: str, calls: list[tuple[str, str]]) -> None:
+    assert list(pathcalls.calls(ast.parse(source))) == calls

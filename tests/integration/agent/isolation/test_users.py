@@ -1,0 +1,265 @@
+"""A root agent's jobs run as their users, from the first instruction on, and reach nothing of the agent or each other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.agent.conftest import ADA, BOB, LAB, PYTHON, agent_of_root
+from tests.support.agent import AgentProcess
+from tests.support.waiting import eventually
+
+from warpdeck.fleet.build import build_zipapp
+from warpdeck_agent.attach.job_access import MAX_CALLS
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, json_frame
+from warpdeck_agent.wire.steps import CALL_WINDOW_BYTES, CallOpened, PortReserved, ReservePort
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def agent(short_tmp: Path) -> Iterator[AgentProcess]:
+    with agent_of_root(short_tmp) as made:
+        yield made
+
+
+def test_a_job_has_its_users_ids_and_groups(agent: AgentProcess) -> None:
+    assert agent.run(1, "id -u; id -g; id -G; echo $HOME $USER", user="ada", uid=ADA).exit_code == 0
+    uid, gid, groups, account = agent.text(1).splitlines()
+    assert (uid, gid, sorted(groups.split())) == (str(ADA), str(ADA), [str(ADA), str(LAB)])
+    assert account == "/tmp ada"
+
+
+def test_a_terminal_runs_where_the_agents_own_python_is_closed_to_the_user(
+    agent: AgentProcess, short_tmp: Path
+) -> None:
+    closed = short_tmp / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "python3").symlink_to(PYTHON)
+    agent.kill()
+    agent.program = [str(closed / "python3") if word == PYTHON else word for word in agent.program]
+    agent.start()
+    for job, user, uid in ((1, "ada", ADA), (2, "root", 0)):
+        agent.launch(job, role="tasks", argv=["id", "-u"], pty=True, user=user, uid=uid)
+        agent.link.report(job, "running")
+        agent.link.send(wire.OpenPty(stream=job, job_id=job, restarts=0, rows=24, cols=80))
+        assert agent.link.report(job, "exited").exit_code == 0
+        assert agent.text(job) == str(uid)
+
+
+def test_an_unknown_user_is_refused(agent: AgentProcess) -> None:
+    agent.launch(1, "true", user="nobody-knows", uid=1)
+    said = agent.link.expect(wire.LaunchFailed).message
+    assert said.startswith(
+        "there is no user nobody-knows on this node, and the job is of nobody-knows with uid 1:"
+    )
+
+
+def test_a_user_of_the_same_name_with_another_uid_is_refused(agent: AgentProcess) -> None:
+    for role in ("batch", "hold"):
+        agent.launch(1, "true" if role == "batch" else "", role=role, user="ada", uid=BOB)
+        said = agent.link.expect(wire.LaunchFailed).message
+        assert said == (
+            f"user ada has uid {ADA} on this node, and the job is of ada with uid {BOB}: give the account the same uid on"
+            " all machines, or submit the job again as the new user"
+        )
+    assert agent.records() == {}
+
+
+def test_an_agent_that_is_no_root_runs_everything_as_itself_whatever_uid_its_user_has_elsewhere(
+    short_tmp: Path,
+) -> None:
+    short_tmp.chmod(0o755)
+    zipapp, _ = build_zipapp(str(short_tmp))
+    drop = ["setpriv", f"--reuid={ADA}", f"--regid={ADA}", "--clear-groups", "--"]
+    with contextlib.closing(
+        AgentProcess(short_tmp / "agent", program=[*drop, PYTHON, "-I", zipapp])
+    ) as agent:
+        agent.folder.mkdir()
+        os.chown(agent.folder, ADA, ADA)
+        agent.start()
+        assert agent.run(1, "id -u", user="ada-at-home", uid=BOB).exit_code == 0
+        assert agent.text(1) == str(ADA)
+
+
+def test_the_output_file_is_opened_as_the_user(agent: AgentProcess, short_tmp: Path) -> None:
+    private, open_to_all = short_tmp / "private", open_folder(short_tmp)
+    private.mkdir(mode=0o700)
+    said = agent.run(1, "echo in", user="ada", uid=ADA, stdout=str(private / "out"))
+    assert said.message == f"cannot write the output file {private}/out"
+    assert list(private.iterdir()) == []
+    assert agent.run(2, "echo in", user="ada", uid=ADA, stdout=str(open_to_all / "a/out")).exit_code == 0
+    assert (open_to_all / "a/out").stat().st_uid == ADA
+
+
+def test_nothing_runs_as_root_with_the_users_path(agent: AgentProcess, short_tmp: Path) -> None:
+    mine, seen = short_tmp / "mine", short_tmp / "seen"
+    mine.mkdir()
+    seen.touch()
+    seen.chmod(0o666)
+    for name in ("setpriv", "setsid", "sh", "env", "mkdir", "echo", "sleep"):
+        (mine / name).write_text(f"#!/bin/sh\n/usr/bin/id -u >>{seen}\n")
+        (mine / name).chmod(0o755)
+    environ = {"PATH": f"{mine}:/usr/bin:/bin"}
+    said = agent.run(1, "sleep 1", user="ada", uid=ADA, env=environ, stdout=f"{short_tmp}/deep/out")
+    assert said.message.startswith("cannot make the folder")
+    assert agent.run(2, "sleep 1", user="ada", uid=ADA, env=environ).exit_code == 0
+    assert set(seen.read_text().split()) == {str(ADA)}
+
+
+def test_a_job_reaches_neither_anothers_spool_nor_the_agents_own_files(agent: AgentProcess) -> None:
+    agent.run(1, "echo secret; echo $0", user="ada", uid=ADA)
+    script = agent.text(1).split()[1]
+    assert script.startswith(f"{agent.folder}/jobs/scripts/")
+    tries = [f"cat {path}" for path in (agent.job(1, "out"), script, agent.folder / "jobs" / "table")]
+    tries += [f"ls {Path(script).parent}"]
+    tries += [f"ls {agent.folder}/trees", f"ls {agent.folder}/jobs", f"cat {agent.folder}/identity"]
+    agent.run(2, "\n".join(f"{words} && echo reached" for words in tries), user="bob", uid=BOB)
+    seen = agent.text(2)
+    assert "secret" not in seen and "reached" not in seen
+    assert seen.count("Permission denied") == len(tries)
+
+
+def test_a_job_cannot_change_what_the_agent_believes_of_it(agent: AgentProcess) -> None:
+    script = "\n".join(
+        [
+            f"cd {agent.folder}/jobs || exit 9",
+            "rm -f table && echo removed",
+            "mkfifo pipe && echo made a pipe",
+            "echo x >>table && echo wrote",
+            "touch 1.0/cause 2.0 && echo made",
+            "kill -9 $PPID && echo killed the supervisor",
+            "exit 4",
+        ]
+    )
+    agent.launch(1, script, user="ada", uid=ADA)
+    assert agent.link.report(1, "exited").exit_code == 4
+    said = agent.text(1).replace("cannot", "")
+    assert not [word for word in ("removed", "made", "wrote", "killed") if word in said]
+
+
+def test_a_script_that_a_job_changes_is_no_other_jobs_script(agent: AgentProcess) -> None:
+    script = 'echo as submitted; chmod u+w "$0"; echo "echo changed" >>"$0"; exit 0'
+    for job in (1, 2):
+        agent.run(job, script, user="ada", uid=ADA)
+        assert agent.text(job) == "as submitted"
+
+
+def test_a_log_is_read_only_where_it_is_the_users(agent: AgentProcess, short_tmp: Path) -> None:
+    asked = wire.OpenLog(stream=4, job_id=99, restarts=0, path="/etc/shadow", uid=ADA)
+    agent.link.send(asked)
+    assert "cannot read /etc/shadow: Permission denied" in agent.link.expect(wire.StreamEnd).error
+
+
+def test_a_terminal_is_its_users(agent: AgentProcess) -> None:
+    agent.launch(1, "id -u; read word; exit 6", user="ada", uid=ADA, pty=True)
+    agent.link.report(1, "running")
+    agent.link.send(wire.OpenPty(stream=1, job_id=1, restarts=0, rows=24, cols=80))
+    agent.link.output(1, str(ADA).encode())
+    agent.link.send_data(1, b"go\n")
+    assert agent.link.report(1, "exited").exit_code == 6
+
+
+def test_a_terminals_socket_that_is_somebody_elses_is_not_joined(
+    agent: AgentProcess, short_tmp: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX) as roots:
+        roots.bind(str(short_tmp / "roots"))
+        roots.listen()
+        linked = open_folder(short_tmp) / "linked"
+        theirs = agent.job(1, "terminal") / "pty.sock"
+        script = f"ln -sf {short_tmp}/roots {theirs} && touch {linked}; sleep 1000"
+        agent.launch(1, script, user="ada", uid=ADA, pty=True)
+        eventually(linked.exists, what="the link is there")
+        agent.link.send(wire.OpenPty(stream=1, job_id=1, restarts=0, rows=24, cols=80))
+        assert "not its user's" in agent.link.expect(wire.StreamEnd).error
+
+
+def open_folder(base: Path) -> Path:
+    """A folder that all may write to."""
+    folder = base / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder
+
+
+MANY_CALLS = """
+import collections, contextlib, itertools, resource, socket, sys
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+made = collections.deque(maxlen=2000)
+for number in itertools.count():
+    made.append(socket.socket(socket.AF_UNIX))
+    with contextlib.suppress(OSError):
+        made[-1].connect(sys.argv[1])
+        if number % 2:
+            made[-1].sendall(bytes.fromhex(sys.argv[2]))
+    if number == 2000:
+        print("connected", flush=True)
+"""
+ONE_CALL = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as link:
+    link.connect(sys.argv[1])
+    link.sendall(bytes.fromhex(sys.argv[2]))
+    with link.makefile("rb") as answer:
+        print(answer.read(40), flush=True)
+"""
+MAX_DESCRIPTORS = MAX_CALLS + 100
+"""Of an agent with a few jobs: far below the usual limit of 1,024."""
+
+
+def test_a_job_that_opens_connections_for_ever_leaves_its_users_other_jobs_theirs(
+    agent: AgentProcess,
+) -> None:
+    """Half of them say nothing, half are proved; what is refused or dropped is opened again."""
+    address = str(agent.folder / "access.sock")
+    proofs = []
+    for job in (1, 2):
+        agent.launch(job, "sleep 1000", user="ada", uid=ADA)
+        agent.link.report(job, "running")
+        token = json.loads(agent.meta(job))["token"]
+        proofs.append(json_frame({"t": "access", "job": f"{job}.0@{agent.identity}", "token": token}).hex())
+    assert agent.process is not None
+    command = [PYTHON, "-c", MANY_CALLS, address, proofs[0]]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, user=ADA) as many:
+        try:
+            assert many.stdout is not None
+            assert many.stdout.readline() == b"connected\n"
+            for _ in range(3):
+                command = [PYTHON, "-c", ONE_CALL, address, proofs[1]]
+                with subprocess.Popen(command, stdout=subprocess.PIPE, user=ADA) as one:
+                    opened = agent.link.expect(CallOpened, lambda call: call.job_id == 2)
+                    agent.link.send_data(opened.stream, b"x" * 40)
+                    assert one.stdout is not None and b"joined" in one.stdout.readline()
+            assert len(os.listdir(f"/proc/{agent.process.pid}/fd")) < MAX_DESCRIPTORS
+        finally:
+            many.kill()
+
+
+def test_a_process_that_reads_nothing_and_ends_its_side_keeps_no_descriptor(agent: AgentProcess) -> None:
+    agent.launch(1, "sleep 1000", user="ada", uid=ADA)
+    agent.link.report(1, "running")
+    token = json.loads(agent.meta(1))["token"]
+    assert agent.process is not None
+    folder = f"/proc/{agent.process.pid}/fd"
+    before = len(os.listdir(folder))
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.connect(str(agent.folder / "access.sock"))
+        deaf.sendall(json_frame({"t": "access", "job": f"1.0@{agent.identity}", "token": token}))
+        opened = agent.link.expect(CallOpened)
+        for _ in range(2 * CALL_WINDOW_BYTES // DATA_CHUNK_BYTES):
+            agent.link.send_data(opened.stream, bytes(DATA_CHUNK_BYTES))
+        agent.link.expect(wire.StreamAck)
+        agent.link.send(ReservePort(ask=1, job_id=1, restarts=0))
+        agent.link.expect(PortReserved)  # by now the rest waits for who does not read
+        deaf.shutdown(socket.SHUT_WR)
+        agent.link.expect(wire.StreamEnd, lambda message: message.stream == opened.stream)
+        eventually(lambda: len(os.listdir(folder)) <= before, what="its descriptor is closed")

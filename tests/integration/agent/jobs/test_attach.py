@@ -1,0 +1,32 @@
+"""What carries a controller's words to the agent over SSH, when the agent goes."""
+
+from __future__ import annotations
+
+import select
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.agent import ANSWER_S, FROM_SOURCE
+
+
+@pytest.mark.parametrize("unread", [b"", b"words that nobody reads"], ids=["in silence", "with words unread"])
+def test_it_ends_quietly_with_an_agent_that_was_killed(short_tmp: Path, unread: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(short_tmp / "agent.sock"))
+        listener.listen()
+        listener.settimeout(ANSWER_S)
+        argv = [*FROM_SOURCE, "attach", "--dir", str(short_tmp)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(argv, **pipes) as relay:
+            agent, _ = listener.accept()
+            with agent:
+                assert relay.stdin is not None
+                relay.stdin.write(unread)
+                relay.stdin.flush()
+                assert not unread or select.select([agent], [], [], ANSWER_S)[0], "they have come"
+            code = relay.wait(ANSWER_S)  # its own input is open still
+            said, complaint = relay.communicate()
+    assert (code, complaint) == (0, b"")
+    assert b'"attached": true' in said

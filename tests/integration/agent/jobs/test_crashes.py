@@ -1,0 +1,111 @@
+"""An agent that is killed at any point of a launch: the job runs once, its end is told, and nothing of it is left."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.agent import ANSWER_S, FROM_SOURCE, AgentProcess
+from tests.support.waiting import eventually
+
+import warpdeck_agent
+from warpdeck_agent.wire import messages as wire
+
+LETTING_GO = {("launch_registry.py", "forget"), ("launch_table.py", "release")}
+CRASH = Path(__file__).parents[3] / "lab" / "crash.py"
+POINTS = [
+    ("launch_start.py", "start", "call"),
+    ("spool.py", "create", "return"),
+    ("launch_setup.py", "make", "call"),
+    ("launch_setup.py", "make", "return"),
+    ("launch_table.py", "begin", "call"),
+    ("launch_table.py", "begin", "return"),
+    ("launch_start.py", "_begin", "call"),
+    ("launch_start.py", "_order", "return"),
+    ("supervisor_link.py", "start", "return"),
+    ("supervisor_link.py", "_take", "call"),
+    ("supervisor_link.py", "_take", "return"),
+    ("launch.py", "report", "return"),
+    ("ending.py", "ended", "call"),
+    ("teardown.py", "settle", "call"),
+    ("teardown.py", "settle", "return"),
+    ("ending.py", "_close", "call"),
+    ("ending.py", "_tell_end", "return"),
+    ("launch_registry.py", "forget", "call"),
+    ("launch_table.py", "release", "call"),
+    ("launch_table.py", "release", "return"),
+]
+"""Where it is killed, in the order in which a launch comes by. A coroutine's `return` is also where it first waits."""
+
+
+@pytest.mark.parametrize(("file", "function", "moment"), POINTS)
+def test_a_launch_outlives_an_agent_killed_at_any_point(
+    short_tmp: Path, file: str, function: str, moment: str
+) -> None:
+    runs = short_tmp / "runs"
+    (short_tmp / "own").mkdir()
+    was_let_go = (file, function) in LETTING_GO
+    agent = AgentProcess(short_tmp / "agent", program=[sys.executable, str(CRASH), file, function, moment])
+    try:
+        agent.start()
+        ask(agent, runs)
+        if was_let_go:
+            agent.link.report(1, "exited")
+            agent.link.send(wire.Forget(job_id=1, restarts=0))
+        assert agent.process is not None
+        assert agent.process.wait(ANSWER_S) == -signal.SIGKILL, "it came to that point"
+        agent.program = FROM_SOURCE
+        known = agent.start().jobs
+        if not known and not was_let_go:
+            ask(agent, runs)  # as the controller does with what it had sent and the agent does not know
+        if known or not was_let_go:
+            assert agent.link.report(1, "exited").exit_code == 0
+        agent.link.send(wire.Forget(job_id=1, restarts=0))
+        assert agent.connect().jobs == []
+        assert runs.read_text() == "ran\n"
+        assert not list((agent.folder / "jobs").glob("1.*"))
+        eventually(lambda: not list((short_tmp / "own").iterdir()), what="the folders of its own are gone")
+    finally:
+        agent.close()
+
+
+def ask(agent: AgentProcess, runs: Path) -> None:
+    """Job 1: it says that it ran, in a file of its own, leaves one in a folder that it has for itself, and needs a moment."""
+    own = runs.parent / "own"
+    script = f"echo ran >>{runs}; touch {own}/left; sleep 0.2"
+    agent.launch(1, script, stdout="/dev/null", private_dirs=[str(own)])
+
+
+JOBS = 1000
+
+
+def test_a_thousand_launches_at_once_all_run_and_leave_nothing(agent: AgentProcess, short_tmp: Path) -> None:
+    runs = short_tmp / "runs"
+    for number in range(1, JOBS + 1):
+        agent.launch(
+            number,
+            f"echo $WARPDECK_JOB >>{runs}; exit $(($SLURM_RANK % 7))",
+            stdout="/dev/null",
+            env={"PATH": "/usr/bin:/bin", "SLURM_RANK": str(number)},
+        )
+    codes = {}
+    for _ in range(JOBS):
+        said = agent.link.expect(wire.JobReport, lambda found: found.phase == "exited")
+        codes[said.job_id] = said.exit_code
+        agent.link.send(wire.Forget(job_id=said.job_id, restarts=0))
+    assert codes == {number: number % 7 for number in range(1, JOBS + 1)}
+    assert len(set(runs.read_text().split())) == len(runs.read_text().split()) == JOBS
+    assert agent.connect().jobs == []
+
+
+def test_a_supervisor_whose_agent_was_killed_before_it_joined_ends(short_tmp: Path) -> None:
+    (short_tmp / "jobs").mkdir()
+    code = "import sys; from warpdeck_agent.supervisor.supervisor import Supervisor; Supervisor(sys.argv[1]).run(join_s=0.1)"
+    folder = str(Path(warpdeck_agent.__file__).parent.parent)
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(short_tmp)], env={"PYTHONPATH": folder}, timeout=30, check=False
+    )
+    assert ended.returncode == 0

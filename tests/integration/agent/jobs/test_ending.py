@@ -1,0 +1,109 @@
+"""How often ends are told: each telling waits for the disk, and costs the controller a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tests.support.waiting import comes
+
+from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.notices import Notices
+from warpdeck_agent.launch.signals import Signals
+from warpdeck_agent.registry.ending import Ending
+from warpdeck_agent.storage.spool import Meta, Spool
+from warpdeck_agent.users.user_children import UserChildren
+
+TASKS = 200
+
+
+class CountedClearing:
+    """Finds nothing left of launches but of some; others have begun in the places of those `followed`. `settled` has how many ends
+    each telling was of."""
+
+    def __init__(self, *leftovers: int, followed: tuple[int, ...] = ()) -> None:
+        self.leftovers = leftovers
+        self.followed = followed
+        self.looked_at: list[int] = []
+        self.settled: list[int] = []
+
+    def is_over(self, job: Job) -> bool:
+        self.looked_at.append(job.meta.job_id)
+        job.is_followed = job.meta.job_id in self.followed
+        return job.meta.job_id not in self.leftovers
+
+    async def settle(self, over: list[Job], others: list[Job]) -> list[Job]:
+        self.settled.append(len(over + others))
+        return []
+
+
+def launch(spool: Spool, number: int) -> Job:
+    folder = spool.job(number, 0)
+    folder.create(uid=0, gid=0, terminal=False)
+    plain = {"role": "batch", "user": "root", "uid": 0, "started_at": 0.0, "time_limit_s": None}
+    files: dict[str, Any] = {"grace_s": 0.0, "stdout": "", "stderr": "", "work_dir": "/", "pty": False}
+    return Job(folder, Meta(job_id=number, restarts=0, **plain, **files), agent=spool.identity)
+
+
+def ending_of(
+    pool: ThreadPoolExecutor, clearing: CountedClearing, told: list[Any], **options: float
+) -> Ending:
+    notices = Notices(UserChildren(pool), pool)
+    return Ending(
+        pool,
+        Signals(pool),
+        clearing,  # type: ignore[arg-type]
+        told.append,
+        notices=notices,
+        on_free=lambda job: None,
+        **options,
+    )
+
+
+async def test_ends_that_come_closely_are_told_together_and_their_places_looked_at_one_by_one(
+    tmp_path: Path,
+) -> None:
+    spool, clearing, told = Spool(str(tmp_path)), CountedClearing(), list[Any]()
+    with ThreadPoolExecutor(1) as pool:
+        ending = ending_of(pool, clearing, told)
+        jobs = [launch(spool, number) for number in range(1, TASKS + 1)]
+        for count, job in enumerate(jobs, 1):
+            ending.ended(job)
+            assert clearing.looked_at[-1] == count, "its place is free before anything is waited for"
+            await asyncio.sleep(0)
+        await comes(lambda: len(told) == TASKS, what="all ends are told")
+    assert sum(clearing.settled) == TASKS
+    assert clearing.settled[0] < 10, "the first end after a pause is told at once"
+    assert len(clearing.settled) < TASKS / 4
+
+
+async def test_who_keeps_a_place_until_the_end_is_settled_waits_for_no_company(tmp_path: Path) -> None:
+    spool, clearing, told = Spool(str(tmp_path)), CountedClearing(3), list[Any]()
+    with ThreadPoolExecutor(1) as pool:
+        ending = ending_of(pool, clearing, told, gather_s=1e6)
+        ending.ended(launch(spool, 1))
+        await comes(lambda: len(told) == 1, what="the first end after a pause is told")
+        ending.ended(launch(spool, 2))
+        await asyncio.sleep(0)
+        assert len(told) == 1, "the second waits for more"
+        ending.ended(launch(spool, 3))
+        await comes(lambda: len(told) == 3, what="the third makes haste, and takes the second along")
+    assert clearing.settled == [1, 2]
+
+
+async def test_ends_whose_places_others_have_are_told_later_unless_another_waits(tmp_path: Path) -> None:
+    spool, clearing, told = Spool(str(tmp_path)), CountedClearing(followed=(1, 2)), list[Any]()
+    with ThreadPoolExecutor(1) as pool:
+        ending = ending_of(
+            pool, clearing, told, gather_s=2 * time.monotonic()
+        )  # told once that long ago: time for some, not yet for the others
+        for number in (1, 2):
+            ending.ended(launch(spool, number))
+            await asyncio.sleep(0)
+        assert not clearing.settled, "nobody waits for these places"
+        ending.ended(launch(spool, 3))
+        await comes(lambda: len(told) == 3, what="somebody may wait for the third")
+    assert clearing.settled == [3]

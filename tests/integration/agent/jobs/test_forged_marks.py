@@ -1,0 +1,158 @@
+"""On a node without cgroups a process counts as a job's only if it is the job's user's and carries the job's secret."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.agent.conftest import ADA, BOB, PYTHON, agent_of_root
+from tests.integration.agent.isolation.test_containment import FORMS, MIB, WITHOUT
+from tests.support.agent import AgentProcess
+from tests.support.waiting import eventually
+
+from warpdeck_agent.isolation.job_processes import Mark, job_of, launch_name, mark_of, marked
+from warpdeck_agent.linux.namespaces import user_of
+from warpdeck_agent.linux.procfs import table
+from warpdeck_agent.wire import messages as wire
+
+pytestmark = pytest.mark.lab
+HOG = "import signal; held = bytearray(400 << 20); print(1, flush=True); signal.pause()"
+LIMIT = 100 * MIB
+ENTERS_NAMESPACE = """
+import ctypes, os, signal, sys
+assert ctypes.CDLL(None).unshare(0x10000000) == 0
+print(1, flush=True)
+sys.stdin.readline()
+os.setuid(1)
+print(2, flush=True)
+signal.pause()
+"""
+"""In a user namespace of its own, and there another user than the one who made it, once the names are mapped."""
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[AgentProcess]:
+    """A root agent of a node with the users ada and bob, and without cgroups."""
+    with (
+        tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder,
+        agent_of_root(Path(folder), "sh", "-c", WITHOUT, FORMS["none"]) as made,
+    ):
+        yield made
+
+
+def begun(agent: AgentProcess, script: str) -> tuple[int, Mark]:
+    """A job of ada's with a limit of its memory, and its mark."""
+    job = agent.new_id()
+    agent.launch(job, script, user="ada", uid=ADA, mem_bytes=LIMIT)
+    agent.link.report(job, "running")
+    meta = json.loads(agent.meta(job))
+    assert meta["token"] and meta["uid"] == ADA and meta["hold"]["watch_mem_bytes"] == LIMIT
+    return job, Mark(launch_name(job, 0, agent=agent.identity), meta["token"], ADA)
+
+
+@contextlib.contextmanager
+def hog(uid: int, environ: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of that user with far more memory than a job may have."""
+    with subprocess.Popen(
+        [PYTHON, "-c", HOG],
+        user=uid,
+        group=uid,
+        extra_groups=[],
+        env=environ,
+        cwd="/",
+        stdout=subprocess.PIPE,
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"1\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def out_of_memory(agent: AgentProcess) -> None:
+    """All that is watched has been looked at, and who is over the limit is ended."""
+    job = agent.new_id()
+    said = agent.run(job, f"exec {PYTHON} -c '{HOG}'", user="ada", uid=ADA, mem_bytes=LIMIT)
+    assert said.cause == "oom"
+
+
+def test_a_forged_mark_neither_charges_nor_ends_a_job_and_its_process_is_not_killed(
+    agent: AgentProcess,
+) -> None:
+    job, mark = begun(agent, "exec sleep 1000")
+    public = {"WARPDECK_JOB": mark.launch}
+    with (
+        hog(BOB, public) as bobs,
+        hog(BOB, mark.variables()) as who_knows_all,
+        hog(ADA, public) as adas,
+        hog(ADA, {**public, "WARPDECK_TOKEN": "0" * len(mark.secret)}) as who_guesses,
+    ):
+        forgers = [each.pid for each in (bobs, who_knows_all, adas, who_guesses)]
+        assert [job_of(pid, {mark: job}) for pid in [agent.begun(job), *forgers]] == [job, 0, 0, 0, 0]
+        out_of_memory(agent)
+        assert not agent.link.has_report(job, "exited")
+        agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
+        said = agent.link.report(job, "exited")
+        assert said.cause == "cancelled" and said.peak_mem_bytes < LIMIT
+        assert [each.poll() for each in (bobs, who_knows_all, adas, who_guesses)] == [None] * 4
+
+
+def test_an_agent_that_begins_anew_knows_its_jobs_processes(agent: AgentProcess) -> None:
+    go = agent.folder.parent / "go"
+    waits = f"setsid sleep 1003 &\nuntil [ -e {go} ]; do sleep 0.05; done; exec {PYTHON} -c '{HOG}'"
+    job, mark = begun(agent, waits)
+    agent.kill()
+    agent.start()
+    go.touch()
+    assert agent.link.report(job, "exited").cause == "oom"
+    assert mark not in marked()
+
+
+@pytest.mark.parametrize("forged", ["WARPDECK_JOB=9999.0@nobody", "WARPDECK_AGENT=1", "WARPDECK_SUBREAPER=1"])
+def test_a_stray_that_forges_a_variable_ends_with_the_last_job_of_its_user(
+    agent: AgentProcess, forged: str
+) -> None:
+    job = agent.new_id()
+    forged = f"env -i {forged} setsid sleep 1003 >/dev/null &\necho $!\n"
+    said = agent.run(job, forged, user="bob", uid=BOB)
+    assert said.exit_code == 0
+    pid = int(agent.text(job))
+    eventually(lambda: table(f"/proc/{pid}/status").get("State", "Z")[0] == "Z", what="it is ended")
+
+
+def test_a_process_without_a_secret_is_of_no_launch_that_has_one() -> None:
+    mark = Mark(f"7.0@{os.getpid()}", "", os.getuid())
+    with subprocess.Popen(["sleep", "1000"], env={"WARPDECK_JOB": mark.launch}) as process:
+        try:
+            eventually(lambda: mark_of(process.pid) == mark, what="it runs")
+            assert job_of(process.pid, {mark: 7}) == 7
+            assert job_of(process.pid, {mark._replace(secret="x"): 7}) == 0
+        finally:
+            process.kill()
+
+
+def test_in_a_namespace_of_a_users_every_process_is_that_users() -> None:
+    with subprocess.Popen(
+        [PYTHON, "-c", ENTERS_NAMESPACE],
+        user=ADA,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        try:
+            assert process.stdin is not None and process.stdout is not None
+            assert process.stdout.readline() == b"1\n"
+            assert user_of(process.pid) == ADA
+            Path(f"/proc/{process.pid}/uid_map").write_text(f"0 {ADA} 1\n1 {10 * ADA} 1\n")
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == b"2\n"
+            assert table(f"/proc/{process.pid}/status")["Uid"].split()[0] == str(10 * ADA)
+            assert user_of(process.pid) == ADA
+        finally:
+            process.kill()

@@ -1,0 +1,268 @@
+"""The agent's jobs over its wire: how they end, are ended, and are found again by an agent that starts anew."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.support.agent import FROM_SOURCE, AgentProcess, run_to_end
+from tests.support.waiting import eventually
+
+from warpdeck_agent.wire import messages as wire
+
+WAIT_FOR_GATE = "while [ ! -e {gate} ]; do sleep 0.05; done\n"
+
+
+def gated(agent: AgentProcess, rest: str) -> tuple[Path, str]:
+    """A file, and a script that waits for it."""
+    gate = agent.folder.parent / "gate"
+    return gate, WAIT_FOR_GATE.format(gate=gate) + rest
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "number"),
+    [
+        ("exit 0", 0, 0),
+        ("exit 3", 3, 0),
+        ("kill -9 $$", 0, signal.SIGKILL),
+        ("kill -SEGV $$", 0, signal.SIGSEGV),
+        ("exit 137", 137, 0),
+        ("exit 255", 255, 0),
+    ],
+)
+def test_an_exit_status_is_told_as_it_was(shared: AgentProcess, script: str, code: int, number: int) -> None:
+    said = shared.run(shared.new_id(), script)
+    assert (said.phase, said.exit_code, said.signal, said.cause) == ("exited", code, number, "")
+
+
+def test_tasks_get_their_ranks_and_the_worst_exit_code_counts(agent: AgentProcess) -> None:
+    command = ["sh", "-c", "echo $SLURM_PROCID/$SLURM_LOCALID; exit $SLURM_LOCALID"]
+    said = agent.run(1, role="tasks", argv=command, tasks=3, first_rank=4)
+    assert said.exit_code == 2
+    assert sorted(agent.text(1).split()) == ["4/0", "5/1", "6/2"]
+
+
+@pytest.mark.parametrize(("folder", "number"), [("plain", signal.SIGINT), ("lr=0.1", signal.SIGTERM)])
+def test_tasks_do_not_ignore_ctrl_c_and_may_be_called_anything(
+    agent: AgentProcess, folder: str, number: int
+) -> None:
+    program = agent.folder.parent / folder / "program"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\ntouch "$0.$SLURM_PROCID"\nexec sleep 60\n')
+    program.chmod(0o755)
+    agent.launch(1, role="tasks", argv=[str(program)], tasks=2)
+    for rank in range(2):
+        eventually(Path(f"{program}.{rank}").exists, what=f"task {rank} runs")
+    agent.link.send(wire.Kill(job_id=1, restarts=0, signal=number))
+    assert agent.link.report(1, "exited").signal == number
+
+
+def test_the_variables_of_several_tasks_are_what_they_were_whatever_they_are_called(
+    agent: AgentProcess,
+) -> None:
+    words = ("tasks", "rank", "listens", "i", "pids", "pid", "code", "ended", "go", "mode")
+    tell = "".join(f'echo "{name}=${name}"; ' for name in words)
+    env = {"PATH": "/usr/bin:/bin", **{name: f"own {name}" for name in words}}
+    agent.launch(1, role="tasks", argv=["sh", "-c", tell], tasks=2, env=env)
+    assert agent.link.report(1, "exited").exit_code == 0
+    assert sorted(agent.text(1).splitlines()) == sorted(f"{name}=own {name}" for name in words * 2)
+
+
+def test_a_launch_asked_for_twice_runs_once_and_a_restart_runs_again(agent: AgentProcess) -> None:
+    runs = agent.folder.parent / "runs"
+    for restarts in (0, 0, 1):
+        agent.launch(1, f"echo ran >>{runs}", restarts=restarts)
+    agent.link.report(1, "exited", restarts=0)
+    agent.link.report(1, "exited", restarts=1)
+    agent.launch(1, f"echo ran >>{runs}")
+    assert agent.link.report(1, "exited").exit_code == 0
+    assert runs.read_text() == "ran\nran\n"
+
+
+def test_a_command_that_cannot_be_passed_on_is_refused_in_one_sentence(agent: AgentProcess) -> None:
+    agent.launch(1, "true", env={"X": "a\0b"})
+    assert "cannot be passed on" in agent.link.expect(wire.LaunchFailed).message
+    assert agent.run(2, "true").exit_code == 0
+
+
+def test_a_job_that_ignores_term_is_killed_after_the_grace_time(agent: AgentProcess) -> None:
+    agent.launch(1, "trap '' TERM\necho ready\nwhile :; do sleep 0.1; done")
+    eventually(lambda: "ready" in agent.text(1), what="the trap is set")
+    agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.2))
+    said = agent.link.report(1, "exited")
+    assert (said.signal, said.cause) == (signal.SIGKILL, "cancelled")
+
+
+def test_a_job_may_clean_up_within_the_grace_time(agent: AgentProcess) -> None:
+    agent.launch(1, "trap 'echo saved; exit 5' TERM\necho ready\nwhile :; do sleep 0.1; done")
+    eventually(lambda: "ready" in agent.text(1), what="the trap is set")
+    agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=60.0))
+    said = agent.link.report(1, "exited")
+    assert (said.exit_code, said.cause) == (5, "cancelled")
+    assert "saved" in agent.text(1).splitlines()
+
+
+def test_daemons_end_with_their_job(agent: AgentProcess) -> None:
+    said = agent.run(1, "setsid sleep 1000 >/dev/null 2>&1 &\n(setsid sleep 1001 &)\nexit 0")
+    assert said.exit_code == 0
+    eventually(lambda: not agent.processes(1), what="the daemons are gone")
+
+
+def test_one_signal_is_only_that_signal(agent: AgentProcess) -> None:
+    agent.launch(1, "trap 'echo got; exit 6' USR1\necho ready\nwhile :; do sleep 0.1; done")
+    eventually(lambda: "ready" in agent.text(1), what="the trap is set")
+    agent.link.send(wire.Kill(job_id=1, restarts=0, signal=signal.SIGUSR1))
+    said = agent.link.report(1, "exited")
+    assert (said.exit_code, said.cause) == (6, "")
+
+
+def test_the_time_limit_is_the_agents_own_affair(agent: AgentProcess) -> None:
+    agent.launch(1, "sleep 1000", time_limit_s=0.3, grace_s=5.0)
+    said = agent.link.report(1, "exited")
+    assert (said.signal, said.cause) == (signal.SIGTERM, "timeout")
+
+
+def test_a_time_limit_that_passed_while_no_agent_ran_is_kept(agent: AgentProcess) -> None:
+    agent.launch(1, "sleep 1000", time_limit_s=1.0, grace_s=5.0)
+    agent.link.report(1, "running")
+    agent.begun(1)
+    agent.kill()
+    agent.start()
+    assert agent.link.report(1, "exited").cause == "timeout"
+
+
+def test_a_killed_agent_adopts_what_runs_and_reports_what_ended_meanwhile(agent: AgentProcess) -> None:
+    gate, script = gated(agent, "exit 4")
+    end = agent.folder.parent / "end"
+    agent.launch(1, script)
+    agent.launch(2, WAIT_FOR_GATE.format(gate=end) + "exit 5")
+    for job in (1, 2):
+        agent.begun(job)
+    agent.kill()
+    end.touch()
+    eventually(lambda: has_ended(agent, 2), what="job 2 has ended")
+    agent.start()
+    assert agent.link.report(2, "exited").exit_code == 5
+    agent.link.report(1, "running")
+    gate.touch()
+    assert agent.link.report(1, "exited").exit_code == 4
+
+
+def test_an_end_is_repeated_in_each_welcome_until_it_is_let_go(agent: AgentProcess) -> None:
+    agent.run(1, "exit 3")
+    assert [(said.job_id, said.exit_code) for said in agent.connect().jobs] == [(1, 3)]
+    agent.link.send(wire.Forget(job_id=1, restarts=0))
+    assert agent.connect().jobs == []
+    agent.kill()
+    assert agent.start().jobs == []
+
+
+def has_ended(agent: AgentProcess, job_id: int) -> bool:
+    """Whether its exit status is known on the node."""
+    record = agent.record(job_id)
+    return record is not None and record.status() is not None
+
+
+@pytest.mark.parametrize("agent_lives", [True, False])
+def test_jobs_outlive_a_killed_supervisor_but_their_end_is_never_success(
+    agent: AgentProcess, agent_lives: bool
+) -> None:
+    gate, script = gated(agent, "sleep 1000 & exit 0")
+    agent.launch(1, script)
+    agent.begun(1)
+    if not agent_lives:
+        agent.kill()
+    os.kill(agent.supervisor(), signal.SIGKILL)
+    if not agent_lives:
+        agent.start()
+    assert agent.run(2, "exit 3").exit_code == 3, "another supervisor serves what comes"
+    assert agent.processes(1)
+    gate.touch()
+    said = agent.link.report(1, "lost")
+    assert said.exit_code != 0 and "not known" in said.message
+    eventually(lambda: not agent.processes(1), what="nothing of it is left")
+
+
+def test_quit_ends_the_agent_and_no_job(agent: AgentProcess) -> None:
+    gate, script = gated(agent, "exit 7")
+    agent.launch(1, script)
+    agent.begun(1)
+    agent.link.send(wire.Quit())
+    assert agent.process is not None and agent.process.wait(30.0) == 0
+    assert agent.processes(1)
+    agent.start()
+    gate.touch()
+    assert agent.link.report(1, "exited").exit_code == 7
+
+
+def test_starting_an_agent_that_runs_leaves_it_alone(agent: AgentProcess) -> None:
+    done = run_to_end([*FROM_SOURCE, "start", "--dir", str(agent.folder)])
+    assert '"running": true' in done.stdout
+    assert agent.run(1, "true").exit_code == 0
+
+
+def test_missing_output_folders_are_made(agent: AgentProcess) -> None:
+    out, err = (agent.folder.parent / "new" / name / f"{name}.txt" for name in ("out", "err"))
+    assert agent.run(1, "echo o; echo e >&2", stdout=str(out), stderr=str(err)).exit_code == 0
+    assert (out.read_text(), err.read_text()) == ("o\n", "e\n")
+
+
+def test_an_output_file_is_begun_anew_or_appended_to(agent: AgentProcess) -> None:
+    out = agent.folder.parent / "out.txt"
+    out.write_text("old\n")
+    agent.run(1, "echo new", stdout=str(out), append=True)
+    assert out.read_text() == "old\nnew\n"
+    agent.run(2, "echo new", stdout=str(out))
+    assert out.read_text() == "new\n"
+
+
+@pytest.mark.parametrize("channel", ["stdout", "stderr"])
+def test_output_that_cannot_be_written_is_one_clear_reason(agent: AgentProcess, channel: str) -> None:
+    folder = str(agent.folder.parent)
+    said = agent.run(1, "true", **{"stdout": "/dev/null", channel: folder})
+    assert (said.exit_code, said.cause) == (1, "launch_failed")
+    assert said.message == f"cannot write the output file {folder}"
+
+
+def test_an_output_folder_that_cannot_be_made_is_one_clear_reason(agent: AgentProcess) -> None:
+    said = agent.run(1, "true", stdout="/proc/nowhere/x.out")
+    assert said.message == "cannot make the folder /proc/nowhere/ for the output"
+
+
+def test_a_share_that_only_holds_its_place_ends_when_told_and_outlives_the_agent(agent: AgentProcess) -> None:
+    agent.launch(1, role="hold")
+    agent.link.report(1, "running")
+    agent.kill()
+    agent.start()
+    agent.link.report(1, "running")
+    agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=5.0))
+    assert agent.link.report(1, "exited").cause == "cancelled"
+
+
+def test_a_share_that_only_holds_its_place_keeps_the_time_limit(agent: AgentProcess) -> None:
+    agent.launch(1, role="hold", time_limit_s=0.1)
+    assert agent.link.report(1, "exited").cause == "timeout"
+
+
+def test_output_that_only_the_agent_keeps_can_be_read_after_the_job_was_let_go(agent: AgentProcess) -> None:
+    agent.run(1, "echo kept")
+    agent.link.send(wire.Forget(job_id=1, restarts=0))
+    agent.link.send(wire.OpenLog(stream=3, job_id=1, restarts=0))
+    agent.link.expect(wire.StreamEnd)
+    assert agent.link.data[3] == b"kept\n"
+
+
+def test_of_launches_that_follow_each_other_closely_each_start_and_end_is_told(agent: AgentProcess) -> None:
+    """A start with its end, where that comes at once; alone where the launch goes on."""
+    short, long = [agent.new_id() for _ in range(8)], agent.new_id()
+    for job in short:
+        agent.launch(job, "exit 3")
+    agent.launch(long, "exec sleep 1005")
+    assert agent.link.report(long, "running").pid
+    for job in short:
+        said = agent.link.report(job, "exited")
+        assert said.exit_code == 3 and said.ended_at >= said.started_at > 0
+    agent.link.send(wire.Kill(job_id=long, restarts=0, cause="cancelled", grace_s=0.0))
+    agent.link.report(long, "exited")

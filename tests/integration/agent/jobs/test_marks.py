@@ -1,0 +1,87 @@
+"""Agents that look over the same /proc keep to their own jobs, although job ids are alike."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.integration.agent.conftest import MakeAgent
+from tests.support.agent import AgentProcess
+from tests.support.processes import read
+from tests.support.waiting import eventually
+
+from warpdeck_agent.isolation.job_processes import Mark, job_of, launch_name, sweep
+from warpdeck_agent.wire import messages as wire
+
+NO_PID = 2**22
+"""One more than any process has."""
+DAEMON = "setsid sleep 1000 &\nsleep 1001\n"
+
+
+def own_mark(agent: AgentProcess, job: int) -> Mark:
+    """What the job's processes carry."""
+    agent.begun(job)
+    meta = json.loads(agent.meta(job))
+    return Mark(launch_name(job, 0, agent=agent.identity), meta["token"], meta["uid"])
+
+
+def all_of(agent: AgentProcess, job: int) -> list[int]:
+    """The shell and its two sleeps, once none of them is still to become what it will be: meanwhile no mark is seen."""
+    found = agent.processes(job)
+    names = [read(pid, "comm") for pid in found]
+    return found if len(found) == 3 and names.count(b"sleep\n") == 2 else []
+
+
+def test_cancelling_job_1_of_an_agent_leaves_job_1_of_another_alone(make_agent: MakeAgent) -> None:
+    mine, other = make_agent("mine"), make_agent("other")
+    for agent in (mine, other):
+        agent.start()
+        agent.launch(1, DAEMON)
+    eventually(lambda: all_of(mine, 1), what="mine runs")
+    before = eventually(lambda: all_of(other, 1), what="the other runs")
+    mine.link.send(wire.Kill(job_id=1, restarts=0, grace_s=1.0))
+    assert mine.link.report(1, "exited").cause == "cancelled"
+    eventually(lambda: not mine.processes(1), what="nothing of mine is left")
+    assert all_of(other, 1) == before
+
+
+def test_a_process_is_attributed_to_its_own_agents_job_only(make_agent: MakeAgent) -> None:
+    mine, other = make_agent("mine"), make_agent("other")
+    for agent in (mine, other):
+        agent.start()
+        agent.launch(7, DAEMON)
+    pids = eventually(lambda: all_of(mine, 7), what="the job runs")
+    eventually(lambda: {job_of(pid, {own_mark(mine, 7): 7}) for pid in pids} == {7}, what="all are mine")
+    assert {job_of(pid, {own_mark(other, 7): 7}) for pid in pids} == {0}
+
+
+def test_the_identity_stays_over_restarts_and_the_job_sees_its_mark(agent: AgentProcess) -> None:
+    before = agent.identity
+    agent.kill()
+    agent.start()
+    assert agent.identity == before
+    agent.run(3, "echo $WARPDECK_JOB")
+    assert agent.job(3, "out").read_text().strip() == launch_name(3, 0, agent=before)
+
+
+def test_groups_that_a_killed_agent_left_are_removed_and_those_in_use_are_kept(agent: AgentProcess) -> None:
+    agent.launch(1, "sleep 1000")
+    agent.begun(1)
+    record = agent.record(1)
+    assert record is not None
+    groups = [Path(path) for path in json.loads(record.meta())["hold"]["groups"]]
+    agent.kill()
+    for group in groups:  # a node may have none
+        group.with_name("job-99.0").mkdir()
+    agent.start()
+    for group in groups:
+        assert [path.name for path in group.parent.glob("job-*")] == ["job-1.0"]
+    agent.link.report(1, "running")
+
+
+def test_who_has_died_before_the_kill_was_there_all_the_same(tmp_path: Path) -> None:
+    """Its groups were closed for it: nobody else may get them."""
+    (tmp_path / "cgroup.procs").write_text(f"{NO_PID}\n")
+    (tmp_path / "pids.max").write_text("max\n")
+    assert sweep(Mark("1.0@nobody", "", 0), [str(tmp_path)], {}) == 1
+    assert (tmp_path / "pids.max").read_text().startswith("0")

@@ -1,0 +1,130 @@
+"""What a supervisor takes from its agent and tells it: also one that came after it, and of launches that come closely."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.agent import FROM_SOURCE
+from tests.support.waiting import WAIT_S, eventually
+
+from warpdeck_agent.start.launch_start import DEFAULT_PATH
+from warpdeck_agent.storage.spool import LaunchFolder, Spool
+from warpdeck_agent.supervisor.starter import SCRIPT, START, Order, install
+from warpdeck_agent.supervisor.supervisor import MAX_NOTE_BYTES, READ_BYTES, Launch
+
+LARGE_BYTES = 64 * 1024 * 1024
+
+
+def joined(folder: Path) -> socket.socket:
+    """A link to the supervisor of that folder, as an agent has it."""
+
+    def tried() -> socket.socket | None:
+        link = socket.socket(socket.AF_UNIX)
+        try:
+            link.connect(str(folder / "supervisor.sock"))
+        except OSError:
+            link.close()
+            return None
+        return link
+
+    link = eventually(tried, what="the supervisor listens")
+    assert link is not None
+    link.settimeout(WAIT_S)
+    return link
+
+
+@contextmanager
+def supervised(folder: Path) -> Iterator[tuple[Spool, subprocess.Popen[bytes], socket.socket]]:
+    """A supervisor of that folder, and a link to it; at the end it goes with its agent and the last job."""
+    spool = Spool(str(folder))
+    install(spool.file(START), SCRIPT)
+    process = subprocess.Popen([*FROM_SOURCE, "supervise", "--dir", str(folder)])
+    try:
+        with joined(folder) as link:
+            yield spool, process, link
+        assert process.wait(WAIT_S) == 0, "it goes with the agent and the last job"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def ordered(spool: Spool, job_id: int, script: str) -> tuple[LaunchFolder, dict[str, Any]]:
+    """A launch that runs this, and the words of its order."""
+    folder = spool.job(job_id, 0)
+    folder.create(uid=0, gid=0, terminal=False)
+    command, env = ["/bin/sh", "-c", script], {"PATH": DEFAULT_PATH}
+    out = spool.file(f"said-{job_id}")
+    return folder, Order(job_id, 0, folder.number, command, env, "/", out, "", False, {})._asdict()
+
+
+def line(words: dict[str, Any]) -> bytes:
+    return json.dumps(words).encode() + b"\n"
+
+
+def test_an_order_of_a_later_build_is_carried_out_as_far_as_it_is_understood(short_tmp: Path) -> None:
+    said: list[dict[str, Any]] = []
+    with supervised(short_tmp) as (spool, _, link), link.makefile("rb") as lines:
+        folder, words = ordered(spool, 1, "echo on; exit 3")
+        link.sendall(line({**words, "later": {"builds": "know"}}))
+        while not said or said[-1]["is"] != "ended":
+            said.append(json.loads(lines.readline()))
+    assert [each["is"] for each in said] == ["running", "started", "ended"]
+    assert (folder.exit_status(), (short_tmp / "said-1").read_text()) == ((3, 0), "on\n")
+
+
+def test_the_starts_of_launches_that_come_closely_are_told_while_they_run(short_tmp: Path) -> None:
+    pids: list[int] = []
+    with supervised(short_tmp) as (spool, _, link), link.makefile("rb") as lines:
+        link.sendall(b"".join(line(ordered(spool, number, "exec sleep 600")[1]) for number in (1, 2, 3)))
+        while len(pids) < 3:
+            said = json.loads(lines.readline())
+            pids += [said["pid"]] if said["is"] == "started" else []
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+    assert len(set(pids)) == 3
+
+
+def test_a_job_that_runs_costs_the_supervisor_no_descriptor(short_tmp: Path) -> None:
+    with supervised(short_tmp) as (spool, process, link), link.makefile("rb") as lines:
+        assert json.loads(lines.readline())["is"] == "running"
+        before = len(os.listdir(f"/proc/{process.pid}/fd"))
+        link.sendall(line(ordered(spool, 1, "exec sleep 600")[1]))
+        pid = json.loads(lines.readline())["pid"]
+        eventually(lambda: len(os.listdir(f"/proc/{process.pid}/fd")) == before, what="the gate is closed")
+        assert os.listdir(f"/proc/{pid}/fd"), "the job runs"
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_launch_is_not_told_to_have_used_the_memory_of_the_supervisor(short_tmp: Path) -> None:
+    peaks = {}
+    with supervised(short_tmp) as (spool, _, link), link.makefile("rb") as lines:
+        large = f"exec {sys.executable} -ISc 'bytearray({LARGE_BYTES})'"
+        link.sendall(line(ordered(spool, 1, "true")[1]) + line(ordered(spool, 2, large)[1]))
+        while len(peaks) < 2:
+            said = json.loads(lines.readline())
+            if said["is"] == "ended":
+                peaks[said["job"]] = said["peak_bytes"]
+    assert peaks[1] == 0 and LARGE_BYTES < peaks[2] < 2 * LARGE_BYTES
+
+
+def test_who_writes_on_at_the_gate_is_listened_to_no_longer(tmp_path: Path) -> None:
+    """Else he would keep the supervisor from all others."""
+    _, words = ordered(Spool(str(tmp_path)), 1, "true")
+    gate, far = socket.socketpair()
+    gate.setblocking(False)
+    with gate, far:
+        launch = Launch(Order(**words), gate)
+        assert launch.take_note(), "nothing yet"
+        far.sendall(b"x" * 3 * MAX_NOTE_BYTES)
+        assert not launch.take_note()
+        assert launch.note == b"x" * MAX_NOTE_BYTES
+        assert gate.recv(READ_BYTES), "what comes behind is left where it is"

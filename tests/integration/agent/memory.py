@@ -1,0 +1,14 @@
+"""How much memory a test's agent has used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.agent import AgentProcess
+
+
+def peak_bytes(agent: AgentProcess) -> int:
+    """The most memory that the agent's process has had in RAM at once."""
+    assert agent.process is not None
+    lines = Path(f"/proc/{agent.process.pid}/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))

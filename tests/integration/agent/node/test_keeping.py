@@ -1,0 +1,42 @@
+"""What keeps an agent alive after a logout is tried where it can be had, and told as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.integration.agent.conftest import AgentProcess
+
+from warpdeck_agent.linux.linger import keeper, scope_command
+
+
+def system(folder: Path, *, status: int, booted: bool = True) -> list[str]:
+    """What would be used on a system whose systemd-run ends with that status."""
+    (folder / "bin").mkdir()
+    program = folder / "bin" / "systemd-run"
+    program.write_text(f"#!/bin/sh\nexit {status}\n")
+    program.chmod(0o755)
+    if booted:
+        (folder / "run/systemd/system").mkdir(parents=True)
+    return scope_command("warpdeck-agent-1", root=str(folder), path=str(folder / "bin"))
+
+
+@pytest.mark.lab
+def test_a_scope_is_used_where_systemd_makes_one(short_tmp: Path) -> None:
+    command = system(short_tmp, status=0)
+    assert command[0] == str(short_tmp / "bin" / "systemd-run")
+    assert "--scope" in command and "--unit=warpdeck-agent-1" in command and command[-1] == "--"
+
+
+@pytest.mark.parametrize(("status", "booted"), [(1, True), (0, False)])
+def test_without_systemd_the_session_must_do(short_tmp: Path, status: int, booted: bool) -> None:
+    assert system(short_tmp, status=status, booted=booted) == []
+
+
+def test_it_is_told_which_one_it_is(short_tmp: Path, agent: AgentProcess) -> None:
+    scope = short_tmp / "cgroup"
+    scope.write_text("0::/user.slice/user-1.slice/user@1.service/app.slice/warpdeck-agent-5f.scope\n")
+    assert keeper(str(scope)) == "a systemd scope of its own"
+    scope.write_text("0::/user.slice/user-1.slice/session-3.scope\n")
+    assert keeper(str(scope)) == "a session of its own"
+    assert "; the agent has a s" in agent.connect().inventory.containment

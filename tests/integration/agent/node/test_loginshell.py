@@ -1,0 +1,163 @@
+"""What is taken of a user's start files, and that no start file harms the agent, other users, or what follows the job."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.integration.agent.conftest import ADA, BOB, agent_of_root
+from tests.integration.agent.memory import peak_bytes
+from tests.support.agent import AgentProcess
+from tests.support.waiting import eventually
+
+from warpdeck_agent.isolation.hold import Hold
+from warpdeck_agent.start.login_shell import login_shell, variables_of
+from warpdeck_agent.users.user_children import MOST_OF_USER, ChildFailed, UserChildren
+from warpdeck_agent.wire import messages as wire
+
+MIB = 1 << 20
+
+
+def asked(home: Path, text: str) -> dict[str, str]:
+    """The variables that these start files set."""
+    for name in (".bash_profile", ".profile", ".zprofile"):
+        (home / name).write_text(text)
+    child = login_shell(os.getuid(), home=str(home), mark={"WARPDECK_JOB": "m"}, hold=Hold(), drop={})
+
+    async def ask() -> bytes:
+        with ThreadPoolExecutor(1) as pool:
+            return await UserChildren(pool).run(child, uid=os.getuid())
+
+    return variables_of(asyncio.run(ask()))
+
+
+def test_what_start_files_print_and_how_variables_look_does_no_harm(tmp_path: Path) -> None:
+    found = asked(tmp_path, "echo hello\necho NOT=this\nexport LINES_OF='a\nb=c' OWN=1\n")
+    assert (found["LINES_OF"], found["OWN"]) == ("a\nb=c", "1")
+    assert "hello" not in found and "WARPDECK_JOB" not in found and "PWD" not in found
+
+
+def test_start_files_that_fail_give_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ChildFailed, match="exit code 3"):
+        asked(tmp_path, "exit 3\n")
+
+
+@pytest.fixture
+def agent(short_tmp: Path) -> Iterator[AgentProcess]:
+    with agent_of_root(short_tmp) as made:
+        yield made
+
+
+@pytest.fixture
+def home(short_tmp: Path) -> Path:
+    """Ada's home."""
+    made = short_tmp / "ada"
+    made.mkdir()
+    os.chown(made, ADA, ADA)
+    return made
+
+
+def launch(agent: AgentProcess, job: int, home: Path, script: str = "true") -> None:
+    """Asks for a job of ada's with the variables of her login shell."""
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(home)}
+    agent.launch(job, script, user="ada", uid=ADA, login=True, env=environ)
+
+
+def pids(home: Path) -> list[int]:
+    """The processes whose pids the start file has written down, one a line."""
+    path = home / "pids"
+    return [int(word) for word in path.read_text().split()] if path.exists() else []
+
+
+def lives(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.lab
+def test_start_files_that_sleep_hold_up_no_other_user_and_end_with_their_job(
+    agent: AgentProcess, home: Path
+) -> None:
+    (home / ".profile").write_text("echo $$ >>$HOME/pids\nexec sleep 1000\n")
+    bad = range(1, 2 * MOST_OF_USER + 1)
+    for job in bad:
+        launch(agent, job, home)
+    eventually(lambda: len(pids(home)) == MOST_OF_USER, what="as many shells as a user may have run")
+    done = agent.run(100, "echo in time", user="bob", uid=BOB, login=True)
+    assert (done.exit_code, agent.text(100)) == (0, "in time")
+    begun = [job for job in bad if agent.link.has_report(job, "running")]
+    assert len(begun) <= MOST_OF_USER, "bob's launch did not wait for all of ada's"
+    for job in bad:
+        agent.link.send(wire.Kill(job_id=job, restarts=0, cause="cancelled", grace_s=0.0))
+    for job in bad:
+        assert agent.link.report(job, "exited").cause == "cancelled"
+    eventually(lambda: not any(map(lives, pids(home))), what="their shells have ended")
+
+
+@pytest.mark.lab
+def test_what_start_files_leave_behind_ends_with_the_job(agent: AgentProcess, home: Path) -> None:
+    (home / ".profile").write_text(
+        "env -i setsid sleep 1000 >/dev/null &\necho $! >$HOME/pids\nexport FOUND=yes\n"
+    )
+    launch(agent, 1, home, "echo .$FOUND.; cat $HOME/pids")
+    assert agent.link.report(1, "exited").exit_code == 0
+    said, pid = agent.text(1).split()
+    assert said == ".yes."
+    eventually(lambda: not lives(int(pid)), what="the process that the start file began has ended")
+
+
+@pytest.mark.lab
+def test_a_shell_of_an_agent_that_was_killed_ends(agent: AgentProcess, home: Path) -> None:
+    (home / ".profile").write_text("echo $$ >$HOME/pids\nexec sleep 1000\n")
+    launch(agent, 1, home)
+    [pid] = eventually(lambda: pids(home), what="the shell runs")
+    agent.kill()
+    assert lives(pid)
+    agent.start()
+    eventually(lambda: not lives(pid), what="it has ended")
+
+
+@pytest.mark.lab
+def test_a_start_file_that_prints_without_end_takes_no_memory_of_the_agents(
+    agent: AgentProcess, home: Path
+) -> None:
+    agent.run(1, "true", user="ada", uid=ADA)
+    before = peak_bytes(agent)
+    (home / ".profile").write_text("head -c 256M /dev/zero\nexport FOUND=yes\n")
+    launch(agent, 2, home, "echo .$FOUND.")
+    assert agent.link.report(2, "exited").exit_code == 0
+    assert agent.text(2) == "..", "the job does without the variables"
+    assert peak_bytes(agent) - before < 16 * MIB
+
+
+@pytest.mark.lab
+def test_lines_for_a_file_that_takes_none_hold_up_no_other_user(agent: AgentProcess, home: Path) -> None:
+    script = "rm out; mkfifo out; echo $$ >$HOME/pids; exec sleep 1000"
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(home)}
+    agent.launch(1, script, user="ada", uid=ADA, env=environ, cwd=str(home), stdout=str(home / "out"))
+    eventually(lambda: pids(home), what="the pipe is there")
+    for _ in range(2 * MOST_OF_USER):
+        agent.link.send(wire.Notice(job_id=1, restarts=0, text="look at this"))
+    eventually(lambda: len(writers()) == MOST_OF_USER, what="as many as may wait for the pipe do")
+    assert agent.run(100, "true", user="bob", uid=BOB, login=True).exit_code == 0
+    assert writers(), "bob's launch did not wait for all of them"
+
+
+def writers() -> list[int]:
+    """Processes of ada's that write a line for the agent."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            is_one = b"look at this" in (folder / "cmdline").read_bytes() and folder.stat().st_uid == ADA
+        except OSError:
+            continue
+        if is_one:
+            found.append(int(folder.name))
+    return found

@@ -1,0 +1,122 @@
+"""One agent manages a machine. Each test has a network namespace, and so a machine's names, of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.integration.agent.conftest import PYTHON
+from tests.support.agent import FROM_SOURCE
+from tests.support.processes import has_ended, kill, running
+from tests.support.waiting import eventually
+
+from warpdeck.fleet.build import build_zipapp
+
+pytestmark = pytest.mark.root
+NOBODY = 65534
+SQUAT = """
+import socket, sys
+held = socket.socket(socket.AF_UNIX); held.bind("\\0" + sys.argv[1]); held.listen(); print("held", flush=True); sys.stdin.read()
+"""
+
+
+class Machine:
+    """A network namespace of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._keeper = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c", "echo here; exec cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._keeper.stdout is not None and self._keeper.stdout.readline() == "here\n"
+        self.enter = ["nsenter", f"--net=/proc/{self._keeper.pid}/ns/net"]
+        self._squatters: list[subprocess.Popen[str]] = []
+
+    def start(self, name: str, *, share: str = "", program: Sequence[str] = FROM_SOURCE) -> str:
+        """What keeps an agent from starting for that folder, "" if it runs."""
+        done = subprocess.run(
+            [*self.enter, *program, "start", "--dir", str(self.folder / name)],
+            env={**os.environ, "WARPDECK_SHARE_MACHINE": share},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        said = json.loads(done.stdout[done.stdout.index("{") :])
+        return "" if said["ok"] else str(said["error"])
+
+    def pid(self, name: str) -> int:
+        (found,) = running(f"serve\0--dir\0{self.folder / name}\0")
+        return found
+
+    def squat(self, name: str) -> None:
+        """A user without rights sits on that name."""
+        squatter = subprocess.Popen(
+            [*self.enter, "setpriv", f"--reuid={NOBODY}", "--clear-groups", PYTHON, "-c", SQUAT, name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd="/",
+        )
+        self._squatters.append(squatter)
+        assert squatter.stdout is not None and squatter.stdout.readline() == "held\n"
+
+    def close(self) -> None:
+        kill(set(running(f"serve\0--dir\0{self.folder}")))
+        for child in (*self._squatters, self._keeper):
+            child.communicate("", timeout=30)
+
+
+@pytest.fixture
+def machine(short_tmp: Path) -> Iterator[Machine]:
+    made = Machine(short_tmp)
+    yield made
+    made.close()
+
+
+def test_a_second_agent_is_refused_while_the_first_lives(machine: Machine) -> None:
+    assert machine.start("a") == ""
+    assert machine.start("a") == "", "it runs already"
+    said = machine.start("b")
+    assert f"pid {machine.pid('a')} of root in {machine.folder / 'a'}" in said
+    assert "warpdeck down --machine" in said and "WARPDECK_SHARE_MACHINE=1" in said
+    assert not running(f"serve\0--dir\0{machine.folder / 'b'}\0")
+    assert machine.start("c", share="1") == "", "it was allowed"
+    pid = machine.pid("a")
+    os.kill(pid, 9)
+    eventually(lambda: has_ended(pid), what="the first is gone")
+    assert machine.start("b") == ""
+
+
+def test_an_agent_that_starts_without_being_asked_for_is_refused_too(machine: Machine) -> None:
+    assert machine.start("a") == ""
+    done = subprocess.run(
+        [*machine.enter, *FROM_SOURCE, "serve", "--dir", str(machine.folder / "b")],
+        env={**os.environ, "WARPDECK_SHARE_MACHINE": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "another agent manages this machine" in done.stderr
+
+
+def test_roots_agent_keeps_off_those_of_users_and_nobody_else_can(machine: Machine) -> None:
+    machine.squat("warpdeck-agent-0")
+    assert machine.start("a") == "", "a stranger on root's name keeps root off nothing"
+    assert "of root" in machine.start("b"), "and hides no agent of root's"
+    program, _ = build_zipapp(str(machine.folder / "program"))
+    machine.folder.chmod(0o755)
+    (machine.folder / "program").chmod(0o755)
+    (machine.folder / "user").mkdir()
+    os.chown(machine.folder / "user", NOBODY, NOBODY)
+    said = machine.start("user", program=("setpriv", f"--reuid={NOBODY}", "--clear-groups", PYTHON, program))
+    assert "of root" in said

@@ -1,0 +1,167 @@
+"""Packed trees: they arrive whole or not at all, and unpack nowhere but into their work folder."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+from tests.support.agent import AgentProcess
+
+from warpdeck_agent.wire import messages as wire
+
+Entry = tuple[str, bytes, dict[str, object]]
+"""A name, its content, and what else its tar header says."""
+
+
+def file(name: str, content: bytes = b"x") -> Entry:
+    return name, content, {}
+
+
+def special(name: str, kind: bytes, target: str = "") -> Entry:
+    return name, b"", {"type": kind, "linkname": target}
+
+
+def pack(*entries: Entry) -> bytes:
+    """A tar.gz of these entries."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content, fields in entries:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            for field, value in fields.items():
+                setattr(info, field, value)
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def launch(
+    agent: AgentProcess, packed: bytes, *, job_id: int = 1, sha256: str = "", workspace: str = "w1"
+) -> str:
+    """Asks for a job that prints the file `code` of this tree; the tree's digest."""
+    digest = sha256 or hashlib.sha256(packed).hexdigest()
+    tree = wire.TreeRef(tree="t" * 40, sha256=digest, size_bytes=len(packed), root="/nowhere")
+    agent.launch(job_id, "cat code", tree=tree, workspace=workspace, cwd_visible=False)
+    return digest
+
+
+def send(agent: AgentProcess, packed: bytes, digest: str, *, stream: int = 9) -> None:
+    """The upload, in small pieces."""
+    agent.link.expect(wire.NeedTree)
+    agent.link.send(wire.PutTree(tree="t" * 40, sha256=digest, size_bytes=len(packed), stream=stream))
+    for start in range(0, len(packed), 1000):
+        agent.link.send_data(stream, packed[start : start + 1000])
+    agent.link.send(wire.StreamEnd(stream=stream))
+
+
+def refused(agent: AgentProcess, packed: bytes) -> str:
+    """Why a job with this tree does not start."""
+    send(agent, packed, launch(agent, packed))
+    return agent.link.expect(wire.LaunchFailed).message
+
+
+def left(agent: AgentProcess) -> list[str]:
+    """What is in the folder of trees."""
+    return sorted(path.name for path in (agent.folder / "trees").iterdir())
+
+
+def test_a_tree_is_asked_for_once_and_its_jobs_run_in_it(agent: AgentProcess) -> None:
+    packed = pack(file("code", b"from the tree\n"), special("sub", tarfile.DIRTYPE), file("sub/more"))
+    digest = launch(agent, packed)
+    launch(agent, packed, job_id=2)
+    send(agent, packed, digest)
+    assert [agent.link.report(job, "exited").exit_code for job in (1, 2)] == [0, 0]
+    assert (agent.text(1), agent.text(2)) == ("from the tree", "from the tree")
+    launch(agent, packed, job_id=3, workspace="w2")
+    assert agent.link.report(3, "exited").exit_code == 0
+    assert not agent.link.has(wire.NeedTree)
+    assert left(agent) == [digest + ".tar.gz"]
+
+
+def test_a_damaged_tree_is_refused_and_not_kept(agent: AgentProcess) -> None:
+    packed = pack(file("code"))
+    digest = launch(agent, packed, sha256="0" * 64)
+    send(agent, packed, digest)
+    assert "arrived damaged" in agent.link.expect(wire.LaunchFailed).message
+    assert left(agent) == []
+
+
+def test_a_tree_longer_than_announced_is_stopped(agent: AgentProcess) -> None:
+    packed = pack(file("code", bytes(range(256)) * 64))
+    digest = launch(agent, packed)
+    agent.link.send(wire.PutTree(tree="t" * 40, sha256=digest, size_bytes=10, stream=9))
+    agent.link.send_data(9, packed)
+    assert "longer than announced" in agent.link.expect(wire.LaunchFailed).message
+    assert left(agent) == []
+
+
+def test_an_upload_that_broke_off_is_asked_for_anew(agent: AgentProcess) -> None:
+    packed = pack(file("code", b"whole\n"))
+    digest = launch(agent, packed)
+    agent.link.send(wire.PutTree(tree="t" * 40, sha256=digest, size_bytes=len(packed), stream=9))
+    agent.link.send_data(9, packed[:20])
+    agent.link.expect(wire.StreamAck)
+    agent.connect()
+    assert left(agent) == []
+    send(agent, packed, launch(agent, packed))
+    assert agent.link.report(1, "exited").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ([file("../escaped")], "leads outside"),
+        ([file("a/../../escaped")], "leads outside"),
+        ([file("/tmp/escaped")], "leads outside"),
+        ([special("out", tarfile.SYMTYPE, "../.."), file("out/escaped")], "leads through a link"),
+        ([special("null", tarfile.CHRTYPE)], "no file, folder or link"),
+        ([special("disk", tarfile.BLKTYPE)], "no file, folder or link"),
+        ([special("pipe", tarfile.FIFOTYPE)], "no file, folder or link"),
+        ([special("hard", tarfile.LNKTYPE, "/etc/shadow")], "no file, folder or link"),
+    ],
+)
+def test_a_tree_that_would_leave_its_folder_is_refused(
+    shared: AgentProcess, entries: list[Entry], words: str
+) -> None:
+    packed, job_id = pack(file("code"), *entries), shared.new_id()
+    send(shared, packed, launch(shared, packed, job_id=job_id, workspace=f"w{job_id}"))
+    assert words in shared.link.expect(wire.LaunchFailed).message
+    assert not [path for path in shared.folder.parent.rglob("*") if path.name == "escaped"]
+    assert not Path("/tmp/escaped").exists()
+    assert shared.run(shared.new_id(), "true").exit_code == 0
+
+
+def test_a_tree_that_is_no_archive_is_refused(agent: AgentProcess) -> None:
+    assert "cannot be unpacked" in refused(agent, b"this is no archive")
+    assert "cannot be unpacked" in refused_again(agent, pack(file("code", bytes(5000)))[:60])
+
+
+def refused_again(agent: AgentProcess, packed: bytes) -> str:
+    """The same for a second job."""
+    send(agent, packed, launch(agent, packed, job_id=2, workspace="w2"), stream=10)
+    return agent.link.expect(wire.LaunchFailed).message
+
+
+def test_a_link_that_a_job_put_into_its_work_folder_is_not_followed(agent: AgentProcess) -> None:
+    packed = pack(file("code"), special("sub", tarfile.DIRTYPE), file("sub/more", b"tree"))
+    digest = launch(agent, packed)
+    send(agent, packed, digest)
+    agent.link.report(1, "exited")
+    outside = agent.folder.parent / "outside"
+    outside.mkdir()
+    work = agent.folder / "work" / "w1"
+    (work / "sub" / "more").unlink()
+    (work / "sub").rmdir()
+    (work / "sub").symlink_to(outside)
+    tree = wire.TreeRef(tree="t" * 40, sha256=digest, size_bytes=len(packed), root="/nowhere")
+    agent.launch(1, "cat code", restarts=1, tree=tree, workspace="w1", cwd_visible=False)
+    assert agent.link.expect(wire.LaunchFailed).message
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("workspace", ["../w", "a/b", "."])
+def test_a_workspace_has_a_plain_name(shared: AgentProcess, workspace: str) -> None:
+    shared.launch(shared.new_id(), "true", workspace=workspace, cwd_visible=False)
+    assert "strange characters" in shared.link.expect(wire.LaunchFailed).message

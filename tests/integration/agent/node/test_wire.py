@@ -1,0 +1,91 @@
+"""What is no message ends its own connection only; the newest controller is the one that is heard."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+from tests.support.agent import AgentProcess
+
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.frames import json_frame
+
+HELLO = json_frame({"t": "hello", "controller_id": "c", "version": 1})
+
+
+def frame(payload: bytes, kind: str = "J") -> bytes:
+    return struct.pack(">IB", len(payload), ord(kind)) + payload
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "not a warpdeck frame"),
+        (struct.pack(">IB", 1 << 31, ord("J")), "over the limit"),
+        (HELLO + struct.pack(">IB", 0xFFFFFFFF, ord("B")), "over the limit"),
+        (frame(b"nope"), "not JSON"),
+        (frame(b"[1]"), 'without a field "t"'),
+        (frame(b"[" * 100_000), "not JSON"),
+        (frame(json.dumps({"t": "launch_rockets"}).encode()), "unknown message"),
+        (HELLO + frame(b'{"t":"kill","job_id":"x","restarts":0}'), "kill.job_id: expected int"),
+        (HELLO + frame(b'{"t":"launch","job_id":1}'), "launch"),
+        (HELLO + frame(b'{"t":"forget","job_id":true,"restarts":0}'), "expected int"),
+        (HELLO + frame(b"ab", "B"), "without a stream id"),
+    ],
+)
+def test_garbage_is_answered_and_ends_its_connection_only(
+    shared: AgentProcess, data: bytes, words: str
+) -> None:
+    bad = shared.raw()
+    bad.socket.sendall(data)
+    assert words in bad.expect(wire.StreamEnd).error
+    assert bad.closed()
+    shared.connect()
+    assert shared.run(shared.new_id(), "exit 3").exit_code == 3
+
+
+def test_half_a_frame_holds_up_nobody(agent: AgentProcess) -> None:
+    half = agent.raw()
+    half.socket.sendall(struct.pack(">IB", 1000, ord("J")) + b'{"t":')
+    assert agent.run(1, "exit 3").exit_code == 3
+    half.close()
+    assert agent.run(2, "exit 4").exit_code == 4
+
+
+def test_data_and_ends_for_streams_that_are_not_there_are_ignored(agent: AgentProcess) -> None:
+    agent.link.send_data(77, b"for nobody")
+    agent.link.send(
+        wire.StreamEnd(stream=77),
+        wire.StreamAck(stream=77, size=1),
+        wire.ResizePty(stream=77, rows=1, cols=1),
+        wire.Kill(job_id=77, restarts=0),
+        wire.Forget(job_id=77, restarts=0),
+    )
+    assert agent.run(1, "exit 3").exit_code == 3
+
+
+def test_a_newer_controller_replaces_the_one_before(agent: AgentProcess) -> None:
+    before = agent.link
+    agent.connect()
+    assert before.closed()
+    assert agent.run(1, "exit 3").exit_code == 3
+
+
+def test_a_log_is_streamed_from_an_offset_to_the_jobs_end(agent: AgentProcess) -> None:
+    gate = agent.folder.parent / "gate"
+    agent.launch(1, f"echo first; while [ ! -e {gate} ]; do sleep 0.05; done; echo last")
+    agent.link.report(1, "running")
+    agent.link.send(wire.OpenLog(stream=4, job_id=1, restarts=0, follow=True))
+    agent.link.output(4, b"first\n")
+    gate.touch()
+    assert agent.link.expect(wire.StreamEnd).error == ""
+    assert agent.link.data[4] == b"first\nlast\n"
+    agent.link.send(wire.OpenLog(stream=5, job_id=1, restarts=0, offset=-5))
+    agent.link.expect(wire.StreamEnd)
+    assert agent.link.data[5] == b"last\n"
+
+
+def test_a_log_of_a_job_that_nobody_knows_is_refused(agent: AgentProcess) -> None:
+    agent.link.send(wire.OpenLog(stream=4, job_id=9, restarts=0))
+    assert "not kept any more" in agent.link.expect(wire.StreamEnd).error

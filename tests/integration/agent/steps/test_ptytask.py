@@ -1,0 +1,34 @@
+"""What a step's task on a terminal does with keys that nobody reads yet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+from tests.support.waiting import WAIT_S
+
+from warpdeck_agent.client.keys import keys_frame, size_frame
+
+
+def test_what_is_pasted_into_a_command_that_answers_comes_back_whole() -> None:
+    """More than a terminal holds: `cat` reads on only while what it says is read."""
+    pasted = b"".join(b"%06d pasted\n" % number for number in range(40_000))
+    frames = [keys_frame(pasted[start : start + 60_000]) for start in range(0, len(pasted), 60_000)]
+    command = ["sh", "-c", f"stty raw -echo; echo ready; exec head -c {len(pasted)}"]
+    task = subprocess.Popen(
+        [sys.executable, "-m", "warpdeck_agent", "ptytask", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    watchdog = threading.Timer(WAIT_S, task.kill)
+    watchdog.start()
+    try:
+        assert task.stdin is not None and task.stdout is not None
+        task.stdin.write(size_frame())
+        task.stdin.flush()
+        assert task.stdout.readline() == b"ready\n"
+        said, _ = task.communicate(b"".join(frames))
+    finally:
+        watchdog.cancel()
+    assert (task.returncode, said) == (0, pasted)

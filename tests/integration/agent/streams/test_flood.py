@@ -1,0 +1,60 @@
+"""A job that writes as fast as the disk takes it: the agent does not grow, whoever follows or does not, and others go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.agent import AgentProcess
+from tests.support.waiting import eventually
+
+from warpdeck_agent.linux.procfs import number, table
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
+
+MIB = 1 << 20
+FLOOD = 256 * MIB
+GROWTH = 48 * MIB
+"""Far below the flood, far above the windows of a stream and what Python keeps for later."""
+FOR_EVER = "while [ ! -e {gate} ]; do head -c 33554432 /dev/zero; : >{output}; done"
+"""32 MiB again and again, over what is there: the disk is spared."""
+
+
+def peak_bytes(agent: AgentProcess) -> int:
+    """The most memory that the agent has ever had."""
+    assert agent.process is not None
+    return number(table(f"/proc/{agent.process.pid}/status")["VmHWM"]) * 1024
+
+
+def test_a_follower_that_does_not_read_stops_the_stream_and_nothing_grows(
+    agent: AgentProcess, short_tmp: Path
+) -> None:
+    before, output = peak_bytes(agent), short_tmp / "out"
+    said = agent.run(1, f"head -c {FLOOD} /dev/zero; exit 3", stdout=str(output))
+    assert said.exit_code == 3 and output.stat().st_size == FLOOD
+    agent.link.acknowledges = False
+    agent.link.send(wire.OpenLog(stream=1, job_id=1, restarts=0, follow=True))
+    agent.link.expect(wire.StreamOpened)
+    for job in range(2, 6):
+        assert agent.run(job, f"exit {job}").exit_code == job
+    assert 0 < len(agent.link.data[1]) <= STREAM_WINDOW_BYTES
+    assert peak_bytes(agent) - before < GROWTH
+
+
+@pytest.mark.parametrize("followed", [False, True])
+def test_an_endless_flood_makes_the_agent_no_larger(
+    agent: AgentProcess, short_tmp: Path, followed: bool
+) -> None:
+    before, gate, output = peak_bytes(agent), short_tmp / "gate", short_tmp / "out"
+    agent.launch(1, FOR_EVER.format(gate=gate, output=output), stdout=str(output))
+    agent.link.report(1, "running")
+    if followed:
+        agent.link.send(wire.OpenLog(stream=1, job_id=1, restarts=0, follow=True))
+        while len(agent.link.data.get(1, b"")) < 16 * MIB:
+            agent.link.read()
+    eventually(lambda: output.exists() and output.stat().st_size > MIB, what="it floods")
+    for job in range(2, 8):
+        assert agent.run(job, f"exit {job}").exit_code == job
+    assert peak_bytes(agent) - before < GROWTH
+    gate.touch()
+    agent.link.report(1, "exited")

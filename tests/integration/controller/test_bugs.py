@@ -1,0 +1,131 @@
+"""An error that nobody expected costs whoever it is about; the controller goes on for all others.
+
+The errors here are real ones: values that the types do not allow, as a missing check would let them in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.core import ANN, ask
+from tests.support.served import QuietFleet, Served, served
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import NodeUp, Reported, Submitted
+from warpdeck.model import JobId, JobState, Link, NodeName
+from warpdeck.store import SqliteStore
+from warpdeck_agent.wire import json_frame
+from warpdeck_agent.wire import messages as wire
+
+pytestmark = pytest.mark.bugs
+A = NodeName("a")
+WRONG: Any = "no number"
+TOO_MUCH = 2**70
+"""More than any store takes."""
+
+
+async def submitted(site: Served, **fields: Any) -> JobId:
+    outcome = await site.controller.apply(Submitted(who=ANN, request=ask(**fields)))
+    assert outcome.job is not None
+    return outcome.job.id
+
+
+async def test_an_event_that_meets_a_bug_leaves_no_trace_and_its_asker_is_told(short_tmp: Path) -> None:
+    async with served(short_tmp / "h") as site:
+        await site.add_node("a")
+        job_id = await submitted(site)
+        await site.until(lambda: bool(site.fleet.launches))
+        before = site.controller.state.jobs[job_id]
+        said = wire.JobReport(job_id, 0, phase="running", started_at=WRONG)
+        with pytest.raises(UserError, match="an error inside the controller: nothing of it was done"):
+            await site.told("a", said)
+        assert site.controller.state.jobs[job_id] is before
+        await site.told("a", wire.JobReport(job_id, 0, phase="running", started_at=1.0))
+        assert site.controller.state.jobs[job_id].state is JobState.RUNNING
+
+
+async def test_a_node_whose_welcome_meets_a_bug_is_lost_and_says_why(short_tmp: Path) -> None:
+    async with served(short_tmp / "h") as site:
+        agent = await site.add_node("a")
+        job_id = await submitted(site)
+        await site.until(lambda: bool(site.fleet.launches))
+        agent.jobs[job_id, 0] = wire.JobReport(job_id, 0, phase="running", started_at=WRONG)
+        site.controller.post((A, agent.welcome()))
+        state = site.controller.state
+        await site.until(lambda: state.links[A] is Link.LOST)
+        assert "controller's log" in state.link_reasons[A]
+        agent.jobs[job_id, 0] = wire.JobReport(job_id, 0, phase="running", started_at=1.0)
+        await site.controller.apply(NodeUp(name=A, welcome=agent.welcome()))
+        assert state.jobs[job_id].state is JobState.RUNNING and A not in state.link_reasons
+
+
+async def test_what_cannot_be_written_is_refused_alone(short_tmp: Path) -> None:
+    store = await SqliteStore.open(str(short_tmp / "state.db"))
+    async with served(short_tmp / "h", store=store) as site:
+        agent = await site.add_node("a")
+        job_id = await submitted(site)
+        await site.until(lambda: bool(site.fleet.launches))
+        await site.told("a", agent.begin((job_id, 0)))
+        wrong = Reported(name=A, report=wire.JobReport(job_id, 0, phase="exited", peak_mem_bytes=TOO_MUCH))
+        asked = [
+            asyncio.ensure_future(submitted(site, hold=True)),
+            asyncio.ensure_future(site.controller.apply(wrong)),
+            asyncio.ensure_future(submitted(site, hold=True)),
+        ]
+        first, refused, second = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(refused, UserError) and "inside the controller" in str(refused)
+        assert (first, second) == (2, 3)
+        assert site.controller.state.jobs[job_id].state is JobState.RUNNING
+        assert [job.id for job in (await store.load(finished_since_unix=0.0)).jobs] == [1, 2, 3]
+        await site.told("a", agent.end((job_id, 0)))
+        assert site.controller.state.jobs[job_id].state is JobState.COMPLETED
+    await store.close()
+
+
+async def test_a_job_that_cannot_be_planned_is_left_out_and_the_others_start(short_tmp: Path) -> None:
+    async with served(short_tmp / "h") as site:
+        ids = [await submitted(site, gpus=1) for _ in range(5)]
+        state = site.controller.state
+        broken = state.jobs[ids[2]]
+        resources = msgspec.structs.replace(broken.request.resources, nodes_min=WRONG)
+        request = msgspec.structs.replace(broken.request, resources=resources)
+        state.place_job(msgspec.structs.replace(broken, request=request))
+        await site.add_node("a")
+        await site.until(lambda: state.whys.get(ids[2], None) is not None)
+        await site.until(lambda: len(site.fleet.launches) == 4)
+        why = state.whys[ids[2]]
+        assert why.code == "SystemFailure" and "error inside the controller" in why.sentence
+        state.place_job(broken)  # another one now
+        await site.told("a", wire.JobReport(ids[0], 0, phase="exited"))
+        await site.until(lambda: len(site.fleet.launches) == 5)
+
+
+class FramedFleet(QuietFleet):
+    """What is sent has to fit into a frame, and be of the right kind."""
+
+    async def launch(self, name: NodeName, launch: wire.Launch, tree: Any) -> None:
+        json_frame(wire.encode(launch))
+        await super().launch(name, launch, tree)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [("#!/bin/sh\n" + "x" * 9_000_000, "too large to be sent to a"), (b"#!/bin/sh\n", "error inside the controller")],
+    ids=["too large", "a bug"],
+)  # fmt: skip
+async def test_a_job_whose_launch_cannot_be_told_fails_alone(
+    script: Any, words: str, short_tmp: Path
+) -> None:
+    async with served(short_tmp / "h", fleet=FramedFleet()) as site:
+        fleet, control = site.fleet, site.controller
+        await site.add_node("a")
+        bad = await submitted(site, script=script)
+        good = await submitted(site)
+        await site.until(lambda: control.state.jobs[bad].is_finished)
+        ended = control.state.jobs[bad]
+        assert ended.state is JobState.FAILED and ended.exit is not None and words in ended.exit.message
+        await site.until(lambda: [launch.job_id for launch in fleet.launches] == [good])

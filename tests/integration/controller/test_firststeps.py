@@ -1,0 +1,104 @@
+"""The step for which srun makes an allocation begins with it, in one transaction; where it cannot, it is asked for later."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.support.core import ANN, Agent, ask
+from tests.support.served import Served, served
+
+from warpdeck.base.errors import StoreError
+from warpdeck.controller.events.events import StepAsked, Submitted
+from warpdeck.model import Job, JobId, JobState, NodeName
+from warpdeck.model.step import StepAsk
+from warpdeck.ports.ports import Changes
+from warpdeck.store import MemoryStore
+
+
+class Disk(MemoryStore):
+    """Notes what is committed, and can be full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits: list[Changes] = []
+        self.full = False
+
+    async def commit(self, changes: Changes) -> None:
+        if self.full:
+            raise StoreError("cannot write state.db: database or disk is full")
+        self.commits.append(changes)
+        await super().commit(changes)
+
+
+async def allocation(site: Served, *, nodes: int = 1) -> Job:
+    """One that an srun of ann's holds; its launch is under way."""
+    request = msgspec.structs.replace(ask(nodes=nodes), script="", holder="srun")
+    outcome = await site.controller.apply(Submitted(who=ANN, request=request))
+    assert outcome.job is not None
+    await site.until(lambda: len(site.fleet.launches) == nodes)
+    return outcome.job
+
+
+def step_of(job: Job) -> StepAsked:
+    wanted = StepAsk(argv=("true",))
+    return StepAsked(who=ANN, job_id=job.id, ask=wanted, cwd="/", first=NodeName(""))
+
+
+async def test_the_first_step_is_in_the_transaction_in_which_its_job_begins(short_tmp: Path) -> None:
+    disk = Disk()
+    async with served(short_tmp / "h", store=disk) as site:
+        agent = await site.add_node("a")
+        job = await allocation(site)
+        with site.controller.first_steps.waiting(step_of(job)) as first:
+            await site.told("a", agent.begin((job.id, 0)))
+            step = await first.made()
+        assert step is not None and (step.job_id, step.number) == (job.id, 0)
+        assert [each.state for each in disk.commits[-1].jobs] == [JobState.RUNNING]
+        assert disk.commits[-1].steps == (step,)
+        await site.told("a", agent.begin((job.id, 0)))  # said again, it begins nothing again
+        assert list(site.controller.state.steps[job.id]) == [0]
+
+
+async def test_a_step_over_several_nodes_is_asked_for_once_its_job_runs(short_tmp: Path) -> None:
+    """It needs a port of its first node."""
+    async with served(short_tmp / "h", store=MemoryStore()) as site:
+        agents = {name: await site.add_node(name) for name in ("a", "b")}
+        job = await allocation(site, nodes=2)
+        with site.controller.first_steps.waiting(step_of(job)) as first:
+            await _begin_all(site, agents, job)
+            assert await first.made() is None
+        assert not site.controller.state.steps.get(job.id)
+
+
+async def test_whoever_has_left_gets_no_step(short_tmp: Path) -> None:
+    async with served(short_tmp / "h", store=MemoryStore()) as site:
+        agent = await site.add_node("a")
+        job = await allocation(site)
+        with pytest.raises(TimeoutError), site.controller.first_steps.waiting(step_of(job)):
+            raise TimeoutError  # --immediate, for one
+        await site.told("a", agent.begin((job.id, 0)))
+        assert not site.controller.state.steps.get(job.id)
+
+
+async def test_a_step_that_could_not_be_committed_is_asked_for_anew(short_tmp: Path) -> None:
+    disk = Disk()
+    async with served(short_tmp / "h", store=disk) as site:
+        agent = await site.add_node("a")
+        job = await allocation(site)
+        with site.controller.first_steps.waiting(step_of(job)) as first:
+            disk.full = True
+            site.controller.post((agent.name, agent.begin((job.id, 0))))
+            await asyncio.wait([first.answer])
+            assert await first.made() is None
+            disk.full = False
+            await site.until(lambda: site.controller.state.jobs[job.id].state is JobState.RUNNING)
+        assert not site.controller.state.steps.get(job.id)
+
+
+async def _begin_all(site: Served, agents: dict[str, Agent], job: Job) -> None:
+    for name, agent in agents.items():
+        await site.told(name, agent.begin((JobId(job.id), 0)))
+    assert site.controller.state.jobs[job.id].state is JobState.RUNNING

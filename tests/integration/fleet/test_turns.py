@@ -1,0 +1,64 @@
+"""First attempts to reach nodes take turns, so that after a start not all handshakes are under way at once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.support.waiting import comes
+
+from warpdeck.base.paths import Paths
+from warpdeck.fleet.fleet import MAX_FIRST_ATTEMPTS, AgentFleet
+from warpdeck.model import Node, NodeName
+
+MORE = 5
+
+
+class Silent:
+    """A host that takes every connection and says nothing, until it is told to hang up."""
+
+    def __init__(self) -> None:
+        self.came: list[asyncio.StreamWriter] = []
+
+    async def take(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.came.append(writer)
+
+
+async def at_once() -> None:
+    """All is dealt with."""
+
+
+@pytest.fixture
+async def host() -> AsyncIterator[tuple[Silent, int]]:
+    silent = Silent()
+    server = await asyncio.start_server(silent.take, "127.0.0.1", 0)
+    yield silent, int(server.sockets[0].getsockname()[1])
+    server.close()
+    for writer in silent.came:
+        writer.close()
+
+
+async def test_the_next_come_when_those_before_them_are_through(
+    host: tuple[Silent, int], short_tmp: Path
+) -> None:
+    silent, port = host
+    fleet = AgentFleet(Paths(str(short_tmp)), "test", random.Random(1))
+    lost: list[object] = []
+    fleet.start(lost.append, at_once)
+    for number in range(MAX_FIRST_ATTEMPTS + MORE):
+        fleet.connect(Node(name=NodeName(f"n{number}"), target=f"root@127.0.0.1:{port}"))
+    try:
+        await comes(lambda: len(silent.came) == MAX_FIRST_ATTEMPTS, what="the first are there")
+        _, probe = await asyncio.open_connection("127.0.0.1", port)
+        await comes(lambda: len(silent.came) > MAX_FIRST_ATTEMPTS, what="whoever comes now is taken at once")
+        assert len(silent.came) == MAX_FIRST_ATTEMPTS + 1, "the others wait"
+        probe.close()
+        for writer in silent.came[:MORE]:
+            writer.close()
+        await comes(lambda: len(lost) >= MORE, what="those are lost")
+        await comes(lambda: len(silent.came) > MAX_FIRST_ATTEMPTS + MORE, what="and others come")
+    finally:
+        await fleet.close()

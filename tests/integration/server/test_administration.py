@@ -1,0 +1,39 @@
+"""What admins order: it is done whole, whatever becomes of whoever asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.support.served import Raw, served
+from tests.support.waiting import comes
+
+from warpdeck.config import Config
+
+
+@pytest.mark.parametrize(
+    ("asked", "fields"),
+    [("reload", {}), ("amend", {"changes": [{"path": ["partitions", "gpu"], "values": {}}]})],
+)
+async def test_a_configuration_comes_into_force_whole_though_its_author_hangs_up(
+    short_tmp: Path, asked: str, fields: dict[str, object]
+) -> None:
+    begun, go, told = asyncio.Event(), asyncio.Event(), list[Config]()
+
+    async def slowly(config: Config) -> None:
+        begun.set()
+        await go.wait()
+        told.append(config)
+
+    async with served(short_tmp / "h") as site:
+        Path(site.paths.config).write_text("" if asked == "amend" else "[partitions.gpu]\n")
+        site.controller.on_reload = slowly
+        raw = await Raw.connect(site.paths)
+        raw.say(asked, id=1, **fields)
+        await begun.wait()
+        await raw.close()
+        await comes(lambda: not site.server.connections, what="the controller has noticed it")
+        go.set()
+        await comes(lambda: bool(told), what="the rest is done too")
+        assert list(told[0].partitions) == ["gpu"]

@@ -1,0 +1,34 @@
+"""What a client keeps of what was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import weakref
+from pathlib import Path
+
+from tests.support.served import served
+
+
+class Asker:
+    """As a screen, which its tasks' contexts hold."""
+
+
+_ASKER: contextvars.ContextVar[Asker] = contextvars.ContextVar("asker")
+
+
+async def test_who_was_answered_is_not_kept_until_the_answer_would_have_been_late(short_tmp: Path) -> None:
+    async with served(short_tmp / "h") as site, await site.client() as client:
+
+        async def ask(asker: Asker) -> None:
+            _ASKER.set(asker)
+            await client.jobs()
+
+        asker = Asker()
+        kept = weakref.ref(asker)
+        await asyncio.create_task(ask(asker))
+        del asker
+        await asyncio.sleep(0)
+        gc.collect()
+        assert kept() is None

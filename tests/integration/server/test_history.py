@@ -1,0 +1,98 @@
+"""Records of jobs of any age: which are found where, whose script is told, and that a long history comes in pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.core import ask
+from tests.support.served import Raw, served
+
+from warpdeck.model import ExitStatus, Job, JobId, JobState
+from warpdeck.ports.ports import Changes
+from warpdeck.server.queries.history import PAGE_JOBS
+from warpdeck.store import MemoryStore
+
+OTHER_UID = 65_534
+LONG_AGO = 1_000_000.0
+
+
+def ended(number: int, *, user: str = "ann", uid: int = 1) -> Job:
+    return Job(
+        id=JobId(number),
+        array_job_id=JobId(number),
+        request=ask(f"old{number % 2}"),
+        user=user,
+        uid=uid,
+        state=JobState.FAILED,
+        submit_at_unix=LONG_AGO + number,
+        start_at_unix=LONG_AGO + number,
+        end_at_unix=LONG_AGO + number + 10,
+        exit=ExitStatus(code=1),
+    )
+
+
+async def filled(count: int) -> MemoryStore:
+    store = MemoryStore()
+    jobs = [ended(number, user="ann" if number % 3 else "bob") for number in range(1, count + 1)]
+    requests = tuple((job.id, job.request) for job in jobs)
+    await store.commit(Changes(requests=requests, jobs=tuple(jobs), next_job_id=count + 1))
+    return store
+
+
+async def test_a_long_history_comes_in_pages_by_id(short_tmp: Path) -> None:
+    count = 2 * PAGE_JOBS + 1
+    async with served(short_tmp / "h", store=await filled(count)) as site:
+        client = await Raw.connect(site.paths)
+        client.say("records", id=1, ended=True, fields=["id"])
+        pages: list[list[int]] = []
+        while True:
+            message = await client.next()
+            last = message["t"] == "ok"
+            pages.append([job["id"] for job in (message["result"] if last else message["part"])["jobs"]])
+            if last:
+                break
+        await client.close()
+        assert [len(page) for page in pages] == [PAGE_JOBS, PAGE_JOBS, 1]
+        assert [number for page in pages for number in page] == list(range(1, count + 1))
+
+
+async def test_ended_jobs_are_found_only_if_they_are_asked_for(short_tmp: Path) -> None:
+    async with served(short_tmp / "h", store=await filled(6)) as site:
+        client = await Raw.connect(site.paths)
+
+        async def found(**fields: object) -> list[int]:
+            said = await client.ask("records", fields=["id"], **fields)
+            return [job["id"] for job in said["result"]["jobs"]]
+
+        assert await found() == []
+        assert await found(ended=True, users=["bob"]) == [3, 6]
+        assert await found(ended=True, names=["old1"], users=["ann"]) == [1, 5]
+        assert await found(ended=True, ids=["2", "99", "4"]) == [2, 4]
+        assert await found(ended=True, since=LONG_AGO + 14) == [4, 5, 6]
+        assert await found(ended=True, since=LONG_AGO, until=LONG_AGO + 2) == [1, 2]
+        assert await found(ended=True, states=["CD"], since=1.0) == []
+        assert await found(ended=True, states=["F"], since=1.0, until=LONG_AGO + 12) == [1, 2]
+        assert await found(ended=True, states=["R"], since=LONG_AGO + 15, until=LONG_AGO + 15) == [5, 6]
+        await client.close()
+
+
+async def test_scripts_are_told_to_their_owner_alone(short_tmp: Path) -> None:
+    async with served(short_tmp / "h", store=await filled(1)) as site:
+        for uid, script in ((0, "#!/bin/sh\n"), (OTHER_UID, "")):
+            client = await Raw.connect(site.paths, uid=uid)
+            said = await client.ask("records", ended=True, ids=["1"], fields=["id"], scripts=True)
+            assert said["result"]["jobs"] == [{"id": 1, "script": script}]
+            await client.close()
+
+
+async def test_what_cannot_be_asked_is_said(short_tmp: Path) -> None:
+    async with served(short_tmp / "h") as site:
+        client = await Raw.connect(site.paths)
+        for fields, words in (
+            ({"ids": ["x"]}, "is no job id"),
+            ({"states": ["NOPE"]}, "no job state"),
+            ({"fields": ["nope"]}, "no field nope"),
+        ):
+            said = await client.ask("records", **fields)
+            assert said["t"] == "error" and words in said["message"]
+        await client.close()

@@ -1,0 +1,61 @@
+"""Streams that their client leaves: nothing of them stays in the controller, though the job goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.support.served import Raw, served
+from tests.support.waiting import WAIT_S
+
+from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
+
+
+async def test_who_leaves_a_log_that_he_followed_leaves_nobody_waiting_for_the_job(short_tmp: Path) -> None:
+    async with served(short_tmp / "h") as site:
+        job, _ = await site.begun()
+        before, raw = len(site.controller.hub.listeners), await Raw.connect(site.paths)
+        for number in range(1, 4):
+            raw.say("log", id=number, job=str(job.id), follow=True)
+            await site.until(lambda number=number: len(site.fleet.joined) == number)
+            raw.say("close", stream=number)
+            assert (await raw.ask("status", number=100 + number))["t"] == "ok"
+            await site.fleet.joined[-1].ended("")  # as a node's link says of a stream that was closed
+            await asyncio.sleep(0)
+        await site.until(lambda: len(site.controller.hub.listeners) == before)
+        await raw.close()
+
+
+async def test_a_log_that_is_left_unread_is_not_held_up_for_its_reader(short_tmp: Path) -> None:
+    async with served(short_tmp / "h") as site:
+        (job, _), raw = await site.begun(), await Raw.connect(site.paths)
+        raw.say("log", id=1, job=str(job.id), follow=True)
+        await site.until(lambda: bool(site.fleet.joined))
+        whole = b"x" * (2 * STREAM_WINDOW_BYTES)
+        passing = asyncio.get_running_loop().create_task(site.fleet.joined[0].data(whole))
+        read = b""
+        while len(read) < STREAM_WINDOW_BYTES:  # its frames, and no acknowledgement
+            read += await raw.reader.read(1 << 20)
+        assert not passing.done()
+        raw.say("close", stream=1)
+        async with asyncio.timeout(WAIT_S):
+            await passing
+        await raw.close()
+
+
+async def test_the_output_of_a_run_is_left_like_a_log(short_tmp: Path) -> None:
+    async with served(short_tmp / "h") as site:
+        agent = await site.add_node("a")
+        before, raw = len(site.controller.hub.listeners), await Raw.connect(site.paths)
+        raw.say("run", id=1, errors=2, words=["true"], cwd="/", env={})
+        await site.until(lambda: bool(site.fleet.launches))
+        await site.told("a", agent.begin((site.fleet.launches[0].job_id, 0)))
+        await site.until(lambda: len(site.fleet.joined) == 2)
+        for number in (1, 2):
+            raw.say("close", stream=number)
+        assert (await raw.ask("status", number=3))["t"] == "ok"
+        for part in site.fleet.joined:
+            await part.ended("")
+        await asyncio.sleep(0)
+        await site.until(lambda: len(site.controller.hub.listeners) == before)
+        await raw.close()

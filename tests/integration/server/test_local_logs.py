@@ -1,0 +1,133 @@
+"""A log whose node cannot be asked is read on the submit host: as the job's user, plain files only."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.core import ANN, BOB, Agent, ask
+from tests.support.processes import kill, running
+from tests.support.served import QuietFleet, Raw, Served, served
+
+from warpdeck.base.errors import RemoteError
+from warpdeck.controller.events.events import Submitted, Who
+from warpdeck.fleet.userfiles import UserFiles
+from warpdeck.model import NodeName
+from warpdeck.ports.ports import OutputFile
+from warpdeck.sim.demo import NoOutputs
+from warpdeck_agent.wire.frames import JSON, parse_json, read_frame
+
+pytestmark = pytest.mark.root
+
+
+class AwayFleet(QuietFleet):
+    """Its nodes take jobs, and open no stream."""
+
+    async def open_stream(self, name: NodeName, message: Any, sink: Any) -> Any:
+        raise RemoteError(name, "it is away")
+
+
+class Here(NoOutputs):
+    """Files of this machine."""
+
+    def __init__(self) -> None:
+        self.files = UserFiles(answer_s=4.0)
+
+    async def read(self, path: str, *, uid: int) -> OutputFile:
+        return await self.files.read(path, uid=uid)
+
+
+@pytest.fixture
+async def site(short_tmp: Path) -> AsyncIterator[Served]:
+    here, fleet = Here(), AwayFleet()
+    async with served(short_tmp / "h", fleet=fleet, outputs=here) as made:
+        yield made
+    await here.files.close()
+
+
+async def job_of(site: Served, who: Who, path: Path) -> str:
+    """A job that runs and writes there."""
+    agent = Agent("a")
+    if not site.controller.state.nodes:
+        await site.add_node("a")
+    outcome = await site.controller.apply(Submitted(who=who, request=ask(output=str(path))))
+    assert outcome.job is not None
+    job_id = outcome.job.id
+    await site.until(lambda: any(each.job_id == job_id for each in site.fleet.launches))
+    await site.told("a", agent.begin((job_id, 0)))
+    return str(job_id)
+
+
+async def log_of(site: Served, path: Path) -> tuple[dict[str, Any], bytes]:
+    """The answer to a request for the log of a job of Ann's that writes there, and what was sent of it."""
+    job = await job_of(site, ANN, path)
+    raw = await Raw.connect(site.paths)
+    answer = await raw.ask("log", job=job)
+    sent = b""
+    if answer["t"] == "ok":
+        while (frame := await read_frame(raw.reader))[0] != JSON or parse_json(frame[1])["t"] != "end":
+            sent += b"" if frame[0] == JSON else frame[1][4:]
+    await raw.close()
+    return answer, sent
+
+
+async def test_the_users_own_file_is_sent(site: Served, short_tmp: Path) -> None:
+    path = short_tmp / "own.out"
+    path.write_text("as written")
+    path.chmod(0o600)
+    os.chown(path, ANN.uid, -1)
+    answer, sent = await log_of(site, path)
+    assert answer["result"]["size_bytes"] == len("as written") and sent == b"as written", answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("secret", "Permission denied"),
+        ("link", "Permission denied"),
+        ("pipe", "no plain file"),
+        ("device", "no plain file"),
+    ],
+)
+async def test_nothing_else_is(site: Served, short_tmp: Path, kind: str, said: str) -> None:
+    secret, path = short_tmp / "of-another", short_tmp / "job.out"
+    secret.write_text("secret")
+    secret.chmod(0o600)
+    if kind == "pipe":
+        os.mkfifo(path)
+        os.chown(path, ANN.uid, -1)
+    else:
+        path.symlink_to("/dev/zero" if kind == "device" else secret)
+    answer, sent = await log_of(site, secret if kind == "secret" else path)
+    assert answer["t"] == "error" and said in answer["message"] and not sent
+
+
+async def test_a_user_whose_files_do_not_answer_holds_up_nobody_else(site: Served, short_tmp: Path) -> None:
+    """Stopped, the process that reads a user's files is as one that hangs with its file system."""
+    jobs = {}
+    for who in (ANN, BOB):
+        path = short_tmp / f"{who.user}.out"
+        path.write_text(who.user)
+        os.chown(path, who.uid, -1)
+        jobs[who] = await job_of(site, who, path)
+    first, second, others = [await Raw.connect(site.paths) for _ in range(3)]
+    assert (await first.ask("log", job=jobs[ANN]))["t"] == "ok"
+    [child] = running("outputfile.py", f"\0{ANN.uid}\0")
+    os.kill(child, signal.SIGSTOP)
+    try:
+        hanging = asyncio.create_task(second.ask("log", job=jobs[ANN]))
+        assert (await others.ask("jobs"))["t"] == "ok"
+        assert (await others.ask("log", number=2, job=jobs[BOB]))["t"] == "ok"
+        assert not hanging.done()
+        assert "its file system does not answer" in (await hanging)["message"]
+        again = await second.ask("log", job=jobs[ANN])
+        assert "does not answer" in again["message"], "it is not asked again"
+    finally:
+        kill([child])
+    for raw in (first, second, others):
+        await raw.close()

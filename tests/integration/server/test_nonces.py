@@ -1,0 +1,137 @@
+"""Of each request it is known whether it creates something, and so carries a nonce."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, get_args
+
+from tests.support.served import Raw, served
+
+from warpdeck.controller.events.events import NodeAdded
+from warpdeck.model import Node, NodeName
+from warpdeck.protocol import requests
+from warpdeck.protocol.request_base import Creating
+from warpdeck.server.nonces import mark_of
+from warpdeck.store import MemoryStore
+
+NONCE = "5" * 32
+
+CREATES = {"Command", "NodeAdd", "Rerun", "ReservationMake", "Run", "Salloc", "Session", "Srun", "Submit"}
+CREATES_NOTHING_TWICE = {
+    "Ack",
+    "Amend",
+    "Attach",
+    "AwaitEnds",
+    "AwaitMore",
+    "Cancel",
+    "Close",
+    "CodeRecorded",
+    "ConfigInForce",
+    "Curves",
+    "Diagnosis",
+    "DryRun",
+    "End",
+    "Events",
+    "FileRead",
+    "Forecast",
+    "Forward",
+    "ForwardEnd",
+    "ForwardPage",
+    "Forwards",
+    "HaveTree",
+    "Hello",
+    "Hold",
+    "JobAnnotate",
+    "JobEnvironment",
+    "JobInfo",
+    "JobUpdate",
+    "Jobs",
+    "Licenses",
+    "LimitUse",
+    "Log",
+    "NodeCheck",
+    "NodeDrain",
+    "NodeRemove",
+    "NodeResume",
+    "Nodes",
+    "NodesAt",
+    "Partitions",
+    "Past",
+    "PastCosts",
+    "PluginOptions",
+    "Priorities",
+    "PutTree",
+    "QosList",
+    "Records",
+    "Release",
+    "Reload",
+    "Requeue",
+    "ReservationRemove",
+    "Reservations",
+    "Resize",
+    "Resume",
+    "SallocAttach",
+    "Settings",
+    "Settle",
+    "Shares",
+    "Shutdown",
+    "SrunAttach",
+    "Status",
+    "StepOrder",
+    "Steps",
+    "Subscribe",
+    "Suspend",
+    "Tell",
+    "Tunnel",
+}
+"""Questions, orders that change nothing more when they come again, and what is made by its name. No client sends any of these again
+by itself where it could do something twice:
+
+Amend and JobAnnotate say what a value is to be, so a second one finds it so. Forward is made for its connection, and ends with it.
+Requeue is an order of a person, and a second one is refused while the job waits ("waiting already").
+"""
+
+
+def test_every_request_is_known_to_create_something_or_not() -> None:
+    of_clients = {each.__name__: each for each in get_args(requests.ClientMessage)}
+    assert {name for name, each in of_clients.items() if issubclass(each, Creating)} == CREATES
+    assert of_clients.keys() - CREATES == CREATES_NOTHING_TWICE
+
+
+def maintenance(name: str) -> dict[str, Any]:
+    return {"name": name, "nodes": ["a"], "start_unix": 1.0, "maintenance": True}
+
+
+async def test_a_reservation_is_made_once_and_its_request_gets_the_same_answer(short_tmp: Path) -> None:
+    store = MemoryStore()
+    async with served(short_tmp / "1", store=store) as site:
+        await site.add_node("a")
+        raw = await Raw.connect(site.paths)
+        first = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"))
+        again = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"), number=2)
+        other = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("n"), number=3)
+        anew = await raw.ask("reservation_make", nonce="6" * 32, reservation=maintenance("m"), number=4)
+        await raw.close()
+    assert (first["t"], again["t"], list(site.controller.state.reserved)) == ("ok", "ok", ["m"])
+    assert other["code"] == "nonce" and "which made m" in other["message"]
+    assert anew["code"] == "reservation_exists"
+    async with served(short_tmp / "2", store=store) as site:
+        raw = await Raw.connect(site.paths)
+        after = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"))
+        await raw.close()
+    assert after["t"] == "ok"
+
+
+async def test_a_node_is_added_once_and_its_request_gets_the_same_answer(short_tmp: Path) -> None:
+    asked = requests.NodeAdd(id=1, nonce=NONCE, target="root@b", name="b")
+    async with served(short_tmp / "h", store=MemoryStore()) as site:
+        await site.controller.apply(
+            NodeAdded(node=Node(name=NodeName("b")), uid=os.getuid(), mark=mark_of(asked))
+        )
+        raw = await Raw.connect(site.paths)
+        again = await raw.ask("node_add", nonce=NONCE, target="root@b", name="b", number=2)
+        anew = await raw.ask("node_add", nonce="6" * 32, target="root@b", name="b", number=3)
+        await raw.close()
+    assert (again["t"], again["result"]["name"]) == ("ok", "b")
+    assert "there is a node b already" in anew["message"]

@@ -1,0 +1,50 @@
+"""What is ordered of many jobs at once is done some jobs at a time, so that others are served between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.core import ANN, ask
+from tests.support.served import served
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Submitted
+from warpdeck.model import ArraySpec, JobState
+from warpdeck.server.handlers import ORDERED_AT_ONCE
+
+
+async def test_many_tasks_are_ordered_some_at_a_time_and_each_once(short_tmp: Path) -> None:
+    async with served(short_tmp / "h") as site:
+        array = ArraySpec(ranges=((0, 999, 1),))
+        await site.controller.apply(Submitted(who=ANN, request=ask(array=array, hold=True)))
+        before = site.controller.tally.events
+        tasks = [f"1_{2 * number}" for number in range(2 * ORDERED_AT_ONCE + 1)]
+        async with await site.client() as client:
+            done = await client.cancel([*tasks, "1_1000", *tasks])
+        assert site.controller.tally.events - before == 3
+        cancelled = [job for job in site.controller.state.jobs.values() if job.state is JobState.CANCELLED]
+        assert sorted(job.array_task_id or 0 for job in cancelled) == [2 * n for n in range(len(tasks))]
+        assert len(done.jobs) == len(tasks) and done.errors == [
+            "job 1_1000 is not known (see `warpdeck queue --all`)"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ("1.7", "step 1.7 does not run (see `warpdeck show 1`)"),
+        ("9.0", "job 9 is not known (see `warpdeck queue --all`)"),
+        ("1.x", "'1.x' is no step that can be ended (write JOB.STEP, such as 12.0)"),
+    ],
+)
+async def test_a_step_that_cannot_be_ended_is_told_with_what_to_do(
+    short_tmp: Path, named: str, words: str
+) -> None:
+    async with served(short_tmp / "h") as site:
+        await site.controller.apply(Submitted(who=ANN, request=ask()))
+        async with await site.client() as client:
+            with pytest.raises(UserError) as refused:
+                await client.cancel([named])
+            assert refused.value.message == words
+            assert (await client.cancel([named, "1"])).errors == [words]

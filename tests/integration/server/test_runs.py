@@ -1,0 +1,76 @@
+"""A command by its own words: what the controller makes of `warpdeck run`, told on one connection."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.served import Raw, Served, served
+
+from warpdeck.model import JobId
+
+
+@asynccontextmanager
+async def node(folder: Path) -> AsyncIterator[tuple[Served, Raw]]:
+    """A controller with one node, and a client."""
+    async with served(folder / "h") as site:
+        await site.add_node("a")
+        raw = await Raw.connect(site.paths)
+        yield site, raw
+        raw.writer.close()
+
+
+async def said(raw: Raw, *words: str, **fields: Any) -> dict[str, Any]:
+    """The answer to a command."""
+    given = {"env": {"HOME": "/home/ann", "PATH": "/bin"}, "cwd": "/work", "errors": 2, **fields}
+    return await raw.ask("run", words=words, **given)
+
+
+async def test_the_words_become_a_job_of_that_folder_and_environment(short_tmp: Path) -> None:
+    async with node(short_tmp) as (site, raw):
+        answer = await said(raw, "--gpus", "1", "-J", "try", "-D", "~/x", "prog", "--gpus", "9")
+        assert answer["result"] == {"job_id": 1, "notes": []}
+        request = site.controller.state.jobs[JobId(1)].request
+        assert (request.name, request.argv, request.chdir) == ("try", ("prog", "--gpus", "9"), "/home/ann/x")
+        assert (request.submit_dir, request.env["PATH"], request.requeue) == ("/work", "/bin", False)
+        assert request.resources.gpus.total == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "code"),
+    [
+        (["--gpus", "1"], "no command is given", ""),
+        (["--gpsu", "1", "true"], "unrecognized option '--gpsu'", "unknown_option"),
+        (["-n", "2", "true"], "several tasks", "steps"),
+        (["-t", "never", "true"], "'never' is no time", ""),
+        (["--gpus", "64", "true"], "can never start", "BadConstraints"),
+        (["a\0b"], "NUL", ""),
+    ],
+)
+async def test_words_that_are_no_command_are_refused_and_leave_no_job(
+    short_tmp: Path, words: list[str], message: str, code: str
+) -> None:
+    async with node(short_tmp) as (site, raw):
+        answer = await said(raw, *words)
+        assert answer["t"] == "error" and message in answer["message"] and answer["code"] == code
+        assert not site.controller.state.jobs
+
+
+async def test_a_stream_that_is_in_use_is_not_taken_for_standard_error(short_tmp: Path) -> None:
+    async with node(short_tmp) as (site, raw):
+        answer = await said(raw, "true", errors=1)
+        assert answer["t"] == "error" and "in use" in answer["message"]
+        assert not site.controller.state.jobs
+
+
+async def test_a_command_that_is_cancelled_before_it_starts_says_so(short_tmp: Path) -> None:
+    async with node(short_tmp) as (_, raw):
+        answer = await raw.ask("run", words=["-H", "true"], errors=2)
+        assert answer["result"]["job_id"] == 1
+        raw.say("cancel", id=3, jobs=["1"])
+        while (error := await raw.next())["t"] != "error":
+            continue
+        assert error["id"] == 1 and "has ended before it began (CANCELLED)" in error["message"]

@@ -1,0 +1,136 @@
+"""What is held for an srun or a salloc that is gone: it ends in its time, however often the controller is killed meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support.core import ANN, Agent, ask
+from tests.support.served import Raw, Served, served
+
+from warpdeck.controller.events.events import NodeUp, StepAsked, StepReported, Submitted
+from warpdeck.model import Job, JobState, NodeName
+from warpdeck.model.step import Step, StepAsk
+from warpdeck.server import step_leases
+from warpdeck.server.step_leases import COME_BACK_S
+from warpdeck.store import MemoryStore
+from warpdeck_agent.wire.messages import Welcome
+from warpdeck_agent.wire.steps import StepReport
+
+A = NodeName("a")
+PART_S = COME_BACK_S * 0.4
+
+
+class Clock:
+    """The controllers' clock."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def clients_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is looked at but when a test says so, and each controller is old enough to end something."""
+    monkeypatch.setattr(step_leases, "FIRST_LOOK_S", 3600.0)
+    monkeypatch.setattr(step_leases, "LOOK_S", 0.0)
+
+
+async def stepping(site: Served, *, caller: NodeName | None = None) -> Job:
+    """A job whose step 0 runs; its srun is not there."""
+    job, _ = await site.begun()
+    asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=A, caller=caller)
+    await site.controller.apply(asked)
+    running = StepReport(job_id=job.id, restarts=0, step=0, phase="running")
+    await site.controller.apply(StepReported(name=A, report=running))
+    return job
+
+
+def step_of(site: Served, job: Job) -> Step:
+    return site.controller.state.steps[job.id][0]
+
+
+def back(job: Job) -> Welcome:
+    """What the node says when it is back: the job and its step run."""
+    agent = Agent("a")
+    agent.begin((job.id, 0))
+    running = StepReport(job_id=job.id, restarts=0, step=0, phase="running")
+    return replace(agent.welcome(), steps=[running])
+
+
+async def look(site: Served, clock: Clock, *, after_s: float) -> None:
+    clock.now += after_s
+    await site.server.steps.look()
+
+
+async def test_a_step_whose_srun_is_gone_ends_however_often_the_controller_is_killed(short_tmp: Path) -> None:
+    store, clock = MemoryStore(), Clock()
+    async with served(short_tmp / "1", store=store, clock=clock) as site:
+        job = await stepping(site)
+        await look(site, clock, after_s=0)
+    for number in (2, 3):
+        async with served(short_tmp / f"{number}", store=store, clock=clock) as site:
+            await look(site, clock, after_s=PART_S)
+            assert step_of(site, job).ending_cause == ""
+    async with served(short_tmp / "4", store=store, clock=clock) as site:
+        await look(site, clock, after_s=PART_S)
+        assert step_of(site, job).ending_cause == "cancelled"
+
+
+async def test_an_srun_that_came_back_has_all_its_time_again(short_tmp: Path) -> None:
+    store, clock = MemoryStore(), Clock()
+    async with served(short_tmp / "1", store=store, clock=clock) as site:
+        job = await stepping(site)
+        await look(site, clock, after_s=0)
+    async with served(short_tmp / "2", store=store, clock=clock) as site:
+        await site.controller.apply(NodeUp(name=A, welcome=back(job)))
+        raw = await Raw.connect(site.paths)
+        assert (await raw.ask("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
+        await site.until(lambda: bool(site.fleet.joined))
+        await look(site, clock, after_s=2 * COME_BACK_S)
+        assert step_of(site, job).unheld_since_unix is None
+    await raw.close()
+    async with served(short_tmp / "3", store=store, clock=clock) as site:
+        await look(site, clock, after_s=PART_S)
+        await look(site, clock, after_s=PART_S)
+        assert step_of(site, job).ending_cause == ""
+        await look(site, clock, after_s=COME_BACK_S)
+        assert step_of(site, job).ending_cause == "cancelled"
+
+
+async def test_an_srun_on_a_node_that_cannot_be_reached_has_time_once_it_can(short_tmp: Path) -> None:
+    store, clock = MemoryStore(), Clock()
+    async with served(short_tmp / "1", store=store, clock=clock) as site:
+        job = await stepping(site, caller=A)
+        await look(site, clock, after_s=0)
+        assert step_of(site, job).unheld_since_unix == clock.now
+    async with served(short_tmp / "2", store=store, clock=clock) as site:
+        await look(site, clock, after_s=10 * COME_BACK_S)
+        assert step_of(site, job).ending_cause == "" and step_of(site, job).unheld_since_unix is None
+        await site.controller.apply(NodeUp(name=A, welcome=back(job)))
+        await look(site, clock, after_s=PART_S)
+        assert step_of(site, job).ending_cause == ""
+        await look(site, clock, after_s=2 * COME_BACK_S)
+        assert step_of(site, job).ending_cause == "cancelled"
+
+
+@pytest.mark.parametrize("holder", ["srun", "salloc"])
+async def test_an_allocation_that_waits_for_a_client_that_is_gone_is_given_back(
+    short_tmp: Path, holder: str
+) -> None:
+    store, clock = MemoryStore(), Clock()
+    async with served(short_tmp / "1", store=store, clock=clock) as site:
+        outcome = await site.controller.apply(Submitted(who=ANN, request=ask(holder=holder, script="")))
+        assert outcome.job is not None
+        number = outcome.job.id
+        await look(site, clock, after_s=0)
+    for folder in ("2", "3"):
+        async with served(short_tmp / folder, store=store, clock=clock) as site:
+            await look(site, clock, after_s=PART_S)
+            assert site.controller.state.jobs[number].state is JobState.PENDING
+    async with served(short_tmp / "4", store=store, clock=clock) as site:
+        await look(site, clock, after_s=PART_S)
+        assert site.controller.state.jobs[number].is_finished

@@ -1,0 +1,114 @@
+"""When the ends of steps and jobs are told: once they are on disk, for a node may forget what was told."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.support.core import ANN
+from tests.support.served import Raw, Served, served
+
+from warpdeck.base.errors import StoreError
+from warpdeck.controller.events.events import StepAsked, StepReported
+from warpdeck.model import Job, NodeName
+from warpdeck.model.step import StepAsk
+from warpdeck.ports.ports import Changes
+from warpdeck.store import MemoryStore
+from warpdeck_agent.wire.steps import ForgetStep, StepReport, TaskEnded
+
+
+class Disk(MemoryStore):
+    """Slow while its gate is closed, and full if it is told so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.full = False
+
+    async def commit(self, changes: Changes) -> None:
+        await self.gate.wait()
+        if self.full:
+            raise StoreError("cannot write state.db: database or disk is full")
+        await super().commit(changes)
+
+
+async def joined(site: Served) -> tuple[Job, Raw]:
+    """A job whose step 0 runs on its node, and a client that has joined the step."""
+    job, _ = await site.begun()
+    asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a"))
+    await site.controller.apply(asked)
+    running = StepReport(job_id=job.id, restarts=0, step=0, phase="running")
+    await site.controller.apply(StepReported(name=NodeName("a"), report=running))
+    raw = await Raw.connect(site.paths)
+    assert (await raw.ask("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
+    await site.until(lambda: bool(site.fleet.joined))
+    return job, raw
+
+
+async def end(site: Served, job: Job) -> None:
+    """Its node tells the end; the state shows it, and the disk is at it."""
+    said = StepReport(job_id=job.id, restarts=0, step=0, phase="exited", ends=[TaskEnded(rank=0, code=3)])
+    site.controller.post((NodeName("a"), said))
+    await site.until(lambda: site.controller.state.steps[job.id][0].is_finished)
+    await site.fleet.joined[0].ended("")
+
+
+async def heard_meanwhile(raw: Raw) -> list[str]:
+    """What came before the answer to another question."""
+    raw.say("status", id=9)
+    heard = []
+    while (message := await raw.next()).get("id") != 9:
+        heard.append(str(message["t"]))
+    return heard
+
+
+def forgotten(site: Served) -> bool:
+    return any(isinstance(message, ForgetStep) for message in site.fleet.sent)
+
+
+async def test_the_end_of_a_step_is_told_once_it_is_on_disk(short_tmp: Path) -> None:
+    disk = Disk()
+    async with served(short_tmp / "h", store=disk) as site:
+        job, raw = await joined(site)
+        disk.gate.clear()
+        await end(site, job)
+        assert await heard_meanwhile(raw) == [] and not forgotten(site)
+        disk.gate.set()
+        note, last = await raw.next(), await raw.next()
+        assert "Exited with exit code 3" in note["line"]
+        assert (last["t"], last["exit"]) == ("end", {"code": 3, "signal": 0})
+        await site.until(lambda: forgotten(site))
+        raw.writer.close()
+
+
+async def test_an_end_that_could_not_be_written_is_told_when_it_could(short_tmp: Path) -> None:
+    disk = Disk()
+    async with served(short_tmp / "h", store=disk) as site:
+        job, raw = await joined(site)
+        disk.gate.clear()
+        await end(site, job)
+        disk.full = True
+        disk.gate.set()
+        await site.until(lambda: not site.controller.state.steps[job.id][0].is_finished)
+        assert await heard_meanwhile(raw) == [] and not forgotten(site)
+        disk.full = False
+        assert [(await raw.next())["t"], (await raw.next())["t"]] == ["note", "end"]
+        raw.writer.close()
+
+
+async def test_the_end_of_a_followed_job_is_told_once_it_is_on_disk(short_tmp: Path) -> None:
+    disk = Disk()
+    async with served(short_tmp / "h", store=disk) as site:
+        job, agent = await site.begun()
+        raw = await Raw.connect(site.paths)
+        raw.say("log", id=1, job=str(job.id), follow=True)
+        await site.until(lambda: bool(site.fleet.joined))
+        disk.gate.clear()
+        site.controller.post((agent.name, agent.end((job.id, 0), exit_code=3)))
+        await site.until(lambda: site.controller.state.jobs[job.id].is_finished)
+        await site.fleet.joined[0].ended("")
+        assert await heard_meanwhile(raw) == []
+        disk.gate.set()
+        assert (await raw.next())["exit"] == {"code": 3, "signal": 0}
+        raw.writer.close()

@@ -1,0 +1,25 @@
+"""sacct knows fewer states than squeue."""
+
+import json
+from pathlib import Path
+
+from tests.slurm_parity.ours import OurSlurm
+from tests.support.waiting import eventually
+
+
+def test_a_job_that_is_about_to_begin_runs_in_the_records(short_tmp: Path) -> None:
+    with OurSlurm(short_tmp) as slurm:  # whose nodes say only when they are told that a job has begun
+        job = str(slurm.submit())
+        eventually(
+            lambda: slurm.run(["squeue", "-h", "-o", "%T"]).out == "CONFIGURING\n", what="it was given nodes"
+        )
+        assert slurm.run(["sacct", "-nXPj", job, "-o", "state"]).out == "RUNNING\n"
+        assert slurm.run(["sacct", "-nXP", "-s", "running", "-o", "jobid"]).out == f"{job}\n"
+        assert slurm.run(["sacct", "-nXP", "-s", "completed", "-o", "jobid"]).out == ""
+        (told,) = json.loads(slurm.run(["sacct", "--json", "-j", job]).out)["jobs"]
+        assert told["state"]["current"] == "RUNNING"
+        slurm.run(["scancel", job])
+        eventually(
+            lambda: slurm.run(["squeue", "-h", "-o", "%T"]).out == "COMPLETING\n", what="its nodes are told"
+        )
+        assert slurm.run(["sacct", "-nXPj", job, "-o", "state"]).out == "RUNNING\n"

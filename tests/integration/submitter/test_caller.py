@@ -1,0 +1,137 @@
+"""Who asks, looked at from outside: a real process that holds a slot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.waiting import eventually
+
+from warpdeck.base.paths import Paths
+from warpdeck.slurm.shims.sbatch_script import ANSWER_FD
+from warpdeck.submitter.caller import Caller, OtherRoad
+from warpdeck.submitter.request_fifos import Question, Slot
+
+ENVIRON = {"HOME": "/h", "WARPDECK_HOME": "/w", "PATH": os.environ["PATH"]}
+PATHS = Paths("/w")
+
+
+@pytest.fixture
+def slot(short_tmp: Path) -> Iterator[Slot]:
+    made = Slot(str(short_tmp / "1.slot"))
+    yield made
+    made.close()
+
+
+@contextmanager
+def shell(folder: Path, *words: str, umask: int = 0o022, **environ: str) -> Iterator[int]:
+    """A process with the slot open that waits; its pid."""
+    line = f"umask {umask:o}; exec {ANSWER_FD}<>{folder}/1.slot; echo; read -r _ <&{ANSWER_FD}"
+    with subprocess.Popen(
+        ["nice", "-n", "5", "sh", "-c", line, "sbatch", *words],
+        cwd=folder,
+        env=ENVIRON | environ,
+        stdout=subprocess.PIPE,
+    ) as running:
+        try:
+            assert running.stdout and running.stdout.readline()
+            yield running.pid
+        finally:
+            running.kill()
+
+
+def test_words_variables_folder_umask_and_niceness_are_those_it_was_started_with(
+    short_tmp: Path, slot: Slot
+) -> None:
+    words = ("a b", "", "new\nline", "é")
+    nice = str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5))
+    asking = shell(short_tmp, *words, umask=0o027, A="1=2", PWD="/elsewhere")
+    with asking as pid, Caller(Question(pid, len(words), slot), PATHS) as caller:
+        assert (caller.words, caller.folder) == (list(words), str(short_tmp))
+        assert caller.env == ENVIRON | {
+            "A": "1=2",
+            "PWD": "/elsewhere",
+            "SLURM_UMASK": "0027",
+            "SLURM_PRIO_PROCESS": nice,
+        }
+        assert b"Max open files" in caller.read("/proc/self/limits", 1 << 16)
+
+
+def test_a_number_that_is_another_process_now_is_not_taken_for_it(short_tmp: Path, slot: Slot) -> None:
+    other = Slot(str(short_tmp / "2.slot"))
+    with shell(short_tmp) as pid, pytest.raises(OtherRoad, match="not the one that waits"):
+        Caller(Question(pid, 0, other), PATHS)
+    other.close()
+
+
+def test_who_has_ended_is_not_answered(short_tmp: Path, slot: Slot) -> None:
+    with shell(short_tmp) as pid:
+        pass
+    with pytest.raises(OtherRoad):
+        Caller(Question(pid, 0, slot), PATHS)
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"WARPDECK_HOME": "/other"}, 1),
+        ({"WARPDECK_HOME": "w"}, 1),
+        ({"WARPDECK_HOME": "~/w"}, 1),
+        ({"WARPDECK_HOME": ""}, 1),
+        ({"HOME": ""}, 1),
+        ({"TZ": "Antarctica/Troll"}, 1),
+        ({}, 1000),
+    ],
+    ids=str,
+)
+def test_what_could_mean_something_else_here_goes_the_other_road(
+    short_tmp: Path, slot: Slot, environ: dict[str, str], words: int
+) -> None:
+    with shell(short_tmp, "x", **environ) as pid, pytest.raises(OtherRoad):
+        Caller(Question(pid, words, slot), PATHS)
+
+
+@pytest.fixture
+def caller(short_tmp: Path, slot: Slot) -> Iterator[Caller]:
+    with shell(short_tmp) as pid, Caller(Question(pid, 0, slot), PATHS) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/dev/stdin", "/dev/fd/3", "/dev/null", "/proc/self/environ", "to-stdin", "fds/0", "loop", "fifo", "."],
+)
+def test_what_is_no_file_or_another_processs_is_not_read(short_tmp: Path, caller: Caller, path: str) -> None:
+    (short_tmp / "to-stdin").symlink_to("/dev/stdin")
+    (short_tmp / "fds").symlink_to("/proc/self/fd")
+    (short_tmp / "loop").symlink_to("loop")
+    os.mkfifo(short_tmp / "fifo")
+    with pytest.raises((OtherRoad, IsADirectoryError)):
+        caller.read(os.path.join(short_tmp, path), 100)
+
+
+def test_files_and_links_to_them_are_read_and_what_is_not_there_is_not(
+    short_tmp: Path, caller: Caller
+) -> None:
+    (short_tmp / "file").write_text("text")
+    (short_tmp / "link").symlink_to("file")
+    assert [caller.read(str(short_tmp / name), 3) for name in ("file", "link")] == [b"tex", b"tex"]
+    with pytest.raises(FileNotFoundError):
+        caller.read(str(short_tmp / "nothing"), 3)
+
+
+def test_no_descriptor_is_left_open(short_tmp: Path, slot: Slot) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with shell(short_tmp) as pid:
+        inside = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            with Caller(Question(pid, 0, slot), PATHS):
+                pass
+            with pytest.raises(OtherRoad):
+                Caller(Question(pid, 5000, slot), PATHS)
+        assert len(os.listdir("/proc/self/fd")) == inside
+    eventually(lambda: len(os.listdir("/proc/self/fd")) == before)

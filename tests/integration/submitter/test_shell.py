@@ -1,0 +1,265 @@
+"""The shell's side of a submission, word by word: the test is the submitter."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.waiting import WAIT_S
+
+from warpdeck.slurm.shims.sbatch_script import LOOK, script
+from warpdeck.submitter.request_fifos import Question, Slots
+
+SHELLS = {
+    "sh": ["/bin/sh"],
+    "bash": ["/bin/bash", "--posix"],
+    "busybox": ["/bin/busybox", "sh"],
+}
+OTHER = 7
+"""The code of what stands here for the client in Python."""
+LOST = f"sbatch: error: the answer was lost, and the job may have been submitted\n  {LOOK}\n"
+
+KILLED = """
+import select
+from warpdeck.submitter.request_fifos import Slots, hold
+held = hold({folder!r})
+slots = Slots({folder!r})
+print("ready", flush=True)
+select.select([slots], [], [])
+(question,) = slots.questions()
+question.slot.say("{said}")
+print("asked", flush=True)
+select.select([], [], [])
+"""
+"""A submitter that says so much and no more."""
+
+
+class Desk:
+    """A folder of slots, and the script that asks there."""
+
+    def __init__(self, folder: Path, shell: list[str]) -> None:
+        self.folder = folder / "asked"
+        self.folder.mkdir(mode=0o700)
+        self.slots = Slots(str(self.folder))
+        self.shell = shell
+        python = folder / "python"
+        python.write_text(
+            '#!/bin/sh\nshift 3\nfor word; do printf "<%s>" "$word"; done\n'
+            f"base64 -d <&8 >{folder}/environ\nexit {OTHER}\n"
+        )
+        python.chmod(0o700)
+        self.environ = folder / "environ"
+        self.program = folder / "sbatch"
+        self.program.write_text(
+            script(head="#", home="/a/home", folder=str(self.folder), interpreter=str(python), folders=[])
+        )
+
+    @contextmanager
+    def start(
+        self, *words: str, stdout: int = subprocess.PIPE, **environ: str
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A shell that asks; killed at the end, lest a test that fails waits for it."""
+        with subprocess.Popen(
+            [*self.shell, self.program, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"PATH": "/usr/bin:/bin", **environ},
+        ) as running:
+            try:
+                yield running
+            finally:
+                running.kill()
+
+    def question(self) -> Question:
+        """The next one, when it comes."""
+        assert select.select([self.slots], [], [], WAIT_S)[0], "nobody asks"
+        (found,) = self.slots.questions()
+        return found
+
+    def answer(self, *lines: str, words: tuple[str, ...] = ("x",)) -> tuple[int, str, str]:
+        """What a shell makes of an answer of these lines."""
+        with self.start(*words) as asking:
+            question = self.question()
+            assert (question.pid, question.words) == (asking.pid, len(words))
+            question.slot.say("".join(f"{line}\n" for line in lines))
+            question.slot.close()
+            out, err = asking.communicate(timeout=WAIT_S)
+        return asking.returncode, out, err
+
+
+@pytest.fixture(params=["sh", "bash", pytest.param("busybox", marks=pytest.mark.shells)])
+def desk(request: pytest.FixtureRequest, short_tmp: Path) -> Iterator[Desk]:
+    made = Desk(short_tmp, SHELLS[request.param])
+    yield made
+    if made.folder.exists():
+        made.slots.close()
+
+
+def test_an_answer_is_printed_line_by_line_where_it_belongs(desk: Desk) -> None:
+    lines = ("?", "2sbatch: a note", "1Submitted batch job 17", r"1  \n is *  kept ", "1", ".")
+    assert desk.answer(*lines) == (0, "Submitted batch job 17\n  \\n is *  kept \n\n", "sbatch: a note\n")
+
+
+def test_letters_beyond_ascii_are_printed_as_they_came(desk: Desk) -> None:
+    assert desk.answer("?", "1äöü ß 漢字 ā", ".") == (0, "äöü ß 漢字 ā\n", "")
+
+
+@pytest.mark.parametrize("lines", [[], ["?", "-"]], ids=["turned away", "refused"])
+def test_without_an_answer_the_other_road_is_taken_with_all_words(desk: Desk, lines: list[str]) -> None:
+    words = ("-J", "a b", "", "new\nline", "*", "'\"$HOME\\")
+    assert desk.answer(*lines, words=words) == (OTHER, "".join(f"<{word}>" for word in words), "")
+
+
+def test_an_answer_that_was_lost_is_said_to_be_lost(desk: Desk) -> None:
+    assert desk.answer("?") == (1, "", LOST)
+
+
+def test_where_nobody_is_asked_any_more_nothing_waits(desk: Desk) -> None:
+    desk.slots.close()
+    with desk.start("x") as asking:
+        assert asking.communicate(timeout=WAIT_S) == ("<x>", "")
+
+
+@pytest.mark.parametrize(("said", "seen"), [("", (OTHER, "<x>", "")), ("?\\n", (1, "", LOST))])
+def test_who_is_killed_while_a_shell_waits_ends_its_wait(
+    desk: Desk, said: str, seen: tuple[int, str, str]
+) -> None:
+    desk.slots.close()
+    with ExitStack() as stack:
+        program = [sys.executable, "-c", KILLED.format(folder=str(desk.folder), said=said)]
+        serving = stack.enter_context(subprocess.Popen(program, stdout=subprocess.PIPE))
+        stack.callback(serving.kill)
+        assert serving.stdout and serving.stdout.readline()  # it listens
+        asking = stack.enter_context(desk.start("x"))
+        assert serving.stdout.readline()  # it was asked
+        serving.kill()
+        out, err = asking.communicate(timeout=WAIT_S)
+    assert (asking.returncode, out, err) == seen
+    shutil.rmtree(desk.folder)
+
+
+def test_stale_fifos_of_one_that_was_killed_hold_up_nobody(desk: Desk) -> None:
+    shutil.rmtree(desk.folder)
+    desk.folder.mkdir(mode=0o700)
+    for name in ("ask", "1-1.slot", "1-2.slot"):
+        os.mkfifo(desk.folder / name)
+    with desk.start("x") as asking:
+        assert asking.communicate(timeout=WAIT_S) == ("<x>", "")
+    assert asking.returncode == OTHER
+    shutil.rmtree(desk.folder)
+
+
+def test_without_a_free_slot_the_other_road_is_taken(desk: Desk) -> None:
+    for slot in list(desk.folder.glob("*.slot")):
+        Path(f"{slot}.taken").touch()
+    with desk.start("x") as asking:
+        assert asking.communicate(timeout=WAIT_S) == ("<x>", "")
+
+
+def test_each_of_many_has_a_slot_of_its_own(desk: Desk) -> None:
+    with ExitStack() as stack:
+        asking = [stack.enter_context(desk.start(str(number))) for number in range(8)]
+        questions: list[Question] = []
+        while len(questions) < len(asking):
+            assert select.select([desk.slots], [], [], WAIT_S)[0]
+            questions += desk.slots.questions()
+        for question in questions:
+            question.slot.say(f"?\n1{question.pid}\n.\n")
+            question.slot.close()
+        said = [each.communicate(timeout=WAIT_S)[0] for each in asking]
+    assert said == [f"{each.pid}\n" for each in asking]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("of", ["folder", "slots"])
+def test_what_is_anothers_is_not_asked(desk: Desk, of: str) -> None:
+    for path in [desk.folder] if of == "folder" else desk.folder.glob("*.slot"):
+        os.chown(path, 65_534, 65_534)
+    with desk.start("x") as asking:
+        assert asking.communicate(timeout=WAIT_S) == ("<x>", "")
+
+
+def test_the_other_road_has_the_variables_as_the_kernel_has_them(desk: Desk) -> None:
+    desk.slots.close()
+    environ = {
+        "BASH_FUNC_f%%": "() {  :\n}",
+        "IFS": "x",
+        "line": ".",
+        "sent": "yes",
+        "a.b": "",
+        "OPTIND": "7",
+    }
+    environ |= {f"V{number}": "x" * 100_000 for number in range(3)}
+    with desk.start("x", **environ) as asking:
+        asking.communicate(timeout=WAIT_S)
+    found = dict(each.split("=", 1) for each in desk.environ.read_text().split("\0")[:-1])
+    assert found == {"PATH": "/usr/bin:/bin", **environ}
+
+
+def test_without_words_the_script_comes_on_standard_input_and_nobody_is_asked(desk: Desk) -> None:
+    with desk.start() as asking:
+        asking.communicate(timeout=WAIT_S)
+    assert (asking.returncode, desk.slots.questions()) == (OTHER, [])
+
+
+def test_an_interrupt_ends_it_as_any_client(desk: Desk) -> None:
+    with desk.start("x") as asking:
+        question = desk.question()
+        asking.send_signal(signal.SIGINT)
+        assert asking.wait(WAIT_S) == 130
+        question.slot.say("?\n1late\n.\n")  # nobody reads it, and nothing breaks
+        question.slot.close()
+
+
+def test_a_reader_that_has_gone_is_no_trouble_and_a_full_disk_is_named(desk: Desk) -> None:
+    out, theirs = os.pipe()
+    os.close(out)
+    full = os.open("/dev/full", os.O_WRONLY)
+    said = []
+    for descriptor in (theirs, full):
+        with desk.start("x", stdout=descriptor) as asking:
+            os.close(descriptor)
+            question = desk.question()
+            question.slot.say("?\n1Submitted batch job 1\n.\n")
+            question.slot.close()
+            said.append((asking.communicate(timeout=WAIT_S)[1], asking.returncode))
+    full_words = "sbatch: error: the answer cannot be written\n  what was asked for may have been done\n"
+    assert said == [("", 1), (full_words, 1)]
+
+
+@pytest.mark.parametrize("number", [6, 7])
+def test_descriptors_of_the_callers_own_are_left_alone(desk: Desk, number: int) -> None:
+    (desk.folder.parent / "python").write_text(f"#!/bin/sh\ncat <&{number}\n")
+    shell = [*desk.shell, str(desk.program), "x"]
+    held = desk.folder.parent / "held"
+    held.write_text("held")
+    with subprocess.Popen(
+        ["sh", "-c", f'exec {number}<{held} && exec "$@"', "sh", *shell], stdout=subprocess.PIPE, text=True
+    ) as asking:
+        out, _ = asking.communicate(timeout=WAIT_S)
+    assert (out, desk.slots.questions()) == ("held", [])
+
+
+def test_who_has_no_output_asks_nobody(desk: Desk) -> None:
+    mark = desk.folder.parent / "mark"
+    (desk.folder.parent / "python").write_text(f"#!/bin/sh\n: >{mark}\n")
+    line = 'exec >&-; exec "$@"'
+    subprocess.run(["sh", "-c", line, "sh", *desk.shell, desk.program, "x"], timeout=WAIT_S, check=True)
+    assert mark.exists() and desk.slots.questions() == []
+
+
+def test_a_shell_that_names_another_home_asks_no_submitter_of_this_one(desk: Desk) -> None:
+    with desk.start("x", WARPDECK_HOME="/another") as running:
+        out, _ = running.communicate(timeout=WAIT_S)
+    assert (running.returncode, out) == (OTHER, "<x>")
+    assert desk.slots.questions() == []

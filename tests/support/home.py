@@ -1,0 +1,153 @@
+"""A warpdeck home of a test's own: runs verbs as a user would, and leaves nothing running."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.processes import has_ended, kill, running
+from tests.support.waiting import eventually
+
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths
+from warpdeck.base.submitter_address import folder_of
+from warpdeck.client.blocking_client import GONE, SyncClient
+from warpdeck_agent.isolation.containment import Containment
+from warpdeck_agent.storage.tmpdirs import prefix_of
+
+VERB_S = 180.0
+"""Also of a verb that waits for a job in which PyTorch is imported by four, or whose code's record was lost."""
+
+
+class Home:
+    """One home, one controller, one user's environment."""
+
+    def __init__(self, path: Path, **environ: str) -> None:
+        self.path = path
+        self.environ = {**os.environ, "WARPDECK_HOME": str(path), "NO_COLOR": "1", **environ}
+
+    def run(self, *argv: str, cwd: Path | None = None, data: str = "") -> subprocess.CompletedProcess[str]:
+        """warpdeck ARGV as a process."""
+        return subprocess.run(
+            [sys.executable, "-m", "warpdeck.cli.main", *argv],
+            cwd=cwd or self.path.parent,
+            env=self.environ,
+            input=data,
+            capture_output=True,
+            text=True,
+            timeout=VERB_S,
+            check=False,
+        )
+
+    def slurm(
+        self, *argv: str, cwd: Path | None = None, data: str = "", **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        """One of Slurm's commands as a process."""
+        return subprocess.run(
+            [sys.executable, "-m", "warpdeck.slurm.runtime.entry", *argv],
+            cwd=cwd or self.path.parent,
+            env={**self.environ, **environ},
+            input=data,
+            capture_output=True,
+            text=True,
+            timeout=VERB_S,
+            check=False,
+        )
+
+    def ok(self, *argv: str, cwd: Path | None = None) -> str:
+        """Standard output of a verb that must succeed."""
+        done = self.run(*argv, cwd=cwd)
+        assert done.returncode == 0, f"warpdeck {' '.join(argv)}: {done.stdout}{done.stderr}\n{self.log()}"
+        return done.stdout
+
+    def json(self, *argv: str, cwd: Path | None = None) -> Any:
+        """What a verb prints with --json."""
+        if argv[0] == "submit":  # what follows the script is the script's
+            return json.loads(self.ok("submit", "--json", *argv[1:], cwd=cwd))
+        return json.loads(self.ok(*argv, "--json", cwd=cwd))
+
+    def asked(self, kind: str, **fields: Any) -> Any:
+        """What the controller answers, without the start of an interpreter: for who asks again and again. One that is not there is
+        started, as by any verb."""
+        try:
+            with SyncClient.connect(Paths(str(self.path)), start=False) as client:
+                return client.call(kind, **fields)
+        except UserError as error:
+            if error.code != GONE:
+                raise
+        self.ok("up")
+        return self.asked(kind, **fields)
+
+    def job(self, job: object) -> dict[str, Any]:
+        """A job's row."""
+        row: dict[str, Any] = self.asked("job", job=str(job))["row"]
+        return row
+
+    def state(self, job: object) -> str:
+        return str(self.job(job)["state"])
+
+    def node(self, name: str) -> dict[str, Any]:
+        """A node's row."""
+        (row,) = self.asked("nodes", name=name)["nodes"]
+        return dict(row)
+
+    def until_its_node_is_idle(self) -> None:
+        """This machine, which a controller adds by itself when it begins."""
+        eventually(lambda: self.asked("nodes")["nodes"][0]["state"] == "idle", what="the node is there")
+
+    def log(self) -> str:
+        """The end of the controller's log."""
+        try:
+            return (self.path / "controller.log").read_text()[-3000:]
+        except FileNotFoundError:
+            return ""
+
+    def controller_pid(self) -> int:
+        """That of the controller, also where one begins at this moment and has not written it yet."""
+        return int(eventually((self.path / "controller.lock").read_text, what="a controller's pid"))
+
+    def kill_controller(self) -> None:
+        """kill -9, as the worst day does. Nobody meets its socket after that."""
+        pid = self.controller_pid()
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: has_ended(pid), what="the controller has ended")
+
+    def close(self) -> None:
+        """Ends the controller, this machine's agent and whatever jobs they left."""
+        self.run("down")
+        marks = (
+            f"WARPDECK_HOME={self.path}\0",
+            f"{self.path}/agent/",
+        )  # a job's variables name the agent's socket
+        left = {pid for mark in marks for pid in running(mark, also_in_environ=True)}
+        kill(left - {os.getpid()})
+        asked = Path(folder_of(Paths(str(self.path))))
+        for left in asked.parent.glob(f"warpdeck-*{asked.suffix}"):  # of users whose submitter was killed
+            shutil.rmtree(left, ignore_errors=True)
+        for identity in self.path.glob("agent/identity"):  # of killed agents, which have removed nothing
+            for left in Path("/tmp").glob(prefix_of(identity.read_text()) + "*"):
+                shutil.rmtree(left, ignore_errors=True)
+            containment = Containment(identity.read_text())
+            eventually(lambda held=containment: held.clear(keep=()), what="the groups of its jobs are empty")
+            containment.close()
+
+
+@contextmanager
+def passing_home() -> Iterator[Home]:
+    """A home in a folder of its own with a short path, gone afterwards: for fixtures that many tests share."""
+    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
+    made = Home(folder / "home")
+    try:
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(folder, ignore_errors=True)

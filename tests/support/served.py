@@ -1,0 +1,253 @@
+"""A controller in this process, with its socket and without agents: tests say what nodes would say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.support.core import ANN, Agent, ask
+from tests.support.waiting import WAIT_S, comes
+
+from warpdeck.base.errors import RemoteError
+from warpdeck.base.paths import Paths
+from warpdeck.client.client import Client
+from warpdeck.config import Config
+from warpdeck.controller.events.events import Effect, NodeAdded, NodeUp, Reported, Submitted
+from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.loop.controller import GROUPS_S, Controller
+from warpdeck.controller.reducers.rule_changes import GroupsOf, unix_groups
+from warpdeck.model import Job, Node, NodeName
+from warpdeck.ports.ports import OutputCollector, Store
+from warpdeck.server.server import ApiServer
+from warpdeck.sim.demo import NoOutputs
+from warpdeck.store import MemoryStore
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.frames import JSON, json_frame, parse_json, read_frame
+
+
+class QuietPipe:
+    """controller.ports.StepPipe and NodeStream into nothing."""
+
+    def write_piece(self, piece: bytes) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
+class QuietFleet:
+    """controller.ports.Fleet that reaches nobody."""
+
+    def __init__(self) -> None:
+        self.launches: list[wire.Launch] = []
+        self.measured: wire.Curves | None = None
+        """What every node says it measured."""
+        self.moments: dict[str, wire.Moment | RemoteError] = {}
+        """What each node says it was like, whenever; of others nothing was measured."""
+        self.checks: list[wire.Check] = []
+        """What every node says of its health."""
+        self.sent: list[Any] = []
+        self.joined: list[Any] = []
+        """Who takes the streams of jobs and steps."""
+
+    def start(self, on_event: Callable[[Any], None], heard: Any) -> None:
+        return None
+
+    async def add(self, node: Node, **_: Any) -> Any:
+        raise AssertionError("no test adds hosts here")
+
+    def connect(self, node: Node) -> None:
+        return None
+
+    async def remove(self, name: NodeName) -> None:
+        return None
+
+    def is_up(self, name: NodeName) -> bool:
+        return True
+
+    async def launch(self, name: NodeName, launch: wire.Launch, tree: Any) -> None:
+        self.launches.append(launch)
+
+    async def send(self, name: NodeName, message: Any) -> None:
+        self.sent.append(message)
+
+    async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
+        return wire.Health(at_unix=asked.at_unix, asked_at_unix=asked.at_unix, checks=self.checks)
+
+    async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
+        return self.measured or wire.Curves(ask=asked.ask)
+
+    async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
+        told = self.moments.get(name, wire.Moment(ask=0))
+        if isinstance(told, RemoteError):
+            raise told
+        return told
+
+    async def open_stream(self, name: NodeName, message: Any, sink: Any) -> Any:
+        self.joined.append(sink)
+        return QuietPipe()
+
+    async def open_step(self, name: NodeName, message: Any, sink: Any, **_: Any) -> QuietPipe:
+        self.joined.append(sink)
+        return QuietPipe()
+
+    async def close(self) -> None:
+        return None
+
+
+class Served:
+    """The controller, its paths, and hands to play the nodes with."""
+
+    def __init__(self, controller: Controller, server: ApiServer, paths: Paths, fleet: QuietFleet) -> None:
+        self.controller = controller
+        self.fleet = fleet
+        self.server = server
+        self.paths = paths
+
+    async def add_node(self, name: str) -> Agent:
+        agent = Agent(name)
+        await self.controller.apply(NodeAdded(node=Node(name=agent.name)))
+        await self.controller.apply(NodeUp(name=agent.name, welcome=agent.welcome()))
+        return agent
+
+    async def begun(self) -> tuple[Job, Agent]:
+        """A job that runs on a node of its own, and that node."""
+        agent = await self.add_node("a")
+        outcome = await self.controller.apply(Submitted(who=ANN, request=ask()))
+        assert outcome.job is not None
+        await self.until(lambda: bool(self.fleet.launches))
+        await self.told("a", agent.begin((outcome.job.id, 0)))
+        return outcome.job, agent
+
+    async def told(self, name: str, said: wire.JobReport) -> tuple[Effect, ...]:
+        outcome = await self.controller.apply(Reported(name=NodeName(name), report=said))
+        return outcome.effects
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Waits for the state, or what the fleet was told, to be so."""
+        await comes(reached, what="the state that is waited for")
+
+    def client(self) -> Any:
+        """The asyncio client, connected."""
+        return Client.connect(self.paths, start=False)
+
+
+@contextlib.asynccontextmanager
+async def served(
+    home: Path,
+    *,
+    store: Store | None = None,
+    fleet: QuietFleet | None = None,
+    outputs: OutputCollector | None = None,
+    config: Config | None = None,
+    groups_of: GroupsOf = unix_groups,
+    groups_every_s: float = GROUPS_S,
+    clock: Callable[[], float] = time.time,
+    **settings: Any,
+) -> AsyncIterator[Served]:
+    """Serves until the block ends, under this configuration or the defaults with these settings."""
+    home.mkdir()
+    for folder in (home.parent, home):
+        folder.chmod(0o711)  # other users may try
+    paths = Paths(str(home))
+    trees = TreeFiles(paths.trees)
+    fleet = fleet or QuietFleet()
+    controller = Controller(
+        store or MemoryStore(),
+        fleet,
+        trees=trees,
+        outputs=outputs or NoOutputs(),
+        clock=clock,
+        config=config or Config(**settings),
+        submit_host="test",
+        groups_of=groups_of,
+        groups_every_s=groups_every_s,
+    )
+    await controller.load()
+    server = ApiServer(controller, trees, paths, stop=asyncio.Event())
+    task = asyncio.get_running_loop().create_task(controller.run())
+    await server.start()
+    try:
+        yield Served(controller, server, paths, fleet)
+    finally:
+        await server.close()
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@contextlib.contextmanager
+def as_uid(uid: int) -> Iterator[None]:
+    """This process acts as another user, which needs root unless it is that user."""
+    if uid == os.geteuid():
+        yield
+        return
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+class Raw:
+    """A client that says whatever a test likes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def connect(cls, paths: Paths, *, uid: int | None = None, hello: bool = True) -> Raw:
+        with as_uid(os.geteuid() if uid is None else uid):
+            link = socket.socket(socket.AF_UNIX)
+            link.connect(paths.socket)
+        raw = cls(*await asyncio.open_unix_connection(sock=link))
+        if hello:
+            raw.say("hello", version=1)
+            assert (await raw.next())["t"] == "welcome"
+        return raw
+
+    def say(self, t: str, **fields: Any) -> None:
+        self.writer.write(json_frame({"t": t, **fields}))
+
+    def write(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def next(self) -> dict[str, Any]:
+        """The next message."""
+        async with asyncio.timeout(WAIT_S):
+            kind, payload = await read_frame(self.reader)
+        assert kind == JSON
+        return parse_json(payload)
+
+    async def ask(self, t: str, *, number: int = 1, **fields: Any) -> dict[str, Any]:
+        """One request and its answer."""
+        self.say(t, id=number, **fields)
+        while (message := await self.next()).get("id") != number or message["t"] == "progress":
+            continue
+        return message
+
+    async def rest(self) -> list[dict[str, Any]]:
+        """Everything up to the end of the connection."""
+        found = []
+        try:
+            while True:
+                found.append(await self.next())
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return found
+
+    async def close(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+
+def frame(payload: bytes, *, length: int | None = None, kind: bytes = b"J") -> bytes:
+    """A frame that may lie about its length."""
+    return struct.pack(">I", len(payload) if length is None else length) + kind + payload

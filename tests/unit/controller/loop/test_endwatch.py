@@ -1,0 +1,145 @@
+"""Waiting for ends: what is told of jobs that are taken back, have left the memory, are not on disk yet, or never were."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.support.core import ANN, Core, ask, done
+
+from warpdeck.controller.events.events import Ahead, Cancelled, GivenBack, Planned, Requeued
+from warpdeck.controller.loop.commit_barrier import Commits
+from warpdeck.controller.loop.end_waiters import EndsAsked, EndWatch, Page
+from warpdeck.controller.loop.housekeeping import evict_finished
+from warpdeck.model import ArraySpec, Job, JobId, NodeName
+from warpdeck.ports.ports import Changes
+from warpdeck.store import MemoryStore
+
+ARRAY = ArraySpec(ranges=((0, 5, 1),))
+
+
+def watch_of(core: Core) -> EndWatch:
+    return EndWatch(lambda: core.state, core.store, Commits(core.store))
+
+
+def heard(watch: EndWatch, asked: EndsAsked, core: Core) -> list[Page]:
+    """What is told after any change."""
+    watch.touch(list(core.state.jobs))
+    return done(asked.look())
+
+
+def labels(pages: list[Page]) -> list[str]:
+    return [job.label() for page in pages for job in page.ended]
+
+
+def handed(core: Core) -> tuple[JobId, Job, Job]:
+    """An array, its task that runs, and the one that is handed ahead behind it."""
+    array = core.run(ask(gpus=4, array=ARRAY))
+    runs = next(job for job in core.state.jobs.values() if job.shares)
+    core.apply(Planned(aheads=(Ahead(job_id=array, behind=runs.id, tasks=(1,)),)))
+    return array, runs, core.job(core.state.follower[runs.id])
+
+
+def test_a_task_that_is_taken_back_is_waited_for_where_it_waits_again() -> None:
+    core = Core("a")
+    watch = watch_of(core)
+    array, runs, task = handed(core)
+    assert done(watch.record_of(task)) is task
+    asked = EndsAsked(watch)
+    asked.add([array])
+    assert done(asked.look()) == []
+    core.apply(GivenBack(name=NodeName("a"), launches=((task.id, 0),)))
+    assert task.id not in core.state.jobs
+    record = done(watch.record_of(task))
+    assert record is not None and (record.id, record.is_folded_array) == (array, True)
+    core.end(runs.id)
+    assert labels(heard(watch, asked, core)) == [f"{array}_0"]
+    core.apply(Cancelled(who=ANN, jobs=(str(array),)))
+    (page,) = heard(watch, asked, core)
+    assert (labels([page]), page.done, page.unknown) == ([f"{array}_[1-5]"], True, False)
+    assert not len(asked) and not watch.waiting
+
+
+def test_what_has_ended_long_ago_is_told_at_once_and_what_never_was_is_said() -> None:
+    core = Core("a")
+    watch = watch_of(core)
+    job = core.run()
+    core.end(job, exit_code=3)
+    core.now += 10
+    assert evict_finished(core.state, ended_before_unix=core.now) == [job]
+    asked = EndsAsked(watch)
+    asked.add([job, 99])
+    known, unknown = done(asked.look())
+    assert [(each.id, str(each.exit)) for each in known.ended] == [(job, "3:0")]
+    assert (known.done, known.unknown, unknown.done, unknown.unknown) == (True, False, True, True)
+
+
+def test_an_end_that_nobody_looked_at_before_it_left_the_memory_is_told_with_the_last() -> None:
+    core = Core("a")
+    watch = watch_of(core)
+    array = core.run(ask(gpus=2, array=ArraySpec(ranges=((0, 1, 1),))))
+    asked = EndsAsked(watch)
+    asked.add([array])
+    done(asked.look())
+    first, last = sorted(job.id for job in core.state.jobs.values())
+    core.end(first)
+    core.now += 10
+    watch.touch(evict_finished(core.state, ended_before_unix=core.now))
+    core.end(last)
+    pages = heard(watch, asked, core)
+    assert sorted(labels(pages)) == [f"{array}_0", f"{array}_1"] and pages[-1].done
+
+
+def test_a_requeued_job_has_not_ended() -> None:
+    core = Core("a")
+    watch = watch_of(core)
+    job = core.run()
+    asked = EndsAsked(watch, begun=True)
+    asked.add([job])
+    assert [each.id for page in done(asked.look()) for each in page.begun] == [job]
+    core.apply(Requeued(who=ANN, jobs=(str(job),)))
+    core.end(job, signal=15)
+    assert core.job(job).restarts == 1 and heard(watch, asked, core) == []
+    core.launch(core.plan().effects)
+    (page,) = heard(watch, asked, core)
+    assert [(each.id, each.restarts) for each in page.begun] == [(job, 1)]
+    core.end(job)
+    (page,) = heard(watch, asked, core)
+    assert (labels([page]), page.done) == ([str(job)], True)
+
+
+class Disk(MemoryStore):
+    """Slow while its gate is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def commit(self, changes: Changes) -> None:
+        await self.gate.wait()
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["committed", "taken-back"])
+async def test_an_end_is_told_once_it_is_on_disk(kept: bool) -> None:
+    core = Core("a")
+    disk = Disk()
+    commits = Commits(disk)
+    watch = EndWatch(lambda: core.state, core.store, commits)
+    job = core.run()
+    before = core.job(job)
+    asked = EndsAsked(watch)
+    asked.add([job])
+    assert await asked.look() == []
+    commit = asyncio.create_task(commits.commit(Changes()))
+    await asyncio.sleep(0)
+    core.end(job)
+    watch.touch([job])
+    looking = asyncio.create_task(asked.look())
+    await asyncio.sleep(0)
+    assert not looking.done()
+    if not kept:
+        core.state.place_job(before)
+    disk.gate.set()
+    await commit
+    pages = await looking
+    assert [page.done for page in pages] == ([True] if kept else [])

@@ -1,0 +1,132 @@
+"""Who is told what in a pass: on a large site the new ones at once, everybody every TELL_S, and no decision waits for that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.core import ANN, ROOT, Core, ask
+
+from warpdeck.controller.events.events import Held, Outcome, Planned, Released, Submitted, Suspended
+from warpdeck.controller.planning.passes import SMALL_PASS, TELL_S, Passes, goes_along
+from warpdeck.model import JobId
+from warpdeck.policy import Plan
+
+LARGE = SMALL_PASS + 10
+
+
+class Site:
+    """A core with one full node, and passes over it."""
+
+    def __init__(self, waiting: int) -> None:
+        self.core = Core("a")
+        self.passes = Passes()
+        self.first = self.core.run(ask(gpus=4))
+        self.waiting = [self.core.submit(ask(gpus=4, time_limit_s=600)) for _ in range(waiting)]
+
+    def make(self) -> Plan:
+        return self.passes.make(self.core.state, self.core.now)
+
+    def run(self) -> set[JobId]:
+        """A pass and its commit. Whose words have changed."""
+        made = self.make()
+        self.core.apply(Planned(starts=made.starts))
+        return set(self.passes.keep(self.core.state, made))
+
+
+def test_a_small_site_is_told_everything_in_every_pass() -> None:
+    site = Site(3)
+    assert site.run() == set(site.waiting)
+    assert set(site.make().whys) == set(site.waiting)
+    assert site.passes.next_s(site.core.now, most_s=30.0) == 30.0
+
+
+def test_a_large_site_tells_the_new_ones_at_once_and_everybody_soon() -> None:
+    site = Site(LARGE)
+    assert site.run() == set(site.waiting)
+    new = site.core.submit(ask(gpus=4))
+    site.core.now += TELL_S / 4
+    assert site.run() == {new}
+    assert site.core.state.whys[new].sentence and new in site.core.state.priorities
+    assert site.passes.next_s(site.core.now, most_s=30.0) == TELL_S * 3 / 4
+    site.core.now += TELL_S
+    assert set(site.make().whys) == {*site.waiting, new}
+    assert site.passes.next_s(site.core.now, most_s=30.0) == 30.0
+
+
+def test_a_job_that_was_changed_is_told_at_once() -> None:
+    site = Site(LARGE)
+    site.run()
+    job_id = site.waiting[7]
+    site.core.apply(Held(who=ANN, jobs=(str(job_id),)))
+    assert site.run() == {job_id}
+    assert site.core.state.whys[job_id].code == "JobHeldUser"
+
+
+def test_what_changes_while_words_are_made_is_told_in_the_next_pass() -> None:
+    site = Site(LARGE)
+    site.run()
+    new = site.core.submit(ask(gpus=4))
+    made = site.make()
+    site.core.apply(Held(who=ANN, jobs=(str(new),)))
+    site.passes.keep(site.core.state, made)
+    assert site.run() == {new}
+
+
+def test_no_start_waits_for_words() -> None:
+    site = Site(LARGE)
+    site.run()
+    site.core.end(site.first)
+    made = site.make()
+    assert [start.job_id for start in made.starts] == [site.waiting[0]] and not made.whys
+
+
+def test_a_clock_that_was_set_back_silences_nobody() -> None:
+    site = Site(LARGE)
+    site.run()
+    site.core.now -= 3600.0
+    assert set(site.make().whys) == set(site.waiting)
+
+
+@pytest.mark.parametrize(
+    ("asked", "along"), [({}, True), ({"hold": True}, False), ({"code_due_unix": 1060.0}, False)]
+)
+def test_who_submits_what_cannot_start_is_answered_before_a_pass(asked: dict[str, Any], along: bool) -> None:
+    core = Core("a")
+    outcome = core.apply(Submitted(who=ANN, request=ask(**asked)))
+    assert goes_along(core.state, [(None, outcome)]) is along
+    assert goes_along(
+        core.state, [(None, outcome), (None, Outcome())]
+    )  # what else happened may start somebody
+    assert not goes_along(core.state, [(None, None)])
+
+
+@pytest.mark.parametrize("waiting", [3, LARGE])
+def test_what_happens_to_others_is_nothing_to_those_who_are_held_and_know_it(waiting: int) -> None:
+    site = Site(waiting)
+    for job_id in site.waiting:
+        site.core.apply(Held(who=ANN, jobs=(str(job_id),)))
+    assert site.core.state.minds_events
+    assert site.run() == set(site.waiting)
+    assert not site.core.state.minds_events
+    site.core.apply(Released(who=ANN, jobs=(str(site.waiting[0]),)))
+    site.run()
+    assert site.core.state.minds_events
+
+
+def test_a_held_job_with_a_deadline_goes_on_being_planned() -> None:
+    site = Site(0)
+    site.core.submit(ask(hold=True, time_limit_s=60, deadline_unix=site.core.now + 100))
+    site.run()
+    assert site.core.state.minds_events
+    site.core.now += 50
+    assert [end.code for end in site.make().ends] == ["DeadLine"]
+
+
+def test_a_suspended_job_may_go_on_whatever_else_is_held() -> None:
+    site = Site(0)
+    site.core.submit(ask(hold=True))
+    site.run()
+    assert not site.core.state.minds_events
+    site.core.apply(Suspended(who=ROOT, jobs=(str(site.first),)))
+    assert site.core.state.minds_events

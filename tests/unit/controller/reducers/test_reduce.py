@@ -1,0 +1,408 @@
+"""The reducer, event by event: what becomes of jobs, and what is to be done after the commit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.core import ANN, BOB, NEW_ANN, ROOT, Core, ask
+
+from warpdeck.base.errors import InvalidTransition, UserError
+from warpdeck.config import Site
+from warpdeck.controller.events.events import (
+    Cancelled,
+    ForgetShare,
+    Held,
+    KillShare,
+    LaunchRefused,
+    LaunchShare,
+    NodeDrained,
+    NodeRemoved,
+    Planned,
+    Requeued,
+)
+from warpdeck.controller.reducers.reduce import reduce
+from warpdeck.controller.state.state import State
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import ArraySpec, Job, JobId, JobState, NodeName, Resources
+from warpdeck.policy import ReservationView, Start
+from warpdeck.ports.caller import Who
+from warpdeck_agent.wire import messages as wire
+
+
+def array(last: int, **fields: Any) -> Any:
+    return ask(array=ArraySpec(ranges=((0, last, 1),)), **fields)
+
+
+def labels(core: Core, job_id: int) -> dict[str, JobState]:
+    return {job.label(): job.state for job in core.state.array_members(JobId(job_id))}
+
+
+# ---- submit
+
+
+def test_a_submission_gets_the_next_id_and_waits() -> None:
+    core = Core("a")
+    first, second = core.submit(), core.submit()
+    assert (first, second) == (1, 2)
+    assert core.job(1).state is JobState.PENDING and core.job(1).submit_at_unix == core.now
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (ask(gpus=5), "can never start: it asks for 5 GPUs"),
+        (ask(nodes=3), "3 nodes, and there are 2"),
+        (ask(script=""), "nothing to run"),
+        (ask(array=ArraySpec(ranges=())), "empty or overlap"),
+        (ask(array=ArraySpec(ranges=((5, 1, 1),))), "empty or overlap"),
+        (ask(array=ArraySpec(ranges=((0, 9, 1), (5, 12, 1)))), "empty or overlap"),
+        (ask(array=ArraySpec(ranges=((0, 2_000_000, 1),))), "over 1,000,000"),
+        (ask(nice=-1), "only admins"),
+        (ask(deadline_unix=1060.0, time_limit_s=60), "before its deadline"),
+        (ask(resources=Resources(constraint="(a")), "a '\\)' is missing"),
+        (ask(resources=Resources(constraint="a")), "can never start"),
+    ],
+)
+def test_what_can_never_be_is_refused_and_takes_no_id(request_: Any, words: str) -> None:
+    core = Core("a", "b")
+    with pytest.raises(UserError, match=words):
+        core.submit(request_)
+    assert core.state.next_job_id == 1 and not core.state.jobs
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mine", ""),
+        ("over", "no reservation over"),
+        ("none", "no reservation none"),
+        ("theirs", "not for ann"),
+    ],
+)
+def test_a_reservation_must_be_there_and_for_whoever_names_it(name: str, words: str) -> None:
+    core = Core("a")
+    made = [("mine", "ann", 9e9), ("over", "ann", core.now), ("theirs", "bob", 9e9)]
+    core.state.site = Site(
+        reservations=tuple(
+            ReservationView(
+                name=each,
+                nodes=frozenset({NodeName("a")}),
+                start_unix=0.0,
+                end_unix=end,
+                users=frozenset({user}),
+            )
+            for each, user, end in made
+        )
+    )
+    if not words:
+        assert core.job(core.run(ask(reservation=name))).state is JobState.RUNNING
+        return
+    with pytest.raises(UserError, match=words):
+        core.submit(ask(reservation=name))
+
+
+def test_an_array_is_one_record_until_its_tasks_start() -> None:
+    core = Core("a")
+    job_id = core.submit(array(99_999))
+    assert len(core.state.jobs) == 1 and core.job(job_id).label() == "1_[0-99999]"
+    assert core.submit(array(0)) == 2 and core.job(2).label() == "2_0"
+
+
+# ---- plan and start
+
+
+def test_a_start_is_committed_and_then_launched_on_every_node() -> None:
+    core = Core("a", "b")
+    job_id = core.submit(ask(gpus=4, nodes=2))
+    outcome = core.plan()
+    assert core.job(job_id).state is JobState.CONFIGURING
+    assert [effect.node for effect in outcome.effects if isinstance(effect, LaunchShare)] == ["a", "b"]
+    a, b = core.agents.values()
+    core.told("a", a.begin((job_id, 0)))
+    assert core.job(job_id).state is JobState.CONFIGURING
+    core.told("b", b.begin((job_id, 0)))
+    assert core.job(job_id).state is JobState.RUNNING
+
+
+def test_a_start_that_does_not_fit_any_more_is_left_for_the_next_pass() -> None:
+    core = Core("a")
+    first = core.run(ask(gpus=3))
+    allocation = core.job(first).allocation
+    assert allocation is not None
+    second = core.submit(ask(gpus=3))
+    outcome = core.apply(Planned(starts=(Start(job_id=second, allocation=allocation),)))
+    assert outcome.effects == () and core.job(second).state is JobState.PENDING
+
+
+@pytest.mark.parametrize("apart", [0, 1])
+@pytest.mark.parametrize("other", [BOB, NEW_ANN], ids=["another name", "another uid"])
+def test_a_start_beside_a_user_who_came_meanwhile_is_left_if_one_of_the_two_is_to_be_apart(
+    apart: int, other: Who
+) -> None:
+    core, asked = Core("a"), [ask(), ask()]
+    own = msgspec.structs.replace(asked[apart].resources, share_with="user")
+    asked[apart] = msgspec.structs.replace(asked[apart], resources=own)
+    allocation = core.job(core.run(asked[0])).allocation
+    assert allocation is not None
+    theirs, own_users = core.submit(asked[1], other), core.submit(asked[1], ANN)
+    starts = [Start(job_id=job_id, allocation=allocation) for job_id in (theirs, own_users)]
+    core.apply(Planned(starts=tuple(starts)))
+    assert core.job(theirs).state is JobState.PENDING
+    assert core.job(own_users).state is JobState.CONFIGURING
+
+
+@pytest.mark.parametrize("happened", ["held", "cancelled", "drained", "lost", "gone"])
+def test_a_start_is_checked_against_what_happened_since_it_was_planned(happened: str) -> None:
+    core = Core("a")
+    probe = core.run(ask(gpus=1))
+    allocation = core.job(probe).allocation
+    core.end(probe)
+    assert allocation is not None
+    job_id = core.submit(ask(gpus=1))
+    if happened == "held":
+        core.apply(Held(who=ANN, jobs=(str(job_id),)))
+    elif happened == "cancelled":
+        core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    elif happened == "drained":
+        core.apply(NodeDrained(name=NodeName("a"), reason="fan"))
+    elif happened == "lost":
+        core.lose("a")
+    else:
+        core.apply(NodeRemoved(name=NodeName("a")))
+    assert core.apply(Planned(starts=(Start(job_id=job_id, allocation=allocation),))).effects == ()
+    assert not core.state.active
+
+
+def test_tasks_start_as_jobs_of_their_own_and_the_last_takes_the_arrays_record() -> None:
+    core = Core("a")
+    job_id = core.submit(array(2, gpus=1))
+    core.launch(core.plan().effects)
+    members = core.state.array_members(job_id)
+    assert sorted((job.array_task_id, job.id) for job in members) == [(0, 2), (1, 3), (2, 1)]
+    assert {job.state for job in members} == {JobState.RUNNING}
+
+
+# ---- ends
+
+
+@pytest.mark.parametrize(
+    ("facts", "state", "exit_code", "cause"),
+    [
+        ({"exit_code": 0}, JobState.COMPLETED, "0:0", ""),
+        ({"exit_code": 3}, JobState.FAILED, "3:0", ""),
+        ({"signal": 9}, JobState.FAILED, "0:9", ""),
+        ({"exit_code": 137}, JobState.FAILED, "137:0", ""),
+        ({"signal": 15, "cause": "timeout"}, JobState.TIMEOUT, "0:15", "timeout"),
+        ({"signal": 9, "cause": "oom"}, JobState.OUT_OF_MEMORY, "0:9", "oom"),
+        ({"phase": "lost"}, JobState.FAILED, "0:0", "unknown"),
+        ({"exit_code": 1, "cause": "unknown"}, JobState.FAILED, "1:0", "unknown"),
+    ],
+)
+def test_an_end_is_told_as_it_was(facts: Any, state: JobState, exit_code: str, cause: str) -> None:
+    core = Core("a")
+    job_id = core.run()
+    core.now += 60
+    outcome = core.end(job_id, **facts)
+    job = core.job(job_id)
+    assert (job.state, str(job.exit), job.exit and job.exit.cause) == (state, exit_code, cause)
+    assert job.end_at_unix == core.now and not core.state.active
+    assert outcome.effects == (ForgetShare(node=NodeName("a"), job_id=job_id, restarts=0),)
+
+
+def test_a_job_may_end_before_it_was_said_to_run() -> None:
+    core = Core("a")
+    job_id = core.submit()
+    core.plan()
+    core.told("a", core.agents[NodeName("a")].end((job_id, 0), started_at=1000.5, ended_at=1000.6))
+    job = core.job(job_id)
+    assert (job.state, job.start_at_unix, job.end_at_unix) == (JobState.COMPLETED, 1000.5, 1000.6)
+
+
+def test_an_end_never_lies_before_its_start_when_a_clock_is_set_back() -> None:
+    core = Core("a")
+    job_id = core.run()
+    core.end(job_id, ended_at=10.0)
+    assert core.job(job_id).end_at_unix == core.job(job_id).start_at_unix
+
+
+def test_a_batch_script_that_ends_ends_the_other_nodes_of_its_gang() -> None:
+    core = Core("a", "b")
+    job_id = core.run(ask(nodes=2))
+    first, second = core.job(job_id).shares
+    outcome = core.told(first.node, core.agents[first.node].end((job_id, 0), exit_code=4))
+    assert core.job(job_id).state is JobState.COMPLETING
+    assert core.kills(outcome) == [(second.node, "", 0)]
+    core.told(second.node, core.agents[second.node].end((job_id, 0), signal=15, cause="cancelled"))
+    assert (core.job(job_id).state, str(core.job(job_id).exit)) == (JobState.FAILED, "4:0")
+
+
+def test_a_launch_that_is_refused_fails_the_job_with_its_reason() -> None:
+    core = Core("a")
+    job_id = core.submit()
+    core.plan()
+    refused = wire.LaunchFailed(job_id=job_id, restarts=0, message="no such user")
+    core.apply(LaunchRefused(name=NodeName("a"), failed=refused))
+    job = core.job(job_id)
+    assert job.exit is not None
+    assert (job.state, job.exit.cause, job.exit.message) == (JobState.FAILED, "launch_failed", "no such user")
+
+
+# ---- words that come twice, late, or from nowhere
+
+
+def test_a_repeated_report_changes_nothing() -> None:
+    core = Core("a")
+    job_id = core.run()
+    running = core.job(job_id)
+    assert core.told("a", core.agents[NodeName("a")].begin((job_id, 0))).effects == ()
+    assert core.job(job_id) == running
+    core.end(job_id, exit_code=2)
+    ended = core.job(job_id)
+    again = core.end(job_id, exit_code=2)
+    assert core.job(job_id) == ended
+    assert again.effects == (ForgetShare(node=NodeName("a"), job_id=job_id, restarts=0),)
+
+
+def test_a_run_that_does_not_count_any_more_is_killed_and_its_end_is_nobodys() -> None:
+    core = Core("a")
+    job_id = core.run()
+    core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
+    core.end(job_id, signal=15, cause="requeued")
+    assert (core.job(job_id).state, core.job(job_id).restarts) == (JobState.PENDING, 1)
+    late = core.told("a", wire.JobReport(job_id=job_id, restarts=0, phase="running"))
+    assert late.effects == (KillShare(node=NodeName("a"), job_id=job_id, restarts=0, at_once=True),)
+    core.told("a", wire.JobReport(job_id=job_id, restarts=0, phase="exited", exit_code=0))
+    assert core.job(job_id).state is JobState.PENDING
+
+
+def test_a_stranger_is_killed_and_a_strangers_end_is_forgotten() -> None:
+    core = Core("a")
+    running = core.told("a", wire.JobReport(job_id=77, restarts=0, phase="running"))
+    assert [type(effect) for effect in running.effects] == [KillShare]
+    ended = core.told("a", wire.JobReport(job_id=77, restarts=0, phase="exited"))
+    assert [type(effect) for effect in ended.effects] == [ForgetShare]
+    assert not core.state.jobs
+
+
+# ---- cancel, hold, release, requeue
+
+
+def test_cancel_of_a_waiting_job_is_its_end() -> None:
+    core = Core("a")
+    job_id = core.submit()
+    outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    assert outcome.effects == () and core.job(job_id).state is JobState.CANCELLED
+    assert not core.state.pending
+    again = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    assert "has ended already" in again.errors[0]
+
+
+def test_cancel_of_a_running_job_waits_for_its_nodes() -> None:
+    core = Core("a", "b")
+    job_id = core.run(ask(nodes=2))
+    outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    assert core.kills(outcome) == [("a", "cancelled", 0), ("b", "cancelled", 0)]
+    assert core.job(job_id).state is JobState.COMPLETING and core.state.active
+    core.end(job_id, signal=15, cause="cancelled")
+    assert core.job(job_id).state is JobState.CANCELLED and not core.state.active
+
+
+def test_cancel_before_the_launch_was_heard_of_kills_what_starts_late() -> None:
+    core = Core("a")
+    job_id = core.submit()
+    core.plan()
+    core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    outcome = core.told("a", core.agents[NodeName("a")].begin((job_id, 0)))
+    assert core.kills(outcome) == [("a", "cancelled", 0)]
+
+
+def test_a_signal_only_is_sent() -> None:
+    core = Core("a")
+    job_id = core.run()
+    outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),), signal=10))
+    assert core.kills(outcome) == [("a", "cancelled", 10)] and core.job(job_id).state is JobState.RUNNING
+    waiting = core.submit(ask(gpus=4, hold=True))
+    assert core.apply(Cancelled(who=ANN, jobs=(str(waiting),), signal=10)).errors
+
+
+@pytest.mark.parametrize(
+    ("reference", "left"),
+    [
+        ("1_1", {"1_[0,2-9]": "PENDING", "1_1": "CANCELLED"}),
+        ("1_[3-5]", {"1_[0-2,6-9]": "PENDING", "1_[3-5]": "CANCELLED"}),
+        ("1_[0-8]", {"1_9": "PENDING", "1_[0-8]": "CANCELLED"}),
+        ("1_[0-9]", {"1_[0-9]": "CANCELLED"}),
+        ("1_[8-40]", {"1_[0-7]": "PENDING", "1_[8-9]": "CANCELLED"}),
+        ("1_[0-9:3]", {"1_[1-2,4-5,7-8]": "PENDING", "1_[0-9:3]": "CANCELLED"}),
+        ("1", {"1_[0-9]": "CANCELLED"}),
+    ],
+)
+def test_tasks_of_a_waiting_array_are_cancelled_by_name(reference: str, left: dict[str, str]) -> None:
+    core = Core("a")
+    core.submit(array(9, hold=True))
+    assert not core.apply(Cancelled(who=ANN, jobs=(reference,))).errors
+    assert labels(core, 1) == left
+    assert core.state.next_job_id == 1 + len(left)
+
+
+def test_a_range_reaches_running_and_waiting_tasks() -> None:
+    core = Core("a")
+    core.submit(array(9, gpus=1))
+    core.launch(core.plan().effects)
+    outcome = core.apply(Cancelled(who=ANN, jobs=("1_[2-6]",)))
+    assert len(core.kills(outcome)) == 2  # tasks 2 and 3 run
+    assert labels(core, 1)["1_[4-6]"] is JobState.CANCELLED
+    assert labels(core, 1)["1_[7-9]"] is JobState.PENDING
+
+
+def test_one_bad_name_does_not_keep_the_others() -> None:
+    core = Core("a")
+    mine, theirs = core.submit(), core.submit(who=BOB)
+    outcome = core.apply(Cancelled(who=ANN, jobs=(str(theirs), "99", "x", str(mine))))
+    assert outcome.labels == (str(mine),) and len(outcome.errors) == 3
+    assert "belongs to bob" in outcome.errors[0] and "not known" in outcome.errors[1]
+    assert core.job(theirs).state is JobState.PENDING and core.job(mine).state is JobState.CANCELLED
+    assert core.apply(Cancelled(who=ROOT, jobs=(str(theirs),))).labels
+
+
+# ---- the transaction
+
+
+def test_a_transaction_that_is_undone_leaves_no_trace() -> None:
+    core = Core("a")
+    core.submit(array(9))
+    before = picture(core.state)
+    txn = Transaction(core.state, 5.0)
+    reduce(txn, Cancelled(who=ANN, jobs=("1_[2-4]", "1_7")))
+    reduce(txn, NodeRemoved(name=NodeName("a")))
+    assert picture(core.state) != before
+    txn.undo()
+    assert picture(core.state) == before and not txn.changes().journal
+
+
+def picture(state: State) -> Any:
+    return (dict(state.jobs), dict(state.nodes), state.next_job_id, dict(state.pending), dict(state.active))
+
+
+def test_a_way_that_the_state_table_does_not_lead_is_an_error() -> None:
+    core = Core("a")
+    job_id = core.submit()
+    txn = Transaction(core.state, 5.0)
+    job: Job = core.job(job_id)
+    with pytest.raises(InvalidTransition, match="PENDING -> RUNNING"):
+        txn.put_job(
+            type(job)(**{name: getattr(job, name) for name in job.__struct_fields__} | {"state": "RUNNING"})
+        )
+
+
+def test_a_job_keeps_the_priority_with_which_it_started() -> None:
+    core = Core("a")
+    job_id = core.submit()
+    core.state.priorities[job_id] = 1132
+    core.launch(core.plan().effects)
+    assert core.job(job_id).priority == 1132
+    core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
+    core.end(job_id, signal=15)
+    assert core.job(job_id).priority is None

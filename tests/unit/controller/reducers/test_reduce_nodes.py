@@ -1,0 +1,194 @@
+"""The reducer when nodes are lost, come back, reboot, are drained or removed: what becomes of their jobs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from tests.support.core import Core, ask, done
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import (
+    KillShare,
+    LaunchShare,
+    NodeDrained,
+    NodeLost,
+    NodeRemoved,
+    NodeResumed,
+    NodeUp,
+)
+from warpdeck.controller.reducers.reduce import reduce
+from warpdeck.controller.state.transaction import Transaction
+from warpdeck.model import Condition, JobState, NodeName
+
+
+def test_a_lost_node_keeps_its_jobs_and_their_gpus() -> None:
+    core = Core("a")
+    job_id = core.run(ask(gpus=4))
+    core.lose("a")
+    waiting = core.submit(ask(gpus=1))
+    assert core.plan().effects == () and core.job(job_id).state is JobState.RUNNING
+    core.up("a")
+    assert core.job(job_id).state is JobState.RUNNING and core.job(waiting).state is JobState.PENDING
+
+
+def test_what_ended_while_a_node_was_away_is_told_when_it_is_back() -> None:
+    core = Core("a")
+    job_id = core.run()
+    core.lose("a")
+    core.agents[NodeName("a")].end((job_id, 0), exit_code=5)
+    core.up("a")
+    assert (core.job(job_id).state, str(core.job(job_id).exit)) == (JobState.FAILED, "5:0")
+
+
+def test_a_launch_that_never_arrived_is_sent_again() -> None:
+    core = Core("a")
+    job_id = core.submit()
+    core.plan()
+    core.lose("a")
+    assert core.up("a").effects == (LaunchShare(node=NodeName("a"), job_id=job_id),)
+
+
+@pytest.mark.parametrize("requeue", [True, False])
+@pytest.mark.parametrize("records", ["kept", "wiped"])
+def test_a_rebooted_node_fails_or_requeues_its_jobs(requeue: bool, records: str) -> None:
+    core = Core("a")
+    job_id = core.run(ask(requeue=requeue))
+    core.lose("a")
+    core.agents[NodeName("a")].reboot()
+    if records == "wiped":
+        core.agents[NodeName("a")].jobs.clear()
+    core.up("a")
+    job = core.job(job_id)
+    if requeue:
+        assert (job.state, job.restarts) == (JobState.PENDING, 1)
+    else:
+        assert job.state is JobState.NODE_FAIL and job.exit is not None and job.exit.cause == "node_fail"
+
+
+def test_what_only_held_a_part_of_a_rebooted_node_is_gone_with_it_and_let_go() -> None:
+    """An allocation of salloc's, or a share of a gang without the batch script: the agent has its record yet."""
+    core = Core("a", "b")
+    job_id = core.run(ask(nodes=2, requeue=False))
+    core.lose("b")
+    agent = core.agents[NodeName("b")]
+    held = dict(agent.jobs)
+    agent.reboot()
+    agent.jobs = held
+    effects = core.up("b").effects
+    kills = [effect for effect in effects if isinstance(effect, KillShare)]
+    assert ("b", True) in [(kill.node, kill.at_once) for kill in kills]
+    core.told("a", core.agents[NodeName("a")].end((job_id, 0)))
+    job = core.job(job_id)
+    assert job.state is JobState.NODE_FAIL and job.exit is not None and "b was rebooted" in job.exit.message
+
+
+def test_a_launch_that_a_reboot_may_have_cut_short_is_not_repeated() -> None:
+    core = Core("a")
+    job_id = core.submit()
+    core.plan()
+    core.agents[NodeName("a")].reboot()
+    assert not any(isinstance(effect, LaunchShare) for effect in core.up("a").effects)
+    assert (core.job(job_id).state, core.job(job_id).restarts) == (JobState.PENDING, 1)
+
+
+def test_a_node_that_lost_its_records_lost_its_jobs() -> None:
+    core = Core("a", "b")
+    job_id = core.run(ask(nodes=2, requeue=False))
+    core.agents[NodeName("b")].jobs.clear()
+    outcome = core.up("b")
+    assert core.kills(outcome) == [("a", "node_fail", 0)]
+    core.told("a", core.agents[NodeName("a")].end((job_id, 0), signal=15, cause="node_fail"))
+    assert core.job(job_id).state is JobState.NODE_FAIL
+
+
+def test_a_drained_node_finishes_what_it_has_and_takes_nothing() -> None:
+    core = Core("a")
+    running = core.run()
+    core.apply(NodeDrained(name=NodeName("a"), reason="fan"))
+    core.submit()
+    assert core.plan().effects == () and core.job(running).state is JobState.RUNNING
+    core.apply(NodeResumed(name=NodeName("a")))
+    assert core.plan().effects
+
+
+def test_a_node_with_jobs_is_removed_only_by_force() -> None:
+    core = Core("a")
+    job_id = core.run(ask(requeue=False))
+    with pytest.raises(UserError, match="jobs hold a: 1"):
+        core.apply(NodeRemoved(name=NodeName("a")))
+    core.apply(NodeRemoved(name=NodeName("a"), force=True))
+    assert core.job(job_id).state is JobState.NODE_FAIL
+    assert not core.state.nodes and not core.state.links
+    with pytest.raises(UserError, match="there is no node a"):
+        core.apply(NodeResumed(name=NodeName("a")))
+
+
+def test_a_job_gets_gpus_that_are_linked_as_the_agent_says() -> None:
+    core = Core("a")
+    said = core.agents[NodeName("a")].welcome()
+    islands = (0, 1, 0, 1)
+    linked = [
+        dataclasses.replace(gpu, island=island)
+        for gpu, island in zip(said.inventory.gpus, islands, strict=True)
+    ]
+    inventory = dataclasses.replace(said.inventory, gpus=linked)
+    core.apply(NodeUp(name=NodeName("a"), welcome=dataclasses.replace(said, inventory=inventory)))
+    given = []
+    for count in (1, 2):
+        allocation = core.job(core.run(ask(gpus=count))).allocation
+        assert allocation is not None
+        given.append(allocation.shares[0].gpus)
+    assert given == [(0,), (1, 3)], "0 and 2 are linked, and 0 is taken"
+
+
+# ---- what is written down of it for looks into the past
+
+
+def conditions(core: Core) -> list[Condition]:
+    """What the store has of the only node now."""
+    return done(core.store.conditions(core.now))
+
+
+def cut(core: Core, reason: str) -> None:
+    core.now += 1
+    core.apply(NodeLost(name=NodeName("a"), reason=reason))
+
+
+def test_an_outage_is_written_down_once_with_the_last_word_on_it() -> None:
+    core = Core("a")
+    for reason in (
+        "reset; next attempt in 1 s",
+        "no route, 3 tries; next attempt in 2 s",
+        "no route, 4 tries",
+    ):
+        cut(core, reason)
+    down = Condition(node=NodeName("a"), at_unix=1001.0, down=True, down_reason="no route, 3 tries")
+    assert conditions(core) == [down]
+    core.up("a")
+    assert conditions(core) == [Condition(node=NodeName("a"), at_unix=1003.0)]
+    core.now += 1
+    core.up("a")
+    assert conditions(core)[0].at_unix == 1003.0, "nothing new"
+
+
+def test_a_drain_while_a_controller_that_has_just_begun_has_no_link_yet_leaves_the_node_down() -> None:
+    core = Core("a")
+    cut(core, "cut")
+    core.state = core.reload()
+    core.apply(NodeDrained(name=NodeName("a"), reason="cables"))
+    (now,) = conditions(core)
+    assert (now.drained, now.reason, now.down, now.down_reason) == (True, "cables", True, "cut")
+
+
+def test_a_condition_that_could_not_be_committed_is_written_down_with_the_next_attempt() -> None:
+    core = Core("a")
+    before = dict(core.state.conditions)
+    for event in (NodeLost(name=NodeName("a"), reason="cut"), NodeRemoved(name=NodeName("a"))):
+        txn = Transaction(core.state, core.now)
+        reduce(txn, event)
+        assert txn.changes().conditions or txn.changes().gone_nodes
+        txn.undo()
+        assert core.state.conditions == before
+    cut(core, "cut")
+    assert [each.down for each in conditions(core)] == [True]

@@ -1,0 +1,76 @@
+"""Nodes on which one launch after the other ends at once: they take no more jobs, unless it may be the users' own doing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from tests.support.core import Core, ask
+
+from warpdeck.controller.events.events import Who
+from warpdeck.model import ArraySpec, NodeName
+
+A = NodeName("a")
+USERS = [Who(user=name, uid=uid) for uid, name in enumerate(("ann", "bob", "cyd"), 1)]
+
+
+def runs(core: Core, who: Who, *, seconds: float = 0.5, **facts: object) -> None:
+    """A job of that user begins on the node and ends so."""
+    job_id = core.run(ask(), who)
+    began, core.now = core.now, core.now + seconds
+    core.end(job_id, started_at=began, ended_at=core.now, **facts)
+
+
+def fail(core: Core, users: Sequence[Who], count: int) -> None:
+    for number in range(count):
+        runs(core, users[number % len(users)], exit_code=1)
+
+
+def test_a_node_on_which_jobs_of_several_users_fail_at_once_is_drained() -> None:
+    core = Core("a")
+    fail(core, USERS, 5)
+    assert not core.state.nodes[A].drained
+    fail(core, USERS[2:], 1)
+    node = core.state.nodes[A]
+    assert (node.drained, node.drain_checks) == (True, ())
+    assert node.reason == "6 jobs of 3 users in a row failed at once on a: look at it, then resume it"
+
+
+def test_a_users_own_script_drains_nothing() -> None:
+    core = Core("a")
+    fail(core, USERS[:1], 20)
+    fail(core, USERS[:2], 20)
+    assert not core.state.nodes[A].drained
+
+
+def test_an_array_counts_once() -> None:
+    core = Core("a")
+    fail(core, USERS[:2], 2)
+    core.submit(ask(array=ArraySpec(ranges=((0, 9, 1),))), USERS[2])
+    core.launch(core.plan().effects)
+    for job in [job for job in core.state.jobs.values() if job.shares and not job.is_finished]:
+        core.end(job.id, exit_code=1, ended_at=core.now)
+    assert not core.state.nodes[A].drained
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{"exit_code": 0}, {"exit_code": 1, "seconds": 9.0}],
+    ids=["ended-well", "failed-late"],
+)
+def test_what_goes_well_between_clears_the_node(facts: dict[str, float]) -> None:
+    core = Core("a")
+    fail(core, USERS, 5)
+    runs(core, USERS[0], **facts)  # type: ignore[arg-type]
+    fail(core, USERS, 5)
+    assert not core.state.nodes[A].drained
+
+
+def test_what_somebody_cancels_says_nothing_of_the_node() -> None:
+    core = Core("a")
+    fail(core, USERS, 5)
+    for _ in range(5):
+        runs(core, USERS[2], exit_code=0, signal=15, cause="cancelled")
+    assert not core.state.nodes[A].drained
+    fail(core, USERS, 1)
+    assert core.state.nodes[A].drained

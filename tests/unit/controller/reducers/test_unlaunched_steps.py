@@ -1,0 +1,78 @@
+"""Steps of which the controller was killed before it told their nodes: they begin once it is back, and never twice."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.core import ANN, Core, ask
+
+from warpdeck.controller.events.events import KillStep, LaunchStep, NodeUp, StepAsked, StepReported
+from warpdeck.model import JobId, JobState, NodeName
+from warpdeck.model.step import StepAsk
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps as stepwire
+
+A, B = NodeName("a"), NodeName("b")
+
+
+def asked_for() -> tuple[Core, JobId]:
+    """A running job with a step that its node has not heard of."""
+    core = Core("a")
+    job_id = core.run(ask())
+    core.apply(StepAsked(who=ANN, job_id=job_id, ask=StepAsk(name="s", argv=("true",)), cwd="/", first=A))
+    return core, job_id
+
+
+def come_back(core: Core, *steps: stepwire.StepReport) -> list[LaunchStep]:
+    """The steps that a controller orders whose node comes up and tells of these."""
+    core.lose("a")
+    agent = core.agents[A].welcome()
+    welcome = wire.Welcome(build="b", inventory=agent.inventory, jobs=agent.jobs, steps=list(steps))
+    found = core.apply(NodeUp(name=A, welcome=welcome)).effects
+    return [effect for effect in found if isinstance(effect, LaunchStep)]
+
+
+def test_a_step_that_was_never_ordered_is_ordered_after_a_restart() -> None:
+    core, job_id = asked_for()
+    core.state = core.reload()
+    [order] = come_back(core)
+    assert (order.node, order.job_id, order.number, order.asked.ask.argv) == (A, job_id, 0, ("true",))
+
+
+def test_a_step_that_its_node_knows_is_not_ordered_again() -> None:
+    core, job_id = asked_for()
+    assert come_back(core, stepwire.StepReport(job_id, 0, 0, phase="running")) == []
+    assert not core.state.steps[job_id][0].asked
+
+
+@pytest.mark.parametrize("check", ["", "agent"])
+def test_a_step_that_its_node_cannot_start_is_not_the_users_failure(check: str) -> None:
+    core, job_id = asked_for()
+    said = stepwire.StepReport(job_id, 0, 0, phase="exited", message="its folder is gone", check=check)
+    core.apply(StepReported(name=A, report=said))
+    node, step = core.state.nodes[A], core.state.steps[job_id][0]
+    assert (node.drained, node.drain_checks) == ((True, ("agent",)) if check else (False, ()))
+    assert step.state is (JobState.NODE_FAIL if check else JobState.FAILED)
+    assert step.exit is not None and (step.exit.code, step.exit.message) == (
+        1,
+        f"{A if check else ''}: its folder is gone".removeprefix(": "),
+    )
+
+
+def test_the_tasks_on_other_nodes_end_with_a_share_that_its_node_cannot_start() -> None:
+    core = Core("a", "b")
+    job_id = core.run(ask(nodes=2))
+    asked = StepAsk(name="s", argv=("true",), nodes_min=2, tasks=2)
+    core.apply(StepAsked(who=ANN, job_id=job_id, ask=asked, cwd="/", first=A))
+    said = stepwire.StepReport(job_id, 0, 0, phase="exited", message="its folder is gone", check="agent")
+    [kill] = core.apply(StepReported(name=A, report=said)).effects
+    assert isinstance(kill, KillStep) and kill.node == B
+    ended = stepwire.StepReport(job_id, 0, 0, phase="exited", ends=[stepwire.TaskEnded(rank=1, signal=9)])
+    core.apply(StepReported(name=B, report=ended))
+    assert core.state.steps[job_id][0].state is JobState.NODE_FAIL
+
+
+def test_a_step_that_ran_and_is_gone_from_its_node_has_ended() -> None:
+    core, job_id = asked_for()
+    core.apply(StepReported(name=A, report=stepwire.StepReport(job_id, 0, 0, phase="running")))
+    assert come_back(core) == []
+    assert core.state.steps[job_id][0].is_finished

@@ -1,0 +1,36 @@
+"""Jobs whose records could not be read: what still runs of them goes on, and nobody gets what it holds."""
+
+from __future__ import annotations
+
+from tests.support.core import ANN, Core, ask
+
+from warpdeck.controller.events.events import NodeResumed
+from warpdeck.model import JobId, JobState, NodeName
+from warpdeck.ports.ports import UnreadableRow
+
+
+def test_a_running_job_that_cannot_be_read_is_not_killed_and_its_node_takes_no_other() -> None:
+    core = Core("a")
+    lost = core.run(ask(gpus=4))
+    core.state.drop_job(lost)
+    core.state.unreadable = (UnreadableRow(table="jobs", key=str(lost)),)
+    core.lose("a")
+    assert core.kills(core.up("a")) == []
+    node = core.state.nodes[NodeName("a")]
+    assert node.drained and f"Job {lost} runs here" in node.reason
+    waiting = core.submit(ask(gpus=4), who=ANN)
+    core.plan()
+    assert core.job(waiting).state is JobState.PENDING
+    core.told("a", core.agents[NodeName("a")].end((lost, 0)))
+    core.apply(NodeResumed(name=NodeName("a")))
+    core.plan()
+    assert core.job(waiting).state is not JobState.PENDING
+
+
+def test_a_stray_launch_is_ended_still() -> None:
+    core = Core("a")
+    stray = core.run(ask(gpus=4))
+    core.state.drop_job(stray)
+    core.state.unreadable = (UnreadableRow(table="jobs", key=str(JobId(stray + 1))),)
+    core.lose("a")
+    assert core.kills(core.up("a")) == [("a", "cancelled", 0)]

@@ -1,0 +1,84 @@
+"""Submissions against the rules and the nodes as they are when it is asked."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.core import BOB, Core, ask
+
+from warpdeck.base.errors import UserError
+from warpdeck.config import build_site, decode
+from warpdeck.controller.events.events import NodeRemoved
+from warpdeck.model import NodeName
+
+
+def rules(core: Core, text: str) -> None:
+    core.state.site = build_site(decode(text, "f").config)
+
+
+def test_an_answer_holds_only_as_long_as_the_nodes_do() -> None:
+    core = Core("a", "b")
+    core.submit(ask(gpus=1, nodes=2))
+    core.submit(ask(gpus=1, nodes=2))
+    core.apply(NodeRemoved(name=NodeName("b")))
+    with pytest.raises(UserError, match="it asks for 2 nodes, and there are 1"):
+        core.submit(ask(gpus=1, nodes=2))
+
+
+def test_an_answer_holds_only_as_long_as_the_rules_do() -> None:
+    core = Core("a", "b")
+    core.submit(ask(gpus=1, nodes=2))
+    rules(core, '[partitions.p]\nnodes = "a"\n')
+    with pytest.raises(UserError, match="there are 1 in partition p"):
+        core.submit(ask(gpus=1, nodes=2))
+    rules(core, '[partitions.p]\nnodes = "a,b"\n')
+    core.submit(ask(gpus=1, nodes=2))
+
+
+def test_a_job_takes_the_sites_defaults_where_it_names_nothing() -> None:
+    core = Core("a")
+    text = '[partitions.p]\n[qos.q]\n[accounts.lab]\ndefault_qos = "q"\nusers.ann = {}\n'
+    rules(core, text)
+    request = core.job(core.submit(ask())).request
+    assert (request.partition, request.account, request.qos) == ("p", "lab", "q")
+
+
+def test_a_users_own_qos_go_before_those_of_the_account_and_its_parents() -> None:
+    core = Core("a")
+    text = """[partitions.p]
+[qos]
+q = {}
+r = {}
+s = {}
+[accounts.inst]
+qos = ["q", "r"]
+default_qos = "q"
+[accounts.lab]
+parent = "inst"
+users.ann = { qos = ["s"], default_qos = "s" }
+users.bob = {}
+"""
+    rules(core, text)
+    assert core.job(core.submit(ask())).request.qos == "s"
+    with pytest.raises(UserError, match="ann in account lab may not use QoS q"):
+        core.submit(ask(qos="q"))
+    assert core.job(core.submit(ask(), who=BOB)).request.qos == "q"
+    core.submit(ask(qos="r"), who=BOB)
+    with pytest.raises(UserError, match="account lab may not use QoS s"):
+        core.submit(ask(qos="s"), who=BOB)
+
+
+def test_what_waits_counts_against_a_limit_on_submissions() -> None:
+    core = Core("a")
+    rules(core, "[accounts.lab.users.ann]\nmax_submit_per_user = 2\n")
+    core.submit(ask(hold=True))
+    core.submit(ask(hold=True))
+    with pytest.raises(UserError, match="lets ann have 2 jobs in the queue"):
+        core.submit(ask())
+
+
+def test_one_users_limit_turns_nobody_else_away() -> None:
+    core = Core("a")
+    rules(core, '[accounts.lab]\nusers.ann = { max_tres_per_job = "gres/gpu:h100=1" }\nusers.bob = {}\n')
+    with pytest.raises(UserError, match="user ann in account lab allows 1 GPU"):
+        core.submit(ask(gpus=4))
+    core.submit(ask(gpus=4), BOB)

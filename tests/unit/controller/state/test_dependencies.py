@@ -1,0 +1,253 @@
+"""Dependencies: what holds, what waits, what can never be, for every kind, for arrays, for , and ?."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.core import ANN, BOB, NEW_ANN, Core, ask
+
+from warpdeck.controller.events.events import Cancelled, Requeued, Submitted, Updated
+from warpdeck.model import ArraySpec, Dependencies, JobId, JobState
+from warpdeck.model.change import JobChange
+from warpdeck.notation.values.dependencies import parse_dependencies
+
+
+def on(text: str, **fields: Any) -> Any:
+    """A request that depends as the text says."""
+    return ask(dependencies=msgspec.convert(parse_dependencies(text), Dependencies), **fields)
+
+
+def verdict(core: Core, job_id: int) -> str:
+    """ "starts", or the reason code of the next pass."""
+    starts = core.plan().effects
+    if any(getattr(effect, "job_id", 0) == job_id for effect in starts):
+        return "starts"
+    return core.state.whys[JobId(job_id)].code
+
+
+STARTS, WAITS, NEVER = "starts", "Dependency", "DependencyNeverSatisfied"
+
+
+@pytest.mark.parametrize(
+    ("kind", "waiting", "running", "completed", "failed", "cancelled"),
+    [
+        ("after", WAITS, STARTS, STARTS, STARTS, STARTS),
+        ("afterany", WAITS, WAITS, STARTS, STARTS, STARTS),
+        ("afterok", WAITS, WAITS, STARTS, NEVER, NEVER),
+        ("afternotok", WAITS, WAITS, NEVER, STARTS, STARTS),
+        ("aftercorr", WAITS, WAITS, STARTS, NEVER, NEVER),
+    ],
+)
+def test_each_kind_in_each_state_of_the_other_job(
+    kind: str, waiting: str, running: str, completed: str, failed: str, cancelled: str
+) -> None:
+    for wanted, how in (
+        (waiting, "wait"),
+        (running, "run"),
+        (completed, "complete"),
+        (failed, "fail"),
+        (cancelled, "cancel"),
+    ):
+        core = Core("a")
+        other = core.submit(ask(hold=True)) if how in ("wait", "cancel") else core.run()
+        if how == "cancel":
+            core.apply(Cancelled(who=ANN, jobs=(str(other),)))
+        elif how in ("complete", "fail"):
+            core.end(other, exit_code=int(how == "fail"))
+        assert verdict(core, core.submit(on(f"{kind}:{other}"))) == wanted, how
+
+
+def test_a_reason_names_the_job_it_waits_for_and_what_became_of_it() -> None:
+    core = Core("a")
+    first = core.run()
+    job_id = core.submit(on(f"afterok:{first}"))
+    core.plan()
+    assert core.state.whys[job_id].sentence == f"waits for job {first} to end (afterok)"
+    core.end(first, exit_code=1)
+    core.plan()
+    assert core.state.whys[job_id].sentence == (
+        f"can never start: needs job {first} to succeed, but {first} ended FAILED"
+    )
+    assert core.job(job_id).state is JobState.PENDING
+
+
+def test_a_failed_job_that_is_queued_again_may_still_succeed() -> None:
+    core = Core("a")
+    first = core.run()
+    job_id = core.submit(on(f"afterok:{first}"))
+    core.end(first, exit_code=1)
+    assert verdict(core, job_id) == NEVER
+    core.apply(Requeued(who=ANN, jobs=(str(first),)))
+    core.launch(core.plan().effects)
+    assert verdict(core, job_id) == WAITS
+    core.end(first, exit_code=0)
+    assert verdict(core, job_id) == STARTS
+
+
+def test_after_waits_its_minutes() -> None:
+    core = Core("a")
+    first = core.run()
+    job_id = core.submit(on(f"after:{first}+10"))
+    assert verdict(core, job_id) == WAITS
+    assert "600 s more" in core.state.whys[job_id].sentence
+    core.now += 600
+    assert verdict(core, job_id) == STARTS
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("afterok:1,afterok:2", NEVER),
+        ("afterok:1?afterok:2", STARTS),
+        ("afterok:1,afterany:2", STARTS),
+        ("afterok:1:3", WAITS),
+        ("afterok:2?afterok:3", WAITS),
+        ("afterok:2?afternotok:1", NEVER),
+        ("afterok:2,afterok:3", NEVER),
+    ],
+)
+def test_all_or_any_of_several(text: str, wanted: str) -> None:
+    core = Core("a")
+    good, bad, running = core.run(), core.run(), core.run()
+    core.end(good, exit_code=0)
+    core.end(bad, exit_code=1)
+    assert core.job(running).state is JobState.RUNNING
+    assert verdict(core, core.submit(on(text))) == wanted
+
+
+def test_an_array_has_ended_when_all_its_tasks_have() -> None:
+    core = Core("a")
+    array = core.run(ask(array=ArraySpec(ranges=((0, 4, 1),)), gpus=1))
+    whole, second, fifth = (core.submit(on(f"afterok:{name}")) for name in ("1", "1_1", "1_4"))
+    for job in core.state.array_members(array):
+        if job.array_task_id in (0, 1):
+            core.end(job.id, exit_code=0)
+    assert core.job(whole).state is JobState.PENDING
+    assert verdict(core, second) == STARTS
+    core.launch(core.plan().effects)
+    for job in core.state.array_members(array):
+        if job.holds_resources:
+            core.end(job.id, exit_code=int(job.array_task_id == 3))
+    assert verdict(core, fifth) == STARTS
+    core.plan()
+    assert "1_3 ended FAILED" in core.state.whys[whole].sentence
+
+
+def test_a_task_can_be_named_by_its_own_id() -> None:
+    core = Core("a")
+    array = core.run(ask(array=ArraySpec(ranges=((0, 1, 1),)), gpus=1))
+    task = next(job for job in core.state.array_members(array) if job.id != array)
+    job_id = core.submit(on(f"afterok:{task.id}"))
+    assert verdict(core, job_id) == WAITS
+    core.end(task.id, exit_code=0)
+    assert verdict(core, job_id) == STARTS
+
+
+@pytest.mark.parametrize("name", ["99", "1_7", "2_0"])
+def test_a_job_that_nobody_knows_is_not_waited_for_and_said_so(name: str) -> None:
+    core = Core("a")
+    core.submit(ask(array=ArraySpec(ranges=((0, 4, 1),)), hold=True))
+    held = core.submit(ask(hold=True))
+    for text, left in (
+        (f"afterok:{name}", None),
+        (f"afterok:{name},afterok:{held}", f"afterok:{held}"),
+        (f"singleton,after:{name}", "singleton"),
+        (f"afterok:{held}?afternotok:{name}", None),
+    ):
+        done = core.apply(Submitted(request=on(text), who=ANN))
+        assert done.job is not None
+        assert done.job.request.dependencies == (on(left).dependencies if left else None)
+        assert done.notes == (f"--dependency: job {name} is not known here, and not waited for",)
+
+
+def test_a_changed_dependency_on_nobody_is_written_into_the_history() -> None:
+    core = Core("a")
+    held = core.submit(ask(hold=True))
+    job_id = core.submit(on(f"afterok:{held}", hold=True))
+    changed = JobChange(dependencies=on(f"afterok:98:99,after:{held}").dependencies)
+    done = core.apply(Updated(who=ANN, jobs=(str(job_id),), change=changed))
+    assert not done.errors
+    assert core.job(job_id).request.dependencies == on(f"after:{held}").dependencies
+    assert "--dependency: jobs 98, 99 are not known here, and not waited for" in [
+        entry.text for entry in core.store._journal[job_id]
+    ]
+
+
+def test_tasks_that_left_memory_count() -> None:
+    core = Core("a")
+    array = core.run(ask(array=ArraySpec(ranges=((0, 1, 1),)), gpus=1))
+    bad, good = core.state.array_members(array)
+    core.end(bad.id, exit_code=1)
+    core.end(good.id, exit_code=0)
+    old = core.job(bad.id)
+    core.state.drop_job(bad.id)
+    assert verdict(core, core.submit(on(f"afterok:{array}"), ended=(old,))) == NEVER
+
+
+def test_singletons_of_a_user_run_one_after_the_other() -> None:
+    core = Core("a")
+    first = core.run(on("singleton", name="chain"))
+    second, third = (core.submit(on("singleton", name="chain")) for _ in range(2))
+    for other in (BOB, NEW_ANN):
+        assert verdict(core, core.submit(on("singleton", name="chain"), who=other)) == STARTS
+    assert verdict(core, second) == WAITS and f"job {first}" in core.state.whys[second].sentence
+    core.end(first, exit_code=1)
+    assert verdict(core, second) == STARTS
+    assert verdict(core, third) == WAITS and f"job {second}" in core.state.whys[third].sentence
+
+
+def test_the_tasks_of_a_singleton_array_do_not_wait_for_each_other() -> None:
+    core = Core("a")
+    core.submit(on("singleton", array=ArraySpec(ranges=((0, 3, 1),)), gpus=1))
+    core.launch(core.plan().effects)
+    assert len(core.state.active) == 4
+
+
+# ---- aftercorr: task by task
+
+
+def tasks_of(core: Core, array_id: int) -> dict[int, JobState]:
+    """The tasks that are jobs of their own, by number."""
+    members = core.state.array_members(JobId(array_id))
+    return {job.array_task_id: job.state for job in members if job.array_task_id is not None}
+
+
+def test_each_task_follows_the_task_of_its_number() -> None:
+    core = Core("a")
+    first = core.submit(ask(array=ArraySpec(ranges=((0, 2, 1),))))
+    core.launch(core.plan().effects)
+    second = core.submit(on(f"aftercorr:{first}", array=ArraySpec(ranges=((0, 2, 1),))))
+    assert verdict(core, second) == WAITS
+    by_task = {job.array_task_id: job.id for job in core.state.array_members(first)}
+    core.end(by_task[1])
+    core.launch(core.plan().effects)
+    assert tasks_of(core, second) == {1: JobState.RUNNING}
+    assert verdict(core, second) == WAITS
+    core.end(by_task[0], exit_code=1)
+    core.end(by_task[2])
+    core.launch(core.plan().effects)
+    core.plan()
+    states = tasks_of(core, second)
+    assert (states[1], states[2]) == (JobState.RUNNING, JobState.RUNNING)
+    left = [job for job in core.state.array_members(second) if job.state is JobState.PENDING]
+    assert [job.label() for job in left] == [f"{second}_0"]
+    assert core.state.whys[left[0].id].code == NEVER
+
+
+def test_a_task_that_the_other_array_has_not_can_never_follow_it() -> None:
+    core = Core("a")
+    first = core.submit(ask(array=ArraySpec(ranges=((0, 1, 1),))))
+    second = core.submit(on(f"aftercorr:{first}", array=ArraySpec(ranges=((7, 7, 1),))))
+    assert verdict(core, second) == NEVER
+
+
+def test_an_array_after_a_job_that_is_none_follows_the_whole_of_it() -> None:
+    core = Core("a")
+    other = core.run()
+    second = core.submit(on(f"aftercorr:{other}", array=ArraySpec(ranges=((0, 1, 1),))))
+    assert verdict(core, second) == WAITS
+    core.end(other)
+    core.launch(core.plan().effects)
+    assert set(tasks_of(core, second).values()) == {JobState.RUNNING}

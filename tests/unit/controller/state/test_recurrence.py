@@ -1,0 +1,124 @@
+"""When something that comes again comes: on the calendar, through changes of the clock, however long ago it began."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.support.core import BOB, Core, ask
+
+from warpdeck.controller.events.events import ReservationMade
+from warpdeck.controller.state.planner_view import build_view
+from warpdeck.controller.state.recurrence import occurrences
+from warpdeck.controller.state.reservations import FURTHER, MAX_OCCURRENCES
+from warpdeck.model import JobState, Reservation
+from warpdeck.model.reservation import Repeat
+from warpdeck.policy import plan
+
+HOUR_S, DAY_S = 3600, 86_400
+FIRST = 1_772_438_400.0
+"""Monday 2 March 2026, 09:00 in Berlin."""
+
+
+@pytest.fixture(autouse=True)
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def some(repeat: Repeat, count: int, *, after: float = 0.0) -> list[str]:
+    found = itertools.islice(occurrences(FIRST, repeat, after_unix=after or FIRST), count)
+    return [time.strftime("%a %d.%m. %H:%M", time.localtime(at)) for at in found]
+
+
+def test_weekdays_and_weekends_leave_out_the_other_days() -> None:
+    assert [each[:3] for each in some("weekday", 6)] == ["Mon", "Tue", "Wed", "Thu", "Fri", "Mon"]
+    assert [each[:3] for each in some("weekend", 3)] == ["Sat", "Sun", "Sat"]
+
+
+def test_a_change_of_the_clock_changes_no_hour_of_the_day() -> None:
+    assert some("weekly", 5)[3:] == ["Mon 23.03. 09:00", "Mon 30.03. 09:00"]
+    assert {each[-5:] for each in some("daily", 40)} == {"09:00"}
+
+
+def test_the_last_one_before_a_moment_comes_first_however_long_ago_it_began() -> None:
+    years = FIRST + 1000 * DAY_S + HOUR_S
+    first, second = itertools.islice(occurrences(FIRST, "daily", after_unix=years), 2)
+    assert first <= years < second and second - first in (23 * HOUR_S, DAY_S, 25 * HOUR_S)
+    hours = itertools.islice(occurrences(FIRST, "hourly", after_unix=years + 60), 2)
+    assert list(hours) == [years, years + HOUR_S]
+
+
+def test_nothing_comes_before_the_first() -> None:
+    assert next(occurrences(FIRST, "daily", after_unix=FIRST - 100 * DAY_S)) == FIRST
+
+
+def recurring(repeat: Repeat) -> tuple[Core, float]:
+    """A site with one node, and ten minutes of it reserved again and again, from half an hour from now on."""
+    core = Core("a")
+    begin = core.now + 1800
+    made = Reservation(name="class", start_unix=begin, end_unix=begin + 600, users=("ann",), repeat=repeat)
+    core.apply(ReservationMade(reservation=made))
+    return core, begin
+
+
+def test_a_job_that_is_longer_than_the_gaps_is_promised_no_start_between_them() -> None:
+    core, _ = recurring("hourly")
+    job_id = core.submit(ask(gpus=1, time_limit_s=40 * HOUR_S), BOB)
+    core.plan()
+    view = build_view(core.state, now=core.now)
+    assert len(view.reservations) == 40 + FURTHER
+    made = plan(view, core.now, core.state.site.settings)
+    assert core.job(job_id).state is JobState.PENDING
+    assert made.whys[job_id].expected_start_unix is None and not made.reserves
+
+
+def test_a_job_that_fits_between_them_starts_after_long_ones_that_run() -> None:
+    core, begin = recurring("daily")
+    core.run(ask(gpus=4, time_limit_s=1000), BOB)
+    job_id = core.submit(ask(gpus=4, time_limit_s=4 * HOUR_S), BOB)
+    made = plan(build_view(core.state, now=core.now), core.now, core.state.site.settings)
+    assert made.whys[job_id].expected_start_unix == begin + 600
+
+
+def test_as_many_occurrences_bind_as_the_longest_job_could_meet() -> None:
+    core, begin = recurring("daily")
+
+    def seen() -> list[float]:
+        return sorted(each.start_unix for each in build_view(core.state, now=core.now).reservations)
+
+    assert len(seen()) == 1 + FURTHER
+    core.submit(ask(gpus=1, time_limit_s=30 * DAY_S), BOB)
+    assert len(seen()) == 30 + FURTHER and seen()[0] == begin
+    core.submit(ask(gpus=1, time_limit_s=300 * DAY_S), BOB)
+    assert len(seen()) == MAX_OCCURRENCES
+    last = max(build_view(core.state, now=core.now).reservations, key=lambda each: each.start_unix)
+    assert last.end_unix == float("inf"), "nobody is promised anything behind the last one"
+
+
+def test_the_name_of_one_that_is_over_is_free_and_one_that_floats_stays() -> None:
+    core = Core("a")
+    once = Reservation(name="once", start_unix=core.now, end_unix=core.now + 60, users=("ann",), overlap=True)
+    floats = Reservation(
+        name="floats", start_unix=core.now, end_unix=core.now + 60, users=("ann",), float_s=600, overlap=True
+    )
+    for made in (once, floats):
+        core.apply(ReservationMade(reservation=made))
+    core.now += 2 * DAY_S
+    again = Reservation(
+        name="once", start_unix=core.now, end_unix=core.now + 60, users=("bob",), overlap=True
+    )
+    core.apply(ReservationMade(reservation=again))
+    assert core.state.reserved.keys() == {"once", "floats"}
+    core.now += 61
+    core.apply(
+        ReservationMade(
+            reservation=Reservation(name="once", start_unix=core.now, users=("ann",), overlap=True)
+        )
+    )
+    assert core.state.reserved["once"].users == ("ann",)

@@ -1,0 +1,63 @@
+"""A job run again: what of its submission counts once more, and whose it is."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.support.core import ask
+
+from warpdeck.base.errors import UserError
+from warpdeck.model import ArraySpec, Job, JobId, PtySize
+from warpdeck.ports.caller import Who
+from warpdeck.server.jobs.resubmit import asked_again, variables_of
+
+ANN, NEW_ANN = Who(user="ann", uid=1000), Who(user="ann", uid=1001)
+"""One whose account was deleted, and who has her name now."""
+
+
+def a_job() -> Job:
+    return Job(
+        id=JobId(7), array_job_id=JobId(7), user="ann", uid=1000, request=ask("train", script="#!/bin/sh\n")
+    )
+
+
+def test_moments_are_over_and_the_rest_is_as_it_was() -> None:
+    job = a_job()
+    request = msgspec.structs.replace(
+        job.request, begin_at_unix=5.0, deadline_unix=9.0, hold=True, env={"A": "1"}
+    )
+    again = asked_again(msgspec.structs.replace(job, request=request), who=ANN, task=None)
+    assert (again.begin_at_unix, again.deadline_unix, again.hold, again.dependencies) == (
+        None,
+        None,
+        False,
+        None,
+    )
+    assert msgspec.structs.replace(again, begin_at_unix=5.0, deadline_unix=9.0, hold=True) == request
+
+
+def test_variables_are_their_own_users() -> None:
+    job = a_job()
+    mine = msgspec.structs.replace(job, request=msgspec.structs.replace(job.request, env={"A": "1"}))
+    assert variables_of(mine, who=ANN).variables == {"A": "1"}
+    for other in (Who(user="root", uid=0, admin=True), NEW_ANN):
+        with pytest.raises(UserError, match="shown to nobody else"):
+            variables_of(mine, who=other)
+
+
+def test_a_task_runs_again_alone() -> None:
+    job = a_job()
+    request = msgspec.structs.replace(job.request, array=ArraySpec(ranges=((0, 9, 1),), throttle=2))
+    task = msgspec.structs.replace(job, request=request)
+    assert asked_again(task, who=ANN, task=3).array == ArraySpec(ranges=((3, 3, 1),))
+    assert asked_again(task, who=ANN, task=None).array == request.array
+
+
+def test_nobody_runs_anothers_job_again_nor_a_session() -> None:
+    job = a_job()
+    for other in (Who(user="eve", uid=1001), NEW_ANN):
+        with pytest.raises(UserError, match="nobody else's to run with"):
+            asked_again(job, who=other, task=None)
+    shell = msgspec.structs.replace(job.request, pty=PtySize())
+    with pytest.raises(UserError, match="is a session"):
+        asked_again(msgspec.structs.replace(job, request=shell), who=ANN, task=None)
