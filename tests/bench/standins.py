@@ -96,12 +96,8 @@ class Host:
                         tasks.append(asyncio.get_running_loop().create_task(sample()))
                     case wire.SampleEvery():
                         interval_s[:] = [message.interval_s]
-                    case wire.AskHealth():
-                        tell(wire.Health(at_unix=time.time(), ask=message.ask))
-                    case wire.AskCurves():
-                        tell(wire.Curves(ask=message.ask))
-                    case wire.AskMoment():
-                        tell(_moment(message))
+                    case wire.AskHealth() | wire.AskCurves() | wire.AskMoment():
+                        tell(_answer(message))
                     case wire.Quit():
                         return
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -165,6 +161,16 @@ def _sample(rng: random.Random) -> wire.Sample:
         for index in range(GPUS)
     ]
     return wire.Sample(at_unix=time.time(), cpu_pct=60.0, mem_used_bytes=200 * GIB, gpus=gpus)
+
+
+def _answer(message: wire.AskHealth | wire.AskCurves | wire.AskMoment) -> Any:
+    match message:
+        case wire.AskHealth():
+            return wire.Health(at_unix=time.time(), ask=message.ask)
+        case wire.AskCurves():
+            return wire.Curves(ask=message.ask)
+        case wire.AskMoment():
+            return _moment(message)
 
 
 def _moment(asked: wire.AskMoment) -> wire.Moment:

@@ -83,9 +83,9 @@ def test_what_is_known_live_is_what_a_killed_controller_finds_and_what_really_ra
         core.now += later_s
         running = [job for job in core.state.jobs.values() if job.state is JobState.RUNNING]
         if what == "kill":
-            links = core.state.links
+            links = core.state.node_status.links
             core.state = core.reload()
-            core.state.links, core.state.site = links, SITE
+            core.state.node_status.links, core.state.site = links, SITE
         elif what in ("end", "cancel", "requeue") and running:
             job = running[number % len(running)]
             if what != "end":

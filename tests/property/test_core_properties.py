@@ -271,8 +271,8 @@ def durable(state: State) -> Any:
         sorted(state.jobs.items()),
         sorted(state.nodes.items()),
         state.next_job_id,
-        sorted(state.pending),
-        sorted(state.active),
+        sorted(state.index.pending),
+        sorted(state.index.active),
     )
 
 

@@ -145,7 +145,7 @@ class Follow(RuleBasedStateMachine):
         lasts = [
             job.id
             for job in state.jobs.values()
-            if job.allocation is not None and job.id not in state.follower
+            if job.allocation is not None and job.id not in state.index.follower
         ]
         if not lasts or not rest.is_folded_array:
             return
@@ -273,7 +273,9 @@ class Follow(RuleBasedStateMachine):
         if hasattr(self, "core"):
             for holds in invariants.OF_STATE:
                 holds(self.core.state)
-            assert sorted(self.core.reload().follower.items()) == sorted(self.core.state.follower.items())
+            assert sorted(self.core.reload().follower.items()) == sorted(
+                self.core.state.index.follower.items()
+            )
 
     def teardown(self) -> None:
         """Everything comes to rest: nobody is left behind."""

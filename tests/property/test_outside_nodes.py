@@ -109,7 +109,7 @@ def take(core: Core, message: Any) -> None:
     """As the controller's loop does."""
     match message:
         case wire.Sample():
-            core.state.readings[LIAR] = to_reading(message)
+            core.state.node_status.readings[LIAR] = to_reading(message)
             core.state.picture.blocked(core.state, LIAR)
         case stepwire.StepFence():
             Fences().take(LIAR, message, core.state)

@@ -235,7 +235,7 @@ async def test_storms_and_kills_lose_nothing(seed: int) -> None:
                         job.ending_cause,
                         job.restarts,
                         job.shares,
-                        controller.state.whys.get(job.id),
+                        controller.state.planned.whys.get(job.id),
                     )
                     for job in jobs.values()
                     if not job.is_finished
@@ -282,17 +282,17 @@ async def test_short_tasks_follow_each_other_on_their_nodes_and_nobody_waits_for
         await ready(controller)
         array = await submit(controller, request(gpus=2, array=ArraySpec(ranges=((1, tasks, 1),))))
         jobs, state = controller.state.jobs, controller.state
-        await until(controller, lambda: bool(state.follower))
+        await until(controller, lambda: bool(state.index.follower))
         other = await submit(controller, request("first", gpus=4, nice=-1000), ROOT)
         await until(controller, lambda: jobs[other.id].is_finished)
         assert jobs[other.id].state is JobState.COMPLETED
         assert sum(job.is_finished for job in state.array_members(array.id)) < tasks, (
             "it did not wait for all"
         )
-        await until(controller, lambda: bool(state.follower))
+        await until(controller, lambda: bool(state.index.follower))
         await controller.apply(Held(who=ANN, jobs=(str(array.id),)))
-        assert not state.follower, "nothing begins behind an order's back"
-        await until(controller, lambda: not state.active)
+        assert not state.index.follower, "nothing begins behind an order's back"
+        await until(controller, lambda: not state.index.active)
         await controller.apply(Released(who=ANN, jobs=(str(array.id),)))
         await until(controller, lambda: all(job.is_finished for job in jobs.values()))
         members = state.array_members(array.id)
@@ -305,7 +305,7 @@ async def test_a_controller_killed_among_short_tasks_runs_none_twice() -> None:
     async with rig.controller() as controller:
         await ready(controller)
         array = await submit(controller, request(gpus=2, array=ArraySpec(ranges=((1, 300, 1),))))
-        await until(controller, lambda: bool(controller.state.follower))
+        await until(controller, lambda: bool(controller.state.index.follower))
     for node in rig.nodes:
         node.up = True
     async with rig.controller() as controller:

@@ -88,10 +88,10 @@ def test_a_priority_that_has_moved_far_is_told_again() -> None:
         await site.submit(gpus=8, seconds=2 * HOUR_S)
         waits = await site.submit(gpus=8)
         await site.later(5 * REPLAN_S)
-        before = site.controller.state.priorities[waits.id]
+        before = site.controller.state.planned.priorities[waits.id]
         listener = site.controller.hub.listen()
         while waits.id not in listener.take()[0]:
             await site.later(REPLAN_S)
-        assert site.controller.state.priorities[waits.id] > 1.05 * before
+        assert site.controller.state.planned.priorities[waits.id] > 1.05 * before
 
     on_site(rules, act)

@@ -106,6 +106,8 @@ async def test_what_depends_on_a_failure_ends_unless_it_asks_to_stay() -> None:
         ended = jobs[ends.id]
         assert ended.state is JobState.CANCELLED and ended.exit is not None
         assert "to succeed" in ended.exit.message
-        await until(controller, lambda: stays.id in controller.state.whys)
-        await until(controller, lambda: controller.state.whys[stays.id].code == "DependencyNeverSatisfied")
+        await until(controller, lambda: stays.id in controller.state.planned.whys)
+        await until(
+            controller, lambda: controller.state.planned.whys[stays.id].code == "DependencyNeverSatisfied"
+        )
         assert jobs[stays.id].state is JobState.PENDING

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +132,13 @@ class Home:
         left = {pid for mark in marks for pid in running(mark, also_in_environ=True)}
         kill(left - {os.getpid()})
         asked = Path(folder_of(Paths(str(self.path))))
-        for left in asked.parent.glob(f"warpdeck-*{asked.suffix}"):  # of users whose submitter was killed
-            shutil.rmtree(left, ignore_errors=True)
+        for folder in asked.parent.glob(f"warpdeck-*{asked.suffix}"):  # of users whose submitter was killed
+            shutil.rmtree(folder, ignore_errors=True)
         for identity in self.path.glob("agent/identity"):  # of killed agents, which have removed nothing
-            for left in Path("/tmp").glob(prefix_of(identity.read_text()) + "*"):
-                shutil.rmtree(left, ignore_errors=True)
+            for folder in Path("/tmp").glob(prefix_of(identity.read_text()) + "*"):
+                shutil.rmtree(folder, ignore_errors=True)
             containment = Containment(identity.read_text())
-            eventually(lambda held=containment: held.clear(keep=()), what="the groups of its jobs are empty")
+            eventually(partial(containment.clear, keep=()), what="the groups of its jobs are empty")
             containment.close()
 
 

@@ -16,8 +16,8 @@ def nothing_is_held_twice(view: View, plan: Plan) -> None:
     """No GPU has two jobs, no node more CPUs or memory given than it has."""
     nodes = {node.name: node for node in view.nodes}
     gpus: set[tuple[str, int]] = set()
-    cpus: dict[str, int] = {}
-    mem: dict[str, int] = {}
+    cpus: dict[NodeName, int] = {}
+    mem: dict[NodeName, int] = {}
     allocations = [job.allocation for job in view.running] + [start.allocation for start in plan.starts]
     for share in (share for allocation in allocations for share in allocation.shares):
         for index in share.gpus:
@@ -104,10 +104,10 @@ def users_who_want_it_are_apart(state: State) -> None:
 def every_job_is_where_its_state_says(state: State) -> None:
     """Waiting jobs are in the queue and hold nothing; finished ones have an end; shares belong to the allocation."""
     for job in state.jobs.values():
-        assert (job.id in state.pending) == (job.state is JobState.PENDING)
-        assert (job.id in state.active) == job.holds_resources
-        rests = job.id in state.pending and job.held and job.request.deadline_unix is None
-        assert (job.id in state.resting) == rests
+        assert (job.id in state.index.pending) == (job.state is JobState.PENDING)
+        assert (job.id in state.index.active) == job.holds_resources
+        rests = job.id in state.index.pending and job.held and job.request.deadline_unix is None
+        assert (job.id in state.index.resting) == rests
         if job.state is JobState.PENDING:
             assert job.allocation is None and not job.shares and job.end_at_unix is None
         if job.is_finished:
@@ -145,13 +145,13 @@ def what_is_kept_is_what_would_be_made_anew(state: State) -> None:
             counted[key] = counted.get(key, 0) + max(1, count_tasks(job.pending_tasks))
     assert state.submitted == counted
     in_state = Counter(job.state for job in state.jobs.values())
-    assert {each: count for each, count in state.in_state.items() if count} == in_state
+    assert {each: count for each, count in state.index.in_state.items() if count} == in_state
 
 
 def who_is_behind_another_holds_nothing(state: State) -> None:
     """Each has one before it, which is still there, and will have its place and no other."""
     found = {job.behind: job for job in state.jobs.values() if job.behind is not None}
-    assert {before: job.id for before, job in found.items()} == state.follower
+    assert {before: job.id for before, job in found.items()} == state.index.follower
     assert len(found) == sum(job.behind is not None for job in state.jobs.values()), "two are behind one"
     for before, job in found.items():
         first = state.jobs[before]

@@ -23,7 +23,7 @@ from warpdeck.controller.events.events import Effect, NodeAdded, NodeUp, Reporte
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.controller import GROUPS_S, Controller
 from warpdeck.controller.reducers.rule_changes import GroupsOf, unix_groups
-from warpdeck.model import Job, Node, NodeName
+from warpdeck.model import Job, JobId, Node, NodeName
 from warpdeck.ports.ports import OutputCollector, Store
 from warpdeck.server.server import ApiServer
 from warpdeck.sim.demo import NoOutputs
@@ -74,6 +74,9 @@ class QuietFleet:
 
     async def launch(self, name: NodeName, launch: wire.Launch, tree: Any) -> None:
         self.launches.append(launch)
+
+    async def reserve_port(self, name: NodeName, *, job_id: JobId, restarts: int) -> int:
+        raise AssertionError("no test reserves ports here")
 
     async def send(self, name: NodeName, message: Any) -> None:
         self.sent.append(message)

@@ -1,4 +1,8 @@
-"""The nouns of warpdeck. Pure data: no clock, no I/O."""
+"""Data classes for jobs, steps, nodes, reservations and their states.
+
+The package is pure data: it reads no clock and does no I/O. The other modules of core import its classes from
+here.
+"""
 
 from .condition import Condition
 from .health import CHECKS, CLEARING, Check, GpuDrain, NodeHealth, Verdict

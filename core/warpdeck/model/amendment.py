@@ -1,4 +1,4 @@
-"""A change of one table of the site's configuration, as clients ask for it."""
+"""A change of one table of the site's configuration, as a client requests it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import Annotated
 import msgspec
 
 Value = str | bool | int | float | list[str]
-"""What a key may be made to say."""
+"""A value that a configuration key can be set to."""
 MAX_DEPTH = 8
 MAX_CHANGES = 10_000
-"""Of one request: as many users may be named at once."""
+"""Maximum number of changes in one request. It is this large because one request may name this many users."""
 
 
 class Amendment(msgspec.Struct, frozen=True, kw_only=True):
-    """The table at `path` has these values: None takes one away. Without `values` the table goes, with all below it."""
+    """New values for the keys of the table at `path`.
+
+    A value of None removes its key. If `values` itself is None, the table is removed together with all tables
+    below it.
+    """
 
     path: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=MAX_DEPTH)]
     values: dict[str, Value | None] | None = None

@@ -1,6 +1,8 @@
-"""What is written into a job's record besides what it did: Slurm's `sacctmgr modify job`, of jobs of any age and state.
+"""Comments and exit codes that users and admins write into a job's accounting record.
 
-What is told of a job in the queue (squeue, scontrol) stays as it was submitted or updated; these are the record's (sacct).
+They correspond to Slurm's `sacctmgr modify job` and can be written for jobs of any age and in any state. They
+affect only the accounting record (sacct). The queue (squeue, scontrol) keeps showing the values that were
+submitted or updated.
 """
 
 from __future__ import annotations
@@ -16,20 +18,20 @@ WaitStatus = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**32)]
 
 
 class Annotations(msgspec.Struct, frozen=True, kw_only=True):
-    """What a record says."""
+    """Annotations of one accounting record."""
 
     comment: str | None = None
-    """In place of the job's own comment."""
+    """Replaces the job's own comment in the record."""
     admin_comment: str = ""
     system_comment: str = ""
     derived_exit: int | None = None
-    """A number as wait(2) gives it, in place of what the steps ended with."""
+    """Exit status as wait(2) encodes it. It replaces the status derived from the job's steps."""
     derived_at_unix: float = 0.0
-    """When it was said. The end of a job says it anew."""
+    """Unix time at which `derived_exit` was set. When the job ends, the derived exit status is set again."""
 
 
 class Annotating(msgspec.Struct, frozen=True, kw_only=True):
-    """What a record is to say from now on. UNSET is "leave it as it is"."""
+    """Requested changes of an accounting record. A field that is UNSET stays as it is."""
 
     comment: Text | UnsetType = UNSET
     admin_comment: Text | UnsetType = UNSET
@@ -37,6 +39,6 @@ class Annotating(msgspec.Struct, frozen=True, kw_only=True):
     derived_exit: WaitStatus | UnsetType = UNSET
 
     def asked(self) -> dict[str, str | int]:
-        """The names and values of what is to be other."""
+        """Return the names and values of the fields to change."""
         values = ((name, getattr(self, name)) for name in self.__struct_fields__)
         return {name: value for name, value in values if value is not UNSET}

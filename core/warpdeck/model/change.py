@@ -1,6 +1,6 @@
-"""What is asked to be other about a job that is there already: `scontrol update`. UNSET is "leave it as it is".
+"""Requested changes of an existing job (`scontrol update`). A field that is UNSET stays as it is.
 
-Names are those of Request, as are the limits of the types.
+The field names and the limits of the types are those of `Request`.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from .request import (
 )
 
 MAX_NAMED = 100_000
-"""Nodes of one list."""
+"""Maximum number of nodes in one list."""
 NodeNames = Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMED)]
 
 
 class JobChange(msgspec.Struct, frozen=True, kw_only=True):
-    """None takes a thing away, where the job may be without it."""
+    """Fields of a job to change. None removes a value that the job can do without."""
 
     time_limit_s: Limit | UnsetType | None = UNSET
     time_limit_more_s: Signed = 0
-    """Added to the present limit; less than 0 shortens it."""
+    """Seconds to add to the present time limit. A negative number shortens the limit."""
     end_at_unix: Moment | UnsetType = UNSET
-    """Of a running job: when its limit is to be over."""
+    """For a running job: the Unix time at which its time limit is to expire."""
     time_min_s: Limit | UnsetType | None = UNSET
     deadline_unix: Moment | UnsetType | None = UNSET
     begin_at_unix: Moment | UnsetType | None = UNSET
@@ -57,7 +57,7 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     dependencies: Dependencies | UnsetType | None = UNSET
     licenses: Annotated[tuple[tuple[Word, Count], ...], msgspec.Meta(max_length=64)] | UnsetType = UNSET
     throttle: CountOrNone | UnsetType = UNSET
-    """How many tasks of the array may run at once; 0: any."""
+    """Maximum number of array tasks that run at once; 0 means no limit."""
     output: Text | UnsetType = UNSET
     chdir: Text | UnsetType = UNSET
     nodes_min: NodeCount | UnsetType = UNSET
@@ -67,7 +67,9 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     cpus_per_task: Count | UnsetType = UNSET
     cpus_per_node_min: Count | UnsetType = UNSET
     mem_per_node_bytes: Bytes | UnsetType = UNSET
-    """Takes the place of what was asked per CPU or GPU, as mem_per_cpu_bytes does."""
+    """Replaces a request for memory per CPU or per GPU. Likewise, `mem_per_cpu_bytes` replaces the other
+    two.
+    """
     mem_per_cpu_bytes: Bytes | UnsetType = UNSET
     contiguous: bool | UnsetType = UNSET
     gpus: GpuAsk | UnsetType = UNSET
@@ -80,7 +82,7 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     switches_wait_s: Seconds | UnsetType | None = UNSET
 
     def asked(self) -> frozenset[str]:
-        """The names of what is to be other."""
+        """Return the names of the fields to change."""
         return frozenset(
             name
             for name in self.__struct_fields__

@@ -1,4 +1,4 @@
-"""Whether a node took jobs, over time."""
+"""Records of whether a node accepted jobs, as a history over time."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from .ids import NodeName
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """What kept jobs off a node and off its GPUs from that moment on, until its next condition."""
+    """Reasons that keep jobs off a node or off its GPUs, valid from `at_unix` until the node's next
+    `Condition`.
+    """
 
     node: NodeName
     at_unix: float
     drained: bool = False
     reason: str = ""
-    """Why it was drained."""
+    """Why the node was drained."""
     down: bool = False
-    """It did not answer."""
+    """True if the node did not respond."""
     down_reason: str = ""
-    """Of a condition the last word: a link breaks, and only the next attempt says why."""
+    """The latest reason why the node is down. It can change while the condition lasts: a connection breaks
+    first, and only the next attempt to connect reports the cause.
+    """
     gpu_drains: tuple[GpuDrain, ...] = ()

@@ -1,4 +1,4 @@
-"""The health of nodes and their GPUs: checks, and what they took out of service."""
+"""Health of nodes and GPUs: results of checks, and GPUs that the checks took out of service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .ids import GpuUuid
 
 
 class Verdict(StrEnum):
-    """What a check found. WARN is for people to know; FAIL takes what it is about out of service."""
+    """Result of a health check. WARN only informs people; FAIL takes the node or GPU out of service."""
 
     OK = "ok"
     WARN = "warn"
@@ -31,14 +31,20 @@ CHECKS = {
     "clock": "the node's clock beside the controller's",
     "program": "the site's own program",
 }
-"""Name -> what it looks at."""
+"""Health checks: their names and what each of them examines."""
 
 CLEARING = frozenset({"thermal", "gpu_memory", "gpus", "disk", "agent", "mount", "clock", "program"})
-"""Checks whose drain ends by itself when they are well again. After any other an admin has to look."""
+"""Checks that end their drain by themselves when they succeed again. After any other check, an admin has to
+resume the node.
+"""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """The last word of a check. `uuid` "" is about the node as a whole; a check that is well may speak of several GPUs."""
+    """The latest result of one health check.
+
+    An empty `uuid` means that the result concerns the node as a whole. The result of a check that succeeded
+    may cover several GPUs.
+    """
 
     name: str
     verdict: Verdict
@@ -48,7 +54,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuDrain(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU that no job may have. `check` "": an admin said so."""
+    """A GPU that is drained, so no job can use it. An empty `check` means that an admin drained it."""
 
     uuid: GpuUuid
     reason: str
@@ -57,11 +63,13 @@ class GpuDrain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """What was last known of a node."""
+    """The last known health of a node."""
 
     at_unix: float
     checks: tuple[Check, ...] = ()
     last_xids: dict[str, int] = {}
-    """GPU -> the last Xid that it told."""
+    """GPU UUID -> number of the last Xid error that the GPU reported."""
     clock_off_s: float = 0.0
-    """How far its clock is ahead of the controller's; 0 where that is no more than the site allows."""
+    """Seconds by which the node's clock is ahead of the controller's; 0 if the difference is within the
+    site's tolerance.
+    """

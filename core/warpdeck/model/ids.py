@@ -1,4 +1,4 @@
-"""Identifiers with types of their own."""
+"""Distinct types for the identifiers of jobs, nodes and GPUs."""
 
 from typing import NewType
 

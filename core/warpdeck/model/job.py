@@ -1,8 +1,10 @@
-"""A job: a request, where it stands, and what became of it. Frozen; the reducer replaces it.
+"""A job: its request, its state and its result.
 
-An array is folded: one Job holds all its waiting tasks (`pending_tasks`), and a task becomes a Job of its own, with a
-new id, when it starts; the last waiting task takes over the array's own record, as in Slurm. Tasks that are treated apart
-(`hold 12_[3-5]`) are folded into a record of their own.
+Jobs are frozen; the reducer replaces them.
+
+An array is folded: one `Job` holds all of its pending tasks (`pending_tasks`). When a task starts, it becomes
+a `Job` of its own with a new id. The last pending task takes over the record of the array itself, as in
+Slurm. Tasks that are changed separately (`hold 12_[3-5]`) are folded into a record of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from .usage import GpuUsage, OwnUse
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job holds on one node. `gpus` are GPU indices, `gpu_uuids` the same GPUs by uuid."""
+    """The resources that a job holds on one node. `gpus` are GPU indices; `gpu_uuids` names the same GPUs by
+    UUID.
+    """
 
     node: NodeName
     cpus: int
@@ -27,30 +31,38 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[int, ...] = ()
     gpu_uuids: tuple[GpuUuid, ...] = ()
     gpu_share_pct: int = 100
-    """Of a GPU that is shared: the part of it, and of its memory, that this job may use."""
+    """For a shared GPU: the percentage of the GPU, and of its memory, that this job may use."""
 
 
 class Allocation(msgspec.Struct, frozen=True, kw_only=True):
-    """The shares of a job; the first is its batch host."""
+    """The nodes and resources of a job, as one `Share` per node. The first share is that of the batch
+    host.
+    """
 
     shares: tuple[Share, ...]
 
     def node_names(self) -> tuple[NodeName, ...]:
-        """The nodes in rank order."""
+        """Return the names of the nodes in rank order."""
         return tuple(share.node for share in self.shares)
 
     def gpu_count(self) -> int:
-        """GPUs in all."""
+        """Return the number of GPUs on all nodes."""
         return sum(len(share.gpus) for share in self.shares)
 
 
 class ExitStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job ended: exit code and signal as in sacct's ExitCode "code:signal", and the cause where it was not its own."""
+    """Exit status of a job.
+
+    `code` and `signal` are those of sacct's ExitCode "code:signal". `cause` is set if the job did not end by
+    itself.
+    """
 
     code: int = 0
     signal: int = 0
     cause: str = ""
-    """"", timeout, cancelled, oom, node_fail, unknown (its supervisor was killed), launch_failed."""
+    """One of: "", timeout, cancelled, oom, node_fail, unknown (the job's supervisor was killed),
+    launch_failed.
+    """
     message: str = ""
 
     def __str__(self) -> str:
@@ -58,7 +70,7 @@ class ExitStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node said of its share of the job. `phase`: launching, running, exited."""
+    """State of a job's share, as its node reported it. `phase` is launching, running or exited."""
 
     node: NodeName
     phase: str = "launching"
@@ -68,18 +80,25 @@ class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
     stderr_path: str = ""
     work_dir: str = ""
     visible: bool = True
-    """The output files lie where the user sees them; else the controller brings them to the submit host."""
+    """True if the output files lie in a directory that the user can see. Otherwise the controller copies them
+    to the submit host.
+    """
     peak_mem_bytes: int = 0
     cpu_seconds: float = 0.0
     system_s: float = 0.0
-    """Of the CPU seconds, those that the kernel spent for it."""
+    """The part of `cpu_seconds` that was spent in the kernel (system time)."""
     own: OwnUse | None = None
-    """Of a share that had steps: its own part of this; None: all of it."""
+    """Usage outside of the job's steps. None means that the share had no steps, so all of its usage is its
+    own.
+    """
     gpu: GpuUsage | None = None
-    """What it has used of its GPUs, once it has ended; None where none was read."""
+    """GPU usage of the share, set once it has ended; None if no GPU was measured."""
 
     def without_steps(self) -> ShareStatus:
-        """With what was used outside of its steps in place of all; of GPUs that is not known apart."""
+        """Return a copy that counts only the CPU time and memory used outside of the job's steps.
+
+        GPU usage stays unchanged, because it is not known separately.
+        """
         own = self.own
         if own is None:
             return self
@@ -89,7 +108,9 @@ class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a job waits: Slurm's reason code, a sentence, and the expected start (None: cannot be told)."""
+    """Why a job is pending: Slurm's reason code, a sentence, and the expected start (None if it cannot be
+    predicted).
+    """
 
     code: str
     sentence: str
@@ -97,115 +118,136 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a job stands in a heterogeneous job. Its leader, the component 0, runs the script; the ids are consecutive."""
+    """Position of a job in a heterogeneous job.
+
+    The component with offset 0 is the leader and runs the script. The ids of the components are consecutive.
+    """
 
     leader: JobId
     offset: int
     size: int
 
     def id_set(self) -> str:
-        """The ids of all components, as Slurm shows them: 12-14."""
+        """Return the ids of all components as a range in Slurm's notation, such as 12-14."""
         return f"{self.leader}-{self.leader + self.size - 1}"
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes on which others were told to leave for a job, and until when that gives it the first word on them."""
+    """Nodes on which jobs were preempted for a pending job. Until `until_unix`, the pending job has priority
+    on these nodes.
+    """
 
     nodes: tuple[NodeName, ...]
     until_unix: float
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One job, one array task, or the waiting rest of an array."""
+    """One job, one array task, or the pending tasks of an array."""
 
     id: JobId
     array_job_id: JobId
-    """The id of the submission; equals `id` unless this is an array task that was split off, or a further component."""
+    """The id of the submission. It differs from `id` only for an array task that was split off and for a
+    component of a heterogeneous job other than the first.
+    """
     request: Request
     user: str
     uid: int
     state: JobState = JobState.PENDING
     component: Component | None = None
-    """Of a heterogeneous job: which of its components this is."""
+    """For a heterogeneous job: the component that this job is."""
     array_task_id: int | None = None
     pending_tasks: Ranges = ()
-    """Of a folded array: the tasks that wait, two or more."""
+    """For a folded array: its pending tasks, two or more."""
     submit_at_unix: float = 0.0
     eligible_at_unix: float = 0.0
     start_at_unix: float | None = None
     end_at_unix: float | None = None
     predicted_s: float | None = None
-    """How long it was likely to run when it was submitted, from its user's history; None: nothing was known."""
+    """Predicted run time at submission, from the history of the user's jobs; None if there was no history."""
     restarts: int = 0
     failed_starts: int = 0
-    """Those of them that were the fault of a node, which could not start it: users do not see them as restarts."""
+    """The part of `restarts` that was caused by nodes that could not start the job. Users do not see them as
+    restarts.
+    """
     failed_nodes: tuple[NodeName, ...] = ()
-    """The different nodes that could not start it since it was last released."""
+    """The distinct nodes that could not start the job since it was last released."""
     steps_made: int = 0
-    """Steps that this start has had; the number of the next one."""
+    """Number of steps that this start of the job has had. It is also the number of the next step."""
     held: bool = False
     held_by_admin: bool = False
     lost_reservation: str = ""
-    """Of a waiting job that is held: the reservation that it waited for and that is over."""
+    """For a pending job that is held: the reservation that the job was waiting for and that has ended."""
     requeued_held: bool = False
-    """It is held because it was requeued so."""
+    """True if the job is held because it was requeued with a hold."""
     special_exit: bool = False
-    """Who requeued it wants it seen apart from others that are held (Slurm's state SPECIAL_EXIT)."""
+    """True if the user who requeued the job asked that it be shown differently from other held jobs (Slurm's
+    state SPECIAL_EXIT).
+    """
     room: Room | None = None
-    """Of a waiting job: what was cleared for it."""
+    """For a pending job: the nodes that were cleared for it by preemption."""
     partition: str = ""
-    """Where it started; of a request for several the one that had room."""
+    """The partition in which the job started. If the request names several, it is the one that had enough
+    free resources.
+    """
     drawn_into: str = ""
-    """The reservation in which it runs without having asked for one."""
+    """The reservation in which the job runs although its request names none (a magnetic reservation)."""
     priority: int | None = None
-    """With which it started; None: it has not, or nobody had reckoned it."""
+    """The priority with which the job started; None if it has not started or no priority was computed."""
     time_limit_s: int | None = None
-    """The limit it runs under, from its start on: as asked, a default, or shortened (--time-min)."""
+    """The time limit since the start: the requested limit, a default, or a limit shortened with
+    --time-min.
+    """
     leaves_by_unix: float | None = None
-    """It was told to leave for another job: when its grace time ends."""
+    """For a job that is being preempted: the Unix time at which its grace time ends."""
     unheld_since_unix: float | None = None
-    """Of an allocation that is held for a client: since when none was there. None: it is, or nobody looked yet."""
+    """For an allocation that is held for a client: the Unix time since which no client is connected. None if
+    a client is connected or the connection has not been checked yet.
+    """
     suspended_at_unix: float | None = None
     suspended_by: str = ""
-    """The admin who suspended it; "": the planner did, and lets it go on by itself."""
+    """The admin who suspended the job. If empty, the planner suspended it and resumes it automatically."""
     resumed_at_unix: float | None = None
-    """The last time that it went on after a suspension."""
+    """The Unix time at which the job was last resumed."""
     suspended_s: float = 0.0
-    """Time it has spent suspended before; it does not count against the limit."""
+    """Seconds of earlier suspensions. They do not count against the time limit."""
     kept: Allocation | None = None
-    """Of a suspended job: the part of its allocation that nobody else may have."""
+    """For a suspended job: the part of its allocation that no other job can use."""
     requeue_on_exit: bool = False
-    """A requeue was asked while it ran: it goes back to PENDING when all its shares have ended."""
+    """True if a requeue was requested while the job ran. The job returns to PENDING when all its shares have
+    ended.
+    """
     allocation: Allocation | None = None
     behind: JobId | None = None
-    """It was handed to its node ahead of time: it holds nothing yet, and begins in the place of this job when that ends."""
+    """Set if the job was sent to its node ahead of time. It holds no resources yet; it starts when the job
+    with this id ends and takes over that job's resources.
+    """
     shares: tuple[ShareStatus, ...] = ()
     exit: ExitStatus | None = None
     ended_by_uid: int | None = None
-    """Who cancelled it."""
+    """The uid of the user who cancelled the job."""
     request_key: int = 0
-    """The request's number in the store, where it is not the submission's own: it was changed since."""
+    """The number of the request in the store if the request was changed after the submission; otherwise 0."""
     amendments: int = 0
-    """How often it was."""
+    """How often the request was changed."""
     notice: str = ""
-    """The last trouble with its node or GPUs that it was told of."""
+    """The last warning about its node or GPUs that was sent to the job."""
     annotations: Annotations | None = None
     ending_cause: str = ""
-    """The cause with which a kill was ordered (cancelled, timeout ...), until the nodes confirm."""
+    """The cause of a kill that was ordered (cancelled, timeout, ...), until the nodes confirm it."""
 
     @property
     def reservation(self) -> str:
-        """The one it asked for, or that has drawn it in; "" for none."""
+        """The reservation that the job requested or was drawn into; "" if there is none."""
         return self.drawn_into or self.request.reservation
 
     @property
     def user_restarts(self) -> int:
-        """As users count: starts that were a node's fault, and began nothing, are none."""
+        """The number of restarts as shown to users. Starts that failed because of a node are not counted."""
         return self.restarts - self.failed_starts
 
     @property
     def is_folded_array(self) -> bool:
-        """Holds several waiting tasks."""
+        """True if the job holds several pending array tasks."""
         return bool(self.pending_tasks)
 
     @property
@@ -214,12 +256,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def family_id(self) -> JobId:
-        """The id that all tasks of its array have in common; of another job, or a component, its own."""
+        """The id shared by all tasks of an array. For any other job, and for a component, it is the job's own
+        id.
+        """
         return self.array_job_id if self.component is None else self.id
 
     @property
     def is_led(self) -> bool:
-        """Is a component of a heterogeneous job, and not its leader."""
+        """True if the job is a component of a heterogeneous job but not its leader."""
         return self.component is not None and self.component.offset > 0
 
     @property
@@ -228,16 +272,20 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_handed(self) -> bool:
-        """Waits on its node for the place of the job before it, as far as is known here."""
+        """True if the job was sent to its node ahead of time and, as far as the controller knows, waits for
+        the preceding job to end.
+        """
         return self.behind is not None and self.state is JobState.CONFIGURING
 
     @property
     def held_allocation(self) -> Allocation | None:
-        """What nobody else may have now."""
+        """The resources that no other job can use now."""
         return self.kept if self.kept is not None else self.allocation
 
     def ends_by_unix(self) -> float | None:
-        """When it will have ended at the latest, None without a limit."""
+        """Return the latest Unix time at which the job ends, or None if it has no limit or has not
+        started.
+        """
         if self.leaves_by_unix is not None:
             return self.leaves_by_unix
         if self.time_limit_s is None or self.start_at_unix is None:
@@ -245,20 +293,25 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.start_at_unix + self.time_limit_s + self.suspended_s
 
     def ran_s(self) -> float | None:
-        """How long its last start ran, without the time that it was suspended; None if it has not ended or never ran."""
+        """Return the seconds that the last start ran, without suspended time; None if the job has not ended
+        or never ran.
+        """
         if self.start_at_unix is None or self.end_at_unix is None:
             return None
         return max(0.0, self.end_at_unix - self.start_at_unix - self.suspended_s)
 
     def expects_end_unix(self) -> float | None:
-        """When it is likely to end, and never after its limit; None where nothing is known or it does not run."""
+        """Return the predicted end as a Unix time, at most the end of the time limit.
+
+        None if there is no prediction or the job has not started.
+        """
         if self.predicted_s is None or self.start_at_unix is None:
             return None
         ends, likely = self.ends_by_unix(), self.start_at_unix + self.suspended_s + self.predicted_s
         return likely if ends is None else min(likely, ends)
 
     def label(self) -> str:
-        """As squeue prints the id: 12, 12_3, 12_[4-9,11], or 12+1 for a component."""
+        """Return the id as squeue prints it: 12, 12_3, 12_[4-9,11], or 12+1 for a component."""
         if self.pending_tasks:
             return f"{self.array_job_id}_[{format_ranges(self.pending_tasks)}]"
         if self.array_task_id is not None:

@@ -1,4 +1,4 @@
-"""Nodes and GPUs as the scheduler knows them, and what was last measured on them."""
+"""Nodes and GPUs as the scheduler knows them, and their latest measurements."""
 
 from __future__ import annotations
 
@@ -28,13 +28,19 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     mem_bytes: int
     numa_node: int = -1
     island: int = -1
-    """GPUs of a node with the same number are joined by NVLink; -1: by none."""
+    """GPUs of one node with the same number are connected by NVLink; -1 means that the GPU has no NVLink
+    connection.
+    """
     isolation: str = ""
-    """What keeps jobs apart that share it: "mig", "mps", or "" for nothing but our watching them."""
+    """How jobs that share the GPU are isolated: "mig", "mps", or "" if only the agent monitors them."""
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A process that holds a GPU. `job_id` 0: a stranger, no job of ours; `pid` 0: all of a user's, of a past minute."""
+    """A process that uses a GPU.
+
+    `job_id` 0 means that the process belongs to no job of ours. `pid` 0 stands for all processes of one user
+    in a past minute.
+    """
 
     pid: int
     mem_bytes: int
@@ -44,26 +50,29 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GpuLinks(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU's PCIe and NVLink: how they are, and what goes over them. None is unknown, never zero. Directions are the GPU's."""
+    """State and traffic of a GPU's PCIe and NVLink connections.
+
+    None means unknown, never zero. Sending (tx) and receiving (rx) are seen from the GPU.
+    """
 
     pcie_gen: int | None = None
-    """As it is now: a GPU that idles lowers it."""
+    """The current PCIe generation. An idle GPU lowers it."""
     pcie_gen_max: int | None = None
     pcie_width: int | None = None
-    """Lanes."""
+    """Current number of PCIe lanes."""
     pcie_width_max: int | None = None
     pcie_tx_bytes_s: int | None = None
     pcie_rx_bytes_s: int | None = None
     nvlinks: int = 0
-    """0: the GPU has none."""
+    """Number of NVLink links; 0 if the GPU has none."""
     nvlinks_up: int = 0
     nvlink_tx_bytes_s: int | None = None
-    """Over all links."""
+    """Bytes per second, summed over all links."""
     nvlink_rx_bytes_s: int | None = None
 
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The last measurement of a GPU; None is unknown, never zero."""
+    """The latest measurement of a GPU. None means unknown, never zero."""
 
     index: int
     util_pct: int | None = None
@@ -73,15 +82,16 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     processes: tuple[GpuProcess, ...] = ()
     error: str = ""
     unexplained_bytes: int = 0
-    """Memory in use, where the driver names no process at all."""
+    """GPU memory in use although the driver lists no process at all."""
     links: GpuLinks = GpuLinks()
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The last measurement of a node.
+    """The latest measurement of a node.
 
-    No reading can be part of a cycle, so the collector is spared them (`gc`): the hundreds a second of a large site, kept until
-    the next comes, would have it look through all links of the controller again and again.
+    `gc=False` excludes readings from the garbage collector, which is safe because a reading cannot be part of
+    a reference cycle. A large site receives hundreds of readings per second and keeps each until the next one
+    arrives. Otherwise they would repeatedly make the collector traverse all objects of the controller.
     """
 
     at_unix: float
@@ -89,25 +99,29 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mem_used_bytes: int
     gpus: tuple[GpuReading, ...] = ()
     idle: tuple[tuple[JobId, float], ...] = ()
-    """Interactive jobs that nobody and nothing uses, and since when."""
+    """Interactive jobs that are idle and unattended, each with the Unix time since when."""
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """How the CPUs of a node lie: so many sockets, cores of each, threads of each core. 0 is unknown."""
+    """CPU topology of a node: sockets, cores per socket, and threads per core. 0 means unknown."""
 
     sockets: int = 0
     cores: int = 0
     threads: int = 0
 
     def told(self, cpus: int) -> Topology:
-        """As Slurm's commands tell of it: where it is unknown, every CPU is a socket of its own."""
+        """Return the topology as Slurm's commands show it: if it is unknown, each CPU counts as a socket of
+        its own.
+        """
         return self if self.sockets else Topology(sockets=cpus, cores=1, threads=1)
 
 
 class Facility(msgspec.Struct, frozen=True, kw_only=True):
-    """One way in which a node holds jobs: end, memory, cpus, processes, folders (of their own), devices.
+    """One kind of containment that a node offers: end, memory, cpus, processes, folders (private ones),
+    devices.
 
-    `strength`: enforced (by the kernel), watched (by the agent), advised (a job could undo it), missing.
+    `strength` is one of: enforced (by the kernel), watched (by the agent), advised (a job could undo it),
+    missing.
     """
 
     name: str
@@ -116,28 +130,32 @@ class Facility(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A node: where it is reached, what it has, and whether it takes jobs. `target` "" is this machine, without SSH."""
+    """A node: its address, its hardware, and whether it accepts jobs. An empty `target` means this machine,
+    without SSH.
+    """
 
     name: NodeName
     target: str = ""
     host_key: str = ""
-    """The accepted SSH host key, as in known_hosts; "" relies on the user's own known_hosts."""
+    """The accepted SSH host key in the format of known_hosts. If empty, the user's own known_hosts file
+    decides.
+    """
     cpus: int = 0
     mem_bytes: int = 0
     topology: Topology = Topology()
     tmp_disk_bytes: int = 0
-    """The file system of jobs' temporary files; 0 is unknown."""
+    """Size of the file system that holds the temporary files of jobs; 0 means unknown."""
     gpus: tuple[Gpu, ...] = ()
     arch: str = ""
-    """As uname -m has it; "" is unknown."""
+    """The machine architecture that `uname -m` prints; "" means unknown."""
     boot_id: str = ""
     booted_at_unix: float = 0.0
-    """0 is unknown."""
+    """Unix time of the last boot; 0 means unknown."""
     agent_at_unix: float = 0.0
-    """When its agent began."""
+    """Unix time at which the node's agent started."""
     hostname: str = ""
     address: str = ""
-    """At which it was reached last, as it sees it itself; other nodes reach it there too."""
+    """The node's own address on its most recent connection. Other nodes reach it at this address too."""
     driver: str = ""
     kernel: str = ""
     containment: str = ""
@@ -146,14 +164,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     gpu_error: str = ""
     drained: bool = False
     reason: str = ""
-    """Why it is drained or down, in words."""
+    """A text that says why the node is drained or down."""
     reason_at_unix: float = 0.0
     drain_checks: tuple[str, ...] = ()
-    """The health checks that drained it; () where an admin did."""
+    """The health checks that drained the node; empty if an admin drained it."""
     gpu_drains: tuple[GpuDrain, ...] = ()
-    """GPUs that take no job while the others do."""
+    """GPUs that accept no jobs while the node's other GPUs do."""
     known_gpus: tuple[GpuUuid, ...] = ()
-    """The most GPUs that it was ever found to have, since an admin last resumed it."""
+    """The largest set of GPUs ever found on the node since an admin last resumed it."""
     faults_until: int = 0
-    """The number of the last fault of its GPUs that was dealt with."""
+    """The number of the last GPU fault that was handled."""
     added_at_unix: float = 0.0

@@ -1,4 +1,4 @@
-"""Jobs that have ended: what is kept of each to find it by, what may be asked, and what they have cost."""
+"""Finished jobs: their search records, queries for them, and their accumulated cost."""
 
 from __future__ import annotations
 
@@ -7,33 +7,40 @@ from typing import Annotated
 import msgspec
 
 MAX_PAGE_JOBS = 500
-"""Jobs of one answer: a frame has a limit, and nobody looks at more at once."""
+"""Maximum number of jobs in one response. The size of a frame is limited, and no user looks at more jobs at
+once.
+"""
 MAX_CLAUSES = 32
-"""Conditions of one question: a line of text that a person types."""
+"""Maximum number of conditions in one query, which is a line of text that a person types."""
 PAST_ORDERS = (
     *("end", "job", "state", "name", "user", "account", "partition", "qos"),
     *("nodes", "cpus", "gpus", "mem", "time", "submit", "where"),
 )
-"""What ended jobs may be ordered by: the columns of a list of jobs, and the end."""
+"""Keys by which finished jobs can be sorted: the columns of a job list, and the end time."""
 
 Text = Annotated[str, msgspec.Meta(max_length=256)]
 
 
 class Clause(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition on a job (notation.jobfilter has the words for it). `sign`: has, is, or a comparison of numbers."""
+    """One condition on a job. `notation.jobfilter` defines the syntax.
+
+    `sign` is "has", "is", or a comparison of numbers such as ">=".
+    """
 
     field: Text
     sign: Annotated[str, msgspec.Meta(pattern=r"\A(has|is|>=|<=|>|<|=)\Z")]
     value: Text
     absent: bool = False
-    """It must not hold."""
+    """True if the condition must not hold."""
 
 
 class PastQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which ended jobs, in which order; every clause must hold, and they ended by `until`, so that pages do not move.
+    """A query for a page of finished jobs.
 
-    The page begins `offset` jobs behind the job `beside`, or at the beginning; `backwards` counts from there, or from the
-    end, towards the beginning. It is in the order that was asked for all the same.
+    Every clause must hold. Only jobs that ended by `until` are considered, so that pages do not shift while
+    jobs end. The page begins `offset` jobs after the job `beside`, or at the beginning. If `backwards` is
+    true, the offset counts from `beside`, or from the end, towards the beginning. The jobs of the page are in
+    the requested order in both cases.
     """
 
     user: Text | None = None
@@ -48,7 +55,7 @@ class PastQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store keeps of an ended job to find it by; names are JobRow's."""
+    """Search record of a finished job. The field names are those of `JobRow`."""
 
     id: int
     label: str
@@ -61,7 +68,7 @@ class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     state_short: str
     reason: str
-    """How it ended, without where."""
+    """How the job ended, for example "signal 9 (oom)", without naming the node."""
     node_list: str
     nodes: int
     cpus: int
@@ -76,8 +83,12 @@ class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a group of ended jobs. Hours of GPUs, but for `cpu_hours`: those held; those of them whose use was measured; of
-    these the used (times the mean utilisation) and the wasted ones (times the share of the time below 5 %)."""
+    """Cost of a group of finished jobs.
+
+    All hours except `cpu_hours` are GPU-hours. `allocated` counts the hours held, and `measured` those of
+    them whose utilization was measured. Of the measured hours, `used` counts them times the mean utilization,
+    and `wasted` counts them times the share of the time with less than 5 % utilization.
+    """
 
     jobs: int = 0
     failed: int = 0
@@ -88,7 +99,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     wasted: float = 0.0
 
     def plus(self, other: Cost) -> Cost:
-        """Of both."""
+        """Return the sum of both costs."""
         return Cost(
             jobs=self.jobs + other.jobs,
             failed=self.failed + other.failed,
@@ -101,7 +112,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupCost(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the ended jobs that have all of these in common."""
+    """Cost of the finished jobs that share all of these attributes."""
 
     user: str
     account: str
@@ -112,14 +123,17 @@ class GroupCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def end_in_words(*, state: str, exit_code: str, cause: str) -> str:
-    """How a job ended: "exit 0", "signal 9 (oom)", "cancelled". `exit_code` is "code:signal", or "" where it never ran."""
+    """Return how a job ended, for example "exit 0", "signal 9 (oom)" or "cancelled".
+
+    `exit_code` is "code:signal", or "" if the job never ran.
+    """
     code, _, signal = exit_code.partition(":")
     words = f"signal {signal}" if signal not in ("", "0") else f"exit {code}" if code else state.lower()
     return f"{words} ({cause})" if cause else words
 
 
 NOT_FAILED = ("COMPLETED", "CANCELLED")
-"""Ends that nobody calls a failure."""
+"""Final states that do not count as failures."""
 HOUR_S = 3600.0
 
 
@@ -132,7 +146,7 @@ def cost_of(
     util_pct: float | None,
     idle_pct: float | None,
 ) -> Cost:
-    """Of one job. What was not measured is claimed neither used nor wasted."""
+    """Return the cost of one job. GPU-hours that were not measured count neither as used nor as wasted."""
     hours = ran_s / HOUR_S
     allocated = hours * gpus
     return Cost(

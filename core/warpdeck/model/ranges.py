@@ -1,4 +1,7 @@
-"""Sets of array task numbers as inclusive (first, last, step) ranges, ascending and disjoint: 100,000 tasks in one tuple."""
+"""Sets of array task numbers as inclusive (first, last, step) ranges, ascending and disjoint.
+
+One tuple of ranges can stand for 100,000 tasks.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,14 @@ from operator import itemgetter
 Range = tuple[int, int, int]
 Ranges = tuple[Range, ...]
 MAX_RANGES = 10_000
-"""In which the waiting tasks of one array may lie: each task that starts or is named alone costs a look at all."""
+"""Maximum number of ranges for the pending tasks of one array. All ranges are scanned for each task that
+starts or is addressed individually.
+"""
 _LAST = itemgetter(1)
 
 
 def format_ranges(ranges: Ranges) -> str:
-    """`((0, 3, 1), (8, 8, 1), (10, 20, 5))` -> "0-3,8,10-20:5"."""
+    """Return the ranges as text: `((0, 3, 1), (8, 8, 1), (10, 20, 5))` becomes "0-3,8,10-20:5"."""
     parts = []
     for first, last, step in ranges:
         if first == last:
@@ -26,24 +31,24 @@ def format_ranges(ranges: Ranges) -> str:
 
 
 def count_tasks(ranges: Ranges) -> int:
-    """How many numbers the ranges hold."""
+    """Return how many numbers the ranges contain."""
     return sum((last - first) // step + 1 for first, last, step in ranges)
 
 
 def iter_tasks(ranges: Ranges) -> Iterator[int]:
-    """The numbers, ascending within each range."""
+    """Iterate over the numbers. They are ascending within each range."""
     for first, last, step in ranges:
         yield from range(first, last + 1, step)
 
 
 def has_task(ranges: Ranges, task: int) -> bool:
-    """Whether the number is in one of the ranges."""
+    """Return whether the number is in one of the ranges."""
     at = bisect_left(ranges, task, key=_LAST)
     return at < len(ranges) and ranges[at][0] <= task and (task - ranges[at][0]) % ranges[at][2] == 0
 
 
 def ranges_of(numbers: Iterable[int]) -> Ranges:
-    """The ranges that hold exactly these numbers, without steps."""
+    """Return the ranges that contain exactly these numbers, all with a step of 1."""
     found: list[Range] = []
     for number in sorted(set(numbers)):
         if found and number == found[-1][1] + 1:
@@ -54,7 +59,9 @@ def ranges_of(numbers: Iterable[int]) -> Ranges:
 
 
 def without_steps(ranges: Ranges) -> Ranges:
-    """The same numbers in ranges of a step of 1, as few as will do; the ranges may be in any order."""
+    """Return the same numbers as the fewest possible ranges with a step of 1. The given ranges may be in any
+    order.
+    """
     if any(step != 1 for _, _, step in ranges):
         return ranges_of(iter_tasks(ranges))
     found: list[Range] = []
@@ -67,7 +74,10 @@ def without_steps(ranges: Ranges) -> Ranges:
 
 
 def with_task(ranges: Ranges, task: int) -> Ranges:
-    """The ranges and this number, which is not in them; it lengthens the ranges beside it where their steps allow."""
+    """Return the ranges with one number added that they do not contain yet.
+
+    The number extends a neighboring range if the steps allow it.
+    """
     found: list[Range] = []
     for after in sorted((*ranges, (task, task, 1))):
         if found and (gap := _gap(found[-1], after)):
@@ -78,17 +88,20 @@ def with_task(ranges: Ranges, task: int) -> Ranges:
 
 
 def _gap(before: Range, after: Range) -> int:
-    """The step with which both are one range; 0 if they are not."""
+    """Return the step with which both ranges form a single range, or 0 if they do not."""
     gap = after[0] - before[1]
     steps = {step for first, last, step in (before, after) if first < last} or {1}
     return gap if steps == {gap} else 0
 
 
 def split_ranges(ranges: Ranges, wanted: Ranges) -> tuple[Ranges, Ranges]:
-    """(those numbers of `ranges` that are in `wanted`, the others). What nothing is wanted of is not looked at one by one."""
+    """Return (the numbers of `ranges` that are in `wanted`, the other numbers).
+
+    Ranges that contain no wanted number are copied as a whole, without looking at their numbers.
+    """
     taken: list[Range] = []
     rest: list[Range] = []
-    at, head = 0, None  # of ranges[at] only `head` is left, unless it is None
+    at, head = 0, None  # If `head` is not None, it is the part of ranges[at] that remains.
     for want in wanted:
         if head is not None and head[1] < want[0]:
             rest.append(head)
@@ -111,7 +124,10 @@ def split_ranges(ranges: Ranges, wanted: Ranges) -> tuple[Ranges, Ranges]:
 
 
 def _cut(each: Range, want: Range, taken: list[Range], rest: list[Range]) -> Range | None:
-    """Deals the numbers of `each` up to the end of `want`, where it begins no later; what lies behind that is returned."""
+    """Split the part of `each` up to the end of `want` into `taken` and `rest`, and return the part after it.
+
+    `each` must not begin after the end of `want`.
+    """
     first, last, step = each
     end = min(last, want[1] - (want[1] - first) % step)
     begin, gap = _first_common(each, want)
@@ -132,7 +148,11 @@ def _cut(each: Range, want: Range, taken: list[Range], rest: list[Range]) -> Ran
 
 
 def _first_common(each: Range, want: Range) -> tuple[int, int]:
-    """The first number from the beginning of both that both may hold, and how far apart these are; one behind both for none."""
+    """Return the first number that both ranges can contain, and the distance to the next common numbers.
+
+    Only the beginnings and steps count, not the ends. If the ranges have no number in common, the returned
+    number lies after the ends of both.
+    """
     first, last, step = each
     shared = math.gcd(step, want[2])
     off, uneven = divmod(want[0] - first, shared)

@@ -1,8 +1,10 @@
-"""What a user asks for: one Request per submission, shared by all tasks of an array. Sizes in bytes, times in seconds.
+"""Requests: the options of one submission, shared by all tasks of an array. Sizes are in bytes, times in
+seconds.
 
-Field names are sbatch's long options. Absent means "not asked": defaults are filled in by the controller's validation,
-so that `show` can tell what the user wrote from what the site added. The types carry the limits: whatever a client sends is
-checked when it is decoded, and nowhere else.
+The field names are sbatch's long options. An absent value means that the option was not given. The
+controller's validation fills in the defaults, so that `show` can tell the user's values from those of the
+site. The types carry the limits: everything that a client sends is checked when it is decoded, and nowhere
+else.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ from .ids import JobId
 from .ranges import Ranges, count_tasks
 
 MAX_COUNT = 10_000_000
-"""Tasks, CPUs or GPUs of one request."""
+"""Maximum number of tasks, CPUs or GPUs in one request."""
 MAX_NODES = 100_000
 MAX_CLAUSES = 1000
-"""Jobs that one dependency list may name: all are looked at in every planning pass."""
+"""Maximum number of jobs in one dependency list. All of them are examined in every scheduling pass."""
 Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
 CountOrNone = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 NodeCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_NODES)]
@@ -26,40 +28,52 @@ Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**60)]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 MAX_LIMIT_S = 2**31
 Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT_S)]
-"""A time limit."""
+"""A time limit in seconds."""
 Moment = Annotated[float, msgspec.Meta(ge=-(2**35), le=253_370_764_800)]
-"""Unix seconds from the year 881 up to 9999: others no calendar prints, and every list that shows them would end of it."""
+"""Unix seconds from the year 881 to the year 9999. No calendar function can print other times, so each list
+that contained one would fail.
+"""
 Signed = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
 Signed64 = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
 Word = Annotated[str, msgspec.Meta(max_length=1024)]
-"""Names: they stand in every row that is shown."""
+"""A name. The limit is short because names appear in every row of a list."""
 Text = Annotated[str, msgspec.Meta(max_length=4096)]
-"""Paths and remarks."""
+"""A path or a remark."""
 PtySide = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
-"""Rows or columns of a terminal."""
+"""Number of rows or columns of a terminal."""
 
 
 class GpuAsk(msgspec.Struct, frozen=True, kw_only=True):
-    """GPUs asked for. At most one of the counts is set (all None: no GPU). `type` is matched without case; "" is any."""
+    """Requested GPUs.
+
+    At most one of the counts is set; if all are None, no GPU is requested. `type` is compared without case;
+    "" matches any type.
+    """
 
     per_node: CountOrNone | None = None
     total: CountOrNone | None = None
     per_task: CountOrNone | None = None
     type: Word = ""
     share_pct: Annotated[int, msgspec.Meta(ge=1, le=99)] | None = None
-    """A part of one GPU and of its memory, in percent, instead of a count."""
+    """Percentage of one GPU and of its memory, requested instead of a count."""
     shards: CountOrNone | None = None
-    """So many of the parts into which the site cuts a GPU. Becomes `share_pct` at submission."""
+    """Number of shards, the parts into which the site divides a GPU. It is converted to `share_pct` at
+    submission.
+    """
 
 
 class ArraySpec(msgspec.Struct, frozen=True, kw_only=True):
-    """`--array`: inclusive ranges (first, last, step), ascending and disjoint, and how many may run at once (0: any)."""
+    """The value of `--array`.
+
+    It holds inclusive ranges (first, last, step), ascending and disjoint, and the number of tasks that may
+    run at once (0: any).
+    """
 
     ranges: Ranges
     throttle: CountOrNone = 0
 
     def count(self) -> int:
-        """The number of tasks."""
+        """Return the number of tasks."""
         return count_tasks(self.ranges)
 
 
@@ -67,9 +81,10 @@ MailTypes = Annotated[tuple[Word, ...], msgspec.Meta(max_length=16)]
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):
-    """One clause of `--dependency`. `kind`: after, afterany, afterok, afternotok, aftercorr, afterburstbuffer, singleton.
+    """One clause of `--dependency`.
 
-    `task` narrows an array job to one of its tasks. `delay_s` counts for `after` alone, as in Slurm.
+    `kind` is one of: after, afterany, afterok, afternotok, aftercorr, afterburstbuffer, singleton. `task`
+    restricts the clause to one task of an array job. `delay_s` has an effect only for `after`, as in Slurm.
     """
 
     kind: Annotated[str, msgspec.Meta(pattern=r"\A(after(any|ok|notok|corr|burstbuffer)?|singleton)\Z")]
@@ -79,17 +94,21 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dependencies(msgspec.Struct, frozen=True, kw_only=True):
-    """All clauses; `any_of` is the `?` separator (one is enough), else all must hold."""
+    """All clauses of a dependency list. With `any_of` (the `?` separator) one of them is enough; otherwise
+    all must hold.
+    """
 
     clauses: Annotated[tuple[Dependency, ...], msgspec.Meta(min_length=1, max_length=MAX_CLAUSES)]
     any_of: bool = False
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The code a job runs: a commit in the user's snapshot store, its tree, and the packed tree's digest and size.
+    """The code that a job runs: a commit in the user's snapshot store, its tree, and the digest and size of
+    the packed tree.
 
-    `root` is the folder that was captured, `subdir` the submit folder below it ("" is the root itself); `links` are the
-    root's entries that git ignores (data, environments), linked into the checkout where the folder is visible.
+    `root` is the directory that was captured, and `subdir` the submit directory below it ("" is the root
+    itself). `links` are the root's entries that git ignores (data, environments). They are linked into the
+    checkout if the node sees the directory.
     """
 
     commit: str
@@ -105,14 +124,17 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PtySize(msgspec.Struct, frozen=True, kw_only=True):
-    """A terminal's size in characters."""
+    """Size of a terminal in characters."""
 
     rows: PtySide = 24
     cols: PtySide = 80
 
 
 class WarnSignal(msgspec.Struct, frozen=True, kw_only=True):
-    """`--signal=[B:]SIG[@S]`: sent so long before the time limit; `batch_only` is B: (to the batch script's shell alone)."""
+    """The value of `--signal=[B:]SIG[@S]`: a signal that is sent `before_s` seconds before the time limit.
+
+    `batch_only` stands for "B:" and sends the signal only to the shell of the batch script.
+    """
 
     number: Annotated[int, msgspec.Meta(ge=1, le=64)]
     before_s: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 60
@@ -120,7 +142,7 @@ class WarnSignal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder or file of the node at a place in a container."""
+    """A directory or file of the node that is mounted at a path in a container."""
 
     source: Text
     target: Text
@@ -128,14 +150,16 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
-    """The --container-* options, as pyxis has them. `image` "" is that of an earlier container called `name`."""
+    """The --container-* options of pyxis. An empty `image` means the image of an earlier container called
+    `name`.
+    """
 
     image: Text = ""
     name: Annotated[str, msgspec.Meta(max_length=128)] = ""
     mounts: Annotated[tuple[Mount, ...], msgspec.Meta(max_length=64)] = ()
     workdir: Text = ""
     env: Annotated[tuple[Word, ...], msgspec.Meta(max_length=1000)] = ()
-    """Variables whose value is the job's even where the image sets another."""
+    """Variables that keep the job's value even if the image sets another."""
     mount_home: bool = False
     remap_root: bool = False
     entrypoint: bool = False
@@ -143,87 +167,103 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeMinimum(msgspec.Struct, frozen=True, kw_only=True):
-    """What each node must have at the least, whatever the job takes of it."""
+    """Hardware that each node must have at least, regardless of how much of it the job uses."""
 
     sockets: Count | None = None
     cores: Count | None = None
-    """Of each socket."""
+    """Minimum number of cores per socket."""
     threads: Count | None = None
-    """Of each core."""
+    """Minimum number of threads per core."""
     tmp_disk_bytes: Bytes | None = None
-    """--tmp."""
+    """Minimum size of the temporary disk, from --tmp."""
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a request that placement looks at."""
+    """The part of a request that matters for placement."""
 
     nodes_min: NodeCount = 1
     nodes_max: NodeCount = 1
     nodes_open: bool = False
-    """Nobody said how many: as few as hold its tasks and GPUs, and more than that where it can then start earlier. `nodes_max`
-    is what more would be of no use."""
+    """True if no number of nodes was requested. The job then gets as few nodes as can hold its tasks and
+    GPUs, or more if that lets it start earlier. More than `nodes_max` nodes would be of no use to it.
+    """
     tasks: Count | None = None
     tasks_per_node: Count | None = None
     tasks_per_gpu: Count | None = None
-    """As asked; tasks and GPUs follow from it."""
+    """The requested value. The numbers of tasks and GPUs are derived from it."""
     cpus_per_task: Count = 1
     threads_per_core: Count | None = None
-    """Of each core it uses so many threads alone, and holds the others too."""
+    """The number of threads that the job uses on each of its cores. It holds the other threads of these cores
+    too.
+    """
     tasks_per_core: Count | None = None
-    """No more of its tasks share a core."""
+    """Maximum number of the job's tasks that share one core."""
     core_threads: Count = 1
-    """The threads of a core where it may run: the controller says so, of a request to which it matters."""
+    """Number of threads per core on the nodes where the job can run. The controller sets it for requests that
+    it affects.
+    """
     cpus_per_node_min: Count | None = None
-    """--mincpus."""
+    """Minimum number of CPUs per node, from --mincpus."""
     overcommit: bool = False
-    """CPUs for one task of each node alone."""
+    """True if the job gets CPUs for only one task on each node."""
     mem_per_node_bytes: Bytes | None = None
-    """0 is all memory of the node."""
+    """Memory per node; 0 means all memory of the node."""
     mem_per_cpu_bytes: Bytes | None = None
     mem_per_gpu_bytes: Bytes | None = None
     cpus_per_gpu: Count | None = None
     gpus: GpuAsk = GpuAsk()
     nodelist: tuple[str, ...] = ()
-    """All of them, and others where it has more nodes; so many of them as it has where it has fewer."""
+    """If the job has more nodes than this list, it gets all of the listed nodes and others. If it has fewer,
+    all of its nodes come from the list.
+    """
     exclude: tuple[str, ...] = ()
     exclusive: bool = False
     share_with: Literal["", "anybody", "user", "mcs"] = ""
-    """Whose jobs may be on its nodes beside it, if it is not `exclusive` (--exclusive=user, =mcs, --oversubscribe): anybody's, its
-    user's alone, or those of its MCS label, which are anybody's here: no job has one."""
+    """Which other jobs may run on its nodes if it is not `exclusive` (--exclusive=user, =mcs,
+    --oversubscribe).
+
+    "anybody" admits all jobs, "user" only jobs of the same user. "mcs" admits jobs with the same MCS label;
+    that means all jobs here, because no job has a label.
+    """
     node_minimum: NodeMinimum = NodeMinimum()
     use_min_nodes: bool = False
-    """As few nodes as will do, where it may have more (--use-min-nodes)."""
+    """True if the job gets as few nodes as possible even if its request allows more (--use-min-nodes)."""
     constraint: Word = ""
-    """--constraint: features with & | ( ) [ ]."""
+    """The value of --constraint: features combined with & | ( ) [ ]."""
     prefer: Word = ""
-    """--prefer: a constraint that is met if it can be."""
+    """The value of --prefer: a constraint that is met if possible."""
     contiguous: bool = False
-    """Its nodes are neighbours by name."""
+    """True if the job's nodes must be neighbors in the order of their names."""
     max_switches: Count | None = None
-    """--switches: leaf switches at most, unless the job has waited so long for them."""
+    """The value of --switches: the maximum number of leaf switches, until the job has waited
+    `switches_wait_s` for them.
+    """
     switches_wait_s: Seconds | None = 300
-    """None: for ever. The default is Slurm's (max_switch_wait)."""
+    """Seconds to wait for `max_switches`; None means forever. The default is Slurm's (max_switch_wait)."""
 
     def cpus_used_by_task(self) -> int:
-        """CPUs of a task, for which it asks for memory too."""
+        """Return the number of CPUs that one task uses. Memory per CPU is counted for these CPUs."""
         return max(self.cpus_per_task, -(-self.core_threads // (self.tasks_per_core or self.core_threads)))
 
     def cpus_held_each(self) -> int:
-        """CPUs that are held for each that is used: those of whole cores."""
+        """Return how many CPUs are held for each CPU that is used, because the job gets whole cores."""
         return max(1, self.core_threads // (self.threads_per_core or self.core_threads))
 
     def cpus_of_task(self) -> int:
-        """CPUs that are held for a task."""
+        """Return the number of CPUs that are held for one task."""
         return self.cpus_used_by_task() * self.cpus_held_each()
 
     def task_count(self) -> int:
-        """Tasks in all: as asked, else tasks_per_node on each node, else one a node."""
+        """Return the total number of tasks.
+
+        This is `tasks` if it is set, else `tasks_per_node` on each node, else one task per node.
+        """
         if self.tasks is not None:
             return self.tasks
         return self.nodes_min * (self.tasks_per_node or 1)
 
     def gpu_count(self) -> int:
-        """GPUs in all; a part of one counts as one."""
+        """Return the total number of GPUs. A part of a GPU counts as one."""
         if self.gpus.share_pct is not None:
             return self.nodes_min
         if self.gpus.total is not None:
@@ -234,7 +274,10 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One submission. Either `script` (sbatch) or `argv` (srun-like: `tasks` processes over all nodes) is set."""
+    """One submission.
+
+    Either `script` (sbatch) or `argv` is set. With `argv`, `tasks` processes run on all nodes, as with srun.
+    """
 
     name: Word = "job"
     script: str = ""
@@ -242,12 +285,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()
     pty: PtySize | None = None
     holder: Annotated[str, msgspec.Meta(pattern=r"\A(srun|salloc|nobody|hetjob)?\Z")] = ""
-    """For whom the allocation is held, instead of a script or a command: its steps come later. `nobody`: until it is
-    cancelled; `hetjob`: for the script of the first component."""
+    """The client for which the allocation is held, if it has no script or command and its steps come later.
+
+    `nobody` holds it until it is cancelled. `hetjob` holds it for the script of the first component.
+    """
     resources: Resources = Resources()
     time_limit_s: Limit | None = None
     unlimited: bool = False
-    """It asks for no time limit: no default takes its place."""
+    """True if the user asked for no time limit. No default replaces it."""
     partition: Word = ""
     account: Word = ""
     qos: Word = ""
@@ -262,44 +307,59 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     array: ArraySpec | None = None
     dependencies: Dependencies | None = None
     kill_on_invalid_dep: bool | None = None
-    """Whether it ends when its dependencies can never hold; None: as the site has it."""
+    """Whether the job ends when its dependencies can never be satisfied; None uses the site's setting."""
     hold: bool = False
     requeue: bool = True
     output: Text = ""
-    """%-pattern; "" is sbatch's default slurm-%j.out (slurm-%A_%a.out for arrays). Relative to `chdir`."""
+    """A pattern with % fields, relative to `chdir`. "" is sbatch's default slurm-%j.out (slurm-%A_%a.out for
+    arrays).
+    """
     error: Text = ""
     open_append: bool = False
     open_truncate: bool = False
-    """Asked for: without either word a job that begins again appends, because what it said the first time is worth keeping."""
+    """True if truncation was requested. By default a job that restarts appends, because the output of its
+    first start is worth keeping.
+    """
     input: Text = ""
-    """%-pattern of the file that the batch script reads; "" is none. Relative to where the job runs."""
+    """A pattern with % fields for the file that the batch script reads; "" is none. It is relative to the
+    job's working directory.
+    """
     submit_dir: Text = "/"
     chdir: Text = ""
-    """Absolute working folder; "" is the submit folder."""
+    """Absolute path of the working directory; "" is the submit directory."""
     comment: Text = ""
     admin_comment: Text = ""
-    """Written by admins alone, once the job is there."""
+    """Only admins can write this, and only after the job has been submitted."""
     mail_types: MailTypes = ()
-    """Events of --mail-type (notation.mail)."""
+    """Events for which mail is sent, from --mail-type (see `notation.mail`)."""
     mail_user: Word = ""
-    """"" is the job's user."""
+    """The recipient of mail; "" is the job's user."""
     env: dict[str, str] = {}
     user_env: bool = False
-    """With the variables of the user's login shell on the node, which `env` outranks (--get-user-env)."""
+    """True if the job gets the variables of the user's login shell on the node. `env` overrides them
+    (--get-user-env).
+    """
     step_variables: dict[str, str] = {}
-    """What the job was asked that its steps are asked too, in the variables in which srun reads it."""
+    """Options of the job that also apply to its steps, as the environment variables that srun reads."""
     limits: Annotated[dict[str, Signed64], msgspec.Meta(max_length=16)] = {}
-    """Soft limits of its processes by the names of --propagate, in the unit of setrlimit(2); -1 is none."""
+    """Soft resource limits of the job's processes. Keys are the names of --propagate, values have the unit of
+    setrlimit(2); -1 is unlimited.
+    """
     submit_line: str = ""
     submit_host: str = ""
     container: Container | None = None
     snapshot: Snapshot | None = None
     code_due_unix: Moment | None = None
-    """The snapshot is being taken, and the job starts when it is there: after this moment in any case."""
+    """Set while the snapshot is still being taken. The job starts when the snapshot is there, or at this Unix
+    time at the latest.
+    """
     in_place: bool = False
-    """As Slurm's jobs: in the folder itself where the node sees it, so that what the job writes is there. The snapshot tells
-    what the code was, and is what nodes run that do not see the folder."""
+    """True if the job runs in the submitted directory itself if the node can see it, as in Slurm, so its
+    files are written there.
+
+    The snapshot then only records the code. Nodes that cannot see the directory run the snapshot.
+    """
 
     def appends(self, restarts: int) -> bool:
-        """Whether what it says is added to its output files as they are."""
+        """Return whether the job appends to its existing output files, given how often it was restarted."""
         return self.open_append or (restarts > 0 and not self.open_truncate)

@@ -1,4 +1,6 @@
-"""Nodes that an admin has set aside at run time; those of the configuration are in its own tables. Times in unix seconds."""
+"""Reservations that admins make at run time. Reservations of the configuration have tables of their own.
+Times are Unix seconds.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from .ids import NodeName
 from .request import MAX_NODES, Moment, Seconds, Text, Word
 
 MAX_NAMES = 10_000
-"""Users or accounts of one reservation."""
+"""Maximum number of users or accounts in one reservation."""
 
 
 Repeat = Literal["", "hourly", "daily", "weekday", "weekend", "weekly"]
@@ -21,28 +23,35 @@ PERIOD_S: dict[Repeat, int] = {
     "weekend": 86_400,
     "weekly": 7 * 86_400,
 }
-"""The least time from one occurrence to the next."""
+"""Minimum time from one occurrence to the next, in seconds."""
 
 
 Replacement = Literal["", "down", "busy"]
-"""Which nodes of a reservation of so many nodes give way to others that are free: none but those that are down, where all of
-these can be replaced; those that are down, as far as they can (REPLACE_DOWN); those that run jobs, too (REPLACE)."""
+"""Which nodes of a reservation are replaced by free ones, if the reservation was made for a number of nodes.
+
+"": nodes that are down, but only if all of them can be replaced. "down" (REPLACE_DOWN): as many of the nodes
+that are down as possible. "busy" (REPLACE): also the nodes that run jobs.
+"""
 
 
 class ReservedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What is set aside of one node; everybody has the rest of it."""
+    """The reserved part of one node. The rest of the node is open to all jobs."""
 
     node: NodeName
     cpus: Annotated[int, msgspec.Meta(ge=0)]
     gpus: tuple[tuple[str, Annotated[int, msgspec.Meta(ge=1)]], ...] = ()
-    """(type in small letters, how many); () names none: its jobs share those of the node with everybody."""
+    """Pairs of (GPU type in lower case, count). If empty, no GPUs are reserved and the reservation's jobs
+    share the node's GPUs with all others.
+    """
 
 
 class PartsAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """So much is asked for; the controller finds out how much of which node that is.
+    """The amount that a partial reservation requests. The controller chooses how much of each node to
+    reserve.
 
-    `cpus`: in all, or of each node; () with GPUs is their share of the node. `chosen`: not all nodes of the reservation are
-    meant but some of these, `nodes` of them if that is said.
+    `cpus` is one total, or one number for each node. If it is empty and GPUs are requested, the reservation
+    gets the GPUs' share of each node's CPUs. `chosen` means that the reservation needs only some of its
+    nodes; `nodes` is their number if it was given.
     """
 
     cpus: Annotated[tuple[Annotated[int, msgspec.Meta(ge=0)], ...], msgspec.Meta(max_length=MAX_NODES)] = ()
@@ -53,8 +62,12 @@ class PartsAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
-    """`nodes` None: whatever nodes there are; `end_unix` None: until it is removed. `maintenance`: for nobody, or for
-    who tries the nodes; it may overlap with others and goes before them."""
+    """One reservation.
+
+    If `nodes` is None, it covers all existing nodes. If `end_unix` is None, it lasts until it is removed. A
+    reservation with `maintenance` is for no user, or only for those who test the nodes. It may overlap with
+    other reservations and has precedence.
+    """
 
     name: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
     nodes: Annotated[tuple[NodeName, ...], msgspec.Meta(max_length=MAX_NODES)] | None = None
@@ -64,48 +77,63 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
     deny_users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
     deny_accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
-    """Everybody but these, as far as `users` and `accounts` name nobody."""
+    """All users and accounts except these may use the reservation, unless `users` and `accounts` name
+    someone.
+    """
     maintenance: bool = False
     overlap: bool = False
-    """It may overlap with others: whichever begins first has the nodes (OVERLAP)."""
+    """True if it may overlap with other reservations. The one that begins first gets the nodes (OVERLAP)."""
     repeat: Repeat = ""
-    """It comes again, with the same length, until it is removed: Slurm's HOURLY, DAILY, WEEKDAY, WEEKEND, WEEKLY."""
+    """The interval at which it recurs with the same length until it is removed. These are Slurm's HOURLY,
+    DAILY, WEEKDAY, WEEKEND, WEEKLY.
+    """
     magnetic: bool = False
-    """Jobs that may use it and name no reservation are tried in it first (MAGNETIC)."""
+    """True if jobs that may use it and name no reservation are tried in it first (MAGNETIC)."""
     flex: bool = False
-    """Its jobs are bound neither to its nodes nor to its time; it only keeps others off (FLEX)."""
+    """True if its jobs may also use other nodes and other times. The reservation then only keeps other jobs
+    off its nodes (FLEX).
+    """
     any_nodes: bool = False
-    """Its jobs are bound to its time, and not to its nodes (ANY_NODES)."""
+    """True if its jobs are bound to its time but not to its nodes (ANY_NODES)."""
     hold_jobs_after: bool = True
-    """Jobs that still wait for it when it is over wait on, held; else they run like any other (NO_HOLD_JOBS_AFTER_END)."""
+    """True if jobs that still wait for the reservation when it ends are held. Otherwise they become ordinary
+    jobs (NO_HOLD_JOBS_AFTER_END).
+    """
     float_s: Seconds | None = None
-    """It begins in so long from now, for ever, and is for nobody; of start and end only the length counts (TIME_FLOAT)."""
+    """Seconds from now at which it begins. The start moves along with the clock, so the reservation never
+    begins and serves no user. Only the difference of `start_unix` and `end_unix` counts, as its length
+    (TIME_FLOAT).
+    """
     purge_after_s: Seconds | None = None
-    """It ends once no job has run in it or waited for it for so long (PURGE_COMP)."""
+    """The reservation ends after no job has run in it or waited for it for this many seconds (PURGE_COMP)."""
     idle_since_unix: Moment | None = None
-    """Since when no job has, as far as that is asked for."""
+    """Unix time since which no job has used the reservation. It is recorded only if `purge_after_s` needs
+    it.
+    """
     node_count: Annotated[int, msgspec.Meta(ge=0, le=MAX_NODES)] = 0
-    """So many nodes were asked for, and these were chosen; 0: they were named."""
+    """The requested number of nodes, if the controller chose the nodes; 0 if they were named."""
     partition: str = ""
-    """From whose nodes they were chosen."""
+    """The partition from which the nodes were chosen."""
     replace: Replacement = ""
     static: bool = False
-    """The nodes that were chosen stay (STATIC_ALLOC)."""
+    """True if the chosen nodes are never replaced (STATIC_ALLOC)."""
     parts: Annotated[tuple[ReservedPart, ...], msgspec.Meta(max_length=MAX_NODES)] = ()
-    """So much of each of its nodes; () is the nodes as a whole."""
+    """The reserved part of each node; empty if the nodes are reserved as a whole."""
     asked: PartsAsked | None = None
-    """What the parts are to be, until they are found: never of one that is kept."""
+    """The requested parts, until the controller has chosen them. It is never set in a stored reservation."""
     groups: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
-    """It was made for their members, who are its `users`."""
+    """The groups for which the reservation was made. Their members are its `users`."""
     features: Word = ""
-    """What the nodes that were chosen have, as --constraint says it."""
+    """The features that the chosen nodes have, in the syntax of --constraint."""
     licenses: Annotated[
         tuple[tuple[Word, Annotated[int, msgspec.Meta(ge=1)]], ...], msgspec.Meta(max_length=100)
     ] = ()
-    """Those that others do without in its time."""
+    """Licenses that other jobs cannot use while the reservation is active."""
     first_cores: bool = False
-    """Of nodes that it has whole: so it has their first cores, too (FIRST_CORES)."""
+    """For nodes that it reserves as a whole, and hence including their first cores (FIRST_CORES)."""
     burst_buffer: Text = ""
     watts: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] = 0
     max_start_delay_s: Seconds = 0
-    """These three are told, and do nothing: there are no burst buffers here, and nobody minds power."""
+    """This field, `watts` and `burst_buffer` are only displayed. There are no burst buffers and no power
+    management here.
+    """

@@ -1,4 +1,6 @@
-"""Job states and the one table of transitions between them. Names and two-letter codes are Slurm's (squeue(1))."""
+"""Job states and the table of transitions between them. Names and two-letter codes are Slurm's
+(squeue(1)).
+"""
 
 from enum import StrEnum
 
@@ -6,7 +8,9 @@ from warpdeck.base.errors import UserError
 
 
 class JobState(StrEnum):
-    """Slurm's job states. CONFIGURING: the launch is committed, not yet confirmed by every node of the job."""
+    """Slurm's job states. CONFIGURING means that the launch is committed but not yet confirmed by every node
+    of the job.
+    """
 
     PENDING = "PENDING"
     CONFIGURING = "CONFIGURING"
@@ -40,7 +44,7 @@ COMPACT: dict[JobState, str] = {
     JobState.BOOT_FAIL: "BF",
     JobState.SUSPENDED: "S",
 }
-"""squeue's short codes."""
+"""The short codes that squeue prints."""
 
 FINISHED = frozenset(
     {
@@ -55,13 +59,13 @@ FINISHED = frozenset(
         JobState.BOOT_FAIL,
     }
 )
-"""Where a job rests. Only an explicit requeue leads out of these."""
+"""States of a finished job. Only an explicit requeue leads out of them."""
 
 BY_ITSELF = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT, JobState.OUT_OF_MEMORY})
-"""Ends that tell how long a job runs if it is let: by itself, or at its limit."""
+"""Final states from which a run time can be learned, because the job ended by itself or at its limits."""
 
 HOLDS_RESOURCES = frozenset({JobState.CONFIGURING, JobState.RUNNING, JobState.COMPLETING, JobState.SUSPENDED})
-"""The states in which a job's allocation is taken."""
+"""The states in which a job holds its allocation."""
 
 _LIVE_ENDS = FINISHED | {JobState.COMPLETING, JobState.PENDING}
 
@@ -75,16 +79,19 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.COMPLETING: FINISHED | {JobState.PENDING},
     **{state: frozenset({JobState.PENDING}) for state in FINISHED},
 }
-"""state -> where it may go; back to PENDING is a requeue."""
+"""State -> the states that can follow it. A transition back to PENDING is a requeue."""
 
 
 def may_become(state: JobState, target: JobState) -> bool:
-    """Whether the table leads from `state` to `target`."""
+    """Return whether the table allows a transition from `state` to `target`."""
     return target in TRANSITIONS[state]
 
 
 def state_named(word: str) -> JobState:
-    """The state of that name or squeue code, in any case. Raises UserError."""
+    """Return the state with this name or squeue code, in upper or lower case.
+
+    Raises UserError if there is no such state.
+    """
     name = word.upper()
     for state, code in COMPACT.items():
         if name in (state.value, code):

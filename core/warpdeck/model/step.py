@@ -1,6 +1,7 @@
-"""A step: tasks that srun starts inside a job's allocation. Step ids are the job's own, from 0; names are Slurm's (12.0).
+"""Steps: tasks that srun starts inside a job's allocation.
 
-The batch script and what else the job runs on its nodes are no steps here: sacct's 12.batch and 12.extern follow from the job.
+Step ids count from 0 within each job. Their labels are Slurm's (12.0). The batch script and the job's other
+processes are not steps here: sacct's 12.batch and 12.extern are derived from the job.
 """
 
 from __future__ import annotations
@@ -28,20 +29,27 @@ from .states import JobState
 from .usage import GpuUsage, Spread
 
 MAX_STEP_TASKS = 100_000
-"""Tasks of one step: each is a process with files of its own."""
+"""Maximum number of tasks in one step. Each task is a process with files of its own."""
 StepTasks = Annotated[int, msgspec.Meta(ge=1, le=MAX_STEP_TASKS)]
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a --multi-prog file: which tasks run it. `ranks` empty: all others ("*")."""
+    """One line of a --multi-prog file: a program and the tasks that run it. Empty `ranks` stand for all other
+    tasks ("*").
+    """
 
     ranks: tuple[tuple[int, int], ...] = ()
-    """Inclusive ranges."""
+    """The task numbers that run the program, as inclusive ranges. If empty, it is for all other tasks
+    ("*").
+    """
     argv: tuple[str, ...]
 
 
 class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
-    """What srun is asked, in the names of its long options. None and "" are "not asked": the job's own value holds."""
+    """Options of srun, named after its long options.
+
+    None and "" mean that the option was not given, so the job's own value applies.
+    """
 
     argv: tuple[str, ...] = ()
     programs: tuple[Program, ...] = ()
@@ -52,101 +60,109 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     tasks_per_node: Count | None = None
     cpus_per_task: Count | None = None
     mem_per_node_bytes: Bytes | None = None
-    """0: all that the job has there, as for a step without an amount: then nothing is counted, and only the job is held to its own."""
+    """0 gives the step all memory that the job has on the node, as for a step that requests no amount. The
+    step's memory is then not counted, and only the job's own limit is enforced.
+    """
     mem_per_cpu_bytes: Bytes | None = None
     mem_per_gpu_bytes: Bytes | None = None
     gpus: GpuAsk | None = None
-    """None: all that the job has on the step's nodes; a count of 0: none of them."""
+    """None gives the step all GPUs that the job has on the step's nodes. A count of 0 gives it none."""
     gpu_bind: Word = ""
-    """"" (all of the step's on each node), per_task:N, single:N, map_gpu:0,1."""
+    """"" (each task sees all of the step's GPUs on the node), per_task:N, single:N, map_gpu:0,1."""
     nodelist: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     relative: CountOrNone | None = None
     hosts: tuple[str, ...] = ()
-    """The node of each task, where a file says so (SLURM_HOSTFILE)."""
+    """The node of each task if a host file lists them (SLURM_HOSTFILE)."""
     distribution: Literal["", "block", "cyclic", "plane", "arbitrary"] = ""
-    """How ranks go to nodes; "": block where tasks are more than nodes. arbitrary: as `hosts`, else `nodelist`, says."""
+    """How ranks are distributed over the nodes. "" is block if there are more tasks than nodes. "arbitrary"
+    follows `hosts`, or else `nodelist`.
+    """
     plane_size: CountOrNone = 0
     packed: bool = False
-    """As many tasks on each node as have room there, rather than as even as may be."""
+    """True if each node gets as many tasks as it can hold. Otherwise tasks are distributed as evenly as
+    possible.
+    """
     tasks_per_gpu: Count | None = None
     exact: bool = False
     overlap: bool = False
     overcommit: bool = False
     immediate: bool = False
-    """Refused, rather than made to wait, while others hold what it needs."""
+    """True if the step fails instead of waiting while other steps hold the resources it needs."""
     kill_on_bad_exit: bool = False
     wait_s: Seconds = 0
-    """After the first task has ended the others get so long; 0: for ever."""
+    """Seconds that the other tasks may still run after the first task has ended; 0 means without limit."""
     time_limit_s: Limit | None = None
     mpi: Literal["", "none", "pmi2"] = ""
-    """How ranks of an MPI program that is started directly find each other; "": as the site has it."""
+    """How the ranks of a directly launched MPI program find each other; "" uses the site's setting."""
     cpu_bind: Word = ""
     bind_verbose: bool = False
-    """Each task says on its error output which CPUs it got."""
+    """True if each task prints the CPUs that it got on its standard error."""
     input_rank: Annotated[int, msgspec.Meta(ge=-1, le=2**32 - 1)] = -1
-    """The task that gets input; 2**32 - 1: all, -1: none."""
+    """The task that receives standard input; 2**32 - 1 means all tasks, -1 none."""
     pty: bool = False
-    """Task 0 has a terminal, and alone gets input."""
+    """True if task 0 runs in a terminal and is the only task that receives input."""
     chdir: Text = ""
     container: Container | None = None
     task_prolog: Text = ""
     task_epilog: Text = ""
-    """Programs of the user's that run before and behind each task; paths of its node."""
+    """The user's programs that run before and after each task. Both are paths on the task's node."""
     env: dict[str, str] = {}
     limits: Annotated[dict[str, Signed64], msgspec.Meta(max_length=16)] = {}
-    """As Request.limits, of srun's own process."""
+    """The resource limits of srun's own process, in the form of `Request.limits`."""
 
 
 class StepShare(msgspec.Struct, frozen=True, kw_only=True):
-    """The step's part of one node. `ranks` are its tasks there; `task_gpus` each task's GPUs, in the order of `ranks`."""
+    """The part of a step on one node. `ranks` are its tasks there; `task_gpus` lists each task's GPUs in the
+    order of `ranks`.
+    """
 
     node: NodeName
     ranks: tuple[int, ...]
     cpus: int
     mem_bytes: int = 0
-    """What it asked for, and is held to; 0: no more than the job is."""
+    """The requested memory, which is also enforced as a limit. 0 means that only the job's limit applies."""
     gpus: tuple[int, ...] = ()
     gpu_uuids: tuple[GpuUuid, ...] = ()
     task_gpus: tuple[tuple[int, ...], ...] = ()
-    """Positions in `gpus`; empty: every task sees them all."""
+    """Positions in `gpus`. If empty, every task sees all of them."""
 
 
 class TaskEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How one task ended."""
+    """The result of one finished task."""
 
     rank: int
     code: int = 0
     signal: int = 0
     oom: bool = False
-    """It was killed because the job had no more memory there."""
+    """True if the task was killed because the job ran out of memory on that node."""
 
     def shell_code(self) -> int:
-        """As a shell tells it, and srun: 128 and more for signals."""
+        """Return the exit code as a shell and srun report it: 128 plus the number for a signal."""
         return 128 + self.signal if self.signal else self.code
 
 
 class StepPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node said of its share of the step. `phase`: launching, running, exited."""
+    """State of a step's share, as its node reported it. `phase` is launching, running or exited."""
 
     node: NodeName
     phase: str = "launching"
     ends: tuple[TaskEnd, ...] = ()
     cpu_seconds: float = 0.0
     system_s: float = 0.0
-    """Of the CPU seconds, those that the kernel spent for it."""
+    """The part of `cpu_seconds` that was spent in the kernel (system time)."""
     peak_mem_bytes: int = 0
     spreads: tuple[Spread, ...] = ()
-    """How that was spread over its tasks there."""
+    """How the usage was distributed over the tasks of that node."""
     gpu: GpuUsage | None = None
-    """What its tasks had of their GPUs there, once they have ended."""
+    """GPU usage of the tasks on that node, set once they have ended."""
     message: str = ""
     abort: TaskEnd | None = None
-    """The rank for which the whole step is to end, with this code."""
+    """The rank whose end terminates the whole step, with its exit code."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of one start of a job."""
+    """One step, which belongs to one start of a job."""
 
     job_id: JobId
     restarts: int
@@ -155,27 +171,32 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     state: JobState = JobState.RUNNING
     cpus_per_task: int = 1
     holds: bool = True
-    """Nobody else may have its CPUs and GPUs meanwhile; False is --overlap."""
+    """True if no other step can use its CPUs and GPUs while it runs; False for --overlap."""
     whole: bool = True
-    """It holds all that the job has on its nodes; False is --exact."""
+    """True if it holds everything that the job has on its nodes; False for --exact."""
     kill_on_bad_exit: bool = False
     caller: NodeName | None = None
-    """The node on which its srun runs; None: none of ours."""
+    """The node on which its srun runs; None if srun runs on no node of the cluster."""
     unheld_since_unix: float | None = None
-    """Since when its srun is away although it could be there."""
+    """Unix time since which its srun is disconnected although it could be connected."""
     nonce: str = ""
-    """Of the request that it was made for: one that comes again joins it."""
+    """Identifies the request that created the step. A repeated request with the same nonce joins the existing
+    step.
+    """
     beside: tuple[JobId, ...] = ()
-    """Of tasks over several components of a heterogeneous job: the jobs that have a step of this number, by their ranks."""
+    """For tasks over several components of a heterogeneous job: the jobs that have a step of this number,
+    ordered by their ranks.
+    """
     asked: bytes = b""
-    """What its nodes are to be told, encoded, until all of them have begun: a controller that was killed before it told them does so
-    when it is back."""
+    """The encoded launch message for the step's nodes, kept until all of them have started it. A controller
+    that was killed before it sent the message sends it after its restart.
+    """
     shares: tuple[StepShare, ...] = ()
     parts: tuple[StepPart, ...] = ()
     start_at_unix: float = 0.0
     end_at_unix: float | None = None
     ending_cause: str = ""
-    """Why it was told to end: cancelled, timeout, bad_exit ..., until its nodes confirm."""
+    """Why the step was told to end (cancelled, timeout, bad_exit, ...), until its nodes confirm it."""
     exit: ExitStatus | None = None
 
     @property
@@ -183,17 +204,17 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         return self.end_at_unix is not None
 
     def task_count(self) -> int:
-        """Tasks in all."""
+        """Return the total number of tasks."""
         return sum(len(share.ranks) for share in self.shares)
 
     def node_names(self) -> tuple[NodeName, ...]:
-        """The nodes of the step, in the job's order."""
+        """Return the nodes of the step in the job's order."""
         return tuple(share.node for share in self.shares)
 
     def ends(self) -> dict[int, TaskEnd]:
-        """The tasks that have ended, by rank."""
+        """Return the tasks that have ended, by rank."""
         return {end.rank: end for part in self.parts for end in part.ends}
 
     def label(self) -> str:
-        """12.0, as sacct names it."""
+        """Return the step's name as sacct prints it, for example 12.0."""
         return f"{self.job_id}.{self.number}"

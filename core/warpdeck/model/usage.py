@@ -1,4 +1,4 @@
-"""What jobs have used, and how that went over time."""
+"""Resource usage of jobs: totals, and curves over time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import msgspec
 from .ids import JobId, NodeName
 
 COLUMNS = ("gpu_util_pct", "gpu_mem_bytes", "gpu_power_w", "gpu_temp_c", "cpu_pct", "mem_bytes")
-"""What curves show. `cpu_pct`: 100 is one CPU."""
+"""The columns of a curve. For `cpu_pct`, 100 is one CPU."""
 
 
 class OwnUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a share has used outside of its steps."""
+    """CPU time and memory that a share used outside of its steps."""
 
     cpu_seconds: float = 0.0
     system_s: float = 0.0
@@ -19,7 +19,10 @@ class OwnUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """One quantity over the tasks of a step on a node. `name`: cpu_s, mem_bytes (peaks), read_bytes or written_bytes."""
+    """Distribution of one quantity over the tasks of a step on one node.
+
+    `name` is cpu_s, mem_bytes (peaks), read_bytes or written_bytes.
+    """
 
     name: str
     total: float = 0.0
@@ -30,18 +33,21 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job, or a step of one, has used of its GPUs: sums over GPUs and nodes, but for the peak, which is a node's."""
+    """GPU usage of a job or of a step.
+
+    All values are sums over GPUs and nodes, except the peak, which is that of one node.
+    """
 
     seconds: float = 0.0
-    """GPU-seconds in which utilisation was known."""
+    """GPU-seconds for which the utilization was measured."""
     busy_s: float = 0.0
     idle_s: float = 0.0
-    """GPU-seconds with less than 5 % utilisation."""
+    """GPU-seconds during which the utilization was below 5 %."""
     mem_peak_bytes: int = 0
     energy_j: float = 0.0
 
     def plus(self, other: GpuUsage) -> GpuUsage:
-        """Of both: of two nodes, or of two steps."""
+        """Return the combined usage of two nodes or of two steps."""
         return GpuUsage(
             seconds=self.seconds + other.seconds,
             busy_s=self.busy_s + other.busy_s,
@@ -52,17 +58,22 @@ class GpuUsage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def util_pct(self) -> float | None:
-        """Mean utilisation, None where it was never known."""
+        """Mean utilization in percent; None if it was never measured."""
         return 100.0 * self.busy_s / self.seconds if self.seconds else None
 
     @property
     def idle_pct(self) -> float | None:
-        """The share of the time with less than 5 % utilisation."""
+        """Share of the time with less than 5 % utilization, in percent; None if utilization was never
+        measured.
+        """
         return 100.0 * self.idle_s / self.seconds if self.seconds else None
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
-    """Means over equal steps from `begin_unix` on. A column that is not there was not measured; None is unknown."""
+    """Means over intervals of `step_s` seconds that begin at `begin_unix`.
+
+    A missing column was not measured. A value of None means unknown.
+    """
 
     begin_unix: float
     step_s: float
@@ -70,10 +81,12 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobCurve(msgspec.Struct, frozen=True, kw_only=True):
-    """The life of a job's share on one node, or of one of its steps there. Of a job that was requeued the last start's."""
+    """Usage over time of a job's share on one node, or of one of its steps there. For a requeued job, it
+    covers the last start.
+    """
 
     job_id: JobId
     node: NodeName
     curve: Curve
     step: int | None = None
-    """The step's number; None: the whole job."""
+    """The step's number; None for the whole job."""

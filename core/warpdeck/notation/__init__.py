@@ -1,5 +1,6 @@
-"""Slurm's text forms: hostlists, times, memory, GRES, arrays, dependencies, %-patterns, and the #SBATCH grammar.
+"""Parsers and formatters for Slurm's text forms: hostlists, times, memory, GRES, arrays, dependencies, %
+patterns and #SBATCH lines.
 
-Pure, and light to import: the command line uses it without msgspec. Values for a request are plain dictionaries in the
-JSON shape of model.Request, which the controller validates.
+The package is pure and cheap to import, because the command line uses it without msgspec. Values for a
+request are plain dictionaries in the JSON form of `model.Request`, which the controller validates.
 """

@@ -1,6 +1,10 @@
-"""What will bite in a batch script although sbatch takes it, line by line; and what the script asks for, in words. Pure.
+"""Finds likely mistakes in a batch script that sbatch accepts, line by line, and describes the request as
+text.
 
-Only what users were seen to stumble over is told. What the site itself says of a request (partitions, memory) is not known here.
+Only mistakes that users have actually made are reported. The site's own rules (partitions, memory) are not
+known here.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -28,11 +32,11 @@ from warpdeck.notation.verdict.reading import SAME, Given
 from warpdeck.notation.verdict.verdict import Verdict
 
 MAX_REMARKS = 200
-"""A generated file of directives that all do the same wrong is told often enough by then."""
+"""Maximum number of remarks. A generated file may repeat the same mistake many times."""
 
 
 class Remark(NamedTuple):
-    """`line` is 0 for the script as a whole."""
+    """A remark about a line. `line` is 0 for the script as a whole."""
 
     line: int
     words: str
@@ -42,7 +46,9 @@ class Remark(NamedTuple):
 
 
 def remarks(text: str, verdict: Verdict, *, is_folder: Callable[[str], bool]) -> list[Remark]:
-    """In the order of the lines. `is_folder` tells whether there is one of that path."""
+    """Return the remarks in the order of the lines. `is_folder` tells whether a directory with this path
+    exists.
+    """
     found: list[Remark] = []
     parts = components(text)
     found += _of_lines(text, parts)
@@ -71,7 +77,7 @@ _HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 
 
 def _of_lines(text: str, parts: Sequence[Component]) -> Iterator[Remark]:
-    """Lines that look like directives and are none."""
+    """Report lines that look like directives but are not."""
     read = {directive.number for part in parts for directive in part.directives}
     until, command = "", 0
     for number, line in enumerate(text.split("\n"), start=1):
@@ -90,7 +96,7 @@ def _of_lines(text: str, parts: Sequence[Component]) -> Iterator[Remark]:
 
 
 def _of_others(text: str, given: Sequence[Given]) -> Iterator[Remark]:
-    """Directives of other schedulers: that they count, or why they do not."""
+    """Report directives of other schedulers: that they have an effect, or why they have none."""
     lines = lines_of_others(text)
     counting = {line.number for line in lines} if all(one.option != IGNORE for one in given) else set()
     if counting:
@@ -181,7 +187,7 @@ def _given_twice(given: Sequence[Given]) -> Iterator[Remark]:
 
 
 def _adds_to(option: str, before: str, text: str) -> bool:
-    """Whether nothing of what stood before is lost."""
+    """Return whether the new value includes everything of the earlier one."""
     if option in ("constraint", "export", "gres"):
         return text.removeprefix("gres:").startswith(f"{before},") or text.endswith(f",{before}")
     return option == "mail-type"
@@ -204,7 +210,9 @@ def _not_here(given: Sequence[Given]) -> Iterator[Remark]:
 def _folders(
     shown: Mapping[str, str], lines: Mapping[str, int], is_folder: Callable[[str], bool]
 ) -> Iterator[Remark]:
-    """Slurm opens a job's files before the script can make their folders, and ends the job without a word."""
+    """Report missing directories of output files. Slurm opens these files before the script can create
+    directories, and the job then fails without a message.
+    """
     for option in ("output", "error"):
         folder = shown.get(option, "").rpartition("/")[0]
         if folder and "%" not in folder and not is_folder(folder):
@@ -258,7 +266,7 @@ _UNITS = {"mem": "M", "mem-per-cpu": "M", "mem-per-gpu": "M"}
 
 
 def in_words(shown: Mapping[str, str]) -> list[str]:
-    """What a component asks for, a phrase for each option."""
+    """Describe the request of a component, with one phrase per option."""
     found = []
     for option, phrase in _PHRASES.items():
         if option in shown:

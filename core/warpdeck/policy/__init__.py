@@ -1,4 +1,9 @@
-"""The scheduling policy: plan(view, now, settings) -> Plan. Pure: no clock, no randomness, no I/O."""
+"""The scheduling policy: decides which jobs start, where, and why the others wait.
+
+The main entry point is `plan(view, now, settings) -> Plan`. `admit` decides whether a request may be
+submitted, and `priorities` computes the priority of each pending job. The package is pure: it reads no clock,
+uses no randomness and does no I/O.
+"""
 
 from warpdeck.policy.cache.pass_cache import Memory
 from warpdeck.policy.explain.start_estimates import NO_BACKLOG, TOLD, Backlog, likely_starts

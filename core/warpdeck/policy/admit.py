@@ -1,4 +1,7 @@
-"""Whether a request may enter the queue at all: what the site forbids, and what the cluster can never give. Pure."""
+"""Admission of requests: checks them against the rules of the site and the size of the cluster.
+
+The module is pure: it reads no clock and does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,13 @@ from warpdeck.policy.resources.tres import asked_per_node, asked_tres
 from .plan import plan
 
 Key = tuple[str, str, str]
-"""Account, user, QoS."""
+"""The key of a count of submitted jobs: (account, user, QoS)."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a request is turned away: a reason code, a sentence, and what to do about it. `unknown`: a name that nothing here has."""
+    """Why a request is rejected: a reason code, a sentence, and a hint. `unknown` is set to a name that does
+    not exist here.
+    """
 
     code: str
     sentence: str
@@ -40,9 +45,11 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 def admit(job: PendingJob, view: View, settings: Settings, *, must_fit: bool = True) -> Refusal | None:
-    """None if the job may wait for its turn. `view` holds the jobs that are there already.
+    """Return None if the job may be queued, or else the reason why not. `view` contains the jobs already in
+    the queue.
 
-    Without `must_fit` only the rules are asked: the sizes of nodes are not known yet.
+    Without `must_fit`, only the rules are checked. This is for the time when the sizes of nodes are not known
+    yet.
     """
     unknown = _unknown(job.resources, view) if must_fit else None
     if unknown is not None:
@@ -92,7 +99,7 @@ def _admit_to(
 def _alone(
     job: PendingJob, part: PartitionView | None, view: View, settings: Settings, *, must_fit: bool
 ) -> Refusal | None:
-    """Why the job could not start here even if it were the only one that there ever was."""
+    """Return why the job could not start here even if it were the only job that ever existed."""
     ledger = Ledger(_unused(view), 0.0, settings)
     most = ledger.most_per_node(job)
     given = _on_empty_cluster(job.resources, part, view, settings, most_per_node=most) if must_fit else None
@@ -111,7 +118,7 @@ def _alone(
 
 
 def _unused(view: View) -> View:
-    """The site when nothing runs and nothing was used."""
+    """Return the view with no running jobs and no past usage."""
     return msgspec.structs.replace(
         view,
         running=(),
@@ -122,7 +129,9 @@ def _unused(view: View) -> View:
 
 
 def admit_together(leader: PendingJob, view: View, settings: Settings) -> Refusal | None:
-    """Why the components of a heterogeneous job could never start at once, though each could alone."""
+    """Return why the components of a heterogeneous job could never start together, although each could start
+    alone.
+    """
     parts = [
         msgspec.structs.replace(
             job,
@@ -167,14 +176,14 @@ def _lifts(job: PendingJob, view: View) -> bool:
 def never_fits(
     asked: Resources, part: PartitionView | None, view: View, settings: Settings
 ) -> Refusal | None:
-    """A request that even the empty and healthy cluster cannot meet."""
+    """Return a refusal if even the empty and healthy cluster cannot satisfy the request."""
     unknown = _unknown(asked, view)
     given = unknown or _on_empty_cluster(asked, part, view, settings, most_per_node={})
     return given if isinstance(given, Refusal) else None
 
 
 def _unknown(asked: Resources, view: View) -> Refusal | None:
-    """Names of nodes and features that cannot be met, in whatever partition."""
+    """Return a refusal for unknown nodes or features, which no partition can satisfy."""
     if asked.nodelist or asked.exclude:
         there = {node.name for node in view.nodes}
         unknown = [name for name in (*asked.nodelist, *asked.exclude) if name not in there]
@@ -195,7 +204,7 @@ def _unknown(asked: Resources, view: View) -> Refusal | None:
 
 
 def _too_small(least: NodeMinimum, view: View) -> Refusal | None:
-    """Where no node at all is as large as --tmp or --extra-node-info ask for."""
+    """Return a refusal if no node at all is as large as --tmp or --extra-node-info require."""
     most = max((node.tmp_disk_bytes for node in view.nodes), default=0)
     if least.tmp_disk_bytes and least.tmp_disk_bytes > most:
         sentence = f"it asks for {least.tmp_disk_bytes >> 20} MiB of temporary disk, and the largest is {most >> 20} MiB"
@@ -208,7 +217,7 @@ def _too_small(least: NodeMinimum, view: View) -> Refusal | None:
 
 
 def _is_met(constraint: str, view: View) -> bool:
-    """Whether any node meets it."""
+    """Return whether any node satisfies the constraint."""
     tests = parse_constraint(constraint)
     return any(test(traits_of(node)) for node in view.nodes for test in tests)
 
@@ -216,7 +225,7 @@ def _is_met(constraint: str, view: View) -> bool:
 def _on_empty_cluster(
     asked: Resources, part: PartitionView | None, view: View, settings: Settings, *, most_per_node: Tres
 ) -> Allocation | Refusal:
-    """What the request would be given if nothing ran and nothing were broken."""
+    """Return the allocation that the request would get on an empty and healthy cluster, or a refusal."""
     cluster = Cluster(view.nodes, as_if_healthy=True)
     shape = Shape(
         cluster,
@@ -234,7 +243,7 @@ def _on_empty_cluster(
         return small
     if asked.constraint and not _is_met(asked.constraint, view):
         return Refusal("InvalidFeature", f"no node has {asked.constraint}")
-    usable = max(int(mask.sum()) for mask in shape.masks)  # all nodes of a job meet the same alternative
+    usable = max(int(mask.sum()) for mask in shape.masks)  # All nodes of a job satisfy the same alternative.
     if 0 < usable < asked.nodes_min:
         with_it = f" with {asked.constraint}" if asked.constraint else ""
         sentence = f"it asks for {asked.nodes_min} nodes, and there are {usable}{with_it}{where}"
@@ -245,8 +254,10 @@ def _on_empty_cluster(
 
 
 def _scarce(asked: Resources, view: View) -> str:
-    """The code for a request of which no node of the site has enough: Slurm names the CPUs, else the memory, that it has to have
-    wherever it goes, whatever else is asked for."""
+    """Return the reason code for a request that is too large for every node of the site.
+
+    Slurm reports CPUs first, then memory. Only the amounts that a node must have in any layout count.
+    """
     cpus = max(asked.cpus_per_task * (asked.tasks_per_node or 1), asked.cpus_per_node_min or 0)
     if cpus > max((node.cpus for node in view.nodes), default=0):
         return "InvalidCPUs"
@@ -285,7 +296,9 @@ def _licenses(job: PendingJob, view: View) -> Refusal | None:
 
 
 def _accounts(job: PendingJob, view: View, settings: Settings) -> Refusal | None:
-    """Names that the site does not know, accounts that the user is not in, and QoS that the account may not use."""
+    """Return a refusal for unknown QoS or accounts, for accounts without the user, and for QoS that are not
+    allowed.
+    """
     if view.qos and job.qos and job.qos not in {qos.name for qos in view.qos}:
         there = ", ".join(qos.name for qos in view.qos[:8])
         return Refusal("InvalidQOS", f"there is no QoS {job.qos}", f"there are: {there}")
@@ -317,7 +330,9 @@ def _accounts(job: PendingJob, view: View, settings: Settings) -> Refusal | None
 
 
 class _Scope(NamedTuple):
-    """Whose limits these are: the prefix of the reason, in words, and which jobs of the queue are under them."""
+    """A set of limits: the prefix of its reason codes, a name for messages, and the test whether a queued job
+    is under it.
+    """
 
     prefix: str
     who: str
@@ -326,7 +341,7 @@ class _Scope(NamedTuple):
 
 
 def _submit_limits(job: PendingJob, view: View, settings: Settings) -> Refusal | None:
-    """Limits on how many may be submitted."""
+    """Check the limits on the number of submitted jobs."""
     if not settings.enforce_limits:
         return None
     for scope in _scopes(job, view):
@@ -337,7 +352,7 @@ def _submit_limits(job: PendingJob, view: View, settings: Settings) -> Refusal |
 
 
 def _scopes(job: PendingJob, view: View) -> Iterator[_Scope]:
-    """Whose limits count."""
+    """Iterate over the limits that apply to the job."""
     qos: QosView | None = next((each for each in view.qos if each.name == job.qos), None)
     if qos is not None:
         yield _Scope("QOS", f"QoS {qos.name}", qos.limits, lambda key: key[2] == job.qos)
@@ -366,7 +381,7 @@ def _is_in(accounts: Collection[str], key: Key) -> bool:
 
 
 def _chain(account: str, parents: Mapping[str, str]) -> list[str]:
-    """The account and those above it."""
+    """Return the names of the account and its parents, nearest first."""
     found: list[str] = []
     while account in parents and account not in found:
         found.append(account)
@@ -375,7 +390,9 @@ def _chain(account: str, parents: Mapping[str, str]) -> list[str]:
 
 
 def _too_many(job: PendingJob, view: View, scope: _Scope) -> Refusal | None:
-    """A limit on how many jobs there may be in the queue: of all under it together, of one user, of one account."""
+    """Check a limit on the number of queued jobs: of all jobs in the scope, of one user, or of one
+    account.
+    """
     limits, prefix = scope.limits, scope.prefix
     of_user = "QOSMaxSubmitJobPerUserLimit" if prefix == "QOS" else "AssocMaxSubmitJobLimit"
     is_own = scope.has if prefix == "QOS" else functools.partial(_is_in, {job.account})

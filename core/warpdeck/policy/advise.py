@@ -1,8 +1,11 @@
-"""What would be, for one request: when it starts, and the smallest change that would start it now. Pure.
+"""Dry run for one request: its start time, and the smallest changes that would start it now.
 
-Answers for jobs that wait and for requests that are not submitted yet. The whole queue is planned as it stands; then
-changes of the request are tried on what the plan leaves free, the least change of each kind: a shorter limit, fewer or other
-GPUs, fewer nodes or CPUs, less memory, no exclusive nodes, another partition.
+It works for pending jobs and for requests that are not submitted yet. First the whole queue is planned as it
+is. Then changes of the request are tried on the resources that the plan leaves free. The smallest change of
+each kind is reported. The kinds are a shorter limit, fewer or other GPUs, fewer nodes or CPUs, less memory,
+no exclusive nodes, and another partition.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -26,35 +29,43 @@ from warpdeck.policy.scheduler.scheduling_pass import Pass, Place
 from .plan import decide
 
 MAX_FORECASTS = 500
-"""Jobs ahead whose starts are worked out to tell one job's; beyond them it cannot be told in good time."""
+"""Maximum number of jobs ahead for which starts are computed to predict the job's own start. With more of
+them the prediction would take too long.
+"""
 LEAST_LIMIT_S = 60
-"""A limit below this is no advice."""
+"""Time limits below this many seconds are not suggested."""
 MAX_STEPS = 32
-"""Smaller requests tried for each kind of change."""
+"""Maximum number of smaller requests tried for each kind of change."""
 MAX_LEADERS = 3
-"""Jobs ahead that are named."""
+"""Maximum number of jobs ahead that are named."""
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """`starts_now`, or why not, when (None: cannot be told), who is ahead, and changes that would start it now, least first."""
+    """Result of a dry run: whether the job starts now, or why not, when (None if unknown), the jobs ahead,
+    and helpful changes.
+
+    `changes` would start the job now; the smallest come first.
+    """
 
     starts_now: bool
     nodes: tuple[str, ...] = ()
     cpus: int = 0
-    """That it gets now."""
+    """Number of CPUs that the job would get if it started now."""
     partition: str = ""
-    """In which it starts now."""
+    """The partition in which it would start now."""
     why: Why | None = None
     priority: int = 0
     ahead: int = 0
-    """Waiting jobs that are planned before it, for nodes that it may use too."""
+    """Number of pending jobs that are planned before it and compete for its nodes."""
     leaders: tuple[JobId, ...] = ()
-    """The first of them."""
+    """The first jobs ahead of it."""
     changes: tuple[str, ...] = ()
 
 
 def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Advice:
-    """The advice for a job of the view's queue (a dry run puts its request there). KeyError if it is not there."""
+    """Return the advice for a pending job of the view. A dry run adds its request to the view first. Raises
+    KeyError for an unknown id.
+    """
     job = next((each for each in view.pending if each.id == job_id), None)
     if job is None:
         raise KeyError(job_id)
@@ -95,7 +106,7 @@ def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Advice:
 
 
 def _ahead(current: Pass, before: Ints, job: PendingJob) -> Ints:
-    """The rows before it in the queue that do not start either and may use nodes that it may use."""
+    """Return the rows before the job that do not start either and may use the same nodes."""
     wanted = _nodes(current, job.partition)
     meets = []
     for name in current.queue.partitions.keys:
@@ -107,7 +118,7 @@ def _ahead(current: Pass, before: Ints, job: PendingJob) -> Ints:
 
 
 def _nodes(current: Pass, names: str) -> frozenset[NodeName] | None:
-    """The nodes of these partitions together, None for all."""
+    """Return the nodes of these partitions together; None means all nodes."""
     found: set[NodeName] = set()
     for part in current.terms.partitions_named(names):
         if part is None or part.nodes is None:
@@ -117,8 +128,9 @@ def _nodes(current: Pass, names: str) -> frozenset[NodeName] | None:
 
 
 def _changes(current: Pass, job: PendingJob) -> Iterator[str]:
-    """The least change of each kind with which the job would start now."""
-    tried: list[tuple[Resources, str]] = []  # a pass knows requests by identity: they must outlive it
+    """Iterate over the smallest change of each kind with which the job would start now."""
+    # A pass compares requests by identity, so these must not be freed before the pass ends.
+    tried: list[tuple[Resources, str]] = []
     for partition in current.terms.partitions(job)[:1]:
         shorter = _shorter(current, job, partition, current.terms.limit_s(job, partition))
         if shorter:
@@ -142,7 +154,9 @@ def _changes(current: Pass, job: PendingJob) -> Iterator[str]:
 
 
 def _shorter(current: Pass, job: PendingJob, partition: PartitionView | None, limit_s: float | None) -> str:
-    """The longest limit, as --time takes it, with which it would start now; "" if none would."""
+    """Return the longest limit, in the format of --time, with which the job would start now; "" if there is
+    none.
+    """
     field = current.fields.get(job.reservation)
     if field is None:
         return ""
@@ -161,17 +175,18 @@ def _shorter(current: Pass, job: PendingJob, partition: PartitionView | None, li
         partition,
     ):
         return ""
-    days, minutes = divmod(int(longest) // 60, 1440)  # whole minutes: --time rounds up to them
+    # The minutes are rounded down, because --time rounds up to whole minutes.
+    days, minutes = divmod(int(longest) // 60, 1440)
     text = f"{minutes // 60:02}:{minutes % 60:02}:00"
     return f"{days}-{text}" if days else text
 
 
 Smaller = Iterator[tuple[Resources, str]]
-"""Smaller requests and how to ask for them, the least change first."""
+"""Smaller requests and the options that request them, smallest change first."""
 
 
 def _smaller(asked: Resources) -> Iterator[Smaller]:
-    """For each kind of change the requests that are smaller in it."""
+    """Iterate over the kinds of changes, each as an iterator over smaller requests."""
     yield _fewer_gpus(asked)
     yield _other_gpus(asked)
     yield _fewer_nodes(asked)
@@ -223,15 +238,17 @@ def _beside_others(asked: Resources) -> Smaller:
 
 
 def _below(count: int) -> Iterator[int]:
-    """Smaller counts, at most MAX_STEPS of them: all, or as many steps of equal size."""
+    """Iterate over smaller counts: all of them, or at most MAX_STEPS in equal steps."""
     step = max(1, -(-count // MAX_STEPS))
     yield from range(count - step, 0, -step)
 
 
 def _fits(current: Pass, changed: PendingJob, partition: PartitionView | None) -> bool:
-    """Whether the job would start now on what the plan leaves free, with no rule or limit in the way."""
+    """Return whether the job would start now on the resources that the plan leaves free, without violating a
+    rule or limit.
+    """
     if changed.reservation not in current.fields or (partition is not None and partition.state != "UP"):
         return False
     if current.settings.backfill == "none" and current.is_protecting_enough(current.queue.pool_of(changed)):
-        return False  # its turn has not come
+        return False  # In strict order, jobs ahead of it must start first.
     return isinstance(current.place(in_partition(changed, partition), partition), Place)

@@ -1,13 +1,15 @@
-"""The one decision function. Pure: everything it may look at is in its arguments.
+"""The planning function. It is pure: it looks at nothing but its arguments.
 
-One mechanism serves every policy. A timeline holds what is free on each node from now on. Waiting jobs come in queue
-order; a job starts if it fits from now until its limit. One that does not is blocked: the first `reservations` of them
-(all, if conservative) get the earliest interval that fits, and it is taken from the timeline, so that nobody behind can
-delay them (EASY backfill; Lifka 1995; Mu'alem and Feitelson 2001). What remains may start wherever the timeline allows,
-in order of priority or shortest first. Within a pass free resources only shrink: what failed once fails for every equal
-request that runs as long or longer.
+One mechanism serves every policy. A timeline holds the free resources of each node from now on. Pending jobs
+are tried in queue order, and a job starts if it fits from now until its time limit. A job that does not fit
+is blocked. The first `reservations` blocked jobs (all of them with conservative backfill) get the earliest
+interval in which they fit. This interval is taken from the timeline, so that no later job can delay them
+(EASY backfill; Lifka 1995; Mu'alem and Feitelson 2001). Other jobs may start wherever the timeline allows, in
+order of priority or shortest first. Within one pass, free resources only shrink. So once a request has
+failed, every equal request that runs as long or longer fails too.
 
-A pass is made for every event, and most of what it looks at has not changed: a memory of the last pass makes it quick.
+A pass runs for every event, and most of its input has not changed since the last one. A cache of the last
+pass (`Memory`) makes it fast.
 """
 
 from __future__ import annotations
@@ -41,10 +43,11 @@ def plan(
     memory: Memory | None = None,
     tell: Collection[JobId] | None = None,
 ) -> Plan:
-    """Which jobs start now and where, and for every other waiting job why not and when.
+    """Return which jobs start now and where, and for every other pending job why it waits and until when.
 
-    `memory`, given to pass after pass, makes them quicker and changes nothing. `tell`: only these jobs are told something, and
-    no expected start is worked out but those that are reserved; what is decided is the same.
+    `memory`, given to one pass after another, makes them faster and does not change the result. If `tell` is
+    given, only these jobs get a pending reason, and the only expected starts are those of reservations. The
+    decisions are the same.
     """
     decided = decide(view, now, settings, memory=memory)
     current, table = decided.current, decided.current.queue.table
@@ -78,7 +81,7 @@ def plan(
 
 
 def _tell_components(view: View, whys: dict[JobId, Why], priorities: dict[JobId, int]) -> None:
-    """Components wait for what their leader waits for, and in its place in the queue."""
+    """Give each component the reason and the priority of its leader, with which it starts."""
     leaders = set(view.leaders)
     for leader in (job for job in view.pending if job.id in leaders) if leaders else ():
         for job in leader.components:
@@ -94,16 +97,22 @@ def _waits_for_its_leader(leader: PendingJob) -> Why:
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """A pass whose decisions are made, before they are put into words. Rows are those of the pass's queue."""
+    """The decisions of a pass, before pending reasons are computed. Row numbers are those of the pass's
+    queue.
+    """
 
     current: Pass
     order: Ints
-    """The rows of the jobs that could start as far as they themselves go, in the order of their rights."""
+    """Rows of the jobs that could start as far as they themselves are concerned, in the order in which they
+    are tried.
+    """
     in_line: Ints
-    """Rows of those that were not asked because jobs start in strict order."""
+    """Rows of the jobs that were not tried because jobs start in strict order."""
     ends: list[End]
     whys: dict[JobId, Why]
-    """Of jobs that could not start in any case, but for those that are held: what they are told never changes."""
+    """Pending reasons of the jobs that cannot start in any case, except held jobs, whose reasons never
+    change.
+    """
     priorities: Ints
 
 
@@ -115,7 +124,10 @@ def decide(
     memory: Memory | None = None,
     without_place: JobId | None = None,
 ) -> Decided:
-    """All decisions of a pass. The job `without_place` gets no reservation, so that changes of it can be tried."""
+    """Make all decisions of a pass.
+
+    The job `without_place` gets no reservation, so that changes of it can be tried out.
+    """
     memory = memory or Memory()
     view = memory.follow(view, settings)
     current = Pass(memory, view, now, without_place=without_place)
@@ -139,14 +151,16 @@ def decide(
             likely = memory.queue.table["likely_s"][behind].copy()
             likely[
                 memory.queue.table["room_until_unix"][behind] > now
-            ] = -1.0  # before all, as in the first round
+            ] = -1.0  # Negative, so that these jobs come first, as in the first round.
             behind = behind[np.argsort(likely, kind="stable")]
         second_round(current, behind)
     return Decided(current=current, order=order, in_line=in_line, ends=ends, whys=whys, priorities=priorities)
 
 
 def _ready(queue: Queue, now: float) -> tuple[Ints, list[End], dict[JobId, Why]]:
-    """The rows of jobs that could start as far as they themselves go; those that end; the reasons of others that are not held."""
+    """Return the rows of eligible jobs, the jobs that end, and the reasons of the other jobs that are not
+    held.
+    """
     ready = queue.table["is_ready"].copy()
     ends: list[End] = []
     whys: dict[JobId, Why] = {}

@@ -1,13 +1,15 @@
-"""Where the tasks of a step go: one decision over what the job holds and what its running steps hold of that.
+"""Placement of step tasks within a job's allocation, considering the resources that its running steps hold.
 
-The rules are srun's. Without --exact a step takes the nodes it runs on whole, so that a second one waits; with --exact it
-takes what it asks for; with --overlap it takes nothing away from anybody. Nodes: as many as the job has, at most one for each
-task. Tasks: as asked, else the job's own. How many a node gets is as the job's tasks are where their number is the same, else
-they are dealt round and round over what the nodes have, or fill one after the other (--distribution=Pack), each having one at
-least. Their ranks then go in blocks, round and round (cyclic), so many at a time (plane), or where a list names the node of
-each (arbitrary).
+The rules are srun's. Without --exact a step takes its nodes as a whole, so that a second step waits. With
+--exact it takes only the resources it asks for. With --overlap it takes nothing from other steps. Number of
+nodes: as many as the job has, at most one for each task. Number of tasks: as requested, else the job's own.
+If the number of tasks equals the job's, they are distributed over the nodes as the job's tasks are. Otherwise
+they are dealt round-robin over the nodes, or fill one node after the other (--distribution=Pack); each node
+gets at least one. Their ranks are then assigned in blocks, round-robin (cyclic), several at a time (plane),
+or by a list that names the node of each rank (arbitrary).
 
-What can never be is a UserError, what others hold now is Busy: srun waits for the second only.
+A step that can never run raises UserError. If other steps hold the resources now, the result is `Busy`; only
+then does srun wait.
 """
 
 from __future__ import annotations
@@ -23,37 +25,39 @@ from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.policy.placement.distribution import deal, pack
 
 NO_AMOUNT = 1 << 62
-"""Of memory that a job has which asked for none: it is held to nothing."""
+"""Memory of a job that requested none: it is not limited."""
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
-    """Other steps hold what this one needs; their numbers."""
+    """Other steps hold the resources that this step needs. `steps` are their numbers."""
 
     steps: tuple[int, ...]
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """The decision: shares in the job's order of nodes."""
+    """The chosen placement. The shares are in the job's order of nodes."""
 
     shares: tuple[StepShare, ...]
     cpus_per_task: int
 
 
 class _Room(msgspec.Struct, kw_only=True):
-    """What a step may have on one node."""
+    """Resources that a step can use on one node."""
 
     share: Share
     cpus: int
     mem_bytes: int
     gpus: tuple[int, ...]
-    """Positions in the share's GPUs."""
+    """Positions in the GPUs of the share."""
     holders: tuple[int, ...]
 
 
 def lay_out(
     ask: StepAsk, allocation: Allocation, *, job: Resources, running: Sequence[Step]
 ) -> Layout | Busy:
-    """The step's shares, or who is in its way. Raises UserError for what this job can never give."""
+    """Return the step's shares, or the steps that block it. Raises UserError for a request that this job can
+    never satisfy.
+    """
     empty = [_room(share, ()) for share in allocation.shares]
     best = _place(ask, empty, job, most_nodes=len(empty))
     if isinstance(best, UserError):
@@ -93,7 +97,7 @@ def _room(share: Share, holding: Sequence[Step]) -> _Room:
 
 
 def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int) -> Layout | UserError:
-    """The layout over these rooms, or why there is none."""
+    """Return the layout on these nodes, or the error that explains why there is none."""
     rooms = [room for room in rooms if room.share.node not in ask.exclude]
     if ask.relative is not None:
         rooms = rooms[ask.relative :]
@@ -135,7 +139,7 @@ def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int)
 
 
 def _as_listed(ask: StepAsk, rooms: list[_Room], job: Resources, listed: Sequence[str]) -> Layout | UserError:
-    """Each task on the node that stands at its place in the list."""
+    """Place each task on the node that the list names for its rank."""
     tasks = len(listed) if ask.tasks is None else ask.tasks
     if tasks > len(listed):
         return _never(
@@ -163,7 +167,9 @@ def _never(what: str, hint: str, *, code: str = "step_nodes") -> UserError:
 
 
 def _node_count(ask: StepAsk, most: int) -> int:
-    """Nodes as asked, else as many as the job has, or as the tasks of each node make it."""
+    """Return the number of nodes: as requested, else derived from the tasks per node, else as many as the job
+    has.
+    """
     if ask.nodes_min is not None:
         return max(ask.nodes_min, min(ask.nodes_max or 0, most), len(ask.nodelist))
     if ask.nodelist:
@@ -174,7 +180,7 @@ def _node_count(ask: StepAsk, most: int) -> int:
 
 
 def _check_programs(ask: StepAsk, tasks: int) -> None:
-    """Raises UserError where --multi-prog's file has nothing for a task."""
+    """Raise UserError if the --multi-prog file has no line for a task."""
     if not ask.programs or not all(program.ranks for program in ask.programs):
         return
     covered = 0
@@ -203,14 +209,16 @@ def _task_count(ask: StepAsk, job: Resources, rooms: list[_Room], *, nodes: int)
 
 
 def _cpus_per_task(ask: StepAsk, job: Resources, rooms: list[_Room], tasks: int) -> int:
-    """As asked; else the job's own, as far as it has so many for each task."""
+    """Return the CPUs per task: as requested, else the job's own value, reduced if there are not enough CPUs
+    for each task.
+    """
     if ask.cpus_per_task is not None:
         return ask.cpus_per_task
     return max(1, min(job.cpus_per_task, sum(room.cpus for room in rooms) // max(1, tasks)))
 
 
 def _choose(ask: StepAsk, rooms: list[_Room], nodes: int, each: int) -> list[_Room]:
-    """The first nodes that can hold a task; those that are named, before all others."""
+    """Return the first nodes that can hold a task. Named nodes take precedence over all others."""
     able = [
         room
         for room in rooms
@@ -226,7 +234,7 @@ def _choose(ask: StepAsk, rooms: list[_Room], nodes: int, each: int) -> list[_Ro
 def _counts(
     ask: StepAsk, rooms: list[_Room], tasks: int, each: int, *, per_node: int | None
 ) -> list[int] | None:
-    """Tasks on each node, None where they do not fit."""
+    """Return the number of tasks on each node, or None if they do not fit."""
     if not rooms:
         return None
     most = [tasks if ask.overcommit else room.cpus // each for room in rooms]
@@ -251,7 +259,9 @@ def _counts(
 
 
 def _ranks(counts: list[int], *, plane: int) -> list[tuple[int, ...]]:
-    """The ranks on each node: one after the other, or dealt round, so many at a time (0: all)."""
+    """Return the ranks on each node: consecutive, or dealt round-robin in groups of `plane` (0: all at
+    once).
+    """
     ranks: list[list[int]] = [[] for _ in counts]
     rank, tasks = 0, sum(counts)
     while rank < tasks:
@@ -263,7 +273,7 @@ def _ranks(counts: list[int], *, plane: int) -> list[tuple[int, ...]]:
 
 
 def _shares(ask: StepAsk, rooms: list[_Room], placed: list[tuple[int, ...]], each: int) -> Layout | UserError:
-    """`placed`: the ranks on each of the rooms."""
+    """Return the layout for the ranks that were placed on each node (`placed`)."""
     gpus = _gpus(ask, rooms, [len(ranks) for ranks in placed])
     if isinstance(gpus, UserError):
         return gpus
@@ -291,9 +301,11 @@ def _shares(ask: StepAsk, rooms: list[_Room], placed: list[tuple[int, ...]], eac
 
 
 def _memory(ask: StepAsk, room: _Room, cpus: int, *, gpus: int = 0) -> int:
-    """What the step takes of a node on which its tasks need so many CPUs; 0: nothing of its own.
+    """Return the memory that the step takes on a node where its tasks need this many CPUs; 0 means no amount
+    of its own.
 
-    A step that has its nodes whole has them with all their CPUs, as in Slurm, but for what there is no memory for.
+    As in Slurm, a step that has whole nodes is charged for all of their CPUs, but for no more memory than is
+    available.
     """
     if ask.mem_per_cpu_bytes is not None:
         all_cpus = cpus if ask.exact else room.share.cpus
@@ -315,7 +327,7 @@ def _too_much_memory(ask: StepAsk, rooms: list[_Room]) -> UserError:
 
 
 def _gpus(ask: StepAsk, rooms: list[_Room], counts: list[int]) -> list[tuple[int, ...]] | UserError:
-    """The GPUs that the step gets on each node, as positions in the share's."""
+    """Return the GPUs that the step gets on each node, as positions in the share's GPUs."""
     wanted = ask.gpus
     if wanted is None:
         short = ask.exact and any(len(room.gpus) < len(room.share.gpus) for room in rooms)
@@ -343,12 +355,13 @@ def _too_few(rooms: list[_Room]) -> UserError:
 
 
 def _spread(total: int, have: list[int]) -> list[int]:
-    """So many in all, as even as may be."""
+    """Distribute a total over the nodes as evenly as possible."""
     needs = [0] * len(have)
     while total:
         open_nodes = [at for at, count in enumerate(have) if needs[at] < count]
         if not open_nodes:
-            return [count + 1 for count in have]  # more than there are
+            # The nodes have fewer than requested, so return a count that fails the following check.
+            return [count + 1 for count in have]
         for at in open_nodes[:total]:
             needs[at] += 1
             total -= 1
@@ -356,7 +369,7 @@ def _spread(total: int, have: list[int]) -> list[int]:
 
 
 def _task_gpus(ask: StepAsk, tasks: int, gpus: int) -> tuple[tuple[int, ...], ...]:
-    """Each task's GPUs, where it is to see its own alone."""
+    """Return each task's GPUs if tasks are bound to GPUs; () if each task sees all of them."""
     kind, _, value = ask.gpu_bind.partition(":")
     if not gpus or kind in ("none", "closest"):
         return ()

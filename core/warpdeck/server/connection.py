@@ -260,21 +260,15 @@ class Connection:
 
     async def _begin(self, message: Any) -> None:
         match message:
-            case requests.Ack(stream=stream, size=size):
-                if stream in self.streams:
-                    self.streams[stream].acknowledge(size)
-            case requests.Resize(stream=stream, rows=rows, cols=cols):
-                if stream in self.streams:
-                    await self.streams[stream].resize(rows, cols)
-            case requests.StepOrder(stream=stream):
-                if stream in self.streams:
-                    await self.streams[stream].order(message)
-            case requests.AwaitMore(stream=stream):
-                if stream in self.streams:
-                    self.streams[stream].more(message)
-            case requests.FileRead(stream=stream):
-                if stream in self.streams:
-                    await self.streams[stream].file(message)
+            case (
+                requests.Ack()
+                | requests.Resize()
+                | requests.StepOrder()
+                | requests.AwaitMore()
+                | requests.FileRead()
+            ):
+                if message.stream in self.streams:
+                    await _to_stream(self.streams[message.stream], message)
             case requests.Close(stream=stream) | requests.End(stream=stream):
                 self._end_stream(stream, finished=isinstance(message, requests.End))
             case requests.Hello():
@@ -435,3 +429,18 @@ class ClientStream:
         if self.is_open:
             del self.connection.streams[self.number]
         self._room.set()
+
+
+async def _to_stream(stream: ClientStream, message: Any) -> None:
+    """Pass a message about an open stream to it."""
+    match message:
+        case requests.Ack():
+            stream.acknowledge(message.size)
+        case requests.Resize():
+            await stream.resize(message.rows, message.cols)
+        case requests.StepOrder():
+            await stream.order(message)
+        case requests.AwaitMore():
+            stream.more(message)
+        case requests.FileRead():
+            await stream.file(message)

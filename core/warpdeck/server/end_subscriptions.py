@@ -103,7 +103,7 @@ async def wait_for(connection: Connection, job: Job, reached: Callable[[Job], bo
                 if now.id not in state.jobs or state.jobs[now.id] is now:
                     return now
                 continue
-            why = state.whys.get(now.id)
+            why = state.planned.whys.get(now.id)
             if tell and why is not None and why.sentence != told:
                 told = why.sentence
                 at_unix = why.expected_start_unix

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
@@ -65,6 +65,28 @@ ORDERED_AT_ONCE = 100
 """Jobs that are named in one event: of a much divided array each takes a millisecond."""
 
 
+_SUBMITS: dict[type, Callable[[Connection, Any, Any], Awaitable[None]]] = {
+    ask.Run: runs.run,
+    ask.Srun: steps.run,
+    ask.Salloc: allocations.hold,
+}
+"""Streams that may submit a job."""
+_STREAMS: dict[type, Callable[[Connection, Any], Awaitable[None]]] = {
+    ask.SrunAttach: steps.attach,
+    ask.SallocAttach: allocations.attach,
+    ask.Command: commands.run,
+    ask.PutTree: streams.receive_tree,
+    ask.Subscribe: streams.subscribe,
+}
+_STREAMS_OF_JOB: dict[type, Callable[[Connection, Any, Job], Awaitable[None]]] = {
+    ask.Log: streams.send_log,
+    ask.Attach: streams.attach,
+    ask.Tunnel: tunnel_requests.open_tunnel,
+    ask.Forward: tunnel_requests.keep_forward,
+}
+"""Streams of one job, which the user must be allowed to see."""
+
+
 class Handlers:
     """The requests of one connection."""
 
@@ -106,6 +128,13 @@ class Handlers:
                 return await self._detail(message.job)
             case ask.Settle():
                 return await end_subscriptions.settle(self._connection, JobId(message.job))
+            case _:
+                return await self._ask_nodes(message)
+
+    async def _ask_nodes(self, message: Any) -> Any:
+        """Answer requests about nodes, measurements, and the policy."""
+        who = self._connection.who
+        match message:
             case ask.Nodes():
                 named, shown = node_list.shown(self._controller, message.name, facts=message.facts)
                 return await self._paged(message.id, "nodes", named, show=shown, page_rows=ask.NODE_PAGE_ROWS)
@@ -213,40 +242,19 @@ class Handlers:
             await asyncio.sleep(0)
 
     async def _stream(self, message: Any) -> None:
-        match message:
-            case ask.Run():
-                await runs.run(self._connection, message, self.submission)
-            case ask.Srun():
-                await steps.run(self._connection, message, self.submission)
-            case ask.SrunAttach():
-                await steps.attach(self._connection, message)
-            case ask.Salloc():
-                await allocations.hold(self._connection, message, self.submission)
-            case ask.SallocAttach():
-                await allocations.attach(self._connection, message)
-            case ask.Command():
-                await commands.run(self._connection, message)
-            case ask.PutTree():
-                await streams.receive_tree(self._connection, message)
-            case ask.Log():
-                await streams.send_log(self._connection, message, await self._visible_job(message.job))
-            case ask.Attach():
-                job = await (self._watched_job if message.watch else self._visible_job)(message.job)
-                await streams.attach(self._connection, message, job)
-            case ask.Tunnel():
-                await tunnel_requests.open_tunnel(
-                    self._connection, message, await self._visible_job(message.job)
-                )
-            case ask.Forward():
-                await tunnel_requests.keep_forward(
-                    self._connection, message, await self._visible_job(message.job)
-                )
-            case ask.Subscribe():
-                await streams.subscribe(self._connection, message)
+        kind = type(message)
+        if kind in _SUBMITS:
+            await _SUBMITS[kind](self._connection, message, self.submission)
+        elif kind in _STREAMS:
+            await _STREAMS[kind](self._connection, message)
+        else:
+            watches = isinstance(message, ask.Attach) and message.watch
+            job = await (self._watched_job if watches else self._visible_job)(message.job)
+            await _STREAMS_OF_JOB[kind](self._connection, message, job)
 
     def _status(self) -> dict[str, Any]:
         state = self._controller.state
-        counts = {job_state.value: count for job_state, count in state.in_state.items() if count}
+        counts = {job_state.value: count for job_state, count in state.index.in_state.items() if count}
         return {
             "pid": os.getpid(),
             "host": socket.gethostname(),

@@ -46,9 +46,9 @@ async def answer(controller: Controller, asked: NodeCheck, *, anew: bool) -> dic
 
 
 def _absence(controller: Controller, name: NodeName) -> str:
-    if controller.state.links.get(name) is Link.UP:
+    if controller.state.node_status.links.get(name) is Link.UP:
         return ""
-    reason = controller.state.link_reasons.get(name, "")
+    reason = controller.state.node_status.link_reasons.get(name, "")
     return f"the node does not answer: {reason}" if reason else "the node does not answer"
 
 

@@ -115,7 +115,7 @@ class StepKeeper:
         state = self._controller.state
         held: list[tuple[JobId, int | None]] = [
             (job_id, None)
-            for job_id in (*state.pending, *state.active)
+            for job_id in (*state.index.pending, *state.index.active)
             if state.jobs[job_id].request.holder in ("srun", "salloc")
         ]
         steps = (step for of_job in state.steps.values() for step in of_job.values() if not step.is_finished)
@@ -128,7 +128,7 @@ class StepKeeper:
         step = self._step(job_id, number)
         if step is None or step.is_finished or (job_id, number) in self._attached:
             return True
-        if step.caller is None or self._controller.state.links.get(step.caller) is Link.UP:
+        if step.caller is None or self._controller.state.node_status.links.get(step.caller) is Link.UP:
             return False
         return None if self._has_just_begun() else True
 

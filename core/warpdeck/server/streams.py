@@ -141,7 +141,7 @@ async def settle_link(connection: Connection, name: NodeName) -> None:
     listener = controller.hub.listen()
     try:
         async with asyncio.timeout(LINK_S):
-            while controller.state.links.get(name) is Link.CONNECTING:
+            while controller.state.node_status.links.get(name) is Link.CONNECTING:
                 await listener.changed.wait()
                 listener.take()
     except TimeoutError:

@@ -247,8 +247,8 @@ async def _check(controller: Controller, checked: Callable[[Controller], None]) 
             listener.take()
             state = controller.state
             same = len(jobs) == len(state.jobs) and all(map(operator.is_, jobs, state.jobs.values()))
-            if not same or links != state.links:
+            if not same or links != state.node_status.links:
                 checked(controller)
-            jobs, links = list(state.jobs.values()), dict(state.links)
+            jobs, links = list(state.jobs.values()), dict(state.node_status.links)
     finally:
         controller.hub.leave(listener)

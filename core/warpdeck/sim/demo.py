@@ -153,7 +153,7 @@ async def _settled(controller: Controller, nodes: list[SimNode], clock: SimClock
         while True:
             await controller.heard()
             await controller.plan_anew()
-            moving = sum(controller.state.in_state.get(state, 0) for state in MOVING)
+            moving = sum(controller.state.index.in_state.get(state, 0) for state in MOVING)
             late = any(until <= clock.now() for node in nodes for until, _ in node.due.values())
             if not moving and not late:
                 return
@@ -171,7 +171,7 @@ async def live_through(
     parts = [rng.uniform(0.5, 1.5) for _ in range(STEPS)]
     for step, part in enumerate(parts):
         for _ in range(rng.randint(1, 4)):
-            if len(controller.state.pending) < MAX_WAITING:
+            if len(controller.state.index.pending) < MAX_WAITING:
                 await submit(controller, *workload.any_request(rng))
         if step == SHELL_STEP:
             await submit(controller, workload.who("carol"), workload.shell("carol"))
@@ -190,7 +190,7 @@ async def live_on(controller: Controller, rng: random.Random) -> None:
     """Submits for ever."""
     while True:
         await asyncio.sleep(rng.uniform(1, 6))
-        if len(controller.state.pending) < MAX_WAITING:
+        if len(controller.state.index.pending) < MAX_WAITING:
             await submit(controller, *workload.any_request(rng))
 
 

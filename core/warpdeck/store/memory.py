@@ -75,14 +75,35 @@ class MemoryStore:
         return [job for _, jobs in sorted(by_user.items()) for job in jobs[-LAST_RUNS:]]
 
     async def commit(self, changes: Changes) -> None:
-        for job in changes.jobs:
-            self._jobs[job.id] = job
-        for job in changes.runs:
-            self._runs[job.id, job.restarts] = job
+        self._commit_jobs(changes)
+        self._commit_nodes(changes)
+        for made in changes.made:
+            self._made[made.uid, made.mark.nonce] = made
+        for made in changes.gone_made:
+            self._made.pop((made.uid, made.mark.nonce), None)
+        for reservation in changes.reservations:
+            self._reservations[reservation.name] = reservation
+        for gone in changes.gone_reservations:
+            self._reservations.pop(gone, None)
+        if changes.waits is not None:
+            self._waits = changes.waits
+        self._usage.update((row.key, row) for row in changes.usage)
+        if changes.next_job_id is not None:
+            self._next_job_id = changes.next_job_id
+
+    def _commit_jobs(self, changes: Changes) -> None:
+        self._jobs.update((job.id, job) for job in changes.jobs)
+        self._runs.update(((job.id, job.restarts), job) for job in changes.runs)
         for job_id in changes.gone_jobs:
             self._jobs.pop(job_id, None)
-        for node in changes.nodes:
-            self._nodes[node.name] = node
+        for entry in changes.journal:
+            self._journal.setdefault(entry.job_id, []).append(entry)
+            self._entries.append(entry)
+        self._curves.update(((each.job_id, each.step, each.node), each) for each in changes.curves)
+        self._steps.update(((step.job_id, step.restarts, step.number), step) for step in changes.steps)
+
+    def _commit_nodes(self, changes: Changes) -> None:
+        self._nodes.update((node.name, node) for node in changes.nodes)
         for name in changes.gone_nodes:
             self._nodes.pop(name, None)
             self._conditions.pop(name, None)
@@ -91,27 +112,6 @@ class MemoryStore:
             kept[each.at_unix] = each
             for at_unix in sorted(kept)[:-MOST_CONDITIONS]:
                 del kept[at_unix]
-        for made in changes.made:
-            self._made[made.uid, made.mark.nonce] = made
-        for made in changes.gone_made:
-            self._made.pop((made.uid, made.mark.nonce), None)
-        for entry in changes.journal:
-            self._journal.setdefault(entry.job_id, []).append(entry)
-            self._entries.append(entry)
-        for curve in changes.curves:
-            self._curves[curve.job_id, curve.step, curve.node] = curve
-        for reservation in changes.reservations:
-            self._reservations[reservation.name] = reservation
-        for gone in changes.gone_reservations:
-            self._reservations.pop(gone, None)
-        if changes.waits is not None:
-            self._waits = changes.waits
-        for row in changes.usage:
-            self._usage[row.key] = row
-        for step in changes.steps:
-            self._steps[step.job_id, step.restarts, step.number] = step
-        if changes.next_job_id is not None:
-            self._next_job_id = changes.next_job_id
 
     async def job(self, job_id: JobId) -> Job | None:
         return self._jobs.get(job_id)

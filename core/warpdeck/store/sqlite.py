@@ -14,7 +14,7 @@ import secrets
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -403,54 +403,65 @@ def _last_runs(db: sqlite3.Connection, salvage: Salvage) -> list[Job]:
     return found
 
 
+_WRITES: tuple[tuple[str, str, Callable[[Any], tuple[Any, ...]]], ...] = (
+    (
+        "requests",
+        "INSERT OR REPLACE INTO requests VALUES (?, ?)",
+        lambda pair: (pair[0], _ENCODER.encode(pair[1])),
+    ),
+    ("jobs", "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", lambda job: _job_row(job)),
+    ("runs", "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", lambda job: _run_row(job)),
+    ("gone_jobs", "DELETE FROM jobs WHERE id = ?", lambda job_id: (job_id,)),
+    ("nodes", "INSERT OR REPLACE INTO nodes VALUES (?, ?)", lambda node: (node.name, _ENCODER.encode(node))),
+    ("gone_nodes", "DELETE FROM nodes WHERE name = ?", lambda name: (name,)),
+    (
+        "journal",
+        "INSERT INTO journal (at, job_id, text) VALUES (?, ?, ?)",
+        lambda entry: (entry.at_unix, entry.job_id, entry.text),
+    ),
+    (
+        "curves",
+        "INSERT OR REPLACE INTO curves VALUES (?, ?, ?, ?)",
+        lambda each: (
+            *(each.job_id, WHOLE_JOB if each.step is None else each.step, each.node),
+            _ENCODER.encode(each),
+        ),
+    ),
+    (
+        "reservations",
+        "INSERT OR REPLACE INTO reservations VALUES (?, ?)",
+        lambda each: (each.name, _ENCODER.encode(each)),
+    ),
+    ("gone_reservations", "DELETE FROM reservations WHERE name = ?", lambda name: (name,)),
+    (
+        "usage",
+        "INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?)",
+        lambda row: (*row.key, _ENCODER.encode(row)),
+    ),
+    (
+        "steps",
+        "INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?)",
+        lambda step: (step.job_id, step.restarts, step.number, int(step.is_finished), _ENCODER.encode(step)),
+    ),
+)
+"""(field of Changes, statement, row of one of its items), in the order in which they are written."""
+
+
 def _write(db: sqlite3.Connection, changes: Changes) -> None:
-    """All rows of one transaction. Runs in the database's thread."""
-    many = db.executemany
-    if changes.requests:
-        rows: Iterable[Any] = [(key, _ENCODER.encode(request)) for key, request in changes.requests]
-        many("INSERT OR REPLACE INTO requests VALUES (?, ?)", rows)
+    """Write all rows of one transaction. Runs in the database's thread."""
+    for field, statement, row in _WRITES:
+        if items := getattr(changes, field):
+            db.executemany(statement, map(row, items))
     if changes.jobs:
-        many("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_job_row, changes.jobs))
         past.write(db, changes.jobs)
-    if changes.runs:
-        many("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_run_row, changes.runs))
-    if changes.gone_jobs:
-        many("DELETE FROM jobs WHERE id = ?", [(job_id,) for job_id in changes.gone_jobs])
-    if changes.nodes:
-        rows = [(node.name, _ENCODER.encode(node)) for node in changes.nodes]
-        many("INSERT OR REPLACE INTO nodes VALUES (?, ?)", rows)
     if changes.gone_nodes:
-        many("DELETE FROM nodes WHERE name = ?", [(name,) for name in changes.gone_nodes])
         conditions.drop(db, changes.gone_nodes)
     if changes.conditions:
         conditions.write(db, changes.conditions)
     if changes.made or changes.gone_made:
         made.write(db, changes.made, changes.gone_made)
-    if changes.journal:
-        rows = [(entry.at_unix, entry.job_id, entry.text) for entry in changes.journal]
-        many("INSERT INTO journal (at, job_id, text) VALUES (?, ?, ?)", rows)
-    if changes.curves:
-        rows = [
-            (each.job_id, WHOLE_JOB if each.step is None else each.step, each.node, _ENCODER.encode(each))
-            for each in changes.curves
-        ]
-        many("INSERT OR REPLACE INTO curves VALUES (?, ?, ?, ?)", rows)
-    if changes.reservations:
-        rows = [(each.name, _ENCODER.encode(each)) for each in changes.reservations]
-        many("INSERT OR REPLACE INTO reservations VALUES (?, ?)", rows)
-    if changes.gone_reservations:
-        many("DELETE FROM reservations WHERE name = ?", [(name,) for name in changes.gone_reservations])
     if changes.waits is not None:
         db.execute(_PUT_META, ("waits", msgspec.json.encode(changes.waits).decode()))
-    if changes.usage:
-        rows = [(*row.key, _ENCODER.encode(row)) for row in changes.usage]
-        many("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?)", rows)
-    if changes.steps:
-        rows = [
-            (step.job_id, step.restarts, step.number, int(step.is_finished), _ENCODER.encode(step))
-            for step in changes.steps
-        ]
-        many("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?)", rows)
     if changes.next_job_id is not None:
         db.execute(_PUT_META, ("next_job_id", str(changes.next_job_id)))
 

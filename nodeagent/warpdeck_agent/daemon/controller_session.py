@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import traceback
-from typing import Any, Dict, Protocol, Set
+from typing import Any, Callable, Dict, Protocol, Set
 
 from warpdeck_agent.attach.inside_job import Entrance
 from warpdeck_agent.attach.tunnel import MAX_TUNNELS, Tunnel, TunnelError
@@ -80,6 +80,7 @@ class Session:
             make_out=self._out_stream,
             drop_out=self._drop_out,
         )
+        self._handlers = self._make_handlers()
 
     async def run(self, take_over: Any) -> None:
         """Exchange Hello and Welcome, then handle messages until the connection ends."""
@@ -142,54 +143,52 @@ class Session:
         self._frames.add(frame)
 
     def _dispatch(self, message: Any) -> None:
-        jobs = self._agent.jobs
-        if self.steps.takes(message):
-            return
-        if isinstance(message, wire.Launch):
-            self._agent.launch(message)
-        elif isinstance(message, wire.Kill):
-            jobs.kill(message)
-        elif isinstance(message, wire.TakeBack):
-            jobs.beginnings.take_back(message)
-        elif isinstance(message, wire.Forget):
-            jobs.forget(message.job_id, message.restarts)
-        elif isinstance(message, wire.StreamAck):
-            if message.stream in self._out:
-                self._out[message.stream].acknowledge(message.size)
-        elif isinstance(message, wire.OpenLog):
-            self._out_stream(message.stream)
-            self._open_stream(message.stream, self._send_log(message))
-        elif isinstance(message, wire.OpenPty):
-            self._out_stream(message.stream)
-            self._open_stream(message.stream, self._send_terminal(message))
-        elif isinstance(message, wire.OpenTunnel):
-            self._open_tunnel(message)
-        elif isinstance(message, OpenStep):
-            out = self._out_stream(message.stream)
-            self._open_stream(message.stream, self.steps.join_step(message, out))
-        elif isinstance(message, wire.ResizePty):
-            if message.stream in self._terminals:
-                self._terminals[message.stream].resize(message.rows, message.cols)
-        elif isinstance(message, wire.PutTree):
-            self._begin_upload(message)
-        elif isinstance(message, wire.StreamEnd):
-            self._end_stream(message)
-        elif isinstance(message, wire.ProbePath):
-            self._spawn(self._probe(message))
-        elif isinstance(message, wire.AskHealth):
-            self._spawn(self._tell_health(message))
-        elif isinstance(message, wire.AskCurves):
-            self.tell(self._agent.monitor.usage.answer(message))
-        elif isinstance(message, wire.AskMoment):
-            self.tell(self._agent.monitor.usage.moment(message))
-        elif isinstance(message, wire.SampleEvery):
-            self._agent.monitor.sample_every(message.interval_s)
-        elif isinstance(message, wire.Notice):
-            jobs.notify(message)
-        elif isinstance(message, wire.SetLimit):
-            jobs.set_limit(message)
-        elif isinstance(message, wire.Quit):
-            self._agent.quit()
+        if not self.steps.takes(message):
+            handler = self._handlers.get(type(message))
+            if handler is not None:
+                handler(message)
+
+    def _make_handlers(self) -> Dict[type, Callable[[Any], object]]:
+        """Return the function for each kind of message."""
+        agent, jobs = self._agent, self._agent.jobs
+        return {
+            wire.Launch: agent.launch,
+            wire.Kill: jobs.kill,
+            wire.TakeBack: jobs.beginnings.take_back,
+            wire.Forget: lambda asked: jobs.forget(asked.job_id, asked.restarts),
+            wire.StreamAck: self._acknowledge,
+            wire.OpenLog: lambda asked: self._open_out(asked, self._send_log),
+            wire.OpenPty: lambda asked: self._open_out(asked, self._send_terminal),
+            wire.OpenTunnel: self._open_tunnel,
+            OpenStep: self._join_step,
+            wire.ResizePty: self._resize,
+            wire.PutTree: self._begin_upload,
+            wire.StreamEnd: self._end_stream,
+            wire.ProbePath: lambda asked: self._spawn(self._probe(asked)),
+            wire.AskHealth: lambda asked: self._spawn(self._tell_health(asked)),
+            wire.AskCurves: lambda asked: self.tell(agent.monitor.usage.answer(asked)),
+            wire.AskMoment: lambda asked: self.tell(agent.monitor.usage.moment(asked)),
+            wire.SampleEvery: lambda asked: agent.monitor.sample_every(asked.interval_s),
+            wire.Notice: jobs.notify,
+            wire.SetLimit: jobs.set_limit,
+            wire.Quit: lambda asked: agent.quit(),
+        }
+
+    def _acknowledge(self, message: wire.StreamAck) -> None:
+        if message.stream in self._out:
+            self._out[message.stream].acknowledge(message.size)
+
+    def _open_out(self, asked: Any, send: Callable[[Any], Any]) -> None:
+        self._out_stream(asked.stream)
+        self._open_stream(asked.stream, send(asked))
+
+    def _join_step(self, asked: OpenStep) -> None:
+        out = self._out_stream(asked.stream)
+        self._open_stream(asked.stream, self.steps.join_step(asked, out))
+
+    def _resize(self, asked: wire.ResizePty) -> None:
+        if asked.stream in self._terminals:
+            self._terminals[asked.stream].resize(asked.rows, asked.cols)
 
     async def _probe(self, asked: wire.ProbePath) -> None:
         try:

@@ -56,11 +56,11 @@ async def test_a_node_whose_welcome_meets_a_bug_is_lost_and_says_why(short_tmp: 
         agent.jobs[job_id, 0] = wire.JobReport(job_id, 0, phase="running", started_at=WRONG)
         site.controller.post((A, agent.welcome()))
         state = site.controller.state
-        await site.until(lambda: state.links[A] is Link.LOST)
-        assert "controller's log" in state.link_reasons[A]
+        await site.until(lambda: state.node_status.links[A] is Link.LOST)
+        assert "controller's log" in state.node_status.link_reasons[A]
         agent.jobs[job_id, 0] = wire.JobReport(job_id, 0, phase="running", started_at=1.0)
         await site.controller.apply(NodeUp(name=A, welcome=agent.welcome()))
-        assert state.jobs[job_id].state is JobState.RUNNING and A not in state.link_reasons
+        assert state.jobs[job_id].state is JobState.RUNNING and A not in state.node_status.link_reasons
 
 
 async def test_what_cannot_be_written_is_refused_alone(short_tmp: Path) -> None:
@@ -95,9 +95,9 @@ async def test_a_job_that_cannot_be_planned_is_left_out_and_the_others_start(sho
         request = msgspec.structs.replace(broken.request, resources=resources)
         state.place_job(msgspec.structs.replace(broken, request=request))
         await site.add_node("a")
-        await site.until(lambda: state.whys.get(ids[2], None) is not None)
+        await site.until(lambda: state.planned.whys.get(ids[2], None) is not None)
         await site.until(lambda: len(site.fleet.launches) == 4)
-        why = state.whys[ids[2]]
+        why = state.planned.whys[ids[2]]
         assert why.code == "SystemFailure" and "error inside the controller" in why.sentence
         state.place_job(broken)  # another one now
         await site.told("a", wire.JobReport(ids[0], 0, phase="exited"))

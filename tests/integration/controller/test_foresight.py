@@ -54,11 +54,11 @@ def test_a_killed_controller_expects_what_it_did_before() -> None:
     for seconds in (200.0, 400.0, 600.0):
         run_for(core, seconds)
     waiting = core.submit(ask(hold=True))
-    before, links = core.state, core.state.links
+    before, links = core.state, core.state.node_status.links
     core.state = core.reload()
-    core.state.links = links
+    core.state.node_status.links = links
     assert core.job(waiting).predicted_s == 500.0
-    assert core.state.waits == before.waits
+    assert core.state.planned.waits == before.waits
     assert predictions(core) == [500.0, 100.0, None]
 
 
@@ -140,7 +140,9 @@ async def test_with_conservative_backfill_promises_are_kept_from_pass_to_pass(sh
         await site.told("a", agent.begin((1, 0), at=site.controller.clock()))
         await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4, time_limit_s=600)))
         state = site.controller.state
-        await site.until(lambda: set(state.promised) == {2, 3})
-        assert state.promised[JobId(3)] == pytest.approx(state.promised[JobId(2)] + 600, abs=5)
+        await site.until(lambda: set(state.planned.promised) == {2, 3})
+        assert state.planned.promised[JobId(3)] == pytest.approx(
+            state.planned.promised[JobId(2)] + 600, abs=5
+        )
         await site.controller.apply(Cancelled(who=ANN, jobs=("3",)))
-        assert set(state.promised) == {2}
+        assert set(state.planned.promised) == {2}

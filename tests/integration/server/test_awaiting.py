@@ -79,7 +79,7 @@ async def test_a_request_follows_a_task_that_is_taken_back(short_tmp: Path) -> N
         await site.told("a", agent.begin((runs.id, 0)))
         task = state.jobs[array].pending_tasks[0][0]
         await site.controller.apply(Planned(aheads=(Ahead(job_id=array, behind=runs.id, tasks=(task,)),)))
-        handed = state.jobs[state.follower[runs.id]]
+        handed = state.jobs[state.index.follower[runs.id]]
 
         def has_ended(job: Job) -> bool:
             return job.is_finished

@@ -100,7 +100,7 @@ async def test_a_request_that_fits_would_start_now_and_nothing_is_left_of_it(sho
         found = await dry_run(site, ask(gpus=4))
         assert (found["verdict"], found["node_list"]) == ("now", "a")
         state = site.controller.state
-        assert not state.jobs and not state.pending and state.next_job_id == 1
+        assert not state.jobs and not state.index.pending and state.next_job_id == 1
         assert not site.fleet.launches
 
 
@@ -143,13 +143,13 @@ async def test_a_rehearsal_leaves_the_state_as_it_was(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await full_node(site)
         state = site.controller.state
-        before = (dict(state.jobs), dict(state.pending), dict(state.active), state.next_job_id)
+        before = (dict(state.jobs), dict(state.index.pending), dict(state.index.active), state.next_job_id)
         view, job_id = rehearse(state, Submitted(who=ANN, request=ask(hold=True)), now=1000.0)
         assert [job.id for job in view.pending] == [job_id] and not view.pending[0].held
-        assert (state.jobs, state.pending, state.active, state.next_job_id) == before
+        assert (state.jobs, state.index.pending, state.index.active, state.next_job_id) == before
         with pytest.raises(UserError):
             rehearse(state, Submitted(who=ANN, request=ask(gpus=64)), now=1000.0)
-        assert (state.jobs, state.pending, state.active, state.next_job_id) == before
+        assert (state.jobs, state.index.pending, state.index.active, state.next_job_id) == before
 
 
 async def test_a_waiting_job_has_a_forecast_and_any_other_has_none(short_tmp: Path) -> None:
@@ -186,7 +186,7 @@ async def test_each_part_of_a_priority_is_told_and_they_add_up(short_tmp: Path) 
         refused = await raw.ask("priorities", ids=[str(plain.id)])
         assert "does not wait" in refused["message"]
         await raw.close()
-        await site.until(lambda: by_hand.id in site.controller.state.priorities)
+        await site.until(lambda: by_hand.id in site.controller.state.planned.priorities)
         queue = await asked(site, "jobs", ids=[str(by_hand.id)])
         assert queue["jobs"][0]["priority"] == 10**6
 

@@ -207,7 +207,7 @@ class Controller:
         return told, decoded
 
     def _waiting_users(self) -> list[str]:
-        return sorted({self.state.jobs[job_id].user for job_id in self.state.pending})
+        return sorted({self.state.jobs[job_id].user for job_id in self.state.index.pending})
 
     async def carried_out(self, node: NodeName) -> None:
         """Returns when the node was told all that follows from what was committed up to now."""
@@ -383,8 +383,8 @@ class Controller:
         if name not in state.nodes:
             return
         before = state.picture.blocked(state, name)
-        last = state.readings.get(name)
-        reading = state.readings[name] = to_reading(sample)
+        last = state.node_status.readings.get(name)
+        reading = state.node_status.readings[name] = to_reading(sample)
         others = state.picture.blocked(state, name).keys() != before.keys()  # their words change all the time
         if others and state.minds_events:
             self._planner.wakeup.now()
@@ -397,7 +397,7 @@ class Controller:
             await asyncio.sleep(REPLAN_S)
             before_unix = self.clock() - self.config.keep_finished_s
             self.hub.touch(jobs=evict_finished(self.state, ended_before_unix=before_unix))
-            self.hub.touch(jobs=self._told_priorities.moved(self.state.priorities))
+            self.hub.touch(jobs=self._told_priorities.moved(self.state.planned.priorities))
             self._effects.add([AskHealth(node=name) for name in self._inquiry.next(self._nodes_up())])
             self._set_sampling()
             self.count_use()

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
-from typing import assert_never
+from typing import Any, assert_never
 
 from warpdeck.base.errors import RemoteError, StoreError
 from warpdeck.config import Config
@@ -136,50 +136,57 @@ class EffectRunner:
         match effect:
             case LaunchShare():
                 await self._launch(effect)
-            case KillShare():
-                site_s = self._config().grace_s
-                grace_s = site_s if effect.grace_s is None else effect.grace_s
-                await self._fleet.send(
-                    effect.node,
-                    wire.Kill(
-                        job_id=effect.job_id,
-                        restarts=effect.restarts,
-                        cause=effect.cause,
-                        grace_s=0.0 if effect.at_once else grace_s,
-                        signal=effect.signal,
-                        whom=effect.whom,
-                    ),
-                )
-            case TakeBack():
-                launches = [list(key) for key in effect.launches]
-                await self._fleet.send(effect.node, wire.TakeBack(launches=launches))
             case LimitShare():
                 await self._limit(effect)
             case ForgetShare():
                 self._forget(effect)
             case CollectOutput():
                 await self._collect(effect)
-            case AskHealth():
-                asked = question(self._config(), now=self._clock())
-                await self._fleet.send(effect.node, asked)
-            case SetSampling():
-                await self._fleet.send(effect.node, wire.SampleEvery(interval_s=effect.interval_s))
-            case TellJob():
-                notice = wire.Notice(job_id=effect.job_id, restarts=effect.restarts, text=effect.text)
-                await self._fleet.send(effect.node, notice)
             case DropNode():
                 await self._fleet.remove(effect.node)
             case LaunchStep():
                 await self._launch_step(effect)
-            case KillStep():
-                await self._fleet.send(effect.node, self._step_kill(effect))
-            case ForgetStep():
-                forget = stepwire.ForgetStep(
-                    job_id=effect.job_id, restarts=effect.restarts, step=effect.number
+            case _:
+                await self._fleet.send(effect.node, self._message(effect))
+
+    def _message(
+        self,
+        effect: KillShare
+        | TakeBack
+        | AskHealth
+        | SetSampling
+        | TellJob
+        | KillStep
+        | ForgetStep
+        | SpreadFence,
+    ) -> Any:
+        """Return the message of an effect that is one message to its node."""
+        match effect:
+            case KillShare():
+                site_s = self._config().grace_s
+                grace_s = site_s if effect.grace_s is None else effect.grace_s
+                return wire.Kill(
+                    job_id=effect.job_id,
+                    restarts=effect.restarts,
+                    cause=effect.cause,
+                    grace_s=0.0 if effect.at_once else grace_s,
+                    signal=effect.signal,
+                    whom=effect.whom,
                 )
-                await self._fleet.send(effect.node, forget)
+            case TakeBack():
+                return wire.TakeBack(launches=[list(key) for key in effect.launches])
+            case AskHealth():
+                return question(self._config(), now=self._clock())
+            case SetSampling():
+                return wire.SampleEvery(interval_s=effect.interval_s)
+            case TellJob():
+                return wire.Notice(job_id=effect.job_id, restarts=effect.restarts, text=effect.text)
+            case KillStep():
+                return self._step_kill(effect)
+            case ForgetStep():
+                return stepwire.ForgetStep(job_id=effect.job_id, restarts=effect.restarts, step=effect.number)
             case SpreadFence():
-                await self._fleet.send(effect.node, effect.said)
+                return effect.said
             case _:
                 assert_never(effect)
 

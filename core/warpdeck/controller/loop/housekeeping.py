@@ -28,7 +28,7 @@ def needed_by_others(state: State) -> frozenset[JobId]:
     """The jobs on which waiting ones depend, and the heterogeneous jobs of which a component has not ended: it may have to begin
     again, and all others with it."""
     wanted: set[JobId] = set()
-    for job_id in state.pending:
+    for job_id in state.index.pending:
         dependencies = state.jobs[job_id].request.dependencies
         wanted.update(clause.job_id for clause in (dependencies.clauses if dependencies else ()))
     wanted.update(

@@ -105,7 +105,7 @@ class Mailer:
             self._seen.pop(job_id, None)
         elif job.request.mail_types:
             before = self._seen.get(job_id, FRESH)
-            why = state.whys.get(job_id)
+            why = state.planned.whys.get(job_id)
             now, code = self._controller.clock(), why.code if why is not None else ""
             others = Others(self._seen, state.member_ids(job.array_job_id), but=job_id)
             found = mails(before, job, others, now=now, why=code)

@@ -112,7 +112,7 @@ class Planner:
         """Hands the places that have got another holder in this transaction what follows there; part of it."""
         if self._recall.is_awaited:
             return ()
-        moved = [heir for heir in txn.heirs.values() if heir in txn.state.active]
+        moved = [heir for heir in txn.heirs.values() if heir in txn.state.index.active]
         started = [effect.job_id for effect in starting if isinstance(effect, LaunchShare)]
         aheads = self._succession.ahead(txn.state, (*moved, *started))
         outcome = self._decide(txn, Planned(aheads=aheads)) if aheads else None
@@ -134,7 +134,7 @@ class Planner:
         made = self._passes.make(state, now)
         took_s = loop.time() - begun
         self._tally.count_pass(took_s)
-        self._diagnosis.count_pass(now, took_s, waiting=len(state.pending))
+        self._diagnosis.count_pass(now, took_s, waiting=len(state.index.pending))
         self._succession.learn(state, made, now)
         self._recall.weigh(state, trusted=self._succession.trusted)
         return made

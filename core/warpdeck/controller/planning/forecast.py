@@ -95,8 +95,10 @@ class Forecaster:
         """The likely starts of all that wait for room. Few jobs are looked at in the loop itself, which takes milliseconds."""
         now, settings = self._clock(), state.site.settings
         view = build_view(state, now=now)
-        besides = frozenset(job_id for job_id, why in state.whys.items() if why.code not in TOLD)
-        work = partial(likely_starts, view, now, settings, priorities=state.priorities, besides=besides)
+        besides = frozenset(job_id for job_id, why in state.planned.whys.items() if why.code not in TOLD)
+        work = partial(
+            likely_starts, view, now, settings, priorities=state.planned.priorities, besides=besides
+        )
         if len(view.pending) <= FEW_JOBS and len(view.nodes) <= FEW_JOBS:
             return work()
         async with self._turn:
@@ -111,11 +113,13 @@ class Forecaster:
             await planned.wait()
             planned.clear()
             rest_s = LOOK_S
-            if any(why.code in TOLD and why.expected_start_unix is None for why in state.whys.values()):
+            if any(
+                why.code in TOLD and why.expected_start_unix is None for why in state.planned.whys.values()
+            ):
                 begun = loop.time()
-                before, state.backlog = state.backlog, await self.estimate(state)
+                before, state.planned.backlog = state.planned.backlog, await self.estimate(state)
                 rest_s = max(ESTIMATE_S, (loop.time() - begun) * ESTIMATE_REST)
-                tell(state.backlog.moved_since(before, self._clock())[:MAX_MOVED])
+                tell(state.planned.backlog.moved_since(before, self._clock())[:MAX_MOVED])
             await asyncio.sleep(rest_s)
 
     async def _aside(self, work: Callable[[], T]) -> T:

@@ -40,7 +40,7 @@ LEFT_OUT = Why(
 
 def is_small(state: State) -> bool:
     """Whether the site is small."""
-    return len(state.nodes) + len(state.active) + len(state.pending) <= SMALL_PASS
+    return len(state.nodes) + len(state.index.active) + len(state.index.pending) <= SMALL_PASS
 
 
 def goes_along(state: State, outcomes: Iterable[tuple[object, Outcome | None]]) -> bool:
@@ -66,10 +66,10 @@ def _keep_priorities(state: State, made: Plan) -> None:
     """Before anything is made of the plan: a job that starts keeps the priority with which it did."""
     if not made.priorities:
         return
-    known = state.priorities | made.priorities  # another object: a thread may read the one before
-    if len(known) > 2 * len(state.pending):
-        known = {job_id: known[job_id] for job_id in state.pending if job_id in known}
-    state.priorities = known
+    known = state.planned.priorities | made.priorities  # another object: a thread may read the one before
+    if len(known) > 2 * len(state.index.pending):
+        known = {job_id: known[job_id] for job_id in state.index.pending if job_id in known}
+    state.planned.priorities = known
 
 
 def _without(view: View, some: Collection[JobId]) -> View:
@@ -97,7 +97,7 @@ class Passes:
 
     def make(self, state: State, now: float) -> Plan:
         """One pass. Whatever happens before `keep` takes its words makes the jobs concerned untold again."""
-        untold, state.untold = state.untold, {}
+        untold, state.planned.untold = state.planned.untold, {}
         tells_all = is_small(state) or not 0 <= now - self._told_all_unix < TELL_S
         if tells_all:
             self._told_all_unix = now
@@ -107,7 +107,7 @@ class Passes:
                 build_view(state, now=now), now, state.site.settings, None if tells_all else untold
             )
         except Exception:
-            state.untold = untold | state.untold
+            state.planned.untold = untold | state.planned.untold
             raise
         _keep_priorities(state, made)
         return made
@@ -142,8 +142,8 @@ class Passes:
         """Takes the words for those who still wait. The jobs whose words have changed."""
         changed: list[JobId] = []
         for job_id, why in made.whys.items():
-            if state.whys.get(job_id) != why and job_id in state.pending:
-                state.whys[job_id] = why
+            if state.planned.whys.get(job_id) != why and job_id in state.index.pending:
+                state.planned.whys[job_id] = why
                 changed.append(job_id)
         if state.site.settings.backfill == "conservative":
             for reserve in made.reserves:

@@ -58,7 +58,7 @@ class Recall:
 
     def weigh(self, state: State, *, trusted: JobId | None) -> None:
         """After a pass: only tasks of the array of that record, on nodes that take jobs, may stay where they are."""
-        if not state.follower:
+        if not state.index.follower:
             return
         array = None if trusted is None else state.jobs[trusted].array_job_id
         unfit = [job for job in _handed(state) if job.array_job_id != array or not _takes(state, job)]
@@ -98,7 +98,7 @@ class Recall:
 
 def _handed(state: State) -> list[Job]:
     """What may not have begun, in the order of the ids."""
-    found = [state.jobs[job_id] for job_id in sorted(state.follower.values())]
+    found = [state.jobs[job_id] for job_id in sorted(state.index.follower.values())]
     return [job for job in found if job.is_handed]
 
 

@@ -248,7 +248,7 @@ def _tasks(_: Sight, job: Job) -> int:
 
 
 def _priority(sight: Sight, job: Job) -> int | None:
-    return sight.state.priorities.get(job.id) if job.state is JobState.PENDING else None
+    return sight.state.planned.priorities.get(job.id) if job.state is JobState.PENDING else None
 
 
 def _priority_told(sight: Sight, job: Job) -> int | None:

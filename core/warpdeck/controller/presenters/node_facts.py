@@ -27,7 +27,7 @@ def node_facts(state: State, nodes: Iterable[Node], *, now: float) -> list[NodeF
 
 def _facts(state: State, node: Node, *, maintenance: bool, reserved: bool) -> NodeFacts:
     shares = [share for _, share in shares_on(state, node.name)]
-    reading = state.readings.get(node.name)
+    reading = state.node_status.readings.get(node.name)
     known = state.site.nodes.get(node.name)
     topology = node.topology.told(node.cpus)
     cpus_used = sum(share.cpus for share in shares)
@@ -37,11 +37,11 @@ def _facts(state: State, node: Node, *, maintenance: bool, reserved: bool) -> No
         address=node.address or node.hostname,
         base=_base(state, node, cpus_used),
         drained=node.drained,
-        responding=state.links.get(node.name) is Link.UP,
+        responding=state.node_status.links.get(node.name) is Link.UP,
         maintenance=maintenance,
         reserved=reserved,
         completing=any(job.state is JobState.COMPLETING for job in state.jobs_on(node.name)),
-        reason=node.reason if node.drained else state.link_reasons.get(node.name, ""),
+        reason=node.reason if node.drained else state.node_status.link_reasons.get(node.name, ""),
         reason_at=node.reason_at_unix or None,
         cpus=node.cpus,
         sockets=topology.sockets,
@@ -68,7 +68,7 @@ def _facts(state: State, node: Node, *, maintenance: bool, reserved: bool) -> No
 
 
 def _base(state: State, node: Node, cpus_used: int) -> str:
-    link = state.links.get(node.name, Link.CONNECTING)
+    link = state.node_status.links.get(node.name, Link.CONNECTING)
     if link is not Link.UP and not state.jobs_on(node.name):
         return "down" if link is Link.LOST else "unknown"
     if not runs_jobs(state, node.name):

@@ -41,7 +41,7 @@ class Picture(Collector):
     """One scrape's worth."""
 
     def __init__(self, state: State, tally: Tally, *, clients: int) -> None:
-        self._jobs = [state.jobs[job_id] for job_id in (*state.active, *state.pending)]
+        self._jobs = [state.jobs[job_id] for job_id in (*state.index.active, *state.index.pending)]
         self._nodes = [_node_part(state, state.nodes[name]) for name in sorted(state.nodes)]
         self._tally = tally
         self._clients = clients
@@ -114,8 +114,8 @@ def _node_part(state: State, node: Node) -> _NodePart:
     return _NodePart(
         node,
         node_state(state, node, cpus_used),
-        state.readings.get(node.name),
-        state.health.get(node.name),
+        state.node_status.readings.get(node.name),
+        state.node_status.health.get(node.name),
         holders,
         cpus_used,
     )

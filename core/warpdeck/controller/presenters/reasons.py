@@ -24,7 +24,7 @@ CAUSES = {
 
 
 def why_of(sight: Sight, job: Job) -> WhyRow | None:
-    return why_row(job, sight.state.whys.get(job.id), sight.state.backlog)
+    return why_row(job, sight.state.planned.whys.get(job.id), sight.state.planned.backlog)
 
 
 def reason_of(sight: Sight, job: Job) -> str:
@@ -34,7 +34,7 @@ def reason_of(sight: Sight, job: Job) -> str:
     if is_held(job) or (job.held and job.state not in FINISHED):
         return _hold_reason(job)
     if job.state is JobState.PENDING:
-        why = sight.state.whys.get(job.id)
+        why = sight.state.planned.whys.get(job.id)
         if why is not None and why.code == unavailable_nodes.CODE:
             return sight.unavailable(job.request.partition, job.request.resources.nodelist)
         return why.code if why is not None else "None"

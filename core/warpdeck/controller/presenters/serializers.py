@@ -67,7 +67,7 @@ def job_row(state: State, job: Job) -> JobRow:
     job = as_shown(job)
     request, has = job.request, holdings(job)
     util, mem = _gpu_use(state, job)
-    why = state.whys.get(job.id)
+    why = state.planned.whys.get(job.id)
     ended = job.exit
     return JobRow(
         id=job.id,
@@ -82,8 +82,8 @@ def job_row(state: State, job: Job) -> JobRow:
         qos=request.qos or NORMAL_QOS,
         state=job.state.value,
         state_short=COMPACT[job.state],
-        why=why_row(job, why, state.backlog),
-        priority=state.priorities.get(job.id) if job.state is JobState.PENDING else None,
+        why=why_row(job, why, state.planned.backlog),
+        priority=state.planned.priorities.get(job.id) if job.state is JobState.PENDING else None,
         nodes=has.nodes,
         node_list=has.node_list,
         cpus=has.cpus,
@@ -238,7 +238,7 @@ def job_detail(state: State, job: Job, journal: list[JournalEntry]) -> JobDetail
 def node_row(state: State, node: Node) -> NodeRow:
     """A node with its GPUs as last read."""
     jobs = state.jobs_on(node.name)
-    reading = state.readings.get(node.name)
+    reading = state.node_status.readings.get(node.name)
     holders = gpu_holders(state, node.name)
     shares = [share for _, share in shares_on(state, node.name)]
     blocked = blocked_gpus(node, reading, gpu_users(state, node.name))
@@ -250,7 +250,7 @@ def node_row(state: State, node: Node) -> NodeRow:
         name=node.name,
         target=node.target or "local",
         state=node_state(state, node, cpus_used),
-        reason=node.reason if node.drained else state.link_reasons.get(node.name, ""),
+        reason=node.reason if node.drained else state.node_status.link_reasons.get(node.name, ""),
         hostname=node.hostname,
         cpus=node.cpus,
         cpus_used=cpus_used,
@@ -289,12 +289,12 @@ def node_row(state: State, node: Node) -> NodeRow:
 
 def node_health_row(state: State, node: Node, *, error: str = "") -> NodeHealthRow:
     """A node's checks."""
-    known = state.health.get(node.name)
+    known = state.node_status.health.get(node.name)
     cpus_used = sum(share.cpus for _, share in shares_on(state, node.name))
     return NodeHealthRow(
         name=node.name,
         state=node_state(state, node, cpus_used),
-        reason=node.reason if node.drained else state.link_reasons.get(node.name, ""),
+        reason=node.reason if node.drained else state.node_status.link_reasons.get(node.name, ""),
         checks=check_rows(state, node),
         error=error,
         at=known.at_unix if known else None,
@@ -303,7 +303,7 @@ def node_health_row(state: State, node: Node, *, error: str = "") -> NodeHealthR
 
 def check_rows(state: State, node: Node) -> list[CheckRow]:
     """The checks' last words, then what they or an admin took out of service and no check tells any more."""
-    known = state.health.get(node.name)
+    known = state.node_status.health.get(node.name)
     rows = [
         CheckRow(
             check=check.name,
@@ -324,7 +324,7 @@ def check_rows(state: State, node: Node) -> list[CheckRow]:
 
 def node_state(state: State, node: Node, cpus_used: int) -> str:
     """In sinfo's words."""
-    link = state.links.get(node.name, Link.CONNECTING)
+    link = state.node_status.links.get(node.name, Link.CONNECTING)
     return state_in_words(node, link, cpus_used=cpus_used, busy=runs_jobs(state, node.name))
 
 
@@ -402,18 +402,18 @@ def idle_since(state: State, job: Job) -> float | None:
     """Since when nobody and nothing uses an interactive job, as far as its first node knows."""
     if job.request.pty is None or not job.holds_resources or not job.shares:
         return None
-    reading = state.readings.get(job.shares[0].node)
+    reading = state.node_status.readings.get(job.shares[0].node)
     return next((since for job_id, since in reading.idle if job_id == job.id), None) if reading else None
 
 
 def _reading(state: State, name: NodeName, index: int) -> GpuReading | None:
-    reading = state.readings.get(name)
+    reading = state.node_status.readings.get(name)
     return next((gpu for gpu in reading.gpus if gpu.index == index), None) if reading else None
 
 
 def _is_read(state: State, job: Job, name: NodeName) -> bool:
     """Whether the node was measured since the job holds it: what was read before says nothing of the job."""
-    reading = state.readings.get(name)
+    reading = state.node_status.readings.get(name)
     return job.holds_resources and reading is not None and reading.at_unix >= (job.start_at_unix or 0.0)
 
 

@@ -122,7 +122,7 @@ def reservation_rows(reservations: Collection[ReservationView], now: float) -> l
 def license_rows(state: State, reservations: Iterable[ReservationView], now: float) -> list[LicenseRow]:
     """The site's licenses by name."""
     used, reserved = Counter[str](), Counter[str]()
-    for job_id in state.active:
+    for job_id in state.index.active:
         used.update(dict(state.jobs[job_id].request.licenses))
     for each in reservations:
         if each.start_unix <= now < each.end_unix:

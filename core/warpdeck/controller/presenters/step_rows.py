@@ -39,7 +39,7 @@ def step_rows(job: Job, steps: Sequence[Step]) -> list[StepRow]:
 def live_steps(state: State, wanted: Wanted) -> list[LiveStep]:
     """What runs now of the jobs that are wanted, by job and step."""
     found = []
-    for job_id in sorted(state.active):
+    for job_id in sorted(state.index.active):
         job = state.jobs[job_id]
         if job.start_at_unix is not None and wanted.has(job):
             steps = state.steps.get(job_id, {})

@@ -31,4 +31,4 @@ def _may_have(state: State, partition: str, named: tuple[str, ...]) -> list[Node
 
 
 def _is_available(state: State, name: NodeName) -> bool:
-    return not state.nodes[name].drained and state.links.get(name) is not Link.LOST
+    return not state.nodes[name].drained and state.node_status.links.get(name) is not Link.LOST

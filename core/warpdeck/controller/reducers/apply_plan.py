@@ -113,7 +113,7 @@ def _start(txn: Transaction, start: Start) -> list[Effect]:
             room=None,
             partition=start.partition or job.request.partition,
             drawn_into="" if job.request.reservation else start.reservation,
-            priority=txn.state.priorities.get(start.job_id),
+            priority=txn.state.planned.priorities.get(start.job_id),
             time_limit_s=_limit_s(job, start, txn.now),
             eligible_at_unix=eligible_unix(txn.state, job, now=txn.now),
             shares=tuple(ShareStatus(node=name) for name in names),

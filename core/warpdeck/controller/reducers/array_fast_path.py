@@ -53,7 +53,7 @@ class Succession:
 
     def learn(self, state: State, made: Plan, now: float) -> None:
         """A pass was made."""
-        only = next(iter(state.pending)) if len(state.pending) == 1 else None
+        only = next(iter(state.index.pending)) if len(state.index.pending) == 1 else None
         others = made.preempts or made.resumes or made.ends or made.more
         self._array = only if only is not None and not others and _is_plain(state.jobs[only]) else None
         self._made_unix = now
@@ -66,7 +66,7 @@ class Succession:
         `heirs`: who has taken the places of jobs that these events ended.
         """
         array, self._array = self._array, None
-        if array is None or not 0 <= now - self._made_unix <= TRUST_S or list(state.pending) != [array]:
+        if array is None or not 0 <= now - self._made_unix <= TRUST_S or list(state.index.pending) != [array]:
             return None
         told = [event.report for event in batch if isinstance(event, Reported)]
         if len(told) < sum(not isinstance(event, Planned | Heard) for event in batch):
@@ -86,9 +86,9 @@ class Succession:
         rest = None if self._array is None else state.jobs.get(self._array)
         if rest is None or not rest.is_folded_array or self._ran[0] != rest.id or self._ran[1] > SHORT_S:
             return ()
-        depth = _depth(self._ran[1], count_tasks(rest.pending_tasks), places=max(1, len(state.active)))
+        depth = _depth(self._ran[1], count_tasks(rest.pending_tasks), places=max(1, len(state.index.active)))
         tasks, made = iter_tasks(rest.pending_tasks), []
-        left = min(count_tasks(rest.pending_tasks) - 1, MOST_HANDED - len(state.follower))
+        left = min(count_tasks(rest.pending_tasks) - 1, MOST_HANDED - len(state.index.follower))
         for holder in holders:
             last, waiting = _line(state, holder)
             count = min(depth - waiting, left)
@@ -109,7 +109,7 @@ def _depth(ran_s: float, waiting: int, *, places: int) -> int:
 def _line(state: State, holder: JobId) -> tuple[JobId, int]:
     """The last in the place of that job, and how many are behind it."""
     waiting = 0
-    while (following := state.follower.get(holder)) is not None:
+    while (following := state.index.follower.get(holder)) is not None:
         holder, waiting = following, waiting + 1
     return holder, waiting
 

@@ -53,7 +53,7 @@ def _may_follow(txn: Transaction, array: Job, last: Job) -> bool:
     """Whether the next of the array may be promised the place of that job: its own task, on a node that takes jobs."""
     if array.state is not JobState.PENDING or array.held or last.state not in _LEADS:
         return False
-    if last.request is not array.request or last.id in txn.state.follower or last.drawn_into:
+    if last.request is not array.request or last.id in txn.state.index.follower or last.drawn_into:
         return False
     if last.allocation is None:
         return False
@@ -68,7 +68,7 @@ def step_in(txn: Transaction, job: Job) -> Job:
 
 def move_up(txn: Transaction, gone: JobId, behind: JobId | None) -> JobId | None:
     """The job is out of its place or out of its line, in which it was behind that one: its follower, if any, moves up."""
-    follower = txn.state.follower.get(gone)
+    follower = txn.state.index.follower.get(gone)
     if follower is not None:
         txn.put_job(amend(txn.state.jobs[follower], behind=behind))
     return follower

@@ -99,9 +99,9 @@ def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
 def lost(txn: Transaction, event: NodeLost) -> Outcome:
     """The link broke. The node keeps its jobs: it may be running them well."""
     if event.name in txn.state.nodes:
-        txn.state.links[event.name] = Link.LOST
-        txn.state.link_reasons[event.name] = event.reason
-        txn.state.readings.pop(event.name, None)
+        txn.state.node_status.links[event.name] = Link.LOST
+        txn.state.node_status.link_reasons[event.name] = event.reason
+        txn.state.node_status.readings.pop(event.name, None)
         txn.note_condition(event.name)
     return Outcome()
 
@@ -112,8 +112,8 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
     node = txn.state.nodes.get(name)
     if node is None:
         return Outcome()
-    txn.state.links[name] = Link.UP
-    txn.state.link_reasons.pop(name, None)
+    txn.state.node_status.links[name] = Link.UP
+    txn.state.node_status.link_reasons.pop(name, None)
     txn.note_condition(name)
     rebooted = bool(node.boot_id) and node.boot_id != welcome.inventory.boot_id
     described = describe(node, welcome.inventory)

@@ -59,14 +59,14 @@ def take(txn: Transaction, event: HealthTold) -> Outcome:
     if node is None:
         return Outcome(replan=False)
     rules = state.site.health
-    before = state.health.get(node.name, NodeHealth(at_unix=0.0))
+    before = state.node_status.health.get(node.name, NodeHealth(at_unix=0.0))
     off_s = _clock_off_s(event, before, rules.max_clock_skew_s)
     checks = (
         *(_check(said) for said in event.health.checks),
         *_clock(event, before, off_s, most_s=rules.max_clock_skew_s),
         *_gpus(node),
     )
-    state.health[node.name] = NodeHealth(
+    state.node_status.health[node.name] = NodeHealth(
         at_unix=event.received_unix,
         checks=checks,
         last_xids={fault.uuid: fault.xid for fault in event.health.faults if fault.xid},

@@ -60,7 +60,7 @@ def report(txn: Transaction, event: Reported) -> Outcome:
 def _starts_are_awaited(txn: Transaction) -> bool:
     """Whether a waiting job may depend on another's start. Nothing else that waits gains by one."""
     jobs = txn.state.jobs
-    return any(jobs[job_id].request.dependencies is not None for job_id in txn.state.pending)
+    return any(jobs[job_id].request.dependencies is not None for job_id in txn.state.index.pending)
 
 
 def remark(txn: Transaction, event: Remarked) -> Outcome:
@@ -255,7 +255,9 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobR
     if begun_unix is None and said.started_at:
         begun_unix = start_of(txn, job, share.node, said.started_at)
     began, over = said.started_at or said.ended_at, said.ended_at  # both by the node's clock
-    suspect = txn.state.suspects.take_end(share.node, job, status, began_unix=began, ended_unix=over)
+    suspect = txn.state.node_status.suspects.take_end(
+        share.node, job, status, began_unix=began, ended_unix=over
+    )
     blame(txn, share.node, suspect)
     job = amend(_with_share(job, ended), start_at_unix=begun_unix)
     effects: list[Effect] = []

@@ -5,7 +5,8 @@ Raises UserError where the event is refused; the caller then undoes what the eve
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Callable
+from typing import Any
 
 from warpdeck.controller.events.events import (
     Annotated,
@@ -36,7 +37,6 @@ from warpdeck.controller.events.events import (
     ReservationRemoved,
     ReservationsTended,
     Resumed,
-    SiteEvent,
     StepAsked,
     StepEndAsked,
     StepReported,
@@ -65,82 +65,53 @@ from . import (
 )
 
 
+def _note(txn: Transaction, event: Noted) -> Outcome:
+    txn.log(event.job_id, event.text)
+    return Outcome(replan=False)
+
+
+def _nothing(txn: Transaction, event: Heard) -> Outcome:
+    return Outcome(replan=False)
+
+
+REDUCERS: dict[type, Callable[[Transaction, Any], Outcome]] = {
+    Submitted: submitting.submit,
+    Cancelled: job_commands.cancel,
+    Held: job_commands.hold,
+    Released: job_commands.release,
+    Requeued: job_commands.requeue,
+    Suspended: suspension.suspend,
+    Resumed: suspension.resume,
+    Told: job_commands.tell,
+    Updated: updates.update,
+    Annotated: comment_update.annotate,
+    CodeRecorded: code_recording.record,
+    Planned: apply_plan.decide,
+    Reported: progress.report,
+    GivenBack: progress.give_back,
+    LaunchRefused: progress.refuse,
+    Remarked: progress.remark,
+    Noted: _note,
+    Heard: _nothing,
+    HolderLeft: allocations.leave,
+    HolderSeen: allocations.see,
+    StepAsked: step_commands.ask,
+    StepEndAsked: step_commands.end,
+    StepReported: step_commands.report,
+    NodeUp: node_changes.up,
+    NodeLost: node_changes.lost,
+    NodeAdded: node_changes.add,
+    NodeDrained: node_changes.drain,
+    NodeResumed: node_changes.resume,
+    HealthTold: node_health.take,
+    NodeRemoved: node_changes.remove,
+    ReservationMade: reserving.make,
+    ReservationRemoved: reserving.remove,
+    ReservationsTended: lambda txn, _: reservation_lifecycle.tend_all(txn),
+}
+"""The function for each kind of event. A test compares the table with the union `Event`."""
+
+
 def reduce(txn: Transaction, event: Event) -> Outcome:
-    """Applies the event."""
-    match event:
-        case Submitted():
-            return submitting.submit(txn, event)
-        case Cancelled():
-            return job_commands.cancel(txn, event)
-        case Held():
-            return job_commands.hold(txn, event)
-        case Released():
-            return job_commands.release(txn, event)
-        case Requeued():
-            return job_commands.requeue(txn, event)
-        case Suspended():
-            return suspension.suspend(txn, event)
-        case Resumed():
-            return suspension.resume(txn, event)
-        case Told():
-            return job_commands.tell(txn, event)
-        case Updated():
-            return updates.update(txn, event)
-        case Annotated():
-            return comment_update.annotate(txn, event)
-        case CodeRecorded():
-            return code_recording.record(txn, event)
-        case Planned():
-            return apply_plan.decide(txn, event)
-        case Reported():
-            return progress.report(txn, event)
-        case GivenBack():
-            return progress.give_back(txn, event)
-        case LaunchRefused():
-            return progress.refuse(txn, event)
-        case Remarked():
-            return progress.remark(txn, event)
-        case Noted():
-            txn.log(event.job_id, event.text)
-            return Outcome(replan=False)
-        case Heard():
-            return Outcome(replan=False)
-        case HolderLeft():
-            return allocations.leave(txn, event)
-        case HolderSeen():
-            return allocations.see(txn, event)
-        case StepAsked():
-            return step_commands.ask(txn, event)
-        case StepEndAsked():
-            return step_commands.end(txn, event)
-        case StepReported():
-            return step_commands.report(txn, event)
-        case _:
-            return _of_the_site(txn, event)
-
-
-def _of_the_site(txn: Transaction, event: SiteEvent) -> Outcome:
-    """What is about nodes and reservations."""
-    match event:
-        case NodeUp():
-            return node_changes.up(txn, event)
-        case NodeLost():
-            return node_changes.lost(txn, event)
-        case NodeAdded():
-            return node_changes.add(txn, event)
-        case NodeDrained():
-            return node_changes.drain(txn, event)
-        case NodeResumed():
-            return node_changes.resume(txn, event)
-        case HealthTold():
-            return node_health.take(txn, event)
-        case NodeRemoved():
-            return node_changes.remove(txn, event)
-        case ReservationMade():
-            return reserving.make(txn, event)
-        case ReservationRemoved():
-            return reserving.remove(txn, event)
-        case ReservationsTended():
-            return reservation_lifecycle.tend_all(txn)
-        case _:
-            assert_never(event)
+    """Apply one event to the transaction. Return its effects. Raises UserError if the event is refused."""
+    return REDUCERS[type(event)](txn, event)

@@ -27,7 +27,7 @@ from .reserving import lose
 
 def has_reservations(state: State) -> bool:
     """Whether there is anything to look at."""
-    return bool(state.reserved or state.site.reservations or state.in_reservations)
+    return bool(state.reserved or state.site.reservations or state.index.in_reservations)
 
 
 def is_due(state: State, now: float) -> bool:
@@ -86,7 +86,7 @@ def _nothing(each: ReservationView) -> Tended:
 
 def _uses(state: State) -> dict[str, Use]:
     """The jobs by reservation."""
-    jobs = sorted((state.jobs[job_id] for job_id in state.in_reservations), key=_reservation)
+    jobs = sorted((state.jobs[job_id] for job_id in state.index.in_reservations), key=_reservation)
     return {name: _use(state, list(some)) for name, some in itertools.groupby(jobs, key=_reservation)}
 
 
@@ -95,9 +95,9 @@ def _reservation(job: Job) -> str:
 
 
 def _use(state: State, jobs: list[Job]) -> Use:
-    running = [job for job in jobs if job.id not in state.pending]
+    running = [job for job in jobs if job.id not in state.index.pending]
     return Use(
-        waiting=tuple(job.id for job in jobs if job.id in state.pending),
+        waiting=tuple(job.id for job in jobs if job.id in state.index.pending),
         running=tuple(
             (job.id, ends_for(state, job) if job.state is JobState.RUNNING else math.inf) for job in running
         ),
@@ -109,8 +109,8 @@ def _orphans(state: State, now: float) -> list[JobId]:
     known = {each.name for each in reservations(state, now)}
     return [
         job_id
-        for job_id in state.in_reservations
-        if job_id in state.pending and state.jobs[job_id].reservation not in known
+        for job_id in state.index.in_reservations
+        if job_id in state.index.pending and state.jobs[job_id].reservation not in known
     ]
 
 

@@ -84,16 +84,7 @@ def _check(state: State, wanted: Reservation, *, now: float, instead: bool) -> N
     of_none = wanted.licenses or wanted.watts or wanted.burst_buffer
     if wanted.nodes == () and not (of_none and wanted.any_nodes):
         raise UserError("the reservation names no node", "name some, or ALL")
-    if wanted.repeat:
-        _check_repeat(wanted)
-    elif wanted.float_s is not None:
-        pass  # it never begins, so it is never over
-    elif wanted.end_unix is not None and wanted.end_unix <= max(now, wanted.start_unix):
-        raise UserError(
-            "the reservation would be over before it begins",
-            "give a later start or duration",
-            code="reservation_over",
-        )
+    _check_times(wanted, now=now)
     whose = (wanted.users, wanted.accounts, wanted.deny_users, wanted.deny_accounts)
     if not (wanted.maintenance or any(whose)):
         raise UserError(
@@ -119,6 +110,19 @@ def _check_alone(state: State, wanted: Reservation, others: list[ReservationView
                 code="reservation_overlaps",
             )
     check_parts(state, new, there)
+
+
+def _check_times(wanted: Reservation, *, now: float) -> None:
+    if wanted.repeat:
+        _check_repeat(wanted)
+    elif wanted.float_s is not None:
+        pass  # it never begins, so it is never over
+    elif wanted.end_unix is not None and wanted.end_unix <= max(now, wanted.start_unix):
+        raise UserError(
+            "the reservation would be over before it begins",
+            "give a later start or duration",
+            code="reservation_over",
+        )
 
 
 def _check_repeat(wanted: Reservation) -> None:
@@ -147,8 +151,8 @@ def remove(txn: Transaction, event: ReservationRemoved) -> Outcome:
     _check_made(txn.state, event.name)
     losers = [
         job_id
-        for job_id in txn.state.in_reservations
-        if job_id in txn.state.pending and txn.state.jobs[job_id].reservation == event.name
+        for job_id in txn.state.index.in_reservations
+        if job_id in txn.state.index.pending and txn.state.jobs[job_id].reservation == event.name
     ]
     lose(txn, losers, hold=txn.state.reserved[event.name].hold_jobs_after)
     txn.drop_reservation(event.name)

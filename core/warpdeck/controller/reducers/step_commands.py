@@ -80,7 +80,7 @@ def plan_step(state: State, event: StepAsked) -> Layout:
             code=BUSY,
             details={"steps": ",".join(f"{job.id}.{number}" for number in found.steps)},
         )
-    away = [share.node for share in found.shares if state.links.get(share.node) is not Link.UP]
+    away = [share.node for share in found.shares if state.node_status.links.get(share.node) is not Link.UP]
     if away:
         raise UserError(f"node {away[0]} does not answer now", "it is tried again", code=BUSY)
     return found

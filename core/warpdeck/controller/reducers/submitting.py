@@ -35,7 +35,7 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
     if before is not None:
         members = txn.state.named(JobId(before.job_id))
         return Outcome(job=members[0] if members else None, made=before, replan=False)
-    if len(txn.state.pending) + len(txn.state.active) >= MAX_OPEN_JOBS:
+    if len(txn.state.index.pending) + len(txn.state.index.active) >= MAX_OPEN_JOBS:
         raise UserError(f"{MAX_OPEN_JOBS:,} jobs are open already", "cancel some, or wait")
     recall(txn, event.ended)
     notes: list[str] = []

@@ -109,7 +109,7 @@ def _check_rights(job: Job, change: JobChange, who: Who, txn: Transaction) -> No
     if isinstance(change.nice, int) and change.nice < min(0, request.nice):
         raise _denied("only admins may ask for a negative --nice")
     if change.priority is not msgspec.UNSET and change.priority != 0:
-        now = txn.state.priorities.get(job.id) if request.priority is None else request.priority
+        now = txn.state.planned.priorities.get(job.id) if request.priority is None else request.priority
         if change.priority is None or now is None or change.priority > now:
             raise _denied("only admins may raise a priority")
     if change.contiguous is True:

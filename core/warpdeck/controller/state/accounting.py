@@ -80,7 +80,7 @@ class Accounting:
     def _count(self, state: Tables, rules: Site, now: float) -> None:
         self._counted_unix = now
         before, self._running = self._running, {}
-        for job in map(state.jobs.__getitem__, state.active):
+        for job in map(state.jobs.__getitem__, state.index.active):
             if job.start_at_unix is not None:
                 known = before.get(job.id)
                 held = known.held if known and known.is_of(job) else _held(state, job, rules)
@@ -93,7 +93,7 @@ class Accounting:
         for key, row in self._settled.items():
             totals[key] = _decayed_total(row, now, half_life_s)
         for job_id, known in self._running.items():
-            if job_id in state.active and known.is_of(state.jobs[job_id]):
+            if job_id in state.index.active and known.is_of(state.jobs[job_id]):
                 _add(totals.setdefault(known.key, {}), known.used)
         return summed(totals, rules)
 

@@ -49,7 +49,7 @@ def next_moment(state: Tables, now: float) -> float | None:
 
 
 def _moments(state: Tables, now: float) -> Iterator[float]:
-    for job_id in state.timed:
+    for job_id in state.index.timed:
         yield from _of_waiting(state, state.jobs[job_id])
     if not state.has_to_plan:
         return
@@ -87,7 +87,7 @@ def _exempt_until(state: Tables) -> Iterator[float]:
     least_s = state.site.settings.preempt_exempt_s
     if not least_s and not any(exempt.values()):
         return
-    for job_id in state.active:
+    for job_id in state.index.active:
         job = state.jobs[job_id]
         if job.start_at_unix is not None:
             yield job.start_at_unix + max(least_s, exempt.get(job.request.qos, 0))

@@ -14,7 +14,7 @@ from .transaction import Transaction
 
 def moment(txn: Transaction, name: NodeName, at_unix: float) -> float:
     """When it was here; now where the node does not say."""
-    health = txn.state.health.get(name)
+    health = txn.state.node_status.health.get(name)
     here = at_unix if health is None else at_unix - health.clock_off_s
     is_known = at_unix and here <= txn.now + txn.state.site.health.max_clock_skew_s
     return here if is_known else txn.now

@@ -23,6 +23,6 @@ def build_view(state: State, *, now: float) -> View:
         reservations=windows(state, now, running=running, pending=pending),
         licenses=site.licenses,
         counted_unix=state.accounting.counted_unix,
-        longest_wait_s=state.waits.longest_s(now),
-        leaders=tuple(state.leaders),
+        longest_wait_s=state.planned.waits.longest_s(now),
+        leaders=tuple(state.index.leaders),
     )

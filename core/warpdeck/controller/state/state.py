@@ -45,12 +45,12 @@ class State(Tables):
             state.place_job(job)
         for node in loaded.nodes:
             state.nodes[node.name] = node
-            state.links[node.name] = Link.CONNECTING
-        state.conditions = {each.node: each for each in loaded.conditions}
+            state.node_status.links[node.name] = Link.CONNECTING
+        state.node_status.conditions = {each.node: each for each in loaded.conditions}
         state.used = {row.key: row for row in loaded.usage}
         for made in loaded.made:
             place_made(state.made, made)
-        state.waits = loaded.waits
+        state.planned.waits = loaded.waits
         state.reserved = {each.name: each for each in loaded.reservations}
         for step in loaded.steps:
             state.place_step(step)
@@ -60,8 +60,8 @@ class State(Tables):
 
     def promise(self, job_id: JobId, at_unix: float) -> None:
         """A waiting job has a start reserved."""
-        if job_id in self.pending and self.promised.get(job_id) != at_unix:
-            self.promised[job_id] = at_unix
+        if job_id in self.index.pending and self.planned.promised.get(job_id) != at_unix:
+            self.planned.promised[job_id] = at_unix
             self.picture.forget_job(job_id)
 
     def place_job(self, job: Job) -> None:
@@ -69,27 +69,27 @@ class State(Tables):
         self._take_out(job.id)
         self.picture.note_moved(job)
         self.jobs[job.id] = job
-        self.in_state[job.state] = self.in_state.get(job.state, 0) + 1
+        self.index.in_state[job.state] = self.index.in_state.get(job.state, 0) + 1
         _count(self.submitted, job, times=1)
         if job.request.array is not None or job.component is not None:
-            self._members.setdefault(job.array_job_id, {})[job.id] = None
-        _keep(self.pending, job.id, wanted=job.state is JobState.PENDING)
-        _keep(self.timed, job.id, wanted=job.id in self.pending and minds_the_clock(job.request))
-        _keep(self.resting, job.id, wanted=job.id in self.pending and rests(job))
-        _keep(self.untold, job.id, wanted=job.state is JobState.PENDING)
+            self.index.members.setdefault(job.array_job_id, {})[job.id] = None
+        _keep(self.index.pending, job.id, wanted=job.state is JobState.PENDING)
+        _keep(self.index.timed, job.id, wanted=job.id in self.index.pending and minds_the_clock(job.request))
+        _keep(self.index.resting, job.id, wanted=job.id in self.index.pending and rests(job))
+        _keep(self.planned.untold, job.id, wanted=job.state is JobState.PENDING)
         if job.component is not None:
-            kept = self.led if job.is_led else self.leaders
+            kept = self.index.led if job.is_led else self.index.leaders
             _keep(kept, job.id, wanted=job.state is JobState.PENDING)
-        _keep(self.active, job.id, wanted=job.holds_resources)
-        _keep(self.in_reservations, job.id, wanted=bool(job.reservation) and not job.is_finished)
+        _keep(self.index.active, job.id, wanted=job.holds_resources)
+        _keep(self.index.in_reservations, job.id, wanted=bool(job.reservation) and not job.is_finished)
         if job.behind is not None:
-            self.follower[job.behind] = job.id
+            self.index.follower[job.behind] = job.id
         for name in _held_nodes(job):
-            self._on_node.setdefault(name, {})[job.id] = None
+            self.index.on_node.setdefault(name, {})[job.id] = None
             self.picture.forget_holders(name)
         if job.state is not JobState.PENDING:
-            self.whys.pop(job.id, None)
-            self.promised.pop(job.id, None)
+            self.planned.whys.pop(job.id, None)
+            self.planned.promised.pop(job.id, None)
 
     def place_step(self, step: Step) -> None:
         """Puts a step into the table; of ended ones the latest stay."""
@@ -105,7 +105,7 @@ class State(Tables):
             self.reserved.pop(name, None)
         else:
             self.reserved[name] = made
-        for job_id in self.in_reservations:
+        for job_id in self.index.in_reservations:
             if self.jobs[job_id].reservation == name:
                 self.picture.forget_job(job_id)
 
@@ -114,29 +114,25 @@ class State(Tables):
         self.steps.pop(job_id, None)
         self._take_out(job_id)
         job = self.jobs.pop(job_id)
-        self.pending.pop(job_id, None)
-        self.timed.pop(job_id, None)
-        self.resting.pop(job_id, None)
-        self.untold.pop(job_id, None)
-        self.leaders.pop(job_id, None)
-        self.led.pop(job_id, None)
-        self.active.pop(job_id, None)
-        self.in_reservations.pop(job_id, None)
-        self.whys.pop(job_id, None)
-        self.promised.pop(job_id, None)
-        members = self._members.get(job.array_job_id, {})
+        self.index.pending.pop(job_id, None)
+        self.index.timed.pop(job_id, None)
+        self.index.resting.pop(job_id, None)
+        self.planned.untold.pop(job_id, None)
+        self.index.leaders.pop(job_id, None)
+        self.index.led.pop(job_id, None)
+        self.index.active.pop(job_id, None)
+        self.index.in_reservations.pop(job_id, None)
+        self.planned.whys.pop(job_id, None)
+        self.planned.promised.pop(job_id, None)
+        members = self.index.members.get(job.array_job_id, {})
         members.pop(job_id, None)
         if not members:
-            self._members.pop(job.array_job_id, None)
+            self.index.members.pop(job.array_job_id, None)
 
     def drop_node(self, name: NodeName) -> None:
         """Takes a node out, with what was learnt of it: one that comes under its name later begins anew."""
         self.nodes.pop(name, None)
-        self.links.pop(name, None)
-        self.link_reasons.pop(name, None)
-        self.readings.pop(name, None)
-        self.health.pop(name, None)
-        self.conditions.pop(name, None)
+        self.node_status.drop(name)
 
     def _take_out(self, job_id: JobId) -> None:
         """Takes out of counts and indices what the job was."""
@@ -145,16 +141,16 @@ class State(Tables):
         if job is None:
             return
         self.picture.note_moved(job)
-        self.in_state[job.state] -= 1
-        if job.behind is not None and self.follower.get(job.behind) == job_id:
-            del self.follower[job.behind]
+        self.index.in_state[job.state] -= 1
+        if job.behind is not None and self.index.follower.get(job.behind) == job_id:
+            del self.index.follower[job.behind]
         _count(self.submitted, job, times=-1)
         for name in _held_nodes(job):
             self.picture.forget_holders(name)
-            there = self._on_node[name]
+            there = self.index.on_node[name]
             del there[job_id]
             if not there:
-                del self._on_node[name]
+                del self.index.on_node[name]
 
 
 def _held_nodes(job: Job) -> tuple[NodeName, ...]:

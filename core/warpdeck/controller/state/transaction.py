@@ -80,7 +80,7 @@ class Transaction:
         self._states.setdefault(job.id, before.state if before is not None else None)
         if before is not None and before.state is not job.state and not may_become(before.state, job.state):
             raise InvalidTransition(f"job {before.label()}: {before.state} -> {job.state}")
-        why = self.state.whys.get(job.id)
+        why = self.state.planned.whys.get(job.id)
         self.state.place_job(job)
         self._jobs[job.id] = None
         self._undo.append(lambda: self._restore_job(job.id, before, why))
@@ -125,17 +125,17 @@ class Transaction:
 
     def _learn(self, job: Job) -> None:
         """How long the user's jobs run."""
-        predictor, user = self.state.predictor, job.user
+        predictor, user = self.state.planned.predictor, job.user
         known = predictor.known(user)
         self.state.learn(job)
         self._undo.append(lambda: predictor.restore(user, known))
 
     def _put_wait(self, waited_s: float) -> None:
         """How long a job had waited that starts now."""
-        state, before = self.state, self.state.waits
+        state, before = self.state, self.state.planned.waits
         after = before.after(waited_s, self.now)
         if after is not before:
-            state.waits, self._waits_changed = after, True
+            state.planned.waits, self._waits_changed = after, True
             self._undo.append(lambda: setattr(state, "waits", before))
 
     def _put_usage(self, row: UsageRow | None) -> None:
@@ -151,27 +151,27 @@ class Transaction:
         """Adds or replaces a node."""
         before = self.state.nodes.get(node.name)
         self.state.nodes[node.name] = node
-        self.state.links.setdefault(node.name, Link.CONNECTING)
+        self.state.node_status.links.setdefault(node.name, Link.CONNECTING)
         self._nodes[node.name] = None
         self._undo.append(lambda: self._restore_node(node.name, before))
         self.note_condition(node.name)
 
     def note_condition(self, name: NodeName) -> None:
         """Writes down what the node is from now on, if that is another than it was: its drains, or its link, have changed."""
-        state, before = self.state, self.state.conditions.get(name)
-        link, reason = state.links[name], state.link_reasons.get(name, "")
+        state, before = self.state, self.state.node_status.conditions.get(name)
+        link, reason = state.node_status.links[name], state.node_status.link_reasons.get(name, "")
         after = next_condition(state.nodes[name], link=link, link_reason=reason, before=before, now=self.now)
         if after is not None:
-            state.conditions[name] = after
+            state.node_status.conditions[name] = after
             self._conditions[name] = None
-            self._undo.append(lambda: _put_back(state.conditions, name, before))
+            self._undo.append(lambda: _put_back(state.node_status.conditions, name, before))
 
     def drop_node(self, name: NodeName) -> None:
         """Removes a node."""
-        before, condition = self.state.nodes[name], self.state.conditions.get(name)
+        before, condition = self.state.nodes[name], self.state.node_status.conditions.get(name)
         self.state.drop_node(name)
         self._nodes[name] = None
-        self._undo.append(lambda: _put_back(self.state.conditions, name, condition))
+        self._undo.append(lambda: _put_back(self.state.node_status.conditions, name, condition))
         self._undo.append(lambda: self._restore_node(name, before))
 
     def put_reservation(self, made: Reservation) -> None:
@@ -227,7 +227,7 @@ class Transaction:
 
     def changes(self) -> Changes:
         """What is to be committed."""
-        nodes, conditions = self.state.nodes, self.state.conditions
+        nodes, conditions = self.state.nodes, self.state.node_status.conditions
         return Changes(
             requests=tuple(self._requests.items()),
             jobs=tuple(self.state.jobs[job_id] for job_id in self._jobs if job_id in self.state.jobs),
@@ -241,7 +241,7 @@ class Transaction:
                 self.state.reserved[name] for name in self._reservations if name in self.state.reserved
             ),
             gone_reservations=tuple(name for name in self._reservations if name not in self.state.reserved),
-            waits=self.state.waits if self._waits_changed else None,
+            waits=self.state.planned.waits if self._waits_changed else None,
             usage=tuple(self.state.used[key] for key in self._usage if key in self.state.used),
             steps=tuple(self._steps.values()),
             runs=tuple(self._runs),
@@ -266,14 +266,14 @@ class Transaction:
             return
         self.state.place_job(before)
         if why is not None:
-            self.state.whys[job_id] = why
+            self.state.planned.whys[job_id] = why
 
     def _restore_node(self, name: NodeName, before: Node | None) -> None:
         if before is None:
             self.state.drop_node(name)
         else:
             self.state.nodes[name] = before
-            self.state.links.setdefault(name, Link.CONNECTING)
+            self.state.node_status.links.setdefault(name, Link.CONNECTING)
 
 
 def _put_back(table: dict[_K, _V], key: _K, before: _V | None) -> None:

@@ -54,12 +54,12 @@ def why_unavailable(state: Tables, node: Node) -> str:
     """Why the node takes no new job, "" if it does."""
     if node.drained:
         return f"drained: {node.reason}" if node.reason else "drained"
-    link = state.links.get(node.name, Link.CONNECTING)
+    link = state.node_status.links.get(node.name, Link.CONNECTING)
     if link is Link.UP:
         return ""
     if link is Link.CONNECTING:
         return "not connected yet"
-    reason = state.link_reasons.get(node.name, "")
+    reason = state.node_status.link_reasons.get(node.name, "")
     return f"does not answer ({reason})" if reason else "does not answer"
 
 
@@ -242,7 +242,7 @@ def pending_job(state: Tables, job: Job, namesakes: Namesakes, *, now: float) ->
         time_limit_s=request.time_limit_s,
         unlimited=request.unlimited,
         predicted_s=job.predicted_s,
-        promised_at_unix=state.promised.get(job.id),
+        promised_at_unix=state.planned.promised.get(job.id),
         time_min_s=request.time_min_s,
         reservation=request.reservation,
         licenses=request.licenses,
@@ -321,7 +321,7 @@ class Namesakes:
         """The oldest unfinished job of the same user and name that was submitted before this one."""
         if self._groups is None:
             self._groups = {}
-            for job_id in sorted((*self._state.active, *self._state.pending)):
+            for job_id in sorted((*self._state.index.active, *self._state.index.pending)):
                 other = self._state.jobs[job_id]
                 self._groups.setdefault((other.uid, other.request.name), []).append(other)
         oldest = self._groups.get((job.uid, job.request.name), [])

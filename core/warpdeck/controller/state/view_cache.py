@@ -82,9 +82,9 @@ class Picture:
     def pending(self, state: Tables, *, now: float) -> tuple[PendingJob, ...]:
         """The waiting jobs, by id."""
         self._forget_dependents()
-        kept, ids = self._pending, sorted(state.pending)
-        if state.led:  # they stand with their leaders
-            ids = [job_id for job_id in ids if job_id not in state.led]
+        kept, ids = self._pending, sorted(state.index.pending)
+        if state.index.led:  # they stand with their leaders
+            ids = [job_id for job_id in ids if job_id not in state.index.led]
         made = list(map(kept.get, ids))
         if not all(made):
             namesakes = Namesakes(state)
@@ -118,7 +118,7 @@ class Picture:
         kept = self._running
         made = tuple(
             kept.get(job_id) or self._running_job(state, state.jobs[job_id], now)
-            for job_id in sorted(state.active)
+            for job_id in sorted(state.index.active)
         )
         if made != self._last_running:
             self._last_running = made
@@ -142,7 +142,7 @@ class Picture:
 
     def _node(self, state: Tables, node: Node) -> NodeView:
         facts, blocked = state.site.nodes.get(node.name, NO_FACTS), self.blocked(state, node.name)
-        up = not node.drained and state.links.get(node.name) is Link.UP
+        up = not node.drained and state.node_status.links.get(node.name) is Link.UP
         unavailable = "" if up else why_unavailable(state, node)
         kept = self._nodes.get(node.name)
         if kept is not None and kept.is_from(node, facts, blocked, unavailable=unavailable):
@@ -153,7 +153,7 @@ class Picture:
 
     def blocked(self, state: Tables, name: NodeName) -> dict[int, str]:
         """GPU index -> why no job may have it. The same object for as long as it says the same."""
-        node, reading, kept = state.nodes[name], state.readings.get(name), self._blocked.get(name)
+        node, reading, kept = state.nodes[name], state.node_status.readings.get(name), self._blocked.get(name)
         if kept is not None and kept[0] is node and kept[1] is reading:
             return kept[2]
         strangers = state.site.avoid_foreign_processes

@@ -1,4 +1,4 @@
-"""What a table of config.toml says, and values as TOML has them."""
+"""Reads tables of config.toml and formats values as TOML."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from warpdeck.base.errors import UserError
 
 BY_HAND = "change it in the file itself"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-"""What needs no quotes as a key."""
+"""Matches a key that needs no quotes in TOML."""
 _DELETE = "\x7f"
-"""The one character that JSON has as it is and TOML does not."""
+"""The only character that JSON leaves unescaped but TOML does not allow."""
 
 
 def values_of(text: str, *path: str) -> dict[str, Any]:
-    """What the table at the path says; {} where there is none. Raises UserError."""
+    """Return the table at this path; {} if there is none. Raises UserError."""
     try:
         found: Any = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -29,7 +29,7 @@ def values_of(text: str, *path: str) -> dict[str, Any]:
 
 
 def literal(value: object) -> str:
-    """As TOML has it; a table in braces."""
+    """Format a value as TOML; a table becomes an inline table."""
     if isinstance(value, Mapping):
         pairs = ", ".join(f"{key_text((key,))} = {literal(each)}" for key, each in value.items())
         return f"{{ {pairs} }}" if pairs else "{}"
@@ -39,5 +39,5 @@ def literal(value: object) -> str:
 
 
 def key_text(path: Sequence[str]) -> str:
-    """As one writes the key: accounts."a.b".parent."""
+    """Format a dotted key, for example accounts."a.b".parent."""
     return ".".join(word if _BARE.fullmatch(word) else literal(word) for word in path)

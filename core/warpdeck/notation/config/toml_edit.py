@@ -1,7 +1,8 @@
-"""config.toml changed in place: comments, order and all else stay as their author wrote them.
+"""Edits config.toml in place. Comments, order and everything else stay as their author wrote them.
 
-A change is made where the file says it, in whatever way: below a title, with dots, or in braces (which are written anew). The
-result is read back: if it means anything else than was asked for, it is refused and nothing is changed.
+A change is made where the file defines the value: below a table header, with dotted keys, or in an inline
+table (which is rewritten). The result is parsed again. If it differs from the requested change, the change is
+rejected.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MAX_NAME_CHARS = 64
 
 
 class _Edit(NamedTuple):
-    """These letters of the text become others."""
+    """An edit that replaces a range of characters of the text."""
 
     begin: int
     end: int
@@ -29,7 +30,7 @@ class _Edit(NamedTuple):
 
 
 def amended(text: str, changes: Sequence[Amendment]) -> str:
-    """The text in which all of it is so. Raises UserError."""
+    """Return the text with all changes made. Raises UserError."""
     expected = copy.deepcopy(values_of(text))
     for change in changes:
         _check_names(change.path)
@@ -56,7 +57,7 @@ def _check_names(path: Path) -> None:
 
 
 def _expect(data: dict[str, Any], change: Amendment) -> None:
-    """Makes the same change of what the text means. Raises UserError."""
+    """Make the same change in the parsed data. Raises UserError."""
     *above, name = change.path
     table: Any = data
     for word in above:
@@ -72,7 +73,10 @@ def _expect(data: dict[str, Any], change: Amendment) -> None:
 
 
 def _mean_the_same(text: str, expected: dict[str, Any], emptied: Sequence[Path]) -> bool:
-    """Where all that a table held was taken away, none is as good as an empty one."""
+    """Return whether the text parses to the expected data.
+
+    If all values of a table were removed, a missing table counts as equal to an empty one.
+    """
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -98,7 +102,7 @@ def _apply(text: str, edits: Sequence[_Edit]) -> str:
 
 
 class _Page:
-    """The text, where things stand in it, and what it shall mean."""
+    """The text, the positions of its keys and values, and the data that it should contain."""
 
     def __init__(self, text: str, wanted: dict[str, Any]) -> None:
         self._text = text
@@ -132,7 +136,9 @@ class _Page:
         return edits + [self._title_line(title) for title in titles]
 
     def _braces(self, path: Path) -> Path:
-        """The outermost table in braces that is, or holds, the one at the path."""
+        """Return the path of the outermost inline table that is, or contains, the table at `path`; () if
+        there is none.
+        """
         for length in range(1, len(path) + 1):
             place = self._places.values.get(path[:length])
             if place is not None and not place.in_braces and self._text[place.begin] == "{":
@@ -146,20 +152,22 @@ class _Page:
         return _Edit(place.begin, place.end, literal(wanted))
 
     def _line(self, begin: int, end: int) -> _Edit:
-        """All of the lines from there to there goes."""
+        """Return an edit that removes the lines from `begin` to `end`."""
         return _Edit(self._text.rfind("\n", 0, begin) + 1, self._line_end(end))
 
     def _title_line(self, title: Title) -> _Edit:
-        """It goes, with an empty line above it."""
+        """Return an edit that removes the header line and an empty line above it."""
         begin, end, _ = self._line(title.at, title.below)
         return _Edit(begin - self._text[:begin].endswith("\n\n"), end)
 
     def _line_end(self, at: int) -> int:
-        """One past the line's newline."""
+        """Return the position after the line's newline."""
         return self._text.find("\n", at) + 1 or len(self._text)
 
     def _added(self, path: Path, values: Sequence[tuple[str, Any]]) -> list[_Edit]:
-        """New lines: below the table's title, else beside its dotted keys, else below a new title."""
+        """Return edits that add lines: below the table's header, else next to its dotted keys, else below a
+        new header.
+        """
         title = next((each for each in self._places.titles if each.path == path), None)
         if title is not None:
             return self._inserted(self._end_of(title), [(key,) for key, _ in values], values)
@@ -182,17 +190,19 @@ class _Page:
         return [_Edit(end, end, f"{space}{chr(10) if end else ''}[{key_text(path)}]\n{lines}")]
 
     def _above(self, at: int) -> Path:
-        """The table that a place in the text is in."""
+        """Return the path of the table that contains this position."""
         return next((each.path for each in reversed(self._places.titles) if each.at < at), ())
 
     def _stands_dotted(self, path: Path) -> bool:
-        """Whether what the table holds is written beside other keys: users.ann = {}."""
+        """Return whether the table's content is written with dotted keys among other keys, for example
+        users.ann = {}.
+        """
         if any(title.path[: len(path)] == path for title in self._places.titles):
             return False
         return any(key[: len(path)] == path for key in self._places.values)
 
     def _titles_near(self, path: Path) -> Iterator[Title]:
-        """Those of the nearest table above that the file has, and of what stands below it."""
+        """Iterate over the headers of the nearest parent table in the file, and of the tables below it."""
         for length in range(len(path) - 1, 0, -1):
             near = [each for each in self._places.titles if each.path[:length] == path[:length]]
             if near:
@@ -207,7 +217,7 @@ class _Page:
         return [_Edit(end, end, space + lines)] if lines else []
 
     def _end_of(self, title: Title) -> int:
-        """The end of the last value below the title, or the title's."""
+        """Return the end of the last value below the header, or the end of the header."""
         following = min(
             (each.at for each in self._places.titles if each.at > title.at), default=len(self._text)
         )

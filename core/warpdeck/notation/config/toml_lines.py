@@ -1,8 +1,8 @@
-"""Where each key of a TOML text stands: key path -> line, and the letters of its value.
+"""Positions in a TOML text: the line of each key path, and the range of its value.
 
-tomllib gives values without their places, and tomlkit, the one kept library that round-trips TOML, keeps none for its items
-either (and is slow at large files). So this scanner walks a text that tomllib has already accepted; it needs to know only
-where keys, strings and brackets begin and end, and trusts the rest.
+tomllib returns values without positions. tomlkit, the only maintained library that preserves the format of
+TOML, has no positions either and is slow for large files. So this scanner processes a text that tomllib has
+already accepted. It only needs to recognize where keys, strings and brackets begin and end.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import tomllib
 from typing import NamedTuple
 
 Path = tuple[str, ...]
-"""A key with the tables above it: ("partitions", "gpu", "max_time")."""
+"""A key with its parent tables, for example ("partitions", "gpu", "max_time")."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _STRING = re.compile(
-    r'"""(?:[^\\]|\\.)*?"{3,5}'  # multi-line basic: up to two quotes may stand before the closing three
+    r'"""(?:[^\\]|\\.)*?"{3,5}'  # Multi-line basic string: up to two quotes may precede the closing three.
     r"|'''.*?'{3,5}"
     r'|"(?:[^"\\\n]|\\.)*"'
     r"|'[^'\n]*'",
@@ -28,7 +28,9 @@ _SCALAR = re.compile(r"[^,\]}\n#]+")
 
 
 class Title(NamedTuple):
-    """A line [PATH]; `at` is its bracket. What stands below it begins at `below`."""
+    """A header line [PATH]. `at` is the position of its bracket, and `below` the position after the
+    header.
+    """
 
     path: Path
     at: int
@@ -36,7 +38,9 @@ class Title(NamedTuple):
 
 
 class Value(NamedTuple):
-    """The key's first letter, the value's, and one past its last; whether it stands inside an inline table."""
+    """Positions of a value: start of its key, start of the value, end of the value, and whether it is in an
+    inline table.
+    """
 
     key: int
     begin: int
@@ -45,19 +49,21 @@ class Value(NamedTuple):
 
 
 class Places(NamedTuple):
-    """`titles` as they stand; none of a table of an array."""
+    """The headers in order, without those of arrays of tables, and the values."""
 
     titles: list[Title]
     values: dict[Path, Value]
 
 
 def key_lines(text: str) -> dict[Path, int]:
-    """The line, from 1, on which each table and key first stands. The text must be valid TOML."""
+    """Return the line, counted from 1, of the first occurrence of each table and key. The text must be valid
+    TOML.
+    """
     return _Scanner(text).run()
 
 
 def places(text: str) -> Places:
-    """Where titles and values stand. The text must be valid TOML."""
+    """Return the positions of headers and values. The text must be valid TOML."""
     scanner = _Scanner(text)
     scanner.run()
     return Places(scanner.titles, scanner.values)
@@ -107,7 +113,7 @@ class _Scanner:
         self.values[path] = Value(key, begin, end, self._braces > 0)
 
     def _key(self, table: Path) -> Path:
-        """Reads a dotted key and notes the line of each part that is new."""
+        """Read a dotted key, and record the line of each part that is new."""
         path = table
         while True:
             self._skip(_SPACE)
@@ -141,7 +147,7 @@ class _Scanner:
             self._skip(_SCALAR)
 
     def _inside(self, closing: str, path: Path) -> None:
-        """An array's values, or an inline table's pairs."""
+        """Read the values of an array, or the pairs of an inline table."""
         self._at += 1
         self._skip(_BLANK)
         while self._text[self._at] != closing:

@@ -1,14 +1,15 @@
-"""The filter of lists of jobs: words, fields and comparisons, all of which must hold.
+"""Filter for lists of jobs: words, fields and comparisons, all of which must hold.
 
-    llama            in the id, name, user, state, nodes or what a task of a sweep has
-    user:ann st:PD   in that field (id, name, user, state, node, part, account, qos, reason, sweep); user:me is whoever
-                     asks; name~llm is the same
-    gpu>4 gpu=0      a number compared (gpu, cpu, nodes)
-    lr=0.1           a parameter of a sweep and its whole value; sweep:gpu=2 where its name is a number's, above
+    llama            in the id, name, user, state, nodes, or the parameters of a sweep's task
+    user:ann st:PD   in that field (id, name, user, state, node, part, account, qos, reason, sweep);
+                     user:me is the calling user; name~llm is the same as name:llm
+    gpu>4 gpu=0      compares a number (gpu, cpu, nodes)
+    lr=0.1           a parameter of a sweep and its whole value;
+                     sweep:gpu=2 for a parameter with the name of a number field
     !vit  !user:bob  must not hold
 
-What is half typed never fails: `gpu>` narrows nothing yet. A list in memory is tested by `holds`, the store's past by the
-same clauses in SQL.
+Incomplete input never fails: `gpu>` does not restrict anything yet. Lists in memory are tested with `holds`.
+The store applies the same clauses to finished jobs in SQL.
 """
 
 from __future__ import annotations
@@ -25,15 +26,18 @@ from warpdeck.model.past import MAX_CLAUSES, Clause
 from warpdeck.notation.request.sweep import KEPT_GRIDS, parse_grid
 
 WORD = "word"
-"""The field of a word that names none."""
+"""The field of a word that names no field."""
 TEXT_FIELDS = ("id", "name", "user", "state", "node", "part", "account", "qos", "reason", "sweep")
 NUMBER_FIELDS = ("gpu", "cpu", "nodes")
 LONGEST_VALUE = 256
-"""Characters of one word that count."""
+"""Maximum number of characters of one word that are used."""
 MOST_DIGITS = 15
-"""Of a number: what an integer of the store can hold."""
+"""Maximum number of digits, so that an integer column of the store can hold the number."""
 MOST_VALUES = 500
-"""Of a parameter, while its tasks wait as one: the text is kept for each such job, and looked through as it is typed."""
+"""Maximum number of values per parameter that are searched for the folded pending tasks of a sweep.
+
+The searchable text is kept for each folded job, and it is searched with every key press.
+"""
 _SHORT = {
     "st": "state",
     "s": "state",
@@ -57,7 +61,7 @@ OPERATORS: dict[str, Callable[[int, int], bool]] = {
 
 
 class Filtered(Protocol):
-    """What a filter looks at of a job."""
+    """The attributes of a job that a filter uses."""
 
     @property
     def label(self) -> str: ...
@@ -108,19 +112,24 @@ _NUMBERS: dict[str, Callable[[Filtered], int]] = {
 
 
 def parse_filter(text: str, *, me: str = "") -> tuple[Clause, ...]:
-    """The clauses of a filter's text; of a text without end the first ones. `me`: who `user:me` is."""
+    """Return the clauses of a filter text. Of a very long text only the first ones are used. `me` is the user
+    that `user:me` means.
+    """
     words = text.lower().split()[:MAX_CLAUSES]
     return tuple(clause for word in words if (clause := _clause(word, me)) is not None)
 
 
 def holds(clauses: Sequence[Clause]) -> Test:
-    """One test that all of the clauses make."""
+    """Return a function that tests whether a job matches all clauses."""
     tests = [_test(clause) for clause in clauses]
     return lambda row: all(test(row) for test in tests)
 
 
 def states_meant(clause: Clause) -> list[JobState]:
-    """The states for which a clause on the state, or a word, holds. "r" is Slurm's short code, not a letter to look for."""
+    """Return the states that match a clause. The clause is about the state, or it is a word without a field.
+
+    In a clause about the state, "r" is Slurm's short code R and does not match all names that contain an r.
+    """
     wanted = clause.value
     if clause.field == WORD:
         return [each for each in JobState if wanted in each.lower() or wanted in COMPACT[each].lower()]
@@ -128,14 +137,16 @@ def states_meant(clause: Clause) -> list[JobState]:
 
 
 def number_of(clause: Clause) -> int:
-    """What a comparison compares with. Raises UserError where that is no number."""
+    """Return the number of a comparison. Raises UserError if it is not a number."""
     if not (clause.value.isascii() and clause.value.isdecimal()):
         raise UserError(f"{clause.field}{clause.sign}{clause.value} compares with no number", "write gpu>4")
     return int(clause.value[:MOST_DIGITS])
 
 
 def misread(text: str) -> str:
-    """What in a filter that matches nothing is probably not what was meant, in words; "" where all is understood."""
+    """Return a sentence about the probable mistake in a filter that matches nothing; "" if every word is
+    valid.
+    """
     for word in text.lower().split()[:MAX_CLAUSES]:
         bare = word.lstrip("!")
         clause, named, compared = _clause(bare, ""), _NAMED.fullmatch(bare), _COMPARES.match(bare)
@@ -157,7 +168,7 @@ def misread(text: str) -> str:
 
 
 def plain_words(text: str) -> str:
-    """The words that are looked for as they stand: what a table may point out."""
+    """Return the words that are searched for literally, so that a table can highlight them."""
     return " ".join(
         word
         for word in text.split()
@@ -166,7 +177,7 @@ def plain_words(text: str) -> str:
 
 
 def _clause(word: str, me: str) -> Clause | None:
-    """None where nothing is narrowed yet."""
+    """Return the clause of a word; None if it does not restrict anything yet."""
     absent = word.startswith("!")
     word = word.lstrip("!") if absent else word
     compared = _COMPARED.fullmatch(word)
@@ -217,14 +228,18 @@ def _hay(row: Filtered) -> str:
 
 
 def sought_in_sweep(wanted: str) -> str:
-    """What `padded_sweep` holds where it is met: of `lr=0.1` the whole value, else any piece of it."""
+    """Return the text to look for in `padded_sweep`: for `lr=0.1` the whole value, else any part of a
+    value.
+    """
     if "=" not in wanted:
         return wanted
     return f" {wanted}" if wanted.endswith("=") else f" {wanted} "
 
 
 def padded_sweep(sweep: str) -> str:
-    """What a task of a sweep has, as it is looked through; of what waits as one also each value apart."""
+    """Return the searchable text of a sweep's task. For pending tasks that are still folded, it also lists
+    each value separately.
+    """
     if not sweep:
         return ""
     text = sweep.lower()
@@ -232,13 +247,15 @@ def padded_sweep(sweep: str) -> str:
 
 
 def in_sweep(wanted: str, sweep: str) -> bool:
-    """Whether what a task has meets those words, or could where tasks wait as one."""
+    """Return whether the parameters of a task match the text. For folded pending tasks, one matching task is
+    enough.
+    """
     return bool(sweep) and sought_in_sweep(wanted) in padded_sweep(sweep)
 
 
 @lru_cache(maxsize=KEPT_GRIDS)
 def _each_pair(grid: str) -> str:
-    """ "lr=0.1 lr=0.01 seed=1 ..."; none of a text that was cut within quotes."""
+    """Return "lr=0.1 lr=0.01 seed=1 ..."; "" for a text that was cut off inside quotes."""
     try:
         found = [f"{each.name}={value}" for each in parse_grid(grid) for value in each.values[:MOST_VALUES]]
     except UserError:

@@ -1,4 +1,6 @@
-"""Flags of a reservation, as `scontrol create reservation flags=` and our own form take them (Slurm's parse_resv_flags)."""
+"""Flags of a reservation for `scontrol create reservation flags=` and for our own form (Slurm's
+parse_resv_flags).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from warpdeck.notation.values.durations import format_clock, parse_seconds
 
 
 class Flag(NamedTuple):
-    """`least`: letters of it that must be written; `told`: how Slurm prints it, where that is otherwise."""
+    """A flag. `least` is the minimum number of letters that must be written; `told` is its name in Slurm's
+    output if different.
+    """
 
     name: str
     least: int = 1
@@ -23,9 +27,11 @@ AS_ASKED = (
     *("purge_after_s", "node_count", "partition", "replace", "static", "groups", "features", "licenses"),
     *("first_cores", "burst_buffer", "watts", "max_start_delay_s"),
 )
-"""Fields of model.Reservation that all who know one have as they were asked for: its kind."""
+"""Fields of `model.Reservation` that a row, a view and a recurrence of a reservation copy unchanged."""
 REPEATS = ("HOURLY", "DAILY", "WEEKDAY", "WEEKEND", "WEEKLY")
-"""In small letters they are model.reservation.Repeat; repeated because importing that costs msgspec."""
+"""In lower case, these are the values of `model.reservation.Repeat`. They are repeated here because importing
+that would load msgspec.
+"""
 _TABLE = (
     Flag("MAINTENANCE", 3, "MAINT"),
     Flag("OVERLAP", takes_back=False),
@@ -45,27 +51,31 @@ _TABLE = (
     Flag("REPLACE_DOWN", 8, takes_back=False),
     Flag("NO_HOLD_JOBS_AFTER_END", takes_back=False),
 )
-"""In the order in which a cut one is looked for: the first that begins so is meant."""
+"""In the order in which abbreviations are looked up: the first flag with this prefix is meant."""
 FLAGS = tuple(dict.fromkeys(flag.told or flag.name for flag in _TABLE))
-"""As they are printed. IGNORE_JOBS is how it always is: jobs that run there are left alone; PART_NODES
-is the nodes of the partition."""
+"""Names in output. IGNORE_JOBS always applies: jobs that run on the nodes are left alone. PART_NODES means
+the nodes of the partition.
+"""
 PURGE_S = 300
-"""For PURGE_COMP without a time, or with one that cannot be read, as in Slurm."""
+"""Seconds for PURGE_COMP without a time, or with an invalid one, as in Slurm."""
 
 
 class BadFlags(Exception):
-    """No flag begins so, or it cannot be taken back."""
+    """No flag has this prefix, or the flag cannot be removed."""
 
 
 class Asked(NamedTuple):
-    """Flag as it is printed -> what is behind its `=`, "" for nothing; and those that are taken back."""
+    """Parsed flags: the name in output -> the value after its `=` ("" if none), and the flags to remove."""
 
     more: dict[str, str]
     less: frozenset[str]
 
 
 def parse_flags(text: str, *, sign: str = "") -> Asked:
-    """FLAG,... with a + or - before any of them, which holds for those behind it too; `sign` for all. Raises BadFlags."""
+    """Parse FLAG,... with an optional + or - before a flag. The sign also applies to the following flags.
+
+    `sign` is the initial sign. Raises BadFlags.
+    """
     more: dict[str, str] = {}
     less = set()
     for word in filter(None, text.split(",")):
@@ -86,7 +96,9 @@ def parse_flags(text: str, *, sign: str = "") -> Asked:
 
 
 def flag_fields(flags: Mapping[str, str]) -> dict[str, Any]:
-    """model.Reservation's fields; TIME_FLOAT is left to whoever knows when it begins. Raises UserError."""
+    """Return the fields of `model.Reservation`. The caller handles TIME_FLOAT, because that needs the start.
+    Raises UserError.
+    """
     repeats = [name.lower() for name in flags if name in REPEATS]
     if len(repeats) > 1:
         raise UserError("a reservation comes again in one way only", f"take one of {', '.join(repeats)}")
@@ -112,7 +124,9 @@ def flag_fields(flags: Mapping[str, str]) -> dict[str, Any]:
 
 
 def told_flags(fields: Mapping[str, Any], *, named: str = "") -> list[str]:
-    """The flags that a reservation with these fields was given, in Slurm's order and words; `named` says how its nodes were."""
+    """Return the flags of a reservation with these fields, in Slurm's order and spelling. `named` is the flag
+    for how its nodes were named.
+    """
     purge_s = fields["purge_after_s"]
     flags = {
         "MAINT": fields["maintenance"],

@@ -1,4 +1,4 @@
-"""A reservation as it is written: nodes, start, duration, for whom, flags; and the command line that makes it."""
+"""Text form of a reservation (nodes, start, duration, users, flags), and the command line that creates it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from warpdeck.notation.values.time_points import moment_text, parse_moment
 from .reservation_flags import FLAGS, BadFlags, flag_fields, parse_flags, told_flags
 
 MAX_DIGITS = 6
-"""Of a count."""
+"""Maximum number of digits of a count."""
 
 
 UNWORDED = ("features", "burst_buffer", "watts", "max_start_delay_s")
-"""Fields of a reservation for which a wish has no words."""
+"""Fields of a reservation that a `Wish` cannot express."""
 OF_CHOSEN = ("node_count", "partition", "replace")
-"""Those of one whose nodes were chosen, as long as it has these."""
+"""Fields of a reservation whose nodes were chosen, kept as long as it has these nodes."""
 
 
 class Wish(NamedTuple):
-    """The words for one reservation, as a form or a command line has them."""
+    """The text values of one reservation, as entered in a form or on a command line."""
 
     name: str
     nodes: str = ""
@@ -39,11 +39,11 @@ class Wish(NamedTuple):
 
 
 class BadTres(UserError):
-    """Its message is Slurm's."""
+    """An invalid TRES value. The message is Slurm's."""
 
 
 class Tres(NamedTuple):
-    """What is asked for; 0 is nothing said."""
+    """Requested amounts of a reservation; 0 if an amount was not given."""
 
     cpus: int = 0
     nodes: int = 0
@@ -56,7 +56,7 @@ class Tres(NamedTuple):
 
 
 def parse_tres(text: str) -> Tres:
-    """cpu=8,gres/gpu=2, gres/gpu:h100=2, node=2. Raises BadTres."""
+    """Parse the TRES of a reservation, for example cpu=8,gres/gpu:h100=2 or node=2. Raises BadTres."""
     found = Tres()
     hint = "there are: cpu=COUNT, gres/gpu=COUNT, gres/gpu:TYPE=COUNT, node=COUNT"
     for word in filter(None, text.split(",")):
@@ -81,7 +81,7 @@ def parse_tres(text: str) -> Tres:
 
 
 def told_tres(parts: Sequence[Mapping[str, Any]]) -> str:
-    """What parts come to, as TRES= has it; "" for none."""
+    """Return the total of the parts in the format of TRES=; "" if there are none."""
     kinds: dict[str, int] = {}
     for part in parts:
         for name, count in part["gpus"]:
@@ -93,20 +93,24 @@ def told_tres(parts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def parts_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
-    """16 CPUs and 2 h100 of gpu01; "" for whole nodes."""
+    """Describe the parts, for example "16 CPUs and 2 h100 of gpu01"; "" for whole nodes."""
     return ", ".join(part_in_words(**part) for part in parts)
 
 
 def part_in_words(*, node: str, cpus: int, gpus: Iterable[tuple[str, int]]) -> str:
-    """16 CPUs and 2 h100 of gpu01."""
+    """Describe one part, for example "16 CPUs and 2 h100 of gpu01"."""
     amounts = [(cpus, "CPU"), *((count, name or "GPU") for name, count in gpus)]
     told = [f"{count} {what}{'s' if what.isupper() and count != 1 else ''}" for count, what in amounts]
     return f"{' and '.join(told)} of {node}"
 
 
 def wish_of(row: Mapping[str, Any]) -> Wish:
-    """The words that would make it again, of an api.siterows.ReservationRow; `parse_wish` has the rest of it from `before`."""
-    flags = [flag for flag in told_flags(row) if not flag.startswith("REPLACE")]  # its nodes are named now
+    """Return the text values that would create the reservation of an `api.siterows.ReservationRow` again.
+
+    `parse_wish` takes the remaining fields from its argument `before`.
+    """
+    # The result names its nodes, so REPLACE flags no longer apply.
+    flags = [flag for flag in told_flags(row) if not flag.startswith("REPLACE")]
     start, end = row["start"], row["end"]
     return Wish(
         row["name"],
@@ -126,9 +130,10 @@ def _listed(row: Mapping[str, Any], key: str) -> str:
 
 
 def parse_wish(wish: Wish, now: float, *, before: Mapping[str, Any] | None = None) -> dict[str, object]:
-    """model.Reservation's fields, which the controller checks. Plain, so that command lines need no msgspec. Raises UserError.
+    """Return the fields of `model.Reservation`, which the controller validates. Raises UserError.
 
-    `before`: the row of the one that it takes the place of; what a wish has no words for stays as it is there.
+    They are plain values, so that command lines need no msgspec. `before` is the row of the reservation to be
+    replaced; fields that a `Wish` cannot express are copied from it.
     """
     made = _parsed(wish, now)
     return made if before is None else made | _kept(wish, before)
@@ -142,7 +147,8 @@ def _kept(wish: Wish, before: Mapping[str, Any]) -> dict[str, object]:
     if wish.users == same.users:
         kept["groups"] = before["groups"]
     if (wish.nodes, wish.tres) == (same.nodes, same.tres):
-        kept |= {"parts": before["parts"], "asked": None}  # they need not be the same of each node
+        # The parts are copied because they may differ from node to node.
+        kept |= {"parts": before["parts"], "asked": None}
     return kept
 
 
@@ -182,7 +188,9 @@ def _parsed(wish: Wish, now: float) -> dict[str, object]:
 
 
 def parts_asked(tres: Tres, *, cpus: Sequence[int], chosen: bool) -> dict[str, object] | None:
-    """model.PartsAsked's fields; None for whole nodes. `cpus`: in all if they are `chosen`, else of each node."""
+    """Return the fields of `model.PartsAsked`; None for whole nodes. `cpus` is one total if the nodes are
+    `chosen`, else one number per node.
+    """
     if not (tres.gpus or any(cpus)):
         return None
     return {
@@ -195,13 +203,13 @@ def parts_asked(tres: Tres, *, cpus: Sequence[int], chosen: bool) -> dict[str, o
 
 
 def evenly(total: int, nodes: int) -> list[int]:
-    """How much of it is each node's; the first have one more where it does not come out even."""
+    """Distribute a total over nodes. If it is not divisible, the first nodes get one more."""
     each, left = divmod(total, max(1, nodes))
     return [each + (at < left) for at in range(nodes)]
 
 
 def whose(key: str, text: str) -> dict[str, list[str]]:
-    """NAME,... or -NAME,..., all of them or none. Raises UserError."""
+    """Parse NAME,... or -NAME,...; either all names have a - or none. Raises UserError."""
     words = names(text)
     denied = [word[1:] for word in words if word.startswith("-")]
     if denied and len(denied) < len(words):
@@ -215,7 +223,7 @@ def whose(key: str, text: str) -> dict[str, list[str]]:
 def floating(
     flags: Mapping[str, str], start: float, now: float, duration_s: float | None
 ) -> dict[str, int | None]:
-    """How far ahead of now it stays, with TIME_FLOAT. Raises UserError."""
+    """Return how far ahead of now the start stays, with TIME_FLOAT. Raises UserError."""
     if "TIME_FLOAT" not in flags:
         return {"float_s": None}
     if duration_s is None:
@@ -224,7 +232,9 @@ def floating(
 
 
 def wish_command(wish: Wish, *, instead: bool = False) -> str:
-    """`warpdeck reservation create ...`; what is as it is without being said is left out. `instead`: of that of its name."""
+    """Return the command `warpdeck reservation create ...`, without default values. `instead` replaces the
+    reservation of this name.
+    """
     words = ["warpdeck", "reservation", "create", wish.name or "NAME"]
     if wish.nodes or not (wish.tres or wish.licenses):
         words += ["--nodes", wish.nodes or "LIST"]
@@ -237,7 +247,7 @@ def wish_command(wish: Wish, *, instead: bool = False) -> str:
 
 
 def for_whom(fields: Mapping[str, Any]) -> str:
-    """In words."""
+    """Describe the users and accounts that may use the reservation."""
     if fields["float_s"] is not None:
         return "nobody: it floats"
     accounts = [f"account {name}" for name in fields["accounts"]]
@@ -252,7 +262,7 @@ def _but(denied: Sequence[str]) -> str:
 
 
 def names(text: str) -> list[str]:
-    """Of a list with commas."""
+    """Return the names in a list separated by commas."""
     return [name for name in text.split(",") if name]
 
 

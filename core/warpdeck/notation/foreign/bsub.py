@@ -1,4 +1,4 @@
-"""The words of #BSUB lines (LSF), as sbatch 22.05 reads them: few of LSF's options, and all others refused."""
+"""Parses #BSUB lines (LSF) like sbatch 22.05: it accepts a few of LSF's options and rejects all others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAME = {
     "queue_name": "partition",
     "time": "time",
 }
-"""Options that mean what one of sbatch means."""
+"""Options with the same meaning as one of sbatch."""
 OPTIONS = table_of(
     "sbatch",
     (
@@ -42,12 +42,14 @@ OPTIONS = table_of(
 
 
 def prepared(words: Sequence[str]) -> list[str]:
-    """-cwd is -c where an option is expected: at every other word, for values are taken to stand between."""
+    """Replace -cwd by -c where an option is expected. This is every other word, because values are assumed to
+    be in between.
+    """
     return ["-c" if word == "-cwd" and at % 2 == 0 else word for at, word in enumerate(words)]
 
 
 def meanings(word: Word, value_of: ValueOf) -> Iterator[Meaning]:
-    """Raises Refusal."""
+    """Iterate over the sbatch options that the word stands for. Raises Refusal."""
     text = word.text or ""
     if word.option in _SAME:
         yield Meaning(_SAME[word.option], text)
@@ -62,12 +64,12 @@ def meanings(word: Word, value_of: ValueOf) -> Iterator[Meaning]:
 
 
 def _memory(text: str) -> str:
-    """LSF counts in kilobytes."""
+    """Return the amount with a unit, because LSF counts in kilobytes."""
     return f"{text}K" if text[-1:].isdigit() else text
 
 
 def _most_tasks(text: str) -> str:
-    """Of LEAST,MOST."""
+    """Return the maximum of a value LEAST,MOST, or the whole value if there is no comma."""
     _, comma, most = text.partition(",")
     if comma and not most:
         raise Refusal(f"#BSUB -n format not correct given: '{text}'", "write -n COUNT or -n LEAST,MOST")

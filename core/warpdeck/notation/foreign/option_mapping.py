@@ -1,4 +1,4 @@
-"""What a word of another scheduler's directives means to sbatch."""
+"""Translations of other schedulers' directives into sbatch's options."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 UMASK = "umask"
-"""It stands where an option's name would: sbatch keeps the mask, and has no option for it."""
+"""Used instead of an option's name: sbatch stores the umask but has no option for it."""
 PASSED_OVER = ""
-"""It stands where an option's name would: sbatch reads the word, and nothing comes of it."""
+"""Used instead of an option's name: sbatch reads the word, but it has no effect."""
 
 
 class Meaning(NamedTuple):
-    """An option of sbatch and its value, None for none. With UMASK the octal mask, with PASSED_OVER the words."""
+    """An option of sbatch and its value, or None without a value. With UMASK it is the octal mask, with
+    PASSED_OVER the ignored words.
+    """
 
     option: str
     text: str | None
 
 
 ValueOf = Callable[[str], str | None]
-"""What an option has been given so far, None if nothing."""
+"""Returns the value that an option has so far, or None."""
 
 
 def joined(before: str | None, after: str) -> str:
-    """A list that grows by one."""
+    """Append an element to a list separated by commas."""
     return after if before is None else f"{before},{after}"

@@ -1,4 +1,4 @@
-"""The words of #PBS lines (Torque, PBS Pro), as sbatch 22.05 reads them. Resources (-l) have a module of their own."""
+"""Parses #PBS lines (Torque, PBS Pro) like sbatch 22.05. Resource lists (-l) are in `pbsresources`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ all_env         V  none
 attributes      W  required
 no_std          z  none
 """
-"""Long name, letter, what it takes; `short` has no long name. In the order of sbatch's messages."""
+"""Long name, letter, and kind of value; `short` marks options without a long name. In the order of sbatch's
+messages.
+"""
 _TAKES = {"required": REQUIRED, "none": NONE, "optional": OPTIONAL}
 OPTIONS = table_of(
     "sbatch",
@@ -62,12 +64,12 @@ _SAME = {
     "out": "output",
     "start_time": "begin",
 }
-"""Options that mean what one of sbatch means."""
+"""Options with the same meaning as one of sbatch."""
 _MAILS = {"b": "BEGIN", "e": "END", "a": "FAIL"}
 
 
 def meanings(word: Word, value_of: ValueOf) -> Iterator[Meaning]:
-    """Raises Refusal."""
+    """Iterate over the sbatch options that the word stands for. Raises Refusal."""
     text = word.text or ""
     if word.option in _SAME:
         yield Meaning(_SAME[word.option], text)
@@ -89,7 +91,7 @@ def meanings(word: Word, value_of: ValueOf) -> Iterator[Meaning]:
 
 
 def _mail_types(letters: str) -> str:
-    """n outranks the others."""
+    """Return the mail types for -m. The letter n overrides all others."""
     if "n" in letters:
         return "NONE"
     found = [name for letter, name in _MAILS.items() if letter in letters]
@@ -109,12 +111,14 @@ def _attribute(text: str) -> Meaning:
 
 
 _MASK_DIGITS = 5
-"""As many are too much in any base."""
+"""A number with this many digits is too large in any base."""
 _NUMBER = re.compile(r"[ \t\v\f\r]*([+-]?)(?:0[xX]([0-9a-fA-F]+)|(0[0-7]*)|([1-9][0-9]*))")
 
 
 def _umask(text: str) -> str:
-    """A number as C writes it: octal with a 0 in front, hexadecimal with 0x, else decimal. Anything else is 0."""
+    """Parse a number as in C: octal with a leading 0, hexadecimal with 0x, else decimal. Anything else is
+    0.
+    """
     match = _NUMBER.match(text)
     sign, hexadecimal, octal, decimal = match.groups() if match else ("", None, None, "0")
     digits, base = next(

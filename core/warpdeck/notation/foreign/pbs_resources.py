@@ -1,7 +1,8 @@
-"""The resource lists of #PBS -l, as sbatch 22.05 reads them.
+"""Parses the resource lists of #PBS -l like sbatch 22.05.
 
-NAME=VALUE is looked for at every letter, so `xmem=4gb` asks for memory, and what is no name it knows is passed over letter by
-letter. A value ends at a comma; those of PBS Pro's chunks (select, ncpus, mpiprocs) end at a colon alone.
+NAME=VALUE is searched at every character, so `xmem=4gb` requests memory, and unknown names are skipped
+character by character. A value ends at a comma. The values of PBS Pro's chunks (select, ncpus, mpiprocs) end
+only at a colon.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SIZES = {"file": "tmp", "mem": "mem"}
 
 
 def resources(text: str, value_of: ValueOf) -> Iterator[Meaning]:
-    """What a list asks for, then a remark for each part of it that asks for nothing. Raises Refusal."""
+    """Iterate over the requests of a list, then over remarks about parts without effect. Raises Refusal."""
     at, gpus = 0, 0
     chunk: dict[str, int] = {}
     taken, kinds = list[tuple[int, int]](), list[str]()
@@ -49,7 +50,8 @@ def resources(text: str, value_of: ValueOf) -> Iterator[Meaning]:
                 continue
         taken.append((match.start(), at - 1))
         if name == "proc":
-            at = _value(text, at, ",")[1]  # what follows it is lost
+            # As in sbatch, the text after a "proc" value up to the next comma is ignored.
+            at = _value(text, at, ",")[1]
     yield from _of_kinds(kinds, value_of)
     yield from _of_chunk(chunk)
     if gpus > 0:
@@ -58,7 +60,7 @@ def resources(text: str, value_of: ValueOf) -> Iterator[Meaning]:
 
 
 def _value(text: str, at: int, mark: str) -> tuple[str, int]:
-    """(the value that begins there, where the next thing begins)."""
+    """Return (the value that begins there, the position of the next element)."""
     end = text.find(mark, at)
     return (text[at:], len(text) + 1) if end < 0 else (text[at:end], end + 1)
 
@@ -75,20 +77,20 @@ def _meanings(name: str, value: str, value_of: ValueOf) -> Iterator[Meaning]:
 
 
 def _of_kinds(kinds: list[str], value_of: ValueOf) -> Iterator[Meaning]:
-    """Each stands before those that came earlier."""
+    """Return the constraint from all "proc" values, the latest first, followed by the previous constraint."""
     before = value_of("constraint")
     if kinds:
         yield Meaning("constraint", ",".join([*reversed(kinds), *([] if before is None else [before])]))
 
 
 def _of_chunk(chunk: dict[str, int]) -> Iterator[Meaning]:
-    """A chunk with all three has its CPUs divided among its tasks."""
+    """Divide the CPUs of a chunk that has all three values among its tasks."""
     if len(chunk) == len(_CHUNKS) and chunk["ncpus"] > chunk["mpiprocs"] > 0:
         yield Meaning("cpus-per-task", str(chunk["ncpus"] // chunk["mpiprocs"]))
 
 
 def _passed_over(text: str, taken: list[tuple[int, int]]) -> Iterator[Meaning]:
-    """The parts of the list in which nothing was found."""
+    """Iterate over remarks about the parts of the list in which nothing was recognized."""
     left = iter([*taken, (len(text) + 1, len(text) + 1)])
     start, end = next(left)
     for part in re.finditer(r"[^,:]+", text):
@@ -102,13 +104,15 @@ _PART = re.compile(r"[0-9A-Za-z][^+:]*")
 
 
 def _nodes(text: str) -> Iterator[Meaning]:
-    """COUNT or NAME, :ppn=TASKS, :gpus=WHICH, and + between: counts and tasks add up, any other word is a node's name."""
+    """Parse COUNT or NAME, :ppn=TASKS, :gpus=WHICH, joined by +. Counts and tasks are added up; any other
+    word is a node's name.
+    """
     nodes, tasks, gpus = 0, 0, None
     names: list[str] = []
     for match in _PART.finditer(text):
         part = match[0]
         if part.startswith("ppn="):
-            at = match.start() + len("ppn=")  # a sign may stand for the + between parts, as it does in C
+            at = match.start() + len("ppn=")  # As in C, a sign may replace the + between parts.
             tasks = int32(tasks + int32(strtol(text[at : at + MAX_DIGITS])[0]))
         elif part.startswith("gpus="):
             gpus = part[5:]
@@ -130,7 +134,7 @@ _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})", re.DOTALL)
 
 
 def _in_ranges(names: list[str]) -> str:
-    """Neighbours of one prefix together, in the order given and as often as they are: n[3,1-2],m1."""
+    """Combine neighbors with the same prefix, in the given order and with repetitions: n[3,1-2],m1."""
     split = [(match[1], match[2]) if (match := _NUMBERED.fullmatch(name)) else (name, "") for name in names]
     words: list[str] = []
     for (prefix, _), members in groupby(split, key=lambda pair: (pair[0], pair[1] == "")):
@@ -142,7 +146,7 @@ def _in_ranges(names: list[str]) -> str:
 
 
 def _runs(numbers: list[str]) -> list[str]:
-    """Numbers that follow one on another, and are as wide."""
+    """Combine consecutive numbers of the same width into ranges."""
     runs: list[tuple[str, str]] = []
     for number in numbers:
         if runs and number and f"{int(runs[-1][1]) + 1:0{len(runs[-1][1])}d}" == number:

@@ -1,9 +1,11 @@
-"""The #BSUB and #PBS lines of a script, which sbatch reads too, as the options that they stand for (measured on 22.05).
+"""Translates the #BSUB and #PBS lines of a script, which sbatch also reads, into sbatch's options (compared
+with 22.05).
 
-They begin in column 0 and are read wherever they stand, behind commands too, until over a hundred lines have passed that are no
-comments. The words of all lines of a kind are one command line. A script that has a #BSUB line, be it a bare one, has its #PBS
-lines passed over. Each component of a job gets all of them, after its #SBATCH lines, which they therefore outrank; they yield to
-variables and to the command line. --ignore-pbs, or SBATCH_IGNORE_PBS, passes over both kinds.
+The lines begin in column 0. They are read anywhere, also after commands, until more than a hundred lines that
+are not comments have passed. The words of all lines of one kind form one command line. If a script has a
+#BSUB line, even an empty one, its #PBS lines are ignored. Each component of a job gets all of them after its
+#SBATCH lines, so they override these. Variables and the command line override them. --ignore-pbs, or
+SBATCH_IGNORE_PBS, disables both kinds.
 """
 
 from __future__ import annotations
@@ -22,18 +24,20 @@ from . import bsub, pbs
 from .option_mapping import Meaning, ValueOf
 
 MAX_OTHER_LINES = 100
-"""That are no comments, before the scan ends."""
+"""Maximum number of lines that are not comments before the scan ends."""
 IGNORE = "ignore-pbs"
 MAX_MEANT_CHARS = 16 * 1024 * 1024
-"""Of what the lines mean, over all components: each gets all of them, and a list that grows with every line is kept each time."""
+"""Maximum size of all translated options, over all components. Each component gets all of them, and a list
+that grows with every line is stored each time.
+"""
 OPTION_CHARS = 160
-"""What an option counts beside its value."""
+"""The size that an option counts besides its value."""
 
 
 class _Language(NamedTuple):
     table: Table
     prepared: Callable[[Sequence[str]], list[str]]
-    """What becomes of the words before they are read."""
+    """Function that transforms the words of the directives before they are parsed."""
     meanings: Callable[[Word, ValueOf], Iterator[Meaning]]
 
 
@@ -44,10 +48,10 @@ _LANGUAGES = {
 
 
 class Translation:
-    """The lines that count, as one command line. `line` is where it is being read."""
+    """The effective lines as one command line. `line` is the current line."""
 
     def __init__(self, language: _Language, lines: Sequence[Directive], where: Callable[[int], str]) -> None:
-        """`where` names a line in errors. Raises UserError."""
+        """Parse the words of the lines. `where` names a line in errors. Raises UserError."""
         pairs = list(words_of(lines, where))
         self.mark = lines[0].mark
         self._language = language
@@ -57,7 +61,9 @@ class Translation:
         self._meant_chars = 0
 
     def meanings(self, value_of: ValueOf) -> Iterator[Meaning]:
-        """One after the other: `value_of` is asked for what an option has by then. Raises Refusal."""
+        """Iterate over the options one by one. `value_of` is called for the current value of an option.
+        Raises Refusal.
+        """
         reader = Reader(self._words, self._language.table)
         while True:
             self.line = self._lines[reader.at] if reader.at < len(self._lines) else self.line
@@ -85,13 +91,15 @@ _HINT = "write it as #SBATCH, or pass over such lines with #SBATCH --ignore-pbs"
 
 
 def translation(text: str, where: Callable[[int], str]) -> Translation | None:
-    """None where the script has no such lines. Raises UserError for words that cannot be told apart."""
+    """Return the translation; None if the script has no such lines. Raises UserError for lines that cannot be
+    split into words.
+    """
     lines = lines_of_others(text)
     return Translation(_LANGUAGES[lines[0].mark], lines, where) if lines else None
 
 
 def lines_of_others(text: str) -> list[Directive]:
-    """The lines that count, of the one kind that does."""
+    """Return the effective lines, which are all of one kind."""
     return next(filter(None, (_lines(text, mark) for mark in OTHER_MARKS if mark in text)), [])
 
 
@@ -108,10 +116,12 @@ def _lines(text: str, mark: str) -> list[Directive]:
 
 
 def is_ignored(environ: Mapping[str, str], words: Sequence[str], known: Table) -> bool:
-    """Whether a variable or the command line says so; the script may, too."""
+    """Return whether a variable or the command line disables these lines. The script itself may do that
+    too.
+    """
     if "SBATCH_IGNORE_PBS" in environ and is_on(environ["SBATCH_IGNORE_PBS"]):
         return True
     try:
         return any(word.option == IGNORE for word in Reader(words, known))
     except UserError:
-        return False  # told where the words are read
+        return False  # The error is reported where the words are parsed.

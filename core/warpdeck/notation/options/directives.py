@@ -1,8 +1,9 @@
-"""The #SBATCH lines of a script, by the grammar of sbatch (measured on 22.05):
+"""Parser of the #SBATCH lines of a script, with the grammar of sbatch (compared with 22.05).
 
-column 0 and capitals; no blank needed after #SBATCH; blank and comment lines are passed over, the first command line
-ends the scan; blanks separate words, quotes hold them together, a backslash keeps the next letter unless that is a blank, an
-unquoted # ends the line even inside a word, and so does a word that is empty. `#SBATCH hetjob` begins another component.
+A directive begins in column 0 and in capitals; no blank is needed after #SBATCH. Blank lines and comment
+lines are skipped, and the first command line ends the scan. Blanks separate words, and quotes keep them
+together. A backslash escapes the next character unless that is a blank. An unquoted # ends the line even
+inside a word, and so does an empty word. `#SBATCH hetjob` begins another component.
 """
 
 from __future__ import annotations
@@ -14,17 +15,21 @@ from typing import NamedTuple
 from warpdeck.base.errors import UserError
 
 MAX_SCRIPT_BYTES = 2 * 1024 * 1024
-"""A batch script starts programs; it travels in one message with its environment."""
+"""Maximum size of a script. A batch script starts programs; it is sent in one message together with its
+environment.
+"""
 MAX_COMPONENTS = 128
-"""Of a heterogeneous job, as in Slurm."""
+"""Maximum number of components of a heterogeneous job, as in Slurm."""
 BLANKS = " \t\v\f\r\n"
 OTHER_MARKS = ("#BSUB", "#PBS")
-"""Of other schedulers' directives, which sbatch reads too (sbatch.translation). A script's first in this order is the kind it has."""
+"""Prefixes of other schedulers' directives, which sbatch reads too (see `sbatch.translation`). The first
+prefix of this list that occurs in a script determines its kind.
+"""
 _SEPARATOR = re.compile(r"(packjob|hetjob)(?=[ \t\v\f\r]|$)", re.IGNORECASE)
 
 
 class Directive(NamedTuple):
-    """One line. `text` is what stands behind its mark."""
+    """One directive line. `text` is the text after its mark."""
 
     number: int
     mark: str
@@ -32,14 +37,16 @@ class Directive(NamedTuple):
 
 
 class Component(NamedTuple):
-    """The directives of one component of a job; the first begins at line 1, each other at its separator."""
+    """The directives of one component of a job. The first component begins at line 1, each other one at its
+    separator.
+    """
 
     line: int
     directives: list[Directive]
 
 
 def script_fault(text: str, name: str) -> tuple[list[str], str] | None:
-    """(what sbatch says of a file that is no batch script, what to do), or None if it is one."""
+    """Return (sbatch's error lines, a hint) for a file that is not a batch script, or None if it is one."""
     if not text:
         return ["Batch script is empty!"], "write a script that begins with #!/bin/bash"
     if not text.partition("\0")[0].strip(BLANKS):
@@ -64,14 +71,14 @@ def script_fault(text: str, name: str) -> tuple[list[str], str] | None:
 
 
 def check_script(text: str, name: str) -> None:
-    """Raises UserError for what sbatch refuses."""
+    """Raise UserError for a script that sbatch rejects."""
     fault = script_fault(text, name)
     if fault is not None:
         raise UserError(f"{name}: {' '.join(fault[0])}", fault[1])
 
 
 def components(text: str) -> list[Component]:
-    """The directives that sbatch reaches, component by component."""
+    """Return the components of the script, each with the directives that sbatch reads."""
     found = [Component(1, [])]
     for number, line in enumerate(text.split("\n"), start=1):
         mark = next((word for word in ("#SBATCH", "#SLURM") if line.startswith(word)), "")
@@ -86,9 +93,10 @@ def components(text: str) -> list[Component]:
 
 
 def words_of(directives: Sequence[Directive], where: Callable[[int], str]) -> Iterator[tuple[str, int]]:
-    """The words of all the lines, and the line of each: a value may stand in the line below. `where` names a line in errors.
+    """Iterate over the words of all lines, with the line number of each. An option's value may be on the
+    following line.
 
-    Raises UserError.
+    `where` names a line in errors. Raises UserError.
     """
     for number, _, text in directives:
         for word in split_words(text, where(number)):
@@ -96,7 +104,7 @@ def words_of(directives: Sequence[Directive], where: Callable[[int], str]) -> It
 
 
 def split_words(text: str, where: str) -> list[str]:
-    """The words of a directive line. Raises UserError."""
+    """Return the words of a directive line. Raises UserError."""
     words: list[str] = []
     at = 0
     while True:
@@ -107,11 +115,11 @@ def split_words(text: str, where: str) -> list[str]:
 
 
 _PLAIN = {"": re.compile(r"[^ \t\v\f\r\n\\'\"#]+"), "'": re.compile(r"[^\\']+"), '"': re.compile(r'[^\\"]+')}
-"""Letters that mean themselves: outside of quotes, and inside of each kind."""
+"""Characters that stand for themselves: outside of quotes, and inside each kind of quotes."""
 
 
 def _next_word(text: str, at: int, where: str) -> tuple[str | None, int]:
-    """(the next word, None at the end; where it ends)."""
+    """Return (the next word or None at the end, the position after it)."""
     start = at
     while at < len(text) and text[at] in BLANKS:
         at += 1

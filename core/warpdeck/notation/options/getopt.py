@@ -1,6 +1,7 @@
-"""Words of a command line by getopt_long's habits: unique abbreviations, glued short options, `--` ends them.
+"""Command line parser with the rules of getopt_long: unique abbreviations, attached values of short options,
+and `--` as end of options.
 
-The words of its errors are getopt's too, so that who knows sbatch's messages finds them here.
+Error messages also have getopt's wording, so that users find sbatch's messages here.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ from warpdeck.base.errors import UserError
 from .options import NONE, OPTIONAL, REQUIRED, SBATCH, Table
 
 UNKNOWN = "unknown_option"
-"""The code of the error about an option that nobody knows: a site's plug-in may."""
+"""Code of the error about an unknown option, which might belong to a site's plugin."""
 MISUSED = "misused_option"
-"""That of the error about any other word that getopt does not take."""
+"""Code of the error about any other word that getopt rejects."""
 
 
 class Word(NamedTuple):
-    """One option as it was given. `text` is None where it was given without a value."""
+    """One option as given. `text` is None if it was given without a value."""
 
     option: str
     text: str | None
 
 
 class Parsed(NamedTuple):
-    """Options up to the first word that is none, and the words from there on."""
+    """The options up to the first word that is not an option, and the words from there on."""
 
     words: list[Word]
     rest: list[str]
 
 
 def parse_words(words: Iterable[str], where: str, known: Table = SBATCH) -> list[tuple[str, str]]:
-    """(long option, value) in order; words that are no options are an error. Raises UserError."""
+    """Return (long option, value) in order. Raises UserError, also for words that are not options."""
     found, rest = parse_leading(words, where, known)
     if rest:
         raise UserError(f"{where}: {rest[0]!r} is no option", "quote values that hold blanks")
@@ -42,7 +43,9 @@ def parse_words(words: Iterable[str], where: str, known: Table = SBATCH) -> list
 
 
 def parse_leading(words: Iterable[str], where: str, known: Table) -> tuple[list[tuple[str, str]], list[str]]:
-    """(long option, value) in order up to the first word that is none, and the words from there on. Raises UserError."""
+    """Return (long option, value) in order up to the first word that is not an option, and the words from
+    there on. Raises UserError.
+    """
     try:
         parsed = getopt(list(words), known)
     except UserError as error:
@@ -53,7 +56,7 @@ def parse_leading(words: Iterable[str], where: str, known: Table) -> tuple[list[
 def parse_components(
     words: Iterable[str], where: str, known: Table
 ) -> tuple[list[list[tuple[str, str]]], list[str]]:
-    """The same for each component of a job, between which stands a colon."""
+    """Return the same for each component of a job. A colon separates components."""
     found, rest = parse_leading(words, where, known)
     parts = [found]
     while rest and rest[0] == ":":
@@ -63,9 +66,10 @@ def parse_components(
 
 
 def parse_anywhere(words: Sequence[str], where: str, known: Table) -> tuple[list[tuple[str, str]], list[str]]:
-    """(long option, value) in order, and the words that are none, which may stand among them. Raises UserError.
+    """Return (long option, value) in order, and all other words, which may be mixed with the options. Raises
+    UserError.
 
-    As getopt_long reads for commands that run no other program.
+    This is the behavior of getopt_long for commands that do not run another program.
     """
     reader = Reader(words, known)
     found: list[tuple[str, str]] = []
@@ -86,16 +90,18 @@ def parse_anywhere(words: Sequence[str], where: str, known: Table) -> tuple[list
 
 
 def getopt(words: Sequence[str], known: Table) -> Parsed:
-    """The options in front. Raises UserError in getopt's words."""
+    """Return the leading options and the rest. Raises UserError with getopt's messages."""
     reader = Reader(words, known)
     found = list(reader)
     return Parsed(found, list(words[reader.at :]))
 
 
 class Reader:
-    """Iterates over the options in front; after that `at` tells where it stopped. Raises UserError in getopt's words.
+    """Iterates over the leading options. Afterwards `at` is the position where it stopped. Raises UserError
+    with getopt's messages.
 
-    One after the other, so that what is wrong with an early value is told before a later word is looked at.
+    Options are parsed one by one, so that an invalid early value can be reported before a later word is
+    parsed.
     """
 
     def __init__(self, words: Sequence[str], known: Table) -> None:
@@ -108,7 +114,7 @@ class Reader:
         return self
 
     def __next__(self) -> Word:
-        """Raises UserError."""
+        """Return the next option. Raises UserError."""
         if self._letters:
             return self._short()
         if self.at >= len(self._words):
@@ -160,13 +166,14 @@ class Reader:
 
 
 def full_name(text: str, known: Table) -> str:
-    """The option that a word without its dashes, NAME or NAME=VALUE, stands for. Raises UserError."""
+    """Return the option that a word without its dashes (NAME or NAME=VALUE) stands for. Raises UserError."""
     given = text.partition("=")[0]
     if given in known.options and not _is_short(given, known):
         return given
     matches = [name for name in known.options if name.startswith(given) and not _is_short(name, known)]
     old = [name for name in matches if not known.options[name].marks & {"newer", "plugin"}]
-    if len({name.removesuffix("s") for name in old or matches}) == 1:  # --user and --users are one option
+    # For example, --user and --users are the same option.
+    if len({name.removesuffix("s") for name in old or matches}) == 1:
         return (old or matches)[0]
     if matches:
         words = "".join(f" '--{name}'" for name in matches)
@@ -177,12 +184,12 @@ def full_name(text: str, known: Table) -> str:
 
 
 def _is_short(name: str, known: Table) -> bool:
-    """Whether it can be written as its letter alone."""
+    """Return whether the option exists only as a single letter."""
     return "short" in known.options[name].marks
 
 
 def takes_next(word: str, known: Table = SBATCH) -> bool:
-    """Whether an option's value is the next word. Raises UserError."""
+    """Return whether the option's value is the next word. Raises UserError."""
     if word.startswith("--"):
         return "=" not in word and known.options[full_name(word[2:], known)].takes == REQUIRED
     option = known.shorts.get(word[1:2])
@@ -190,7 +197,7 @@ def takes_next(word: str, known: Table = SBATCH) -> bool:
 
 
 def split_command(words: list[str]) -> tuple[list[str], list[str]]:
-    """(sbatch's options, the command behind them). Raises UserError."""
+    """Return (sbatch's options, the command after them). Raises UserError."""
     at = 0
     while at < len(words) and words[at].startswith("-") and len(words[at]) > 1:
         if words[at] == "--":
@@ -200,13 +207,13 @@ def split_command(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def as_word(option: str, text: str, known: Table) -> str:
-    """The option as one word of a command line. An optional value that is empty is none."""
+    """Return the option as one word of a command line. An empty optional value is left out."""
     takes = known.options[option].takes
     return f"--{option}" if takes == NONE or (takes == OPTIONAL and not text) else f"--{option}={text}"
 
 
 def near(given: str, known: Table) -> str:
-    """What might have been meant."""
+    """Return a hint for an unknown option, which lists options with similar names."""
     names = difflib.get_close_matches(given, list(known.options), n=3)
     if not names:
         return f"see {known.command} --help"

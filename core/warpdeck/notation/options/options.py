@@ -1,8 +1,10 @@
-"""The one table of options of sbatch, salloc and srun: what each takes, which commands have it, what it means here.
+"""Table of the options of sbatch, salloc and srun: the values they take, the commands that have them, and
+their handling here.
 
-Source: the man pages of Slurm 22.05 and later, and the real commands. `honoured` options change the request or the step.
-`noted` ones cannot change what a job gets here; they are accepted with a note. `command` ones tell the command itself what to
-do. `refused` ones would give the user something else than asked if they were passed over, so they are refused by name.
+Source: the man pages of Slurm 22.05 and later, and the real commands. `honoured` options change the request
+or the step. `noted` options cannot change anything here; they are accepted with a note. `command` options
+control the command itself. `refused` options would give the user something other than requested if they were
+ignored, so they are rejected with an error that names them.
 """
 
 from __future__ import annotations
@@ -206,16 +208,21 @@ no-container-entrypoint  -  none      bar  honoured  plugin
 no-container-mount-home  -  none      bar  honoured  plugin
 no-container-remap-root  -  none      bar  honoured  plugin
 """
-"""Name, short letter, what it takes, commands (sBatch, sAlloc, sRun), what it means here; then marks: `each` begins anew with
-every component of a heterogeneous job, `newer` came after Slurm 22.05, `plugin` is Pyxis's. In the order of Slurm's messages."""
+"""Columns: name, short letter, value (required, none or optional), commands (sBatch, sAlloc, sRun), and
+handling here; then marks.
+
+There are three marks. `each` means that the option starts anew with every component of a heterogeneous job.
+`newer` means that it came after Slurm 22.05. `plugin` means that it belongs to pyxis. The order is that of
+Slurm's messages.
+"""
 
 
 class Option(NamedTuple):
-    """One option of one or several commands."""
+    """An option that one or several of the commands have."""
 
     name: str
     short: str
-    """A letter, "" if there is none."""
+    """The one-letter form of the option, or "" if there is none."""
     takes: str
     commands: str
     here: str
@@ -231,9 +238,9 @@ class Table(NamedTuple):
 
     command: str
     options: Mapping[str, Option]
-    """By long name, in the order of the table."""
+    """The options by long name, in the order of the table."""
     shorts: Mapping[str, str]
-    """Letter -> long name."""
+    """One-letter forms and the long names that they stand for."""
 
 
 def _read(text: str) -> list[Option]:
@@ -248,7 +255,9 @@ _ALL = _read(_TABLE)
 
 
 def table(command: str, options: Mapping[str, tuple[str, str]]) -> Table:
-    """A command's own options: long name -> (short letter or "", what it takes)."""
+    """Return the table of a command with options of its own: long name -> (short letter or "", kind of
+    value).
+    """
     return table_of(
         command,
         (Option(name, short, takes, "", COMMAND, frozenset()) for name, (short, takes) in options.items()),
@@ -256,7 +265,7 @@ def table(command: str, options: Mapping[str, tuple[str, str]]) -> Table:
 
 
 def table_of(command: str, options: Iterable[Option]) -> Table:
-    """The table of these options."""
+    """Return a table that contains these options."""
     known = {option.name: option for option in options}
     return Table(command, known, {option.short: option.name for option in known.values() if option.short})
 
@@ -266,7 +275,9 @@ def _of(command: str, letter: str) -> Table:
 
 
 def with_plugins(known: Table, plugins: Mapping[str, str]) -> Table:
-    """With the options of a site's plug-ins beside them: name -> what it takes. They are accepted with a note."""
+    """Return the table extended by the options of a site's plugins: name -> kind of value. They are accepted
+    with a note.
+    """
     found = dict(known.options)
     for name, takes in plugins.items():
         if name not in found:
@@ -288,6 +299,6 @@ def _as_in_22_05(known: Table) -> Table:
 
 
 SBATCH_22_05 = _as_in_22_05(SBATCH)
-"""As the sbatch that `warpdeck lint` speaks for has them."""
+"""The options of Slurm 22.05's sbatch, which `warpdeck lint` checks."""
 SALLOC_22_05 = _as_in_22_05(SALLOC)
 SRUN_22_05 = _as_in_22_05(SRUN)

@@ -1,6 +1,8 @@
-"""What a submission takes from files of the submitter's beside its script: names of nodes, variables, the limits of processes.
+"""Files other than the script that a submission reads: node names, variables, and the process limits of the
+submitter.
 
-Whoever parses for somebody else's process gets no reader: then options that name a file are refused, and no limits are told.
+A caller that parses on behalf of another process passes no reader. Options that name a file are then
+rejected, and no limits are sent.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.notation.values.hostfile import names_in
 
 Reader = Callable[[str], str]
-"""The text of a file by its path, relative to the submit folder. Raises OSError."""
+"""Returns the content of a file. The path is relative to the submit directory. Raises OSError."""
 Options = list[tuple[str, str, str]]
 LIMITS_FILE = "/proc/self/limits"
 LIMITS = {
@@ -27,14 +29,16 @@ LIMITS = {
     "RSS": "Max resident set",
     "STACK": "Max stack size",
 }
-"""Names of --propagate, and those of the kernel."""
+"""Names of --propagate -> names in the kernel's file."""
 UNLIMITED = -1
 _MAX_LIMIT = 2**62
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def with_hosts(options: Options, environ: Mapping[str, str], read: Reader | None) -> Options:
-    """The options with names of nodes in place of files of them; SLURM_HOSTFILE stands for --nodelist. Raises UserError."""
+    """Return the options with host files replaced by the node names in them. SLURM_HOSTFILE stands for
+    --nodelist. Raises UserError.
+    """
     found: Options = []
     for option, value, where in options:
         if option == "nodefile" or (option in ("nodelist", "exclude") and "/" in value):
@@ -52,7 +56,7 @@ def with_hosts(options: Options, environ: Mapping[str, str], read: Reader | None
 
 
 def hosts_of_file(name: str, where: str, read: Reader | None) -> list[str]:
-    """The names in a file, each once. Raises UserError."""
+    """Return the names in a file, without repetitions. Raises UserError."""
     try:
         names = names_in(_text(name, where, read), name)
     except UserError as error:
@@ -63,7 +67,9 @@ def hosts_of_file(name: str, where: str, read: Reader | None) -> list[str]:
 
 
 def variables_of_file(name: str, where: str, read: Reader | None) -> dict[str, str]:
-    """--export-file: NAME=VALUE, each ended by a zero byte. Raises UserError."""
+    """Return the variables of --export-file: NAME=VALUE entries, each ended by a zero byte. Raises
+    UserError.
+    """
     found = {}
     for entry in _text(name, where, read).split("\0"):
         variable, equals, value = entry.lstrip("\n").partition("=")
@@ -79,7 +85,9 @@ def variables_of_file(name: str, where: str, read: Reader | None) -> dict[str, s
 
 
 def propagated(value: str, text: str) -> dict[str, int]:
-    """--propagate: of the submitter's soft limits (the text of LIMITS_FILE) those that are named. Raises UserError."""
+    """Return the soft limits of the submitter (from the text of LIMITS_FILE) that --propagate names. Raises
+    UserError.
+    """
     names = {word.strip().upper().removeprefix("RLIMIT_") for word in (value or "ALL").split(",")} - {""}
     unknown = sorted(names - LIMITS.keys() - {"ALL", "NONE"})
     if unknown:
@@ -89,7 +97,7 @@ def propagated(value: str, text: str) -> dict[str, int]:
 
 
 def soft_limits(text: str) -> dict[str, int]:
-    """Name -> the soft limit in the unit of setrlimit(2), UNLIMITED for none."""
+    """Return name -> soft limit in the unit of setrlimit(2); UNLIMITED for none."""
     by_words = {words: name for name, words in LIMITS.items()}
     found = {}
     for line in text.splitlines()[1:]:

@@ -1,5 +1,7 @@
-"""Why an option of sbatch, salloc or srun is refused, and what to do in its place. What stands here changes what a job would
-get, so it is not passed over. Options without a line of their own are refused with a plain one.
+"""Reasons why options of sbatch, salloc or srun are rejected, and alternatives.
+
+These options would change the resources of a job, so they are not ignored. Options without an entry here are
+rejected with a general message.
 """
 
 from __future__ import annotations
@@ -51,6 +53,6 @@ REASONS: dict[str, tuple[str, str]] = {
 
 
 def unsupported(option: str, where: str) -> UserError:
-    """The error, to be raised."""
+    """Return the error for an unsupported option."""
     reason, hint = REASONS.get(option, ("", "take it out if the job can run without it"))
     return UserError(f"{where}: --{option} is not supported{': ' if reason else ''}{reason}", hint)

@@ -1,6 +1,7 @@
-"""Variables that stand for options: SBATCH_*, SALLOC_* and srun's. They outrank a script and yield to the command line.
+"""Environment variables that set options: SBATCH_*, SALLOC_* and srun's. They override a script; the command
+line overrides them.
 
-Source: the man pages. Where two stand for one option the later one counts.
+Source: the man pages. If two variables set the same option, the later one counts.
 """
 
 from __future__ import annotations
@@ -214,7 +215,9 @@ SLURM_DEBUG              verbose
 
 
 def is_on(text: str) -> bool:
-    """Whether the value of a variable for an option without one says yes: nothing, "yes", or a number that is not 0."""
+    """Return whether the value of a variable turns on an option without a value: "", "yes", or a nonzero
+    number.
+    """
     word = text.strip()
     return not text or word.lower() == "yes" or (word.lstrip("+-").isdecimal() and word.strip("+-0") != "")
 
@@ -226,7 +229,9 @@ def override(
     *,
     known: Table,
 ) -> list[tuple[str, str, str]]:
-    """(option, value, where) of a script with those of the variables behind them; what one turns off is taken out."""
+    """Return (option, value, where) of a script followed by those of the variables. Options that a variable
+    turns off are removed.
+    """
     found = list(script)
     for variable, option in variables:
         text = environ.get(variable)
@@ -251,7 +256,9 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
 
 
 SBATCH_VARIABLES = _pairs(_SBATCH)
-"""(variable, option). switch-req and switch-wait are the two halves of --switches."""
+"""Pairs of (variable, option). The pseudo-options switch-req and switch-wait are the two parts of
+--switches.
+"""
 SALLOC_VARIABLES = _pairs(_SALLOC)
 SRUN_VARIABLES = _pairs(_SRUN)
 _NAMES = frozenset(
@@ -261,7 +268,11 @@ _MEMORY = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
 
 
 def outrank_memory(options: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """--mem, --mem-per-cpu and --mem-per-gpu exclude each other; a variable that stands for one yields to any that is written."""
+    """Remove memory options set by variables if another memory option was written.
+
+    --mem, --mem-per-cpu and --mem-per-gpu exclude each other, and a written option overrides a variable for
+    any of them.
+    """
     of_variable = [one[0] in _MEMORY and one[2].rpartition(" ")[2] in _NAMES for one in options]
     if not any(one[0] in _MEMORY for one, yields in zip(options, of_variable, strict=True) if not yields):
         return list(options)

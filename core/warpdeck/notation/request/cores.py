@@ -1,8 +1,9 @@
-"""How many threads of a core a job uses (--threads-per-core, of nodes that have so many, and --hint), and how many of its tasks
-share one (--ntasks-per-core).
+"""Options about threads and cores: --threads-per-core, --hint and --ntasks-per-core.
 
-Slurm gives a job whole cores then: of cores with two threads twice the CPUs that it asks for. Measured beside 22.05. That
-memory_bound means one core of each socket is left to the tasks themselves.
+With --threads-per-core a job uses this many threads per core, on nodes that have as many; --ntasks-per-core
+limits how many of its tasks share one core. Slurm then gives a job whole cores, for example twice the
+requested CPUs on cores with two threads. Compared with Slurm 22.05. The rule of memory_bound to use one core
+of each socket is left to the tasks themselves.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from warpdeck.base.errors import UserError
 _ONE_THREAD = frozenset({"compute_bound", "memory_bound", "nomultithread"})
 _HINTS = _ONE_THREAD | {"multithread"}
 MOST = 65_535
-"""Slurm's word for as many as there are."""
+"""Slurm's value that means "as many as there are" for counts of threads or tasks per core."""
 
 
 def set_threads_per_core(resources: dict[str, Any], value: str) -> None:
-    """Raises UserError."""
+    """Set --threads-per-core. Raises UserError."""
     count = _count(value, "threads-per-core")
     resources["threads_per_core"] = count
     resources.setdefault("node_minimum", {})["threads"] = count
 
 
 def set_tasks_per_core(resources: dict[str, Any], value: str) -> None:
-    """Raises UserError."""
+    """Set --ntasks-per-core. Raises UserError."""
     resources["tasks_per_core"] = _count(value, "ntasks-per-core")
 
 
 def set_hint(resources: dict[str, Any], value: str) -> None:
-    """Raises UserError."""
+    """Set --hint. Raises UserError."""
     words = [word.lower() for word in value.split(",")]
     if not all(word in _HINTS for word in words):
         raise UserError(f"--hint={value} is not understood", f"write one of {', '.join(sorted(_HINTS))}")
@@ -50,4 +51,4 @@ OF_CORES: dict[str, Callable[[dict[str, Any], str], None]] = {
     "ntasks-per-core": set_tasks_per_core,
     "threads-per-core": set_threads_per_core,
 }
-"""Options whose jobs' processes are told of them as well (hints)."""
+"""Options that also set variables for the job's processes (see `hints`)."""

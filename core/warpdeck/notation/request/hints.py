@@ -1,6 +1,7 @@
-"""Options of which a job's processes are told, as Slurm tells them: those on cores, and some that change nothing here.
+"""Variables that pass options on to a job's processes, as in Slurm: options about cores, and some that have
+no effect here.
 
-Programs and wrappers of MPI look at them. Measured beside 22.05.
+MPI programs and wrappers read them. Compared with Slurm 22.05.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from warpdeck.notation.verdict.values import set_value
 _NOWHERE = Place(cwd="", environ={}, now=0)
 _ONE_THREAD = frozenset({"compute_bound", "memory_bound", "nomultithread"})
 ANY_NUMBER = 65_535
-"""What Slurm tells of tasks on a core that may be as many as there are threads."""
+"""Slurm's value for an unlimited number of tasks per core."""
 
 
 def told_of(option: str, value: str) -> dict[str, str]:
-    """The variables that tell of it; none of an option, or a value, that nobody is told of."""
+    """Return the variables for an option; {} if the option, or its value, sets none."""
     tell = _TELLING.get(option)
     try:
         return {} if tell is None else tell(value)
     except Refusal:
-        return {}  # sbatch's own words for it are said elsewhere
+        return {}  # The invalid value is reported elsewhere, with sbatch's message.
 
 
 def _hint(value: str) -> dict[str, str]:

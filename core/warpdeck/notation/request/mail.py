@@ -1,14 +1,14 @@
-"""--mail-type: on which events of a job a mail is sent. Names are those of sbatch(1)."""
+"""--mail-type: the events of a job for which mail is sent. The names are those of sbatch(1)."""
 
 from __future__ import annotations
 
 from warpdeck.notation.verdict.notices import MAIL_BITS, mail_bits
 
 SHARES = {"TIME_LIMIT_50": 0.5, "TIME_LIMIT_80": 0.8, "TIME_LIMIT_90": 0.9}
-"""Events that come when so much of the time limit is over."""
+"""Events that occur when this share of the time limit has passed."""
 
 
 def parse_mail_types(text: str) -> list[str]:
-    """The events; none for NONE. Raises UserError."""
+    """Return the events that --mail-type names; [] for NONE. Raises UserError."""
     bits = mail_bits(text)
     return [name for name, bit in MAIL_BITS.items() if bits & bit]

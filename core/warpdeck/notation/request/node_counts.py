@@ -1,7 +1,9 @@
-"""How many nodes a job is for, and how many GPUs, where several options say it or none does. As sbatch and slurmctld have it.
+"""Determines the numbers of nodes and GPUs of a job if several options specify them or none does, as sbatch
+and slurmctld do.
 
-`--nodelist` names nodes that the job has in any case, beside others if it asks for more. Without `--nodes` a job goes to as
-many as it needs: to hold its tasks, or all of its `--gpus`. Counts of GPUs for job, node and task follow from each other.
+`--nodelist` names nodes that the job gets in any case, with others if it asks for more. Without `--nodes` a
+job gets as many nodes as it needs for its tasks or for all of its `--gpus`. Counts of GPUs per job, node and
+task can be derived from each other.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ MAX_NODES = 100_000
 
 
 def join_gpus(resources: dict[str, Any]) -> None:
-    """What --gpus, --gpus-per-node (or --gres) and --gpus-per-task say together. Raises UserError."""
+    """Combine --gpus, --gpus-per-node (or --gres) and --gpus-per-task into one request. Raises UserError."""
     asked: dict[str, dict[str, Any]] = resources.pop("gpu_options", {})
     if not asked:
         return
@@ -32,7 +34,7 @@ def join_gpus(resources: dict[str, Any]) -> None:
 
 
 def _follow(resources: dict[str, Any], counts: dict[str, int]) -> str:
-    """Sets what follows from two counts; the field that is then enough."""
+    """Set the values that follow from two counts, and return the one field that is then sufficient."""
     total, node, task = (counts.get(field) for field in ("total", "per_node", "per_task"))
     if total is not None and node is not None:
         nodes = _quotient(total, node, "--gpus and --gpus-per-node")
@@ -60,9 +62,10 @@ def _quotient(many: int, each: int, options: str) -> int:
 
 
 def fit_nodes(resources: dict[str, Any], *, cuts: bool) -> list[str]:
-    """What is to be said of it. With --spread-job a job goes to as many as it may.
+    """Set the numbers of nodes and return warnings. With --spread-job a job gets as many nodes as it may.
 
-    Raises UserError for fewer nodes than are named; `cuts`: the first of those are meant then, as srun has it.
+    Raises UserError if --nodes is less than the number of named nodes. With `cuts`, the first of these are
+    used instead, as in srun.
     """
     spread = resources.pop("spread", False)
     names = list(dict.fromkeys(resources.get("nodelist", ())))
@@ -82,7 +85,7 @@ def fit_nodes(resources: dict[str, Any], *, cuts: bool) -> list[str]:
         if low > (most := max(1, tasks)):
             said = [
                 f"Warning: can't run {tasks} processes on {low} nodes, setting nnodes to {most}"
-            ]  # sbatch's words
+            ]  # This is the wording of sbatch.
         high = min(high, most)
         low = min(low, high)
     resources["nodes_min"], resources["nodes_max"] = low, high
@@ -91,7 +94,7 @@ def fit_nodes(resources: dict[str, Any], *, cuts: bool) -> list[str]:
 
 
 def _find_nodes(resources: dict[str, Any], names: list[str]) -> None:
-    """--ntasks-per-node is no more than a bound where --ntasks is given."""
+    """Set the range of node counts. If --ntasks is given, --ntasks-per-node is only an upper limit."""
     tasks, each, total = (
         resources.get("tasks"),
         resources.get("tasks_per_node"),
@@ -107,6 +110,8 @@ def _find_nodes(resources: dict[str, Any], names: list[str]) -> None:
 
 
 def _name_only(resources: dict[str, Any], names: list[str], most: int) -> None:
-    """A job has no nodes without tasks: so many of those named, the first by number."""
+    """Keep only as many named nodes as there are tasks, the first by number. A job has no nodes without
+    tasks.
+    """
     if len(names) > most:
         resources["nodelist"] = sorted(names, key=by_number)[:most]

@@ -1,5 +1,6 @@
-"""What each node of a job must have at the least: --tmp, --extra-node-info and its parts. As in Slurm they choose nodes, and say
-nothing of what the job takes of them."""
+"""Minimum hardware of each node of a job: --tmp, --extra-node-info and its parts. As in Slurm, these options
+only select nodes; they do not determine how much of a node the job gets.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +16,14 @@ _PARTS = ("sockets", "cores", "threads")
 
 
 def set_tmp(resources: dict[str, Any], value: str) -> None:
-    """--tmp=SIZE. Raises UserError."""
+    """Set the minimum size of temporary disk, --tmp=SIZE. Raises UserError."""
     _least(resources)["tmp_disk_bytes"] = parse_memory(value) or None
 
 
 def set_extra(resources: dict[str, Any], value: str) -> None:
-    """-B SOCKETS[:CORES[:THREADS]]: counts, ranges of which the lower end counts, or *. Raises UserError."""
+    """Set -B SOCKETS[:CORES[:THREADS]]. Each is a count, a range of which the lower end counts, or *. Raises
+    UserError.
+    """
     pieces = value.split(":")
     if len(pieces) > len(_PARTS):
         raise UserError(f"--extra-node-info={value} has more than three parts", "write SOCKETS:CORES:THREADS")
@@ -31,12 +34,12 @@ def set_extra(resources: dict[str, Any], value: str) -> None:
 
 
 def set_sockets(resources: dict[str, Any], value: str) -> None:
-    """--sockets-per-node. Raises UserError."""
+    """Set the minimum number of sockets, --sockets-per-node. Raises UserError."""
     _least(resources)["sockets"] = _count(value, f"--sockets-per-node={value}")
 
 
 def set_cores(resources: dict[str, Any], value: str) -> None:
-    """--cores-per-socket. Raises UserError."""
+    """Set the minimum number of cores per socket, --cores-per-socket. Raises UserError."""
     _least(resources)["cores"] = _count(value, f"--cores-per-socket={value}")
 
 
@@ -46,7 +49,7 @@ def _least(resources: dict[str, Any]) -> dict[str, Any]:
 
 
 def _count(text: str, where: str, *, ranged: bool = False) -> int | None:
-    """None for any number."""
+    """Return the parsed count; None means that any number is accepted."""
     if not text or text.startswith("*"):
         return None
     match = _LEAST.fullmatch(text)

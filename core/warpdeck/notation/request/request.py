@@ -1,4 +1,6 @@
-"""Options become a request: a dictionary in the JSON shape of model.Request, and notes on what was passed over."""
+"""Converts options into a request: a dictionary in the JSON form of `model.Request`, with notes on ignored
+options.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +50,16 @@ from .task_layout import (
 MAX_COUNT = 10_000_000
 MAX_NICE = 2**31 - 3
 MAX_PRIORITY = 2**32 - 3
-"""Slurm's, and what TOP means."""
+"""Slurm's maximum priority, which is also the value of --priority=TOP."""
 OF_LOGIN = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
-"""What a job has of its submitter although a file has its variables: a shell finds little without."""
+"""Variables that a job keeps from its submitter even with --export-file, because a shell needs them."""
 _USER_ENV = re.compile(r"\s*[+-]?\d*(?:[sSlL].*)?", re.DOTALL)
-"""[TIMEOUT][MODE], of which S or L is looked at."""
+"""Format of --get-user-env: [TIMEOUT][MODE]. Of the mode, only the letter S or L matters."""
 _COUNT = re.compile(r"(\d{1,8})([kKmM]?)")
 _HOSTLISTS = frozenset({"exclude", "nodelist"})
 
 Options = list[tuple[str, str, str]]
-"""(option, value, where it stands), later ones win."""
+"""(option, value, where it was given); later ones win."""
 
 
 def build_request(
@@ -68,7 +70,10 @@ def build_request(
     known: Table = SBATCH,
     read: Reader | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """(fields that options decide, notes). `read`: see submitfiles. Raises UserError that names option and place."""
+    """Return (fields that the options determine, notes).
+
+    For `read`, see `submitfiles`. Raises UserError, which names the option and where it was given.
+    """
     request: dict[str, Any] = {"resources": {"gpus": {}}}
     notes: list[str] = []
     apart = {"export": ("ALL", ""), "export-file": ("", ""), "propagate": ("ALL", "")}
@@ -89,21 +94,7 @@ def build_request(
         else:
             with _told_at(where, option if option in ("array", "dependency") else ""):
                 _apply(request, option, value, now)
-    export = apart["export"][0]
-    request["env"] = exported(export, environ)
-    if not is_all(export):
-        request.setdefault("step_variables", {})["SLURM_EXPORT_ENV"] = export
-        request["user_env"] = request.get("user_env", False) or known.command == "sbatch"
-    if request.get("user_env"):
-        request.setdefault("step_variables", {})["SLURM_GET_USER_ENV"] = "1"
-    name, where = apart["export-file"]
-    if name:
-        own = request["env"]
-        if not apart["export"][
-            1
-        ]:  # in the place of the submitter's, as in Slurm, unless --export asks for them
-            own = {each: text for each, text in own.items() if each in OF_LOGIN}
-        request["env"] = own | variables_of_file(name, where, read)
+    _set_environment(request, apart["export"], apart["export-file"], environ, known=known, read=read)
     value, where = apart["propagate"]
     with _told_at(where):
         if limits := _limits(value, read):
@@ -119,20 +110,50 @@ def build_request(
     return request, notes
 
 
+def _set_environment(
+    request: dict[str, Any],
+    of_export: tuple[str, str],
+    of_file: tuple[str, str],
+    environ: Mapping[str, str],
+    *,
+    known: Table,
+    read: Reader | None,
+) -> None:
+    """Set the variables of --export and --export-file. Both are pairs of a value and the place where it was given."""
+    (export, export_where), (name, where) = of_export, of_file
+    request["env"] = exported(export, environ)
+    if not is_all(export):
+        request.setdefault("step_variables", {})["SLURM_EXPORT_ENV"] = export
+        request["user_env"] = request.get("user_env", False) or known.command == "sbatch"
+    if request.get("user_env"):
+        request.setdefault("step_variables", {})["SLURM_GET_USER_ENV"] = "1"
+    if name:
+        own = request["env"]
+        if (
+            not export_where
+        ):  # As in Slurm, these replace the submitter's variables unless --export asks for them.
+            own = {each: text for each, text in own.items() if each in OF_LOGIN}
+        request["env"] = own | variables_of_file(name, where, read)
+
+
 def _last_hosts(options: Options) -> Options:
-    """Without the lists of nodes that later ones replace: each may stand for very many."""
+    """Return the options without node lists that later ones replace, because each list may stand for very
+    many nodes.
+    """
     last = {option: at for at, (option, _, _) in enumerate(options) if option in _HOSTLISTS}
     return [one for at, one in enumerate(options) if last.get(one[0], at) == at]
 
 
 def _told_of(option: str, value: str) -> dict[str, str]:
-    from .hints import told_of  # seldom needed, and it loads what sbatch would say
+    from .hints import told_of  # Imported here because it is rarely needed and loads sbatch's messages.
 
     return told_of(option, value)
 
 
 def _limits(value: str, read: Reader | None) -> dict[str, int]:
-    """Whose limits cannot be read (another system's) gets those of the node."""
+    """Return the limits to propagate. If the submitter's limits cannot be read (on another system), the
+    node's limits apply.
+    """
     try:
         text = "" if read is None else read(LIMITS_FILE)
     except OSError:
@@ -142,7 +163,7 @@ def _limits(value: str, read: Reader | None) -> dict[str, int]:
 
 @contextlib.contextmanager
 def _told_at(where: str, code: str = "") -> Iterator[None]:
-    """Puts the place in front of what is wrong there; `code` is the kind of error where it says none."""
+    """Prefix errors with the place of the option. `code` is the kind of error if the error has none."""
     try:
         yield
     except UserError as error:
@@ -151,7 +172,7 @@ def _told_at(where: str, code: str = "") -> Iterator[None]:
 
 
 def _remark(option: str, value: str) -> list[str]:
-    """What the user should know of an option that does less here than its value says."""
+    """Return remarks about options that do less here than their values say."""
     if option == "exclusive" and value.lower() == "mcs":
         return ["--exclusive=mcs: no job has an MCS label here, so anybody's job may run beside it"]
     if option == "signal" and spans_reservation(value):
@@ -234,7 +255,7 @@ def _number(field: str, option: str) -> Callable[[dict[str, Any], str], None]:
 
 
 def _set_array(request: dict[str, Any], value: str) -> None:
-    """Nothing is no array, and takes back an earlier one."""
+    """Set the array. An empty value means no array and cancels an earlier one."""
     request.pop("array", None)
     found = asked_array(value)
     if found is not None:
@@ -242,17 +263,19 @@ def _set_array(request: dict[str, Any], value: str) -> None:
 
 
 def _set_dependencies(request: dict[str, Any], value: str) -> None:
-    """Nothing is none, and takes back earlier ones: scripts write --dependency="$AFTER"."""
+    """Set the dependencies. An empty value cancels earlier ones, because scripts write
+    --dependency="$AFTER".
+    """
     request["dependencies"] = parse_dependencies(value) if value else None
 
 
 def _add_mail_types(request: dict[str, Any], value: str) -> None:
-    """Several times is all of them."""
+    """Add mail types. If the option is given several times, all of them count."""
     request["mail_types"] = list(dict.fromkeys([*request.get("mail_types", ()), *parse_mail_types(value)]))
 
 
 def _set_open_mode(request: dict[str, Any], value: str) -> None:
-    """As sbatch reads it: by the first letter."""
+    """Set the open mode by its first letter, as in sbatch."""
     letter = value[:1].lower()
     if letter not in ("a", "t"):
         raise UserError(f"--open-mode={value} is not understood", "write append or truncate")
@@ -327,7 +350,8 @@ _PLAIN: dict[str, Callable[[dict[str, Any], str], object]] = {
     "dependency": _set_dependencies,
     "distribution": set_distribution,
     "gpu-bind": set_gpu_bind,
-    "ignore-pbs": lambda request, value: None,  # it is about the script's own lines
+    # This option concerns only the directives of the script, so it sets nothing in the request.
+    "ignore-pbs": lambda request, value: None,
     "hold": lambda request, value: request.update(hold=True),
     "kill-on-invalid-dep": _set_kill_on_invalid_dep,
     "licenses": lambda request, value: request.update(licenses=parse_licenses(value)),
@@ -384,7 +408,7 @@ def _check_memory(resources: dict[str, Any]) -> None:
     ]
     if len(given) > 1:
         raise UserError("--mem, --mem-per-cpu and --mem-per-gpu exclude each other", "keep one of them")
-    if resources.get("mem_per_cpu_bytes") == 0:  # all of a node's, as --mem=0
+    if resources.get("mem_per_cpu_bytes") == 0:  # A value of 0 means all memory of a node, as with --mem=0.
         resources["mem_per_node_bytes"] = resources.pop("mem_per_cpu_bytes")
 
 
@@ -397,7 +421,9 @@ def _check_times(request: dict[str, Any]) -> None:
 
 
 def _check_partition(request: dict[str, Any]) -> None:
-    """A script's --partition="$PART" that lacks its value is no wish for the default one."""
+    """Reject an empty --partition. A script's --partition="$PART" with an empty variable does not ask for the
+    default partition.
+    """
     if not request.get("partition", "-").strip(","):
         raise UserError(
             "--partition is given without a name",

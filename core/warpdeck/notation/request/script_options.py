@@ -1,4 +1,8 @@
-"""The options that a batch script gives: its #SBATCH lines, then those of other schedulers that sbatch reads too. Pure."""
+"""Options that a batch script contains: its #SBATCH lines, then the directives of other schedulers that
+sbatch also reads.
+
+The module is pure: it reads no clock and does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,12 @@ from warpdeck.notation.options.options import SBATCH, Table
 from .request import Options
 
 COMPONENTS = "components"
-"""The code of the error where the options of a script are asked for that has those of several."""
+"""Code of the error if a script has several components but only one set of options was expected."""
 _NOBODY: Mapping[str, str] = {}
 
 
 class Said(NamedTuple):
-    """`umask` is octal, "" if the script says none; `notes` are on words that nothing comes of."""
+    """Options of a script. `umask` is octal, "" if not given; `notes` are about directives without effect."""
 
     options: Options
     umask: str
@@ -26,7 +30,7 @@ class Said(NamedTuple):
 
 
 def script_options(text: str, name: str, known: Table = SBATCH) -> Options:
-    """The options of a script by itself. Raises UserError."""
+    """Return the options of the script itself. Raises UserError."""
     return script_said(text, name, known).options
 
 
@@ -38,7 +42,7 @@ def each_said(
     environ: Mapping[str, str] = _NOBODY,
     words: Sequence[str] = (),
 ) -> list[Said]:
-    """The same of each component that the script has. Raises UserError."""
+    """Return the options of each component of the script. Raises UserError."""
     first, *others = components(text)
     if not others:
         return [script_said(text, name, known, environ=environ, words=words)]
@@ -58,9 +62,9 @@ def script_said(
     environ: Mapping[str, str] = _NOBODY,
     words: Sequence[str] = (),
 ) -> Said:
-    """What a script says; `environ` and the `words` of the command line may say that it has #SBATCH lines alone.
+    """Return the options of a script with one component. Raises UserError.
 
-    Raises UserError.
+    `environ` and the command line's `words` may specify that only #SBATCH lines count.
     """
     options = _of_directives(text, name, known)
     if any(mark in text for mark in OTHER_MARKS):

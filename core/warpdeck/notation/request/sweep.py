@@ -1,9 +1,10 @@
-"""A sweep: every combination of some parameters' values, each a task of one array.
+"""Sweeps: an array with one task for every combination of some parameters' values.
 
-`lr=0.1,0.01 seed=1..5` is written into the batch script below its #SBATCH lines: a comment that holds the grid, and a line for each
-parameter, which exports its value to what follows. So the script alone is the sweep: it runs under any sbatch, and a task's values
-follow from its number. The last parameter changes fastest. Values are the script's own words: no blank or quote in them is
-anything but itself. Standard library only: the command line imports this.
+`lr=0.1,0.01 seed=1..5` is written into the batch script below its #SBATCH lines: a comment with the grid, and
+one line per parameter that exports its value. So the script alone defines the sweep. It runs under any
+sbatch, and the values of a task follow from its number. The last parameter changes fastest. Values are used
+literally; blanks and quotes in them have no special meaning. The module uses only the standard library,
+because the command line imports it.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from warpdeck.notation.options.directives import BLANKS, components
 
 MARK = "# sweep: "
 MAX_TASKS = 100_000
-"""As large as arrays are anywhere."""
+"""Maximum number of tasks of a sweep, which is the usual maximum size of arrays."""
 MAX_TEXT_CHARACTERS = 16 * 1024
-"""All values together; a list of files belongs into a file."""
+"""Maximum length of all values together. A list of files belongs into a file."""
 MAX_PARAMETERS = 16
 KEPT_GRIDS = 64
-"""Sweeps that are in a queue at once: each task's row asks for its script's."""
+"""Number of sweeps that may be in the queue at once. The row of each task needs its script's grid."""
 SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "ash")
-"""What understands the lines that a sweep writes."""
+"""Shells that can run the lines that a sweep adds."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
 _RANGE = re.compile(r"(-?\d{1,9})\.\.(-?\d{1,9})(?:\.\.(\d{1,9}))?")
 _RESERVED = re.compile(r"SLURM_|WARPDECK_|CUDA_|LD_|(?:PATH|HOME|USER|SHELL|IFS|PWD|TMPDIR)$")
@@ -36,7 +37,7 @@ _EXAMPLE = "write it as in: lr=0.1,0.01 seed=1..5"
 
 
 class Parameter(NamedTuple):
-    """A variable of the script and the values that it takes in turn."""
+    """A variable of the script and its values."""
 
     name: str
     values: tuple[str, ...]
@@ -46,7 +47,7 @@ Grid = tuple[Parameter, ...]
 
 
 def parse_grid(text: str) -> Grid:
-    """`lr=0.1,0.01 seed=1..5 text='a b',c`; "" is no sweep. Raises UserError."""
+    """Parse `lr=0.1,0.01 seed=1..5 text='a b',c`; "" means no sweep. Raises UserError."""
     if len(text) > MAX_TEXT_CHARACTERS or "\n" in text:
         raise UserError(
             f"a sweep is one line of at most {MAX_TEXT_CHARACTERS} characters", "put long lists into a file"
@@ -68,17 +69,17 @@ def parse_grid(text: str) -> Grid:
 
 
 def task_count(grid: Grid) -> int:
-    """Tasks of its array."""
+    """Return the number of tasks of the array."""
     return math.prod(len(each.values) for each in grid)
 
 
 def array_of(grid: Grid) -> str:
-    """The value of --array."""
+    """Return the value of --array for the sweep."""
     return f"0-{task_count(grid) - 1}"
 
 
 def values_of(grid: Grid, task: int) -> dict[str, str]:
-    """What each parameter is in that task."""
+    """Return the value of each parameter in a task."""
     found = {}
     for parameter in reversed(grid):
         task, at = divmod(task, len(parameter.values))
@@ -87,8 +88,10 @@ def values_of(grid: Grid, task: int) -> dict[str, str]:
 
 
 def swept(script: str, task: int) -> str:
-    """What a task of that script's sweep has, as words: "lr=0.1 seed=2"; "" where there is no sweep. What is the same in all
-    tasks is left out."""
+    """Return the parameter values of a task, for example "lr=0.1 seed=2"; "" if the script has no sweep.
+
+    Parameters with the same value in all tasks are left out.
+    """
     if MARK not in script:
         return ""
     grid = _grid_of(script)
@@ -96,7 +99,9 @@ def swept(script: str, task: int) -> str:
 
 
 def swept_by_all(script: str) -> str:
-    """The same of what waits of the array: all values, as they were asked for: "lr=0.1,0.01 seed=1..5"."""
+    """Return all values of the pending part of the array as they were requested, for example "lr=0.1,0.01
+    seed=1..5".
+    """
     return _varying(script) if MARK in script else ""
 
 
@@ -108,7 +113,7 @@ def _varying(script: str) -> str:
 
 
 def pairs(values: Mapping[str, str]) -> str:
-    """As a shell would be told them."""
+    """Format the values as a shell would read them."""
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
 
 
@@ -116,12 +121,15 @@ def pairs(values: Mapping[str, str]) -> str:
 def _grid_of(script: str) -> Grid:
     try:
         return parse_grid(sweep_of(script))
-    except UserError:  # somebody wrote into its lines: they still say what they say, but no grid
+    # The lines were edited by hand. They still have their effect, but they are no grid anymore.
+    except UserError:
         return ()
 
 
 def with_sweep(text: str, grid_text: str) -> str:
-    """The script with that sweep in place of any that it has; "" takes it away. Raises UserError."""
+    """Return the script with this sweep instead of any earlier one; "" removes the sweep. Raises
+    UserError.
+    """
     grid = parse_grid(grid_text)
     lines = text.split("\n")
     begin, end = _place(lines, text)
@@ -135,14 +143,14 @@ def with_sweep(text: str, grid_text: str) -> str:
 
 
 def sweep_of(text: str) -> str:
-    """The sweep of a script, "" if it has none, or one that is not understood."""
+    """Return the sweep of a script; "" if it has none or an invalid one."""
     lines = text.split("\n")
     begin, end = _place(lines, text)
     return lines[begin].removeprefix(MARK) if end > begin else ""
 
 
 def without_sweep(text: str) -> str:
-    """The script as its author wrote it."""
+    """Return the script as its author wrote it."""
     lines = text.split("\n")
     begin, end = _place(lines, text)
     del lines[begin:end]
@@ -150,7 +158,7 @@ def without_sweep(text: str) -> str:
 
 
 def filled_in(line: str, values: Mapping[str, str]) -> str:
-    """A line of the script with the parameters' values in place of $name and ${name}."""
+    """Return a line of the script with $name and ${name} replaced by the parameters' values."""
     names = "|".join(map(re.escape, values)) or "(?!)"
     pattern = re.compile(rf"\$(?:\{{({names})\}}|({names})(?![A-Za-z0-9_]))")
     return pattern.sub(lambda match: values[match[1] or match[2]], line)
@@ -184,7 +192,9 @@ def _values(piece: str) -> Sequence[str]:
 
 
 def _exports(grid: Grid) -> list[str]:
-    """A line for each parameter: the task's number, in the digits of its place, counts its values."""
+    """Return one export line per parameter, which selects its value by the corresponding digit of the task's
+    number.
+    """
     lines, divisor = [], 1
     for parameter in reversed(grid):
         values = " ".join(shlex.quote(value) for value in parameter.values)
@@ -195,7 +205,9 @@ def _exports(grid: Grid) -> list[str]:
 
 
 def _place(lines: Sequence[str], text: str) -> tuple[int, int]:
-    """Where the sweep's lines are, or would be: below the last #SBATCH line, else below the #! line."""
+    """Return the range of lines of the sweep, or where it would be: below the last #SBATCH line, else below
+    the #! line.
+    """
     directives = components(text)[-1].directives
     begin = directives[-1].number if directives else int(text.lstrip(BLANKS).startswith("#!"))
     if begin >= len(lines) or not lines[begin].startswith(MARK):

@@ -1,7 +1,7 @@
-"""How tasks are laid out: --distribution, --gpu-bind, --ntasks-per-gpu, --tres-per-task, --overcommit.
+"""Options about task layout: --distribution, --gpu-bind, --ntasks-per-gpu, --tres-per-task, --overcommit.
 
-What a job was asked of these holds for its steps too. As in Slurm the steps read it in variables, which the request carries
-(`step_variables`, names of srun(1)). Measured beside 22.05.
+The options of a job also apply to its steps. As in Slurm, steps read them from variables, which are part of
+the request (`step_variables`, with names from srun(1)). Compared with Slurm 22.05.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _TASK_CPUS = re.compile(r"cpu[:=](\d{1,7})")
 
 
 def parse_distribution(value: str, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """In the names of StepAsk: `distribution` (block, cyclic, plane, arbitrary; "" is the usual), `plane_size`, `packed`.
+    """Return the fields of `StepAsk`: `distribution` (block, cyclic, plane, arbitrary; "" is the default),
+    `plane_size`, `packed`.
 
-    Of the levels below nodes nothing is kept: tasks are not bound to sockets here. Raises UserError.
+    Levels below nodes are ignored, because tasks are not bound to sockets here. Raises UserError.
     """
     words, plane_size = distribution(value, (environ or {}).get("SLURM_DIST_PLANESIZE", ""))
     base, _, flag = words.rpartition(",") if words.endswith("pack") else (words, "", "")
@@ -32,7 +33,7 @@ def parse_distribution(value: str, environ: Mapping[str, str] | None = None) -> 
 
 
 def set_distribution(request: dict[str, Any], value: str) -> None:
-    """For the job's steps."""
+    """Set --distribution for the job's steps."""
     found = parse_distribution(value)
     base = value.split("=", 1)[0]
     variables = request.setdefault("step_variables", {})
@@ -43,7 +44,7 @@ def set_distribution(request: dict[str, Any], value: str) -> None:
 
 
 def parse_gpu_bind(value: str) -> str:
-    """The binding without "verbose". Raises UserError for those that we do not have."""
+    """Return the binding without "verbose". Raises UserError for unsupported bindings."""
     kind = value.removeprefix("verbose,").removeprefix("v,")
     if not _GPU_BIND.fullmatch(kind):
         raise UserError(
@@ -53,18 +54,18 @@ def parse_gpu_bind(value: str) -> str:
 
 
 def set_gpu_bind(request: dict[str, Any], value: str) -> None:
-    """For the job's steps: the batch script itself sees all GPUs of its node."""
+    """Set --gpu-bind for the job's steps. The batch script itself sees all GPUs of its node."""
     request.setdefault("step_variables", {})["SLURM_GPU_BIND"] = parse_gpu_bind(value)
 
 
 def set_overcommit(request: dict[str, Any], value: str) -> None:
-    """CPUs for one task of each node, whatever tasks run there."""
+    """Set --overcommit: each node gets CPUs for only one task, however many tasks run there."""
     request["resources"]["overcommit"] = True
     request.setdefault("step_variables", {})["SLURM_OVERCOMMIT"] = "1"
 
 
 def parse_tres_per_task(value: str) -> dict[str, Any]:
-    """`cpu=4,gres/gpu:2` as `cpus_per_task` and `gpus`. Raises UserError for what is no CPU and no GPU."""
+    """Return `cpu=4,gres/gpu:2` as `cpus_per_task` and `gpus`. Raises UserError for other resources."""
     found: dict[str, Any] = {}
     for item in split_list(value):
         if (cpus := _TASK_CPUS.fullmatch(item)) is not None and int(cpus[1]):
@@ -82,7 +83,9 @@ def parse_tres_per_task(value: str) -> dict[str, Any]:
 
 
 def fit_tasks_to_gpus(resources: dict[str, Any]) -> None:
-    """--ntasks-per-gpu: so many tasks as the GPUs make, or so many GPUs as the tasks do. Raises UserError."""
+    """Apply --ntasks-per-gpu: derive the number of tasks from the GPUs, or the number of GPUs from the tasks.
+    Raises UserError.
+    """
     each = resources.get("tasks_per_gpu")
     if each is None:
         return

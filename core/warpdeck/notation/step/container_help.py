@@ -1,6 +1,7 @@
-"""What srun, sbatch and salloc say of containers when they are asked for help.
+"""Help text of srun, sbatch and salloc for container options.
 
-Each option is marked as pyxis marks its own: programs look for that mark to know whether containers can be asked for (SkyPilot).
+Each option has the same mark as in pyxis. Some programs (SkyPilot) look for that mark to find out whether
+containers are supported.
 """
 
 from __future__ import annotations

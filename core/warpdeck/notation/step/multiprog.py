@@ -1,4 +1,7 @@
-"""srun --multi-prog's file: "0-2,5 program args" on each line, "*" for all other tasks; %t is the task, %o its place in the line."""
+"""The file of srun --multi-prog: "0-2,5 program args" on each line, "*" for all other tasks.
+
+In the arguments, %t is the task's number and %o its position within the line's tasks.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ from typing import Any
 from warpdeck.base.errors import UserError
 
 MAX_RANK = 1_000_000
-"""Beyond it a task's number is a slip."""
+"""Maximum task number. Larger numbers are typing errors."""
 
 
 def parse_programs(text: str, name: str) -> list[dict[str, Any]]:
-    """The lines in the JSON shape of model.step.Program. Raises UserError that names file and line."""
+    """Return the lines in the JSON form of `model.step.Program`. Raises UserError, which names file and
+    line.
+    """
     found: list[dict[str, Any]] = []
     for number, line in enumerate(text.replace("\\\n", " ").splitlines(), 1):
         where = f"{name}:{number}"
@@ -42,7 +47,7 @@ def _range(piece: str, where: str) -> tuple[int, int]:
 
 
 def program_of(rank: int, programs: list[tuple[tuple[tuple[int, int], ...], tuple[str, ...]]]) -> list[str]:
-    """The command line of a task, with its %t and %o filled in; [] where no line is for it."""
+    """Return the command line of a task with %t and %o replaced; [] if no line applies to it."""
     others: list[str] = []
     for ranks, argv in programs:
         offset = 0

@@ -16,19 +16,19 @@ from .step_options import patience
 
 
 class Salloc(msgspec.Struct, kw_only=True):
-    """salloc's command line: what the allocation is asked for, and the command that holds it."""
+    """salloc's command line: the requested allocation, and the command that holds it."""
 
     options: Options
     others: list[Options]
-    """Of further components."""
+    """The options of the further components of a heterogeneous job."""
     command: list[str]
     has_shell: bool = True
     immediate_s: float | None = None
-    """As Srun's."""
+    """Seconds to wait for the allocation (--immediate); None means without limit."""
     kill_signal: int = 0
-    """What its command is sent when the allocation is taken away; 0: nothing."""
+    """The signal that its command gets when the allocation ends; 0 means none."""
     bell: str = ""
-    """When the terminal's bell rings: always, never, else after a long wait."""
+    """When the terminal bell rings: "always", "never", or "" for after a long wait."""
     quiet: bool = False
     chdir: str = ""
 
@@ -36,7 +36,10 @@ class Salloc(msgspec.Struct, kw_only=True):
 def parse_salloc(
     words: list[str], environ: Mapping[str, str], *, plugins: Mapping[str, str] = NO_PLUGINS
 ) -> Salloc:
-    """`plugins` as for srun. The variables SALLOC_* are options, too, and yield to those of the words. Raises UserError."""
+    """Parse the command line. Raises UserError.
+
+    `plugins` is as for srun. SALLOC_* variables also set options; the command line overrides them.
+    """
     parts, command = parse_components(words, "salloc", with_plugins(SALLOC, plugins) if plugins else SALLOC)
     asked: list[Options] = []
     given = Options()

@@ -1,8 +1,10 @@
-"""srun's command line: options up to the command, and the variables that stand for options. One grammar for every place.
+"""srun's command line: options up to the command, and the variables that set options. All uses of srun share
+this parser.
 
-Options become a step (model.StepAsk, in its JSON shape) and what concerns the streams alone (Streams); those that describe an
-allocation go to the request of a new job where there is none, and say nothing inside one, as in Slurm. Later ones win, and
-all outrank the variables. An option that we do not have is refused by name.
+Options become a step (`model.StepAsk`, in its JSON form) and settings of the streams (`Streams`). Options
+that describe an allocation go into the request of a new job if there is no allocation yet; inside of one they
+are ignored, as in Slurm. Later options win, and all of them override variables. Unsupported options are
+rejected with an error that names them.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ WHERE = "srun"
 _STREAMS_ONLY = frozenset(
     {"output", "error", "input", "export", "open-mode", "chdir", "gpu-bind", "propagate"}
 )
-"""What srun's step has of its own, and a job that is made for it has not."""
+"""Options that apply only to srun's step, not to a job that is created for it."""
 _OF_JOBS = (
     frozenset(name for name, option in SBATCH.options.items() if option.here == HONOURED) - _STREAMS_ONLY
 )
@@ -86,7 +88,9 @@ _VARIABLES = {
     "SLURM_WORKING_DIR": "chdir",
     "SRUN_CPUS_PER_TASK": "cpus-per-task",
 }
-"""Variables that stand for options; the job's own (SLURM_NTASKS ...) say what the controller knows better."""
+"""Variables that set options inside a job. The job's own variables (SLURM_NTASKS ...) are not read, because
+the controller knows their values better.
+"""
 
 
 def parse_srun(
@@ -96,8 +100,11 @@ def parse_srun(
     files: Mapping[str, str],
     plugins: Mapping[str, str] = NO_PLUGINS,
 ) -> Srun:
-    """`files` holds the texts of files that were asked for before (Srun.needs), and LIMITS_FILE; `plugins` are the options of a
-    site's plug-ins, which change nothing here. Raises UserError."""
+    """Parse the command line. Raises UserError.
+
+    `files` holds the contents of files that were requested before (`Srun.needs`), and of LIMITS_FILE.
+    `plugins` are the options of a site's plugins, which have no effect here.
+    """
     options, command = parse_leading(words, WHERE, with_plugins(SRUN, plugins) if plugins else SRUN)
     options = [one for one in options if one[0] in SRUN.options]
     _check_pairs({name for name, _ in options})
@@ -141,7 +148,7 @@ def parse_srun(
 
 
 def programs_of(words: Sequence[str]) -> list[list[str]]:
-    """The command lines of srun A : B."""
+    """Return the command lines of `srun A : B`."""
     found: list[list[str]] = [[]]
     for word in words:
         if word == ":":
@@ -152,14 +159,14 @@ def programs_of(words: Sequence[str]) -> list[list[str]]:
 
 
 def _check_pairs(given: set[str]) -> None:
-    """Raises UserError for options that srun does not take together."""
+    """Raise UserError for options that srun does not accept together."""
     for one, other in _APART:
         if one in given and other in given:
             raise UserError(f"{WHERE}: --{one} and --{other} exclude each other", "keep one of them")
 
 
 def _names(asked: Srun, file: str) -> list[str]:
-    """The names in a file of nodes; none where it must be asked for first."""
+    """Return the names in a host file; [] if its content must be requested first."""
     if file in asked.files:
         return names_in(asked.files[file], file)
     asked.needs = file
@@ -167,7 +174,9 @@ def _names(asked: Srun, file: str) -> list[str]:
 
 
 def _count_by_gpus(ask: dict[str, Any]) -> None:
-    """--ntasks-per-gpu binds each task to its GPU, and says how many GPUs where tasks alone are named. Raises UserError."""
+    """Apply --ntasks-per-gpu: bind each task to its GPU, and derive the number of GPUs if only tasks are
+    given. Raises UserError.
+    """
     each, tasks = ask.get("tasks_per_gpu"), ask.get("tasks")
     if each is None:
         return
@@ -181,7 +190,11 @@ def _count_by_gpus(ask: dict[str, Any]) -> None:
 
 
 def _by_variables(environ: Mapping[str, str], *, inside: bool) -> Options:
-    """Inside a job most of srun's variables tell of the job itself, and those of a step alone are options."""
+    """Return options from variables.
+
+    Inside a job, most of srun's variables describe the job itself, and only those that concern a step count
+    as options.
+    """
     if not inside:
         known = [pair for pair in SRUN_VARIABLES if pair[1] in SRUN.options or pair[1].startswith("switch-")]
         return override((), environ, known, known=SRUN)

@@ -1,4 +1,4 @@
-"""What `srun --help` says, in a shell and in a job."""
+"""Help text of `srun --help`, in a shell and inside a job."""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""What tasks of a step are told in variables of how they were to be bound and laid out, as srun tells them. Pure.
+"""Variables that tell the tasks of a step how they were bound and laid out, as srun sets them.
 
-Nothing is bound by --mem-bind and --hint here; programs and wrappers of MPI look at the variables all the same. Measured beside 22.05.
+--mem-bind and --hint bind nothing here, but MPI programs and wrappers read the variables. Compared with Slurm
+22.05.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ TOLD = (
     "SLURM_NTASKS_PER_CORE",
     "SLURM_PRIO_PROCESS",
 )
-"""How the names begin; a step's own word goes before its job's."""
+"""Prefixes of the names. A step's own values override those of its job."""
 _HINTED = {
     "compute_bound": "cores",
     "memory_bound": "cores",
@@ -29,7 +32,11 @@ _HINTED = {
 
 
 def told_of_step(options: Mapping[str, str]) -> dict[str, str]:
-    """Of long options and their values. What srun would refuse, it refuses elsewhere. A hint yields to what it stands for."""
+    """Return the variables for long options and their values.
+
+    Values that srun would reject are rejected elsewhere. A hint is overridden by the options that it stands
+    for.
+    """
     bound = options.get("cpu-bind", "")
     if binds(bound) or options.keys() & {"ntasks-per-core", "threads-per-core"}:
         options = {name: value for name, value in options.items() if name != "hint"}

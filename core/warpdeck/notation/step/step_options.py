@@ -1,6 +1,7 @@
-"""What srun's options mean for a step: each goes into the step (model.StepAsk, in its JSON shape), to its streams, or to srun itself.
+"""Effects of srun's options: each changes the step (`model.StepAsk`, in its JSON form), its streams, or srun
+itself.
 
-An option that we do not have is refused by name before it comes here (srun).
+Unsupported options are rejected earlier, in `srun`.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from .srun_help import HELP
 _COUNT = re.compile(r"\d{1,9}")
 _SPAN = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 MPI_TYPES = {"none": "none", "pmi": "pmi2", "pmi1": "pmi2", "pmi2": "pmi2"}
-"""PMI-2's server speaks PMI-1 too, as in Slurm."""
+"""The PMI-2 server also speaks PMI-1, as in Slurm."""
 MPI_LIST = "MPI plugin types are...\n\tnone\n\tpmi2\n"
 
 
 class Streams(msgspec.Struct, kw_only=True):
-    """What becomes of the tasks' streams: patterns of files on srun's side, modes "all", "none" or a rank; "" is srun's own."""
+    """Settings of the tasks' streams: file patterns on srun's side, or the modes "all", "none" or a rank. ""
+    is srun's own stream.
+    """
 
     output: str = ""
     error: str = ""
@@ -43,7 +46,9 @@ class Streams(msgspec.Struct, kw_only=True):
     quits_on_interrupt: bool = False
 
     def after(self, first: Streams) -> Streams:
-        """Those of a further program of `srun A : B`: what its own options do not say is as the first's."""
+        """Return the settings of a further program of `srun A : B`: its own options, else those of the first
+        program.
+        """
         return Streams(
             output=self.output or first.output,
             error=self.error or first.error,
@@ -56,34 +61,34 @@ class Streams(msgspec.Struct, kw_only=True):
 
 
 class Srun(msgspec.Struct, kw_only=True):
-    """A command line, understood."""
+    """A parsed command line of srun."""
 
     ask: dict[str, Any]
     streams: Streams
     job: str = ""
-    """--jobid, else the job that the environment names, else ""."""
+    """The value of --jobid, else the job named by the environment, else ""."""
     job_options: Options = []
-    """What a job that is made for it is asked for."""
+    """Options for a job that is created for the step."""
     export: str = ""
-    """--export; "" is all."""
+    """The value of --export; "" means all."""
     environ: Mapping[str, str] = {}
     files: Mapping[str, str] = {}
     needs: str = ""
-    """A file whose text is needed before it can be understood."""
+    """A file whose content is needed before the command line can be parsed completely."""
     immediate_s: float | None = None
-    """How long an allocation that is made for it is waited for; None: as long as it takes."""
+    """Seconds to wait for an allocation that is created for the step; None means without limit."""
     passed_over: bool = False
-    """Whether an option was given that changes nothing here."""
+    """True if an option was given that has no effect here."""
     groups: tuple[int, ...] = ()
-    """--het-group: the components in which it runs, by offset; () is the first."""
+    """--het-group: the components in which it runs, by offset; () means the first."""
     told: str = ""
-    """What is answered in place of a step."""
+    """Text to print instead of running a step."""
     told_code: int = 0
-    """srun's exit code then."""
+    """srun's exit code after printing that text."""
 
 
 def parse_groups(text: str) -> tuple[int, ...]:
-    """Components by offset, as 0,2-4 names them, ascending. Raises UserError."""
+    """Return the component offsets of a list such as 0,2-4, in ascending order. Raises UserError."""
     spans = [_SPAN.fullmatch(word) for word in text.split(",")]
     found: set[int] = set()
     for span in spans:
@@ -139,7 +144,7 @@ def _gpus(option: str) -> Callable[[Srun, str], None]:
     def act(asked: Srun, value: str) -> None:
         found = parse_gres(value) if option == "gres" else parse_gpus(value, option)
         if "share_pct" in found or "shards" in found:
-            found = {}  # the part is the job's; its tasks share it
+            found = {}  # The job has the part of the GPU, and its tasks share it.
         asked.ask["gpus"] = found or {"total": 0}
 
     return act
@@ -174,10 +179,12 @@ def _kill_on_bad_exit(asked: Srun, value: str) -> None:
 
 
 def _exclusive(asked: Srun, value: str) -> None:
-    """Of a step: what it asks for is its own, as --exact; of a job it goes to the request as well."""
+    """Apply --exclusive: for a step it is the same as --exact. For a new job it is also passed on to the
+    request.
+    """
     asked.ask["exact"] = True
     if not value:
-        asked.ask.pop("overlap", None)  # which a variable said
+        asked.ask.pop("overlap", None)  # In this case, `overlap` was set by a variable.
 
 
 def _immediate(asked: Srun, value: str) -> None:
@@ -186,12 +193,14 @@ def _immediate(asked: Srun, value: str) -> None:
 
 
 def patience(value: str) -> float | None:
-    """The seconds of --immediate; 0 is none."""
+    """Return the seconds of --immediate; None if the value is 0."""
     return float(_count(value or "1", "immediate", 0)) or None
 
 
 def _mpi(asked: Srun, value: str) -> None:
-    """Tasks that were not told of each other would each be a rank 0, and nobody would notice: so others are refused."""
+    """Apply --mpi. Unsupported types are rejected: otherwise each task would silently run as its own rank
+    0.
+    """
     if value == "list":
         asked.told = MPI_LIST
     elif value in MPI_TYPES:

@@ -1,4 +1,6 @@
-"""--array: "0-9:2,12%4", as slurmctld reads it, and the tasks of a job id, which are read strictly."""
+"""Parses --array ("0-9:2,12%4") as slurmctld does, and the array tasks of a job id, which are parsed
+strictly.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +11,26 @@ from collections.abc import Iterable
 from warpdeck.base.errors import UserError
 
 MAX_TASKS = 1_000_000
-"""Tasks of one array. Folded they cost nothing; the limit catches a slip of the keyboard."""
+"""Maximum number of tasks in one array. Folded tasks cost nothing; the limit only catches typing errors."""
 MAX_LIMIT_DIGITS = 19
-"""With so many a limit is beyond what strtol reads."""
+"""A limit with this many digits is larger than strtol can read."""
 MAX_DIGITS = 9
-"""Of a number in an array."""
+"""Maximum number of digits of a number in an array."""
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 _NUMBER = r"[ \t]*\+?(\d{1,9})\]?"
 _ASKED = re.compile(rf"\[?(?:\]?|{_NUMBER}(?:-{_NUMBER}(?::{_NUMBER})?)?)\]?")
-"""One piece of an option, as strtol and a bracket or two make of it; nothing at all is the task 0."""
+"""One element of the option, as strtol reads it, with optional brackets. An empty element means task 0."""
 _LIMIT = re.compile(r"[ \t]*\+?0*(\d+)")
 _WORD = 2**32
 
 
 def asked_array(text: str) -> tuple[list[tuple[int, int, int]], int] | None:
-    """As `parse_array`, of what stands behind --array; None is no array. Raises UserError.
+    """Parse the value of --array in the same way as Slurm. The result is that of `parse_array`; None means no
+    array. Raises UserError.
 
-    Slurm minds no brackets, no empty piece and no number that stands twice. The limit is what stands behind the first %, anywhere:
-    as many digits as there are, in 32 bits; what is no number above 0 limits nothing.
+    Slurm accepts missing or extra brackets, empty elements and repeated numbers. The limit follows the first
+    %, wherever that is: all digits after it, reduced to 32 bits. A value that is not a positive number means
+    no limit.
     """
     pieces = [piece for piece in text.split(",") if piece]
     if not pieces:
@@ -49,7 +53,11 @@ def _asked_range(piece: str, text: str) -> tuple[int, int, int]:
 
 
 def parse_array(text: str) -> tuple[list[tuple[int, int, int]], int]:
-    """(ranges as (first, last, step), ascending and disjoint; how many at once, 0 for any). Raises UserError."""
+    """Return (ranges, limit). Raises UserError.
+
+    The ranges are (first, last, step), ascending and disjoint. The limit is the number of tasks that run at
+    once; 0 means no limit.
+    """
     body, percent, limit = text.partition("%")
     if percent and not (limit.isascii() and limit.isdigit() and len(limit) <= MAX_DIGITS):
         raise UserError(f"--array={text}: {limit!r} is no limit", "write such as 0-99%4")
@@ -82,7 +90,7 @@ def _range(low: str, high: str | None, by: str | None, piece: str, text: str) ->
 
 
 def _disjoint(ranges: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Ascending; where ranges overlap, the numbers themselves are gathered."""
+    """Return the ranges in ascending order. Overlapping ranges are replaced by ranges of their numbers."""
     ordered = sorted(ranges)
     if all(left[1] < right[0] for left, right in itertools.pairwise(ordered)):
         return ordered
@@ -97,7 +105,7 @@ def _disjoint(ranges: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
 
 
 def number_ranges(numbers: Iterable[int]) -> str:
-    """0-2,5."""
+    """Format numbers as ranges, for example 0-2,5."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:

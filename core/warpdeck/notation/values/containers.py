@@ -1,7 +1,10 @@
-"""The --container-* options, as pyxis spells them, and what each may hold. Pure.
+"""The --container-* options, as in pyxis, and their valid values.
 
-Images are `[docker://][USER@][REGISTRY#]IMAGE[:TAG]`, `dockerd://IMAGE`, `podman://IMAGE` (an engine's own images), or a path
-(/..., ./...) to a squashfs, SIF or tar file or to an unpacked root folder. See pyxis' README.
+Images are `[docker://][USER@][REGISTRY#]IMAGE[:TAG]`, `dockerd://IMAGE`, `podman://IMAGE` (images of a local
+engine), or a path (/..., ./...) to a squashfs, SIF or tar file or to an unpacked root directory. See the
+README of pyxis.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ Fields = dict[str, Any]
 
 
 def set_image(fields: Fields, value: str) -> None:
-    """Raises UserError for what is neither an image's name nor a path."""
+    """Set the image. Raises UserError for a value that is neither an image name nor a path."""
     scheme = next((each for each in SCHEMES if value.startswith(each)), "")
     if not scheme and value.startswith(("/", "./", "../")):
         fields["image"] = value
@@ -37,7 +40,9 @@ def set_image(fields: Fields, value: str) -> None:
 
 
 def set_mounts(fields: Fields, value: str) -> None:
-    """SRC:DST[:FLAGS], separated by commas; SRC alone is mounted where it is."""
+    """Add mounts SRC:DST[:FLAGS], separated by commas. A lone SRC is mounted at the same path. Raises
+    UserError.
+    """
     mounts = fields.setdefault("mounts", [])
     for item in value.split(","):
         source, _, rest = item.partition(":")
@@ -58,7 +63,9 @@ def set_mounts(fields: Fields, value: str) -> None:
 
 
 def set_name(fields: Fields, value: str) -> None:
-    """NAME[:auto]. What else pyxis has behind the colon depends on containers that run already."""
+    """Set the name from NAME[:auto]. Other values after the colon in pyxis depend on running containers and
+    are rejected with UserError.
+    """
     name, _, how = value.partition(":")
     if not _NAME.fullmatch(name):
         raise UserError(f"--container-name={value} is no name", "use letters, digits, _ . and -")
@@ -68,14 +75,16 @@ def set_name(fields: Fields, value: str) -> None:
 
 
 def set_workdir(fields: Fields, value: str) -> None:
-    """An absolute path inside the container."""
+    """Set the working directory, an absolute path inside the container. Raises UserError."""
     if not value.startswith("/"):
         raise UserError(f"--container-workdir={value} is not absolute", "write the path inside the container")
     fields["workdir"] = value
 
 
 def set_env(fields: Fields, value: str) -> None:
-    """Names of variables whose value is the job's even where the image sets another."""
+    """Set the names of the variables that keep the job's value even if the image sets another. Raises
+    UserError.
+    """
     names = [name for name in value.split(",") if name]
     for name in names:
         if not _VARIABLE.fullmatch(name):
@@ -105,11 +114,11 @@ OPTIONS: dict[str, Callable[[Fields, str], None]] = {
     "container-writable": _flag("writable", True),
     "container-readonly": _flag("writable", False),
 }
-"""How each option changes the fields of model.Container."""
+"""Option -> function that applies it to the fields of `model.Container`."""
 
 
 def check_container(fields: Fields | None) -> None:
-    """Raises UserError where the options make no container."""
+    """Raise UserError if the options do not specify a container."""
     if fields is not None and not fields.get("image") and not fields.get("name"):
         raise UserError(
             "a container of no image", "give --container-image, or --container-name of one you have"

@@ -1,4 +1,6 @@
-"""--dependency: "afterok:12:13_2,afterany:14", "?" for any of them, "singleton"."""
+"""Parses --dependency: "afterok:12:13_2,afterany:14", with "?" instead of "," if any one is enough, and
+"singleton".
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ _TARGET = re.compile(r"\s*0*([1-9]\d{0,17})(?:_(?:(\d{1,9})|\*))?(?:\+(\d{1,6}))
 
 
 def parse_dependencies(text: str) -> dict[str, Any]:
-    """In the JSON shape of model.Dependencies. Raises UserError."""
+    """Return the dependencies in the JSON form of `model.Dependencies`. Raises UserError."""
     if "?" in text and "," in text:
         raise UserError(f"--dependency={text}: both , and ? in one list", "use , for all or ? for any")
     clauses: list[dict[str, Any]] = []
@@ -44,7 +46,7 @@ def _clause(kind: str, target: str, text: str) -> dict[str, Any]:
 
 
 def format_dependencies(value: dict[str, Any] | None) -> str:
-    """Back to text."""
+    """Format the JSON form of `model.Dependencies` as a value of --dependency."""
     if not value:
         return ""
     words = []

@@ -1,4 +1,6 @@
-"""Slurm's durations: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S. A limit counts in whole minutes, rounded up."""
+"""Slurm's durations: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S. Time limits are rounded up to whole
+minutes.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from warpdeck.base.errors import UserError
 
 _PLAIN = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})?(?::(\d{1,9}))?(?::(\d{1,9}))?")
 MAX_SECONDS = 2**31
-"""68 years: beyond it a number is a slip."""
+"""Maximum duration: 68 years. Larger numbers are typing errors."""
 
 
 def parse_limit(text: str) -> int | None:
-    """Seconds, a multiple of 60; None is no limit (0, -1, INFINITE, UNLIMITED). Raises UserError.
+    """Return seconds, a multiple of 60; None for no limit (0, -1, INFINITE, UNLIMITED). Raises UserError.
 
     "24:00" is 24 minutes, not hours, as in Slurm.
     """
@@ -21,7 +23,7 @@ def parse_limit(text: str) -> int | None:
 
 
 def parse_seconds(text: str) -> int | None:
-    """The same to the second; None is no limit. Raises UserError."""
+    """Return seconds without rounding; None for no limit. Raises UserError."""
     word = text.strip()
     if word.lower() in ("infinite", "unlimited", "-1"):
         return None
@@ -44,7 +46,7 @@ def _seconds(match: re.Match[str]) -> int:
 
 
 def format_clock(seconds: float) -> str:
-    """00:10:00, 7-00:00:00: hours with two digits."""
+    """Format a duration with two-digit hours: 00:10:00, 7-00:00:00."""
     minutes, second = divmod(max(0, int(seconds)), 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
@@ -52,7 +54,7 @@ def format_clock(seconds: float) -> str:
 
 
 def format_duration(seconds: float | None) -> str:
-    """As squeue prints it: 5:03, 1:02:03, 2-01:02:03; None is UNLIMITED."""
+    """Format a duration as squeue prints it: 5:03, 1:02:03, 2-01:02:03; None is UNLIMITED."""
     if seconds is None:
         return "UNLIMITED"
     total = max(0, int(seconds))
@@ -67,7 +69,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 def roughly(seconds: float) -> str:
-    """How long, in words: "40 s", "12 min", "2 h 10 min", "3 d 4 h"."""
+    """Format an approximate duration: "40 s", "12 min", "2 h 10 min", "3 d 4 h"."""
     total = max(0, round(seconds))
     if total < 90:
         return f"{total} s"

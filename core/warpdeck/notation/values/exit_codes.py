@@ -1,7 +1,7 @@
-"""SLURM_EXIT_ERROR and SLURM_EXIT_IMMEDIATE: the exit codes with which sbatch, srun and salloc say that a program never ran.
+"""SLURM_EXIT_ERROR and SLURM_EXIT_IMMEDIATE: exit codes of sbatch, srun and salloc if the program never ran.
 
-Source: the man pages, and the commands of 22.05: only what is refused once options were read has these codes; a value that its
-option does not take has Slurm's own, and so has what they call fatal.
+Source: the man pages, and the commands of Slurm 22.05. Only errors after the options were read have these
+codes. An invalid option value has Slurm's own exit code, and so do errors that Slurm calls fatal.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ PLAIN = 1
 
 
 def exit_code(environ: Mapping[str, str], variable: str = ERROR) -> int:
-    """As the variable says, where it is a number other than 0."""
+    """Return the exit code from the variable if it is a nonzero number, else 1."""
     text = environ.get(variable, "")
     return (int(text) % 256 if text.isascii() and text.isdigit() and len(text) < 10 else 0) or PLAIN

@@ -1,7 +1,7 @@
-"""--export: which variables of the submitter go along. ALL, NONE, or names and NAME=VALUE between commas; later ones win.
+"""--export: selects the variables of the submitter that the job gets.
 
-Measured beside 22.05: commas inside of quotes belong to the value, and so do the quotes; a name that there is not says
-nothing, and neither does one that is no name.
+The value is ALL, NONE, or names and NAME=VALUE separated by commas; later ones win. As in Slurm 22.05, commas
+inside of quotes belong to the value, and so do the quotes. Unknown names and invalid names are ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .umask import UMASK
 
 NICENESS = "SLURM_PRIO_PROCESS"
 _OF_CALLER = (UMASK, NICENESS)
-"""What the caller's process has beside its variables, and sends among them."""
+"""Properties of the caller's process other than its variables. They are sent among the variables."""
 
 _KEPT = frozenset(
     {
@@ -27,16 +27,16 @@ _KEPT = frozenset(
         "SLURM_WAIT",
     }
 )
-"""Variables of Slurm's that are the user's word on steps to come, and that no job sets."""
+"""Variables of Slurm that express the user's wishes for later steps and that no job sets itself."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD = re.compile(r"""(?:[^,'"]|'[^']*'|"[^"]*"|['"])+""")
 
 
 def exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment that is sent.
+    """Return the environment to send.
 
-    Ours and Slurm's own job variables are left out, and values that are no UTF-8 text. The caller's umask and niceness always
-    go along.
+    Variables that warpdeck or Slurm sets for jobs are left out, and so are values that are not valid UTF-8.
+    The caller's umask and niceness are always included.
     """
     made = {name: environ[name] for name in _OF_CALLER if name in environ}
     own = {
@@ -56,18 +56,20 @@ def exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_all(export: str) -> bool:
-    """Whether it is all of the environment and nothing else. Otherwise Slurm has the node add the login shell's to it."""
+    """Return whether the whole environment is exported and nothing else. If not, Slurm makes the node add the
+    login shell's variables.
+    """
     return export.upper() == "ALL"
 
 
 def left_out(export: str) -> list[str]:
-    """What would set a variable, but for its name."""
+    """Return the names of NAME=VALUE entries that are not valid variable names."""
     names = [name for name, equals, _ in (word.partition("=") for word in _WORD.findall(export)) if equals]
     return [name for name in names if not _NAME.fullmatch(name)]
 
 
 def _is_text(word: str) -> bool:
-    """Whether it can be sent: bytes that are no UTF-8 come as lone surrogates."""
+    """Return whether the text can be sent. Bytes that are not valid UTF-8 appear as lone surrogates."""
     try:
         return b"\0" not in word.encode()
     except UnicodeEncodeError:

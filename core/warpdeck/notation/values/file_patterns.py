@@ -1,4 +1,6 @@
-"""File name patterns: %j, %A_%a, %x, %u, %N ... with an optional width for numbers (%4j), %% for a percent sign."""
+"""File name patterns: %j, %A_%a, %x, %u, %N ..., with an optional width for numbers (%4j), and %% for a
+percent sign.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ _PATTERN = re.compile(r"%(\d{0,2})([A-Za-z%])")
 
 
 def resolve(pattern: str, values: Mapping[str, str]) -> str:
-    """The name; unknown letters stay as they are. A backslash anywhere switches patterns off, as in Slurm."""
+    """Return the file name. Unknown letters stay unchanged. A backslash anywhere disables patterns, as in
+    Slurm.
+    """
     if "\\" in pattern:
         return pattern.replace("\\", "")
 

@@ -1,4 +1,6 @@
-"""--gres and --gpus: gpu, gpu:2, gpu:a100:2, a100:2, 2; 0.5 for a part of a GPU; shard:4 for parts as the site cuts them."""
+"""Parses --gres and --gpus: gpu, gpu:2, gpu:a100:2, a100:2, 2; 0.5 for a part of a GPU; shard:4 for shards
+defined by the site.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _PART = re.compile(r"0?\.(\d{1,6})")
 
 
 def parse_gres(text: str) -> dict[str, Any]:
-    """--gres in the JSON shape of model.GpuAsk; {} for none. Raises UserError for anything that is no GPU."""
+    """Return --gres in the JSON form of `model.GpuAsk`; {} for none. Raises UserError for resources other
+    than GPUs.
+    """
     found: dict[str, Any] | None = None
     for item in text.split(","):
         word = item.strip()
@@ -33,7 +37,9 @@ def parse_gres(text: str) -> dict[str, Any]:
 
 
 def parse_gpus(text: str, option: str) -> dict[str, Any]:
-    """--gpus and its kin, 4, h100:4 or 0.5, in the JSON shape of model.GpuAsk. Raises UserError."""
+    """Return --gpus and similar options (4, h100:4 or 0.5) in the JSON form of `model.GpuAsk`. Raises
+    UserError.
+    """
     where = f"--{option}={text}"
     kind, count = _type_and_count(text.split(":"), where)
     return _asked(kind, count, _FIELDS[option], where)
@@ -53,7 +59,7 @@ def _asked(kind: str, count: str, field: str, where: str) -> dict[str, Any]:
 
 
 def _type_and_count(words: list[str], where: str) -> tuple[str, str]:
-    """The count is a whole number, or a part of one."""
+    """Return (type, count). The count is a whole number or a fraction."""
     alone = len(words) == 1 and (words[0].isdecimal() or _PART.fullmatch(words[0]) is not None)
     kind, count = ("", words[0]) if alone else (words[0], "1")
     if len(words) == 2:

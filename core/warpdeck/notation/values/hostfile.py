@@ -1,4 +1,6 @@
-"""A file of node names: one a line or several with commas, NAME*COUNT for a name that stands for several tasks, # to the end."""
+"""Parses a file of node names: one per line or several with commas, NAME*COUNT for several tasks, # for
+comments.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ MAX_LINES = 100_000
 
 
 def names_in(text: str, name: str) -> list[str]:
-    """All names in their order, as often as they stand there. Raises Refusal, naming the file."""
+    """Return all names in order, repeated as often as they are listed. Raises Refusal, which names the
+    file.
+    """
     names: list[str] = []
     for number, line in enumerate(text.splitlines()[:MAX_LINES], start=1):
         words = line.partition("#")[0]

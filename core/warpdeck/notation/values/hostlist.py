@@ -1,4 +1,4 @@
-"""Hostlists: "gpu[01-03,07],login" <-> names. Numbers keep their width."""
+"""Converts between hostlists ("gpu[01-03,07],login") and names. Numbers keep their width."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from warpdeck.base.errors import UserError
 from .lists import split_list
 
 MAX_HOSTS = 100_000
-"""Names one expression may stand for."""
+"""Maximum number of names that one expression may stand for."""
 MAX_NAME_CHARS = 255
-"""Of one name, with all leading zeros: the longest that a name server knows."""
+"""Maximum length of one name with all leading zeros, which is the longest name in DNS."""
 MAX_DIGITS = 18
-"""Of a number in a range."""
+"""Maximum number of digits of a number in a range."""
 
 _RANGES = re.compile(r"\[([0-9,\-]+)\]")
 _NUMBER = re.compile(rf"([0-9]{{1,{MAX_DIGITS}}})")
 
 
 def expand(text: str) -> list[str]:
-    """All names, in order. Raises UserError."""
+    """Return all names of a hostlist, in order. Raises UserError."""
     names: list[str] = []
     for part in split_list(text):
         made = _product(part, text)
@@ -32,7 +32,7 @@ def expand(text: str) -> list[str]:
 
 
 def _product(part: str, text: str) -> list[str]:
-    """The names of one part; it may have several brackets: rack[1-2]n[01-16]."""
+    """Return the names of one part. It may have several brackets: rack[1-2]n[01-16]."""
     words = _RANGES.split(part)
     made = [""]
     for index, word in enumerate(words):
@@ -61,7 +61,7 @@ def _numbers(ranges: str, text: str) -> Iterable[str]:
 
 
 def collapse(names: Iterable[str]) -> str:
-    """The shortest hostlist; groups stand where their first name stands."""
+    """Return the shortest hostlist. Each group is at the position of its first name."""
     groups: dict[tuple[str, int], list[int]] = {}
     for name in names:
         match = re.fullmatch(r"(.*?)(\d{1,15})", name)
@@ -88,5 +88,5 @@ def _group(prefix: str, width: int, numbers: list[int]) -> str:
 
 
 def by_number(name: str) -> list[tuple[int, str]]:
-    """A key to sort names by: n2 before n10."""
+    """Return a sort key that compares numbers in names by value: n2 before n10."""
     return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in _NUMBER.split(name) if piece]

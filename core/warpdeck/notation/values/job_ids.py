@@ -1,6 +1,8 @@
-"""Job ids as users write them and as squeue prints them: 12, 12_3, 12_[3-5,9], and 12+1 for a component of a heterogeneous job.
+"""Job ids as users write them and squeue prints them: 12, 12_3, 12_[3-5,9], and 12+1 for a component of a
+heterogeneous job.
 
-The components of a job have ids in a row, so 12+1 is job 13 if that is a component of job 12: who looks it up asks `may_mean`.
+The components of a job have consecutive ids, so 12+1 is job 13 if that is a component of job 12. After a
+lookup, the caller checks this with `may_mean`.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from warpdeck.base.errors import UserError
 from .arrays import parse_array
 
 TaskRanges = tuple[tuple[int, int, int], ...]
-"""Array tasks as (first, last, step), in the shape of model.Ranges."""
+"""Array tasks as (first, last, step), in the form of `model.Ranges`."""
 _ID = re.compile(r"(\d{1,18})(?:_(?:(\d{1,9})|\[([^\[\]]+)\])|\+(\d{1,3}))?")
 _HINT = "write 12, 12_3 for a task of an array, 12_[3-5,9], or 12+1 for a component"
 
 
 def parse_job_id(text: str) -> tuple[int, TaskRanges | None]:
-    """(job number, tasks); no tasks named is None. Raises UserError."""
+    """Return (job number, tasks); tasks is None if the id names none. Raises UserError."""
     match = _ID.fullmatch(text.strip())
     if match is None:
         raise UserError(f"{text!r} is no job id", _HINT, code="no_job_id")
@@ -34,12 +36,14 @@ def parse_job_id(text: str) -> tuple[int, TaskRanges | None]:
 
 
 def may_mean(text: str, label: str) -> bool:
-    """Whether the job of this label, found by the number of an id, is meant by it: 12+0 is plain job 12 as well."""
+    """Return whether the id can mean the job with this label, which was found by number. 12+0 also means the
+    ordinary job 12.
+    """
     return "+" not in text or text.strip() in (label, f"{label}+0")
 
 
 def is_job_id(text: str) -> bool:
-    """Whether parse_job_id takes it."""
+    """Return whether `parse_job_id` accepts the text."""
     try:
         parse_job_id(text)
     except UserError:

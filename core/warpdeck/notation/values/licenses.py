@@ -1,4 +1,4 @@
-"""--licenses: "matlab", "matlab:2,comsol:1". All of them are needed."""
+"""Parses --licenses: "matlab", "matlab:2,comsol:1". The job needs all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LICENSE = re.compile(r"([A-Za-z0-9_.\-@]+)(?:[:=](\d{1,7}))?")
 
 
 def parse_licenses(text: str) -> list[tuple[str, int]]:
-    """(name, how many), by name; those of which none is asked are left out. Raises UserError."""
+    """Return (name, count) sorted by name, without counts of zero. Raises UserError."""
     found: dict[str, int] = {}
     if not text:
         return []

@@ -1,10 +1,12 @@
-"""Lists with commas in which brackets hold ranges: 12,13_[1,4-9] is two jobs, n[1-2,5],m3 two groups of hosts."""
+"""Lists separated by commas, in which brackets hold ranges: 12,13_[1,4-9] is two jobs, n[1-2,5],m3 two groups
+of hosts.
+"""
 
 from __future__ import annotations
 
 
 def split_list(text: str) -> list[str]:
-    """The words between commas outside brackets, empty ones too."""
+    """Return the words between commas outside of brackets, including empty ones."""
     words, depth, start = [], 0, 0
     for index, letter in enumerate(text):
         depth += (letter == "[") - (letter == "]")
@@ -15,5 +17,5 @@ def split_list(text: str) -> list[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """The same without blanks around them and without empty ones."""
+    """Return the same words, stripped, without empty ones."""
     return [word.strip() for word in split_list(text) if word.strip()]

@@ -1,7 +1,10 @@
-"""What a process of ours was told of distributed training, and what of it the user has said since. Pure.
+"""Variables for distributed training: the ones that warpdeck set, and whether the user changed them since.
 
-WARPDECK_MASTER holds the address and port that we made: while MASTER_ADDR and MASTER_PORT still say the same, they are no
-word of the user's. Each step and job has a rank 0 of its own, so none of that goes along to what is started from there.
+WARPDECK_MASTER holds the address and port that warpdeck chose. While MASTER_ADDR and MASTER_PORT have the
+same values, the user has not set them. Each step and job has its own rank 0, so these variables are not
+passed on to steps and jobs started from within a job.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -9,20 +12,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 MADE = "WARPDECK_MASTER"
-"""As the agent names it too (its wire.steps)."""
+"""The agent uses the same name (see its `wire.steps`)."""
 MASTER = ("MASTER_ADDR", "MASTER_PORT")
 _TORCHRUN = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_CONF")
 _OF_TASKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
 
 
 def has_own_master(env: Mapping[str, str]) -> bool:
-    """Whether the user has set where rank 0 listens, over what the job was given."""
+    """Return whether the user has set the address of rank 0, replacing the one given to the job."""
     address, port = (env.get(name, "") for name in MASTER)
     return bool(address and port) and f"{address}:{port}" != env.get(MADE, "")
 
 
 def without_training(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what another job or step of ours left in it: each has a rank 0 of its own."""
+    """Return the environment without the training variables that another job or step of ours left in it.
+
+    Each job and step has a rank 0 of its own.
+    """
     if MADE not in env:
         return dict(env)
     drop = {MADE, *_TORCHRUN, *_OF_TASKS}

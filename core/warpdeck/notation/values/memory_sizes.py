@@ -1,4 +1,4 @@
-"""Sizes: 64G, 64GB, 64gb, 512000 (MB); 100K is rounded up to a megabyte."""
+"""Memory sizes: 64G, 64GB, 64gb, 512000 (MB). 100K is rounded up to a megabyte."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _KIB = {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3}
 
 
 def parse_memory(text: str) -> int:
-    """Bytes, a multiple of 1 MiB. Raises UserError."""
+    """Return the size in bytes, a multiple of 1 MiB. Raises UserError."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise UserError(
@@ -22,7 +22,7 @@ def parse_memory(text: str) -> int:
 
 
 def format_memory(size: int | None) -> str:
-    """ "79.6G", "512M", "" for unknown."""
+    """Format a size, for example "79.6G" or "512M"; "" if it is unknown."""
     if size is None:
         return ""
     for unit, factor in (("T", 2**40), ("G", 2**30), ("M", 2**20), ("K", 2**10)):

@@ -1,4 +1,4 @@
-"""Numbers as C reads them: sbatch's options inherit what strtol, sscanf and 32-bit integers make of a text."""
+"""Numbers parsed as in C. sbatch's options inherit the behavior of strtol, sscanf and 32-bit integers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ INT_MAX = 2**31 - 1
 BLANKS = " \t\n\v\f\r"
 _LEADING = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]+)")
 MAX_DIGITS = 40
-"""More say nothing that strtol would keep; Python refuses to read very many."""
+"""More digits do not fit into strtol's range, and Python refuses to parse very long numbers."""
 
 
 def strtol(text: str) -> tuple[int, str]:
-    """(the number in front, 0 if there is none; the rest, all of the text if there is none). Clamped to 64 bits."""
+    """Return (the leading number or 0, the rest of the text). Without a number the rest is the whole text.
+
+    The number is clamped to 64 bits.
+    """
     match = _LEADING.match(text)
     if match is None:
         return 0, text
@@ -27,12 +30,12 @@ def strtol(text: str) -> tuple[int, str]:
 
 
 def int32(number: int) -> int:
-    """What is left of it in a C int."""
+    """Return the number truncated to 32 bits, like a C int."""
     return (number + 2**31) % 2**32 - 2**31
 
 
 def count(option: str, text: str | None, *, positive: bool = True, called: str = "") -> int:
-    """A count as Slurm's parse_int takes it; `called` is how errors name it. Raises Refusal."""
+    """Parse a count like Slurm's parse_int. `called` is the option's name in errors. Raises Refusal."""
     word, called = text or "", called or f"--{option}"
     number, rest = strtol(word)
     if rest or number < 0 or (positive and number == 0):
@@ -45,16 +48,16 @@ def count(option: str, text: str | None, *, positive: bool = True, called: str =
 
 
 def is_blank(text: str) -> bool:
-    """Whether it holds nothing but white space."""
+    """Return whether the text contains only white space."""
     return not text.strip(BLANKS)
 
 
 SIZES = {"": 0, "k": -1, "m": 0, "g": 1, "t": 2}
-"""Powers of 1024 megabytes."""
+"""Units of sizes, as powers of 1024 relative to a megabyte."""
 
 
 def megabytes(text: str) -> int | None:
-    """A size, in megabytes rounded up, or None for what is none: 64G, 64gb, 100K, 512."""
+    """Return a size such as 64G, 64gb, 100K or 512 in megabytes, rounded up; None if it is invalid."""
     number, rest = strtol(text)
     if rest == text or number < 0 or number == LONG_MAX:
         return None
@@ -68,7 +71,9 @@ def megabytes(text: str) -> int | None:
 
 
 def size_text(size_mb: int) -> str:
-    """In the largest unit that needs no fraction; megabytes have no letter. Nothing at all is "0?", as sbatch has it."""
+    """Format a size in the largest unit that needs no fraction; megabytes have no letter. Zero is "0?", as in
+    sbatch.
+    """
     units = "MGTP"
     for unit in units:
         if size_mb and size_mb % 1024:
@@ -83,7 +88,9 @@ _FIRST = re.compile(r"-?\d+")
 
 
 def seconds(text: str) -> int:
-    """A duration: minutes, M:S, H:M:S, D-H[:M[:S]]; UNLIMITED, or NO_TIME for what is none."""
+    """Parse a duration: minutes, M:S, H:M:S, D-H[:M[:S]]. Returns seconds, UNLIMITED, or NO_TIME if it is
+    invalid.
+    """
     if text.lower() in ("-1", "infinite", "unlimited"):
         return UNLIMITED
     if not _is_time(text):
@@ -108,7 +115,7 @@ def _is_time(text: str) -> bool:
 
 
 def _fields(text: str, marks: str) -> list[int]:
-    """sscanf of whole numbers with these marks between them; where it stops the rest is 0."""
+    """Parse whole numbers separated by these marks, like sscanf. Numbers after a mismatch are 0."""
     found = [0] * (len(marks) + 1)
     for at in range(len(found)):
         if at:
@@ -124,15 +131,15 @@ def _fields(text: str, marks: str) -> list[int]:
 
 
 def minutes(text: str) -> int:
-    """The same in whole minutes, rounded up."""
+    """Return the duration in whole minutes, rounded up."""
     found = seconds(text)
     if found in (UNLIMITED, NO_TIME):
         return found
-    return int(int32(found + 59) / 60)  # towards zero, as C divides
+    return int(int32(found + 59) / 60)  # int() truncates towards zero, like division in C.
 
 
 def time_text(total_s: int) -> str:
-    """1-02:03:04, 02:03:04 or UNLIMITED."""
+    """Format a duration as 1-02:03:04, 02:03:04 or UNLIMITED."""
     if total_s in (UNLIMITED, 2**32 - 1):
         return "UNLIMITED"
     days, rest = divmod(abs(total_s), 86_400)

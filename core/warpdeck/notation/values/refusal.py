@@ -1,17 +1,19 @@
-"""A refusal in sbatch's own words."""
+"""Errors with the wording of sbatch."""
 
 from __future__ import annotations
 
 from warpdeck.base.errors import UserError
 
 VALUE_EXIT = 255
-"""sbatch's for a value that its option does not take."""
+"""sbatch's exit code for an invalid option value."""
 
 
 class Refusal(UserError):
-    """`message` is what sbatch says, `level` how (error, fatal, or "" for getopt's plain words); `lines` all that it says.
+    """An error of sbatch.
 
-    `exit_code` 0 is that of the moment: VALUE_EXIT while options are read, 1 once they are looked at together.
+    `message` is sbatch's text. `level` is error, fatal, or "" for getopt's messages without a level. `lines`
+    is the complete output. An `exit_code` of 0 depends on the phase: VALUE_EXIT while options are read, 1
+    when they are checked together.
     """
 
     def __init__(
@@ -28,14 +30,14 @@ class Refusal(UserError):
         self.level = level
         self.more = more
         self.is_answer = is_answer
-        """It is no complaint: it was asked for, and goes to the standard output as it is."""
+        """True for requested information, which is not an error and goes to standard output unchanged."""
 
     @property
     def lines(self) -> list[str]:
-        """As sbatch prints them after "sbatch: "."""
+        """The complete lines of the error, as sbatch prints them after "sbatch: "."""
         return [*self.more, f"{self.level}: {self.message}" if self.level else self.message]
 
 
 def invalid(option: str, hint: str, *more: str) -> Refusal:
-    """Invalid --OPTION specification."""
+    """Return the error "Invalid --OPTION specification"."""
     return Refusal(f"Invalid --{option} specification", hint, more=more)

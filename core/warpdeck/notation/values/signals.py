@@ -1,4 +1,6 @@
-"""Signals: USR1, SIGUSR1 or 10; and --signal=[R][B:]SIG[@SECONDS], the warning before the time limit."""
+"""Parses signals (USR1, SIGUSR1 or 10) and --signal=[R][B:]SIG[@SECONDS], the warning before the time
+limit.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ MAX_SIGNAL = 64
 MAX_DIGITS = 9
 DEFAULT_LEAD_S = 60
 MAX_LEAD_S = 65_535
-"""Slurm's own limit: it counts in 16 bits."""
+"""Slurm's own limit, because it stores the value in 16 bits."""
 _WARNING = re.compile(r"(?:(b|r|br|rb):)?(\w+)(?:@(\d{0,9}))?", re.IGNORECASE)
 
 
 def parse_signal(text: str) -> int:
-    """The number of a signal. Raises UserError."""
+    """Return the number of a signal given by name or number. Raises UserError."""
     if text.isdecimal() and 0 < int(text[:MAX_DIGITS]) <= MAX_SIGNAL:
         return int(text)
     try:
@@ -27,7 +29,7 @@ def parse_signal(text: str) -> int:
 
 
 def parse_warning(text: str) -> dict[str, Any]:
-    """In the JSON shape of model.WarnSignal. Raises UserError."""
+    """Return the warning in the JSON form of `model.WarnSignal`. Raises UserError."""
     match = _WARNING.fullmatch(text)
     if match is None:
         raise UserError(
@@ -41,5 +43,7 @@ def parse_warning(text: str) -> dict[str, Any]:
 
 
 def spans_reservation(text: str) -> bool:
-    """Whether it has Slurm's R: (may start although a reservation begins before its end)."""
+    """Return whether the value has Slurm's R: flag (the job may start although a reservation begins before
+    its end).
+    """
     return "R" in text.rpartition(":")[0].upper()

@@ -1,8 +1,9 @@
-"""Points in time as --begin and --deadline write them: 16:00, tomorrow, 01/20, 2027-01-20T12:34, now+2hours.
+"""Points in time in the forms of --begin and --deadline: 16:00, tomorrow, 01/20, 2027-01-20T12:34,
+now+2hours.
 
-Times are local. An hour alone is the next such hour, a day without its year the next such day; a day alone is its midnight.
-Days and hours may come in either order, with blanks, dashes or a T between them; what is said twice counts as it was said last.
-Source: the man page, and what sbatch does with each form.
+Times are local. A time of day alone is its next occurrence, a date without a year the next one, and a date
+alone means midnight. Date and time may come in either order, separated by blanks, dashes or a T. If a part is
+given twice, the last one counts. Source: the man page, and the behavior of sbatch with each form.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from datetime import datetime, timedelta
 from warpdeck.base.errors import UserError
 
 _UNIX = re.compile(r"uts(\d{7,11})", re.IGNORECASE)
-"""Smaller numbers are a slip."""
+"""A Unix time, such as uts1700000000. Smaller numbers are not accepted, because they are typing errors."""
 _BETWEEN = re.compile(r"[ \t\-T]+")
 _WORDS = re.compile(r"today|tomorrow|midnight|noon|fika|teatime", re.IGNORECASE)
 _HOURS = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
@@ -22,18 +23,19 @@ _OFFSET = re.compile(r"([+-])\s*(\d[\d \t]*)(seconds?|minutes?|hours?|days?|week
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?[ \t]*(am|pm)?", re.IGNORECASE)
 _HOUR = re.compile(rf"{_CLOCK.pattern}|midnight|noon|fika|teatime", re.IGNORECASE)
-"""What names no day."""
+"""Matches a time of day without a date."""
 _PAST_FORMS = "write 03:12, now-2hours, 11/20 14:00 or 2026-11-20T14:00"
 _ISO = re.compile(r"(\d{4})-(\d\d)-(\d{1,2})")
 _MONTH_FIRST = re.compile(r"(\d{1,2}+)[./]?(\d{1,2}+)[./]?(?:(\d\d)|(?!\d))")
 MAX_DIGITS = 9
-"""Of a number of seconds to weeks: beyond it there is no such date."""
+"""Maximum number of digits of an offset. Beyond it, no valid date results."""
 
 
 def parse_moment(text: str, now: float, *, past: bool = False) -> float:
-    """Unix seconds; `now` is what relative forms count from. Raises UserError.
+    """Return Unix seconds. Relative forms count from `now`. Raises UserError.
 
-    `past`: an hour alone is today's, a day without its year the last such day; else both are the next ones.
+    With `past`, a time of day alone is today's, and a date without a year the most recent one. Otherwise both
+    are the next ones.
     """
     unix = _UNIX.fullmatch(text)
     if unix is not None:
@@ -46,7 +48,9 @@ def parse_moment(text: str, now: float, *, past: bool = False) -> float:
 
 
 def parse_past(text: str, now: float) -> float:
-    """A moment that is over, unix seconds: an hour alone is the last such hour. Raises UserError."""
+    """Return a time in the past, as Unix seconds. A time of day alone is its most recent occurrence. Raises
+    UserError.
+    """
     try:
         at_unix = parse_moment(text, now, past=True)
     except UserError as error:
@@ -59,12 +63,12 @@ def parse_past(text: str, now: float) -> float:
 
 
 def moment_text(at_unix: float) -> str:
-    """Local date and time as Slurm prints them."""
+    """Return the local date and time as Slurm prints them."""
     return datetime.fromtimestamp(at_unix).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 class _Reader:
-    """Takes a text apart, from the left. Raises ValueError for what is no point in time."""
+    """Parses a text from the left. Raises ValueError if it is not a point in time."""
 
     def __init__(self, text: str, now: datetime, *, past: bool) -> None:
         self._now = now
@@ -94,13 +98,13 @@ class _Reader:
             )
             self._year = self._now.year - (to_come and self._past) + (not to_come and not self._past)
         first = datetime(self._year, month, 1, hour, minute, second)
-        return (first + timedelta(days=day - 1)).timestamp()  # 30 February is 2 March, as mktime has it
+        return (first + timedelta(days=day - 1)).timestamp()  # 30 February becomes 2 March, as in mktime.
 
     def _set_date(self, at: datetime) -> None:
         self._year, self._day = at.year, (at.month, at.day)
 
     def _take(self, text: str) -> str:
-        """Reads what stands first; the rest."""
+        """Parse the first element of the text and return the rest."""
         if (match := _BETWEEN.match(text)) is not None:
             return text[match.end() :]
         if (match := _WORDS.match(text)) is not None:
@@ -126,7 +130,7 @@ class _Reader:
             self._set_date(self._now + timedelta(days=word == "tomorrow"))
 
     def _relative(self, rest: str) -> str:
-        """What stands behind "now"."""
+        """Parse the text after "now" and return the rest."""
         at = self._now
         if rest:
             match = _OFFSET.match(rest)

@@ -1,7 +1,7 @@
-"""TRES lists (trackable resources): "cpu=64,mem=1T,gres/gpu=8,license/matlab=2", and prices or weights of each.
+"""TRES lists (trackable resources): "cpu=64,mem=1T,gres/gpu=8,license/matlab=2", and prices or weights.
 
-Names are Slurm's: cpu, mem (counted in MiB), node, billing, gres/gpu, gres/gpu:TYPE, license/NAME. All but a licence's
-name are matched without case.
+Names are Slurm's: cpu, mem (counted in MiB), node, billing, gres/gpu, gres/gpu:TYPE, license/NAME. They are
+compared without case, except the names of licenses.
 """
 
 from __future__ import annotations
@@ -23,32 +23,34 @@ _LARGEST = ((2**20, "T"), (2**10, "G"))
 
 
 def parse_tres(text: str) -> dict[str, int]:
-    """TRES -> count; "" is none. Raises UserError."""
+    """Return TRES -> count; {} for "". Raises UserError."""
     return {name: _count(name, value) for name, value in _items(text)}
 
 
 def format_tres(tres: Mapping[str, int]) -> str:
-    """As parse_tres reads it."""
+    """Format counts in the form that `parse_tres` reads."""
     return ",".join(f"{name}={_written(name, count)}" for name, count in tres.items())
 
 
 def parse_tres_weights(text: str) -> dict[str, float]:
-    """TRES -> weight, a plain number for each. Raises UserError."""
+    """Return TRES -> weight, each a plain number. Raises UserError."""
     return {name: _price(name, value, per_mib=False) for name, value in _items(text)}
 
 
 def format_tres_weights(weights: Mapping[str, float]) -> str:
-    """As parse_tres_weights reads it."""
+    """Format weights in the form that `parse_tres_weights` reads."""
     return ",".join(f"{name}={_number(weight)}" for name, weight in weights.items())
 
 
 def parse_tres_prices(text: str) -> dict[str, float]:
-    """TRES -> price of one (of a MiB of memory): "mem=0.25G" is a quarter for each GiB. Raises UserError."""
+    """Return TRES -> price per unit (per MiB of memory). "mem=0.25G" is a quarter for each GiB. Raises
+    UserError.
+    """
     return {name: _price(name, value, per_mib=True) for name, value in _items(text)}
 
 
 def format_tres_prices(prices: Mapping[str, float]) -> str:
-    """As parse_tres_prices reads it."""
+    """Format prices in the form that `parse_tres_prices` reads."""
     return ",".join(
         f"{name}={_number(price * 1024)}G" if name == "mem" else f"{name}={_number(price)}"
         for name, price in prices.items()
@@ -56,7 +58,7 @@ def format_tres_prices(prices: Mapping[str, float]) -> str:
 
 
 def tres_name(text: str) -> str:
-    """The name as we spell it. Raises UserError."""
+    """Return the name in canonical spelling. Raises UserError."""
     word = text.strip()
     lowered = word.lower()
     if lowered in _PLAIN or _TYPED_GPU.fullmatch(lowered):

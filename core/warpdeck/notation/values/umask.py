@@ -1,4 +1,7 @@
-"""SLURM_UMASK: what the files of a job's user are made with, as the submitter's shell had it. Pure."""
+"""SLURM_UMASK: the umask of the submitter's shell, with which the job creates files.
+
+The module is pure: it reads no clock and does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from collections.abc import Mapping
 
 UMASK = "SLURM_UMASK"
 DEFAULT = 0o022
-"""Of a job that says none, or nothing that is one; the agent's scripts take the same."""
+"""Used if a job has no umask or an invalid one. The agent's scripts use the same value."""
 
 
 def umask_of(env: Mapping[str, str]) -> int:
-    """The mode bits that new files of a job lack."""
+    """Return the mode bits that are removed from new files of a job."""
     text = env.get(UMASK, "")
     if not text or len(text) > 4 or text.strip("01234567"):
         return DEFAULT

@@ -1,6 +1,7 @@
-"""What --hint=help, --mem-bind=help and srun's --cpu-bind=help answer in place of doing anything, on the standard output.
+"""Help texts of --hint=help, --mem-bind=help and srun's --cpu-bind=help, which are printed to standard output
+instead of running.
 
-Exit codes as measured beside 22.05.
+The exit codes are those of Slurm 22.05.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ _HELPS = {"hint": (_HINT, 1), "mem-bind": (_MEM_BIND, VALUE_EXIT), "cpu-bind": (
 
 
 def help_of(option: str, value: str) -> tuple[str, int] | None:
-    """(text, exit code), where the value asks for help."""
+    """Return (text, exit code) if the value asks for help, else None."""
     found = _HELPS.get(option.replace("_", "-"))
     return found if found is not None and "help" in value.lower().split(",") else None
 
 
 def answer(option: str) -> Refusal:
-    """Help in place of a verdict, to be raised."""
+    """Return the help text as a Refusal, for the caller to raise."""
     text, code = _HELPS[option]
     return Refusal(text.rstrip("\n"), level="", exit_code=code, is_answer=True)

@@ -1,4 +1,4 @@
-"""Where tasks go and what they are bound to: --distribution, --gpu-bind, --mem-bind, as sbatch takes them."""
+"""Task distribution and binding, as in sbatch: --distribution, --gpu-bind, --mem-bind, --cpu-bind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DISTRIBUTION_HINT = "write such as block, cyclic or block:cyclic"
 
 
 def distribution(text: str, plane_size: str) -> tuple[str, int]:
-    """(the canonical words, the size of a plane). `plane_size` is what a variable says of it. Raises Refusal."""
+    """Return (canonical text, plane size). `plane_size` is the value of the variable. Raises Refusal."""
     if text[:5].lower() == "plane":
         return "plane", _plane(text, plane_size)
     if not text or text.startswith(","):
@@ -29,7 +29,7 @@ def distribution(text: str, plane_size: str) -> tuple[str, int]:
         if flag not in ("pack", "nopack"):
             raise invalid("distribution", _DISTRIBUTION_HINT)
         if not base and "," in text and first.lower() != flag:
-            return "", 0  # both at once say nothing
+            return "", 0  # If a flag is given in both places and they differ, neither has an effect.
     return ",".join(word for word in (base, flag) if word), 0
 
 
@@ -43,7 +43,7 @@ def _plane(text: str, plane_size: str) -> int:
 
 
 def _base(levels: list[str]) -> str:
-    """Nodes, sockets, cores; * is the usual one of each level."""
+    """Return the distribution over nodes, sockets and cores. "*" is the default of each level."""
     if len(levels) > 3:
         raise invalid("distribution", _DISTRIBUTION_HINT)
     words: list[str] = []
@@ -64,7 +64,9 @@ _GPU_BIND_HINT = "write closest, none, single:N, per_task:N or map_gpu:0,1"
 
 
 def check_gpu_bind(text: str) -> None:
-    """Several are separated by semicolons, and all speak of GPUs. Raises Refusal."""
+    """Check --gpu-bind. Several bindings are separated by semicolons, and all must be about GPUs. Raises
+    Refusal.
+    """
     for piece in filter(None, f"gpu:{text}".split(";")):
         more = _fault_of(piece[4:]) if piece.startswith("gpu:") else ()
         if more is not None:
@@ -72,7 +74,7 @@ def check_gpu_bind(text: str) -> None:
 
 
 def _fault_of(text: str) -> tuple[str, ...] | None:
-    """What is said of a binding before it is refused; None: nothing, it is one."""
+    """Return the error lines for an invalid binding; None if it is valid."""
     word = text.lower().removeprefix("verbose,")
     if word[:1] in ("c", "n"):
         return None
@@ -111,7 +113,7 @@ _NAMES = {"no": "none", "none": "none", "rank": "rank", "local": "local"}
 
 
 def mem_bind(text: str, types: frozenset[str]) -> tuple[str, frozenset[str]]:
-    """(the list of a map or mask, kinds and flags so far). Raises Refusal."""
+    """Return (list of a map or mask, kinds and flags so far). Raises Refusal."""
     found = ""
     for item in _items(text):
         word = item.lower()
@@ -132,7 +134,7 @@ def mem_bind(text: str, types: frozenset[str]) -> tuple[str, frozenset[str]]:
 
 
 def mem_bind_text(found: str, types: frozenset[str]) -> str:
-    """The canonical words."""
+    """Return the canonical text of a memory binding."""
     if not types:
         return "unset"
     kinds = ",".join(kind for kind in _ORDER if kind in types)
@@ -140,7 +142,7 @@ def mem_bind_text(found: str, types: frozenset[str]) -> str:
 
 
 def _items(text: str) -> list[str]:
-    """Separated by commas, but not by those inside a list of numbers."""
+    """Split at commas, except those inside a list of numbers."""
     return re.sub(r",(?!\d|[0-9a-fA-F]*(,|$))", ";", text).split(";")
 
 
@@ -170,7 +172,10 @@ _CPU_WORDS = frozenset({"cores", "ldoms", "one_thread", "q", "quiet", "sockets",
 
 
 def cpu_bind(text: str) -> str:
-    """--cpu-bind as srun shows it: the list of a map or mask, nothing for a binding by rank, else the words. Raises Refusal."""
+    """Return --cpu-bind as srun shows it. Raises Refusal.
+
+    This is the list of a map or mask, "(null)" for a binding by rank, else the given text.
+    """
     found = text
     for item in _items(text):
         word = item.lower()
@@ -186,7 +191,7 @@ def cpu_bind(text: str) -> str:
 
 
 def binds(text: str) -> bool:
-    """Whether --cpu-bind says more than how much is to be told of it."""
+    """Return whether --cpu-bind specifies a binding, and not only a verbosity (quiet or verbose)."""
     return any(item.lower() not in _HOW_LOUD for item in _items(text)) if text else False
 
 
@@ -195,7 +200,7 @@ _CPU_KINDS = frozenset({"none", "rank", "rank_ldom", "cores", "ldoms", "sockets"
 
 
 def cpu_bind_told(text: str) -> dict[str, str]:
-    """What tasks are told of --cpu-bind; nothing where only quiet was asked for."""
+    """Return the variables that tasks get for --cpu-bind; {} if only quiet was given."""
     kind, found, verbose = "", "", False
     for item in _items(text):
         word = item.lower()
@@ -209,7 +214,7 @@ def cpu_bind_told(text: str) -> dict[str, str]:
 
 
 def mem_bind_told(text: str) -> dict[str, str]:
-    """What tasks are told of --mem-bind."""
+    """Return the variables that tasks get for --mem-bind."""
     found, types = mem_bind(text, frozenset())
     kind = next((f"{name}:" if found else name for name in _ORDER if name in types & _PLACES), "")
     told = bind_variables("SLURM_MEM_BIND", kind, found, verbose="verbose" in types)
@@ -220,7 +225,7 @@ def mem_bind_told(text: str) -> dict[str, str]:
 
 
 def bind_variables(name: str, kind: str, found: str, *, verbose: bool) -> dict[str, str]:
-    """The four variables of a binding: all of it, and its parts; none where there is nothing to tell."""
+    """Return the four variables of a binding: the whole and its parts; {} if there is no binding."""
     if not kind and not verbose:
         return {}
     loud = "verbose" if verbose else "quiet"

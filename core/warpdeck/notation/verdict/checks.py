@@ -1,6 +1,7 @@
-"""What sbatch looks at once a component's options are read: what excludes what, and what follows from what.
+"""Checks and completions that sbatch does after reading a component's options: exclusions and derived values.
 
-Source: the man page and the real command. Values change here as they do there: a job of 4 nodes and 2 tasks gets 2 nodes.
+Source: the man page and the real command. Values change as they do there: a job of 4 nodes and 2 tasks gets 2
+nodes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _LEAVE_ONE = "keep one of them"
 
 
 def check(fields: Fields, place: Place) -> None:
-    """Completes the fields. Raises Refusal for what sbatch refuses before it shows the options."""
+    """Complete the fields. Raises Refusal for combinations that sbatch rejects before it shows the
+    options.
+    """
     _check_tasks_per_gpu(fields)
     _check_spec(fields)
     _check_memory(fields)
@@ -65,7 +68,10 @@ def _check_tasks_per_gpu(fields: Fields) -> None:
 
 
 def _check_spec(fields: Fields) -> None:
-    """Reserved cores are not for users unless a site allows it, which we do not: sbatch ignores the option then, too."""
+    """Check --core-spec and --thread-spec.
+
+    Users may reserve cores only if the site allows it. Ours does not, and sbatch then ignores the option too.
+    """
     if fields.by("core-spec", LINE) and fields.by("thread-spec", LINE):
         raise _fatal("-S/--core-spec and --thred-spec options are mutually exclusive")
     if fields.by("core-spec", ENVIRONMENT) and fields.by("thread-spec", ENVIRONMENT):
@@ -88,7 +94,10 @@ def _check_memory(fields: Fields) -> None:
 
 
 def _take_hint(fields: Fields) -> None:
-    """--hint and what it stands for exclude each other; on one level the hint is dropped, else the nearer one counts."""
+    """Apply --hint. The options that it stands for exclude it.
+
+    If both are on the same level the hint is dropped, else the more specific level counts.
+    """
     if "hint" not in fields.given:
         return
     laid = {fields.given.get(option) for option in _LAYOUT_OPTIONS}
@@ -106,7 +115,7 @@ def _take_hint(fields: Fields) -> None:
 
 
 def _hint_words(text: str) -> list[str]:
-    """Commas separate, but not before a digit."""
+    """Split the value of --hint at commas, except before a digit."""
     words = [""]
     for at, letter in enumerate(text):
         if letter == ";" or (letter == "," and not text[at + 1 : at + 2].isdigit()):
@@ -137,7 +146,7 @@ def _apply_hint(fields: Fields, word: str) -> None:
 
 
 def complete_paths(fields: Fields, place: Place) -> None:
-    """sbatch's files lie where it was called, unless they are absolute."""
+    """Make file names absolute: files of sbatch are relative to the directory where it was called."""
     cwd = fields.chdir or place.cwd
     for option in ("error", "input", "output"):
         path = fields.texts.get(option)
@@ -146,7 +155,7 @@ def complete_paths(fields: Fields, place: Place) -> None:
 
 
 def _read_hosts(fields: Fields, place: Place) -> list[str]:
-    """The nodes that are asked for, each once; a value with a slash names a file of them."""
+    """Return the requested nodes, without repetitions. A value with a slash names a host file."""
     texts = fields.texts
     if "/" in texts.get("exclude", ""):
         texts["exclude"] = read_hostfile(texts["exclude"], place)
@@ -176,14 +185,14 @@ def _read_hosts(fields: Fields, place: Place) -> list[str]:
 
 
 _TOKEN = re.compile(r"[^\s,\[\]]*(?:\[[^\]]*\][^\s,\[\]]*)+|[^\s,]+")
-"""One name or several with ranges in brackets; a bracket that nobody closes is a letter."""
+"""A name, or several with ranges in brackets. An unclosed bracket is an ordinary character."""
 _RANGE = re.compile(r"\s*(\d+)\s*(?:-(\d*))?\s*")
 MAX_RANGE = 65_536
-"""Slurm's own limit of one range."""
+"""Slurm's own limit on the size of one range."""
 
 
 def hosts_of(text: str) -> list[str]:
-    """The names in a hostlist as sbatch counts them, each once. Raises Refusal."""
+    """Return the names in a hostlist as sbatch counts them, without repetitions. Raises Refusal."""
     names: dict[str, None] = {}
     for token in _TOKEN.findall(text):
         for name in _names_of(token):
@@ -221,11 +230,13 @@ def _numbers(item: str) -> list[str]:
 
 
 MAX_NUMBER = 18
-"""Digits of a node's number."""
+"""Maximum number of digits of a node's number."""
 
 
 MAX_HOSTS_NAMED = 1_000_000
-"""By all components of a script together: a thousand of them could name the largest list each."""
+"""Maximum number of nodes named by all components of a script together. A thousand components could each name
+the longest list.
+"""
 
 
 def _no_hosts(words: str) -> Refusal:
@@ -233,7 +244,7 @@ def _no_hosts(words: str) -> Refusal:
 
 
 def read_hostfile(name: str, place: Place) -> str:
-    """A file of node names, one a line, as a hostlist. Raises Refusal."""
+    """Return a file of node names as a hostlist. Raises Refusal."""
     if not name:
         raise Refusal("Invalid --nodefile node file", "name a file")
     try:
@@ -285,7 +296,9 @@ def _check_counts(fields: Fields) -> None:
 
 
 def _massage(fields: Fields, hosts: list[str]) -> None:
-    """Tasks that nobody counted are one a node, times the sockets, cores and threads that were asked for."""
+    """Derive the number of tasks: if it was not given, one per node, times the requested sockets, cores and
+    threads.
+    """
     if fields.ntasks_set:
         if fields.nodes_set:
             _fit_nodes_to_tasks(fields, hosts)
@@ -295,7 +308,7 @@ def _massage(fields: Fields, hosts: list[str]) -> None:
     fields.ntasks = max(fields.min_nodes, 1)
     layout = (fields.sockets, fields.cores, fields.threads)
     if fields.is_srun and "nodes" not in fields.given and None in layout:
-        return  # it counts by a whole -B alone
+        return  # srun derives the number of tasks from -B only if all three parts are given.
     for each in layout:
         if each is not None:
             fields.ntasks, fields.ntasks_set = int32(fields.ntasks * each), True
@@ -307,7 +320,8 @@ def _fit_nodes_to_tasks(fields: Fields, hosts: list[str]) -> None:
         fields.min_nodes = fields.max_nodes = fields.ntasks
         if len(hosts) > fields.min_nodes:
             fields.texts["nodelist"] = collapse(sorted(hosts, key=_host_order)[: fields.min_nodes])
-            if fields.is_srun and "nodelist" in fields.given:  # as if it had been given with the list
+            # srun treats --nodes as given together with the list.
+            if fields.is_srun and "nodelist" in fields.given:
                 fields.given.setdefault("nodes", fields.given["nodelist"])
 
 
@@ -317,7 +331,7 @@ def _host_order(name: str) -> tuple[str, int, int]:
 
 
 def _arrange(fields: Fields, hosts: list[str]) -> None:
-    """An arbitrary distribution has as many tasks as it names nodes."""
+    """Derive tasks and nodes of an arbitrary distribution from the number of named nodes."""
     if fields.distribution.partition(",")[0] != "arbitrary":
         return
     if not fields.ntasks_set:

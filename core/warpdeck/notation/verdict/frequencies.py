@@ -1,4 +1,6 @@
-"""--cpu-freq=P1[-P2[:P3]] and --gpu-freq, as sbatch takes them. A number is a frequency, a word a step or a governor."""
+"""Parses --cpu-freq=P1[-P2[:P3]] and --gpu-freq like sbatch. A number is a frequency, a word a step or a
+governor.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,16 @@ _GOVERNORS = {
     "onde": "OnDemand",
     "sche": "SchedUtil",
 }
-"""What a word must begin with."""
+"""Prefixes that identify a governor, and the governors' names."""
 _STEPS = {"lo": "Low", "him1": "Highm1", "highm1": "Highm1", "hi": "High", "med": "Medium"}
 _ALLOWED = frozenset({"OnDemand", "Performance", "UserSpace"})
-"""Slurm's default of CpuFreqGovernors."""
+"""Governors that are allowed, which is Slurm's default of CpuFreqGovernors."""
 _RANK = {"Low": 2**31 + 1, "Medium": 2**31 + 2, "High": 2**31 + 3, "Highm1": 2**31 + 4}
 _HINT = "write such as low, high, 2400000 or performance"
 
 
 def cpu_freq(text: str) -> str:
-    """The canonical words. Raises Refusal."""
+    """Return the canonical form of a --cpu-freq value. Raises Refusal."""
     front, colon, governor = text.partition(":")
     first, dash, second = text.partition("-")
     if dash:
@@ -89,7 +91,10 @@ def _invalid(words: str) -> Refusal:
 
 
 def is_gpu_freq(text: str) -> bool:
-    """[[type=]value][,[type=]value]..., with a semicolon between kinds of TRES: only GPUs have any."""
+    """Return whether the value has the form [[type=]value][,[type=]value]...
+
+    A semicolon separates kinds of TRES, of which only GPUs are valid.
+    """
     pieces = [piece for piece in f"gpu:{text}".split(";") if piece]
     return all(piece.startswith("gpu:") and _is_gpu_frequency(piece[4:]) for piece in pieces)
 

@@ -1,6 +1,7 @@
-"""Whether what is asked of GPUs (and other generic resources) goes together, by Slurm's rules.
+"""Checks by Slurm's rules whether requests for GPUs and other generic resources are consistent.
 
-Requests for a job, a node, a socket and a task are gathered by name and type; then counts must fit into each other.
+Requests per job, node, socket and task are collected by name and type. Then the counts must be divisible by
+each other.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .option_fields import Fields, Place
 _WRONG = "Invalid generic resource (gres) specification"
 _WRONG_TYPE = "Invalid GRES specification (with and without type identification)"
 SHARED = frozenset({"shard", "mps"})
-"""Parts of GPUs: nobody asks for them and for GPUs at once."""
+"""Parts of GPUs. A job cannot request them together with GPUs."""
 _SUFFIXES: dict[str, int] = {"": 1} | {
     unit + tail: base**power
     for power, unit in enumerate("kmgtp", start=1)
@@ -24,7 +25,7 @@ _SUFFIXES: dict[str, int] = {"": 1} | {
 
 
 class _Ask:
-    """What is asked of one name and type."""
+    """The requested counts of one generic resource, by name and type."""
 
     def __init__(self, name: str, kind: str) -> None:
         self.name = name
@@ -35,12 +36,12 @@ class _Ask:
 
 
 def _short(number: int | None) -> int | None:
-    """What is left of it in 16 bits, where one value stands for none."""
+    """Return the number reduced to 16 bits; None for Slurm's 16-bit value that means "not given"."""
     return None if number is None or number % 2**16 == 0xFFFE else number % 2**16
 
 
 class _Counts:
-    """What the rules read, and complete."""
+    """The numbers of nodes, tasks and CPUs of a request, which the rules check and complete."""
 
     def __init__(self, fields: Fields) -> None:
         counts = fields.counts
@@ -58,7 +59,7 @@ class _Counts:
 
 
 def check_gpus(fields: Fields, place: Place) -> None:
-    """Raises Refusal."""
+    """Check the generic resources of a component. Raises Refusal."""
     texts, counts = fields.texts, _Counts(fields)
     per_task = _prefixed(texts.get("gpus-per-task", ""))
     if (
@@ -113,7 +114,9 @@ _ITEM = re.compile(r"gres:([^,]*)")
 
 
 def _split(gres: str) -> list[str]:
-    """The items of --gres, each begun by "gres:"; what stands before the first is passed over."""
+    """Return the items of --gres, each of which begins with "gres:". Text before the first item is
+    ignored.
+    """
     return [item for item in _ITEM.findall(gres) if item]
 
 
@@ -127,12 +130,13 @@ def _gather(
         if name not in place.gres:
             raise Refusal(_WRONG, f"ask for gpu[:TYPE]:COUNT, not {name}")
         ask = asks.setdefault((name, kind), _Ask(name, kind))
-        setattr(ask, field, count % 2**16 if field == "cpus" else count)  # a short in Slurm
+        # Slurm stores this value in a 16-bit integer.
+        setattr(ask, field, count % 2**16 if field == "cpus" else count)
         ask.tasks_per = counts.tasks_per_gpu or 0
 
 
 def _read(item: str) -> tuple[str, str, int]:
-    """(name, type, count). A count alone, a type alone (one of it), or both."""
+    """Return (name, type, count). The item has a count, a type (count 1), or both."""
     name, colon, rest = item.partition(":")
     if not colon:
         return name, "", 1
@@ -149,7 +153,10 @@ def _read(item: str) -> tuple[str, str, int]:
 
 
 def _number(text: str) -> int | None:
-    """With K, M, G, T or P; None for what is none. As C does, -5 is 5 less than what 64 bits hold."""
+    """Return a number with an optional suffix K, M, G, T or P; None if it is invalid.
+
+    As in C, -5 becomes the unsigned 64-bit number 2**64 - 5.
+    """
     number, rest = strtol(text)
     factor: int | None = _SUFFIXES.get(rest.lower())
     if factor is None or number in (LONG_MAX, -1):
@@ -175,7 +182,7 @@ def _take_tasks_per_gpu(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, g
 
 
 def _gpus_of(asks: dict[tuple[str, str], _Ask], counts: _Counts) -> int:
-    """How many in all, as far as it can be told."""
+    """Return the total number of GPUs, as far as it can be determined."""
     total = 0
     for ask in asks.values():
         if ask.name != "gpu":
@@ -208,7 +215,7 @@ def _check_all(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, has_gpu_fr
             ):
                 raise Refusal(_WRONG, "ask for parts of GPUs for each node")
         if shared and sharing:
-            _check_kinds(seen)  # which are told first where they were asked for first
+            _check_kinds(seen)  # If such a conflict occurred earlier in the request, it is reported first.
             raise Refusal(_WRONG, "ask for GPUs or for parts of them")
         seen.append(ask)
     if shared and has_gpu_freq:
@@ -217,7 +224,7 @@ def _check_all(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, has_gpu_fr
 
 
 def _check_kinds(asks: list[_Ask]) -> None:
-    """Raises Refusal for GPUs of which some have a type and some have none."""
+    """Raise Refusal if some of the GPUs have a type and others have none."""
     for name in {ask.name for ask in asks}:
         kinds = [ask for ask in asks if ask.name == name]
         plain = [ask for ask in kinds if not ask.kind]
@@ -226,7 +233,7 @@ def _check_kinds(asks: list[_Ask]) -> None:
 
 
 def _misfit(ask: _Ask, counts: _Counts) -> str:
-    """What does not fit, in Slurm's words, or ""."""
+    """Return Slurm's error message for counts that do not fit, or ""."""
     for rule in (
         _order,
         _sockets,

@@ -1,4 +1,6 @@
-"""What srun and salloc say of their words: whether they take them, and the value of each option. sbatch's rules, and their own."""
+"""Checks the command lines of srun and salloc and shows the value of each option. They follow sbatch's rules
+plus their own.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from .verdict import Fault, Verdict, check_clusters, check_rest, shown
 
 
 def judge_launch(words: Sequence[str], place: Place, *, known: Table) -> Verdict:
-    """`words` are those behind the command's name, `known` is SRUN_22_05 or SALLOC_22_05. Nothing is raised."""
+    """Check a command line. Nothing is raised; errors are in the verdict.
+
+    `words` are the words after the command's name. `known` is SRUN_22_05 or SALLOC_22_05.
+    """
     verdict = Verdict([], [], None)
     is_srun = known.command == "srun"
     fields = Fields()
@@ -50,12 +55,12 @@ def judge_launch(words: Sequence[str], place: Place, *, known: Table) -> Verdict
 
 
 def _is_inside(fields: Fields, place: Place) -> bool:
-    """Whether there is an allocation already, whose resources are not asked for again."""
+    """Return whether there is already an allocation, so that its resources are not requested again."""
     return "jobid" in fields.texts or "SLURM_JOB_ID" in place.environ
 
 
 def _check_srun(fields: Fields) -> None:
-    """What srun's own options exclude. Raises Refusal."""
+    """Check conflicts between srun's own options. Raises Refusal."""
     texts = fields.texts
     if "cpu-bind" in texts:
         try:
@@ -79,7 +84,7 @@ def _check_srun(fields: Fields) -> None:
 
 
 def _check_allocation(fields: Fields, place: Place) -> None:
-    """What holds for an allocation alone. Raises Refusal."""
+    """Check rules that apply only to a new allocation. Raises Refusal."""
     if "relative" in fields.texts:
         raise Refusal(
             "--relative option invalid for job allocation request", "use it inside of a job", level="fatal"

@@ -1,6 +1,6 @@
-"""What srun and salloc make of values where they differ from sbatch, and of the options that sbatch has not.
+"""Option values of srun and salloc that differ from sbatch's, and options that sbatch does not have.
 
-All other options they take as sbatch does (`values`).
+All other options are handled as in sbatch (see `values`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from .notices import set_signal, signal_name, signal_number
 from .option_fields import Fields, Place, Setter
 
 MAX_HET_GROUPS = 128
-"""Slurm's own."""
+"""Maximum number of components of a heterogeneous job in Slurm."""
 _LEVELS = ("quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5")
 
 
 def _number(option: str, *, positive: bool, called: str = "", alone: str = "") -> Setter:
-    """`called` is how its errors name it, `alone` what it means without a value."""
+    """Return a setter for a number. `called` is the option's name in errors, `alone` its value if none is
+    given.
+    """
 
     def set_number(fields: Fields, text: str | None, place: Place) -> None:
         word = alone if text is None and alone else text
@@ -35,7 +37,7 @@ def _constant(option: str, value: str) -> Setter:
 
 
 def _set_signal(fields: Fields, text: str | None, place: Place) -> None:
-    """There is no batch shell to warn alone."""
+    """Set --signal. There is no batch shell that could be signaled alone."""
     set_signal(fields, text, place)
     if fields.warn_batch:
         raise invalid("signal", "write SIGNAL[@SECONDS]; B: is sbatch's")
@@ -56,7 +58,7 @@ def _set_send_libs(fields: Fields, text: str | None, place: Place) -> None:
 
 
 def _set_slurmd_debug(fields: Fields, text: str | None, place: Place) -> None:
-    """What is none of the lower levels is verbose."""
+    """Set --slurmd-debug. A value other than the lower levels counts as verbose."""
     word = text or ""
     level = int(word) if word.isdecimal() and len(word) == 1 else None
     name = _LEVELS[level] if level is not None and level < len(_LEVELS) else word.lower()
@@ -68,7 +70,7 @@ def _set_compress(fields: Fields, text: str | None, place: Place) -> None:
 
 
 def _set_het_group(fields: Fields, text: str | None, place: Place) -> None:
-    """Numbers of components: it has no entry of its own among the options that are shown."""
+    """Check --het-group. The option is not shown among the options, so nothing is stored."""
     word = text or ""
     try:
         names = hosts_of(f"[{word}]")

@@ -1,4 +1,4 @@
-"""How many nodes and of what make: --nodes, --extra-node-info, --core-spec, --switches."""
+"""Options about the number and hardware of nodes: --nodes, --extra-node-info, --core-spec, --switches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .option_fields import Fields, Getter, Place, Setter
 
 
 def set_nodes(fields: Fields, text: str | None, place: Place) -> None:
-    """COUNT or MIN-MAX. A missing minimum is 1."""
+    """Set COUNT or MIN-MAX. A missing minimum is 1."""
     word = text or ""
     low, dash, high = word.partition("-")
     least = _node_count(low)
@@ -71,7 +71,7 @@ _LAYOUT = ("sockets", "cores", "threads")
 
 
 def set_extra(fields: Fields, text: str | None, place: Place) -> None:
-    """SOCKETS[:CORES[:THREADS]], each a count, a range or *."""
+    """Set SOCKETS[:CORES[:THREADS]]; each is a count, a range or *."""
     pieces = [*(text or "").split(":"), "", ""][:3]
     for field, ordinal, piece in zip(_LAYOUT, ("first", "second", "third"), pieces, strict=True):
         setattr(fields, field, _layout_count(piece, ordinal))
@@ -110,7 +110,7 @@ def show_extra(fields: Fields) -> str:
 
 
 _THREADS = 0x8000
-"""Slurm keeps cores and threads in one number, with this bit for threads."""
+"""Slurm stores cores and threads in one number, and this bit marks threads."""
 
 
 def set_spec(option: str) -> Setter:

@@ -1,4 +1,4 @@
-"""What a job and its people are told: --signal, --mail-type."""
+"""Notifications of a job and its user: --signal and --mail-type."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ _ALL_MAIL = sum(
 
 
 def set_mail_type(fields: Fields, text: str | None, place: Place) -> None:
-    """Several times is all of them."""
+    """Add mail types. If the option is given several times, all of them count."""
     fields.mail_types |= mail_bits(text)
 
 
 def mail_bits(text: str | None) -> int:
-    """Of the events; words that are none count for nothing, unless there are only such. Raises UserError."""
+    """Return the bits of the events. Invalid words are ignored unless all words are invalid. Raises
+    UserError.
+    """
     found, none = 0, False
     for word in filter(None, (text or "").upper().split(",")):
         if word == "NONE":
@@ -46,7 +48,7 @@ def mail_bits(text: str | None) -> int:
 
 
 def mail_text(types: int) -> str:
-    """The canonical words."""
+    """Return the canonical form of a --mail-type value."""
     return ",".join(name for name, bit in MAIL_BITS.items() if types & bit) or "NONE"
 
 
@@ -68,13 +70,13 @@ _SIGNALS = [
     "TTOU",
     "XCPU",
 ]
-"""The names that Slurm knows."""
+"""The signal names that Slurm knows."""
 MAX_LEAD_S = 65_535
 DEFAULT_LEAD_S = 60
 
 
 def set_signal(fields: Fields, text: str | None, place: Place) -> None:
-    """[R][B][:]SIGNAL[@SECONDS]; R and B stay once they were said."""
+    """Set [R][B][:]SIGNAL[@SECONDS]. R and B stay set once they were given."""
     word = text or ""
     for letter in ("R", "B", "R"):
         if word[:1].upper() == letter:
@@ -90,7 +92,7 @@ def set_signal(fields: Fields, text: str | None, place: Place) -> None:
 
 
 def signal_number(name: str) -> int:
-    """Of a name or a number; 0 is none."""
+    """Return the number of a signal given by name or number; 0 if it is invalid."""
     number, rest = strtol(name)
     if rest != name:
         return number if is_blank(rest) else 0
@@ -99,7 +101,7 @@ def signal_number(name: str) -> int:
 
 
 def signal_name(number: int) -> str:
-    """Its name, or the number of one that Slurm has no name for."""
+    """Return the name of a signal, or its number if Slurm has no name for it."""
     names = {int(signal.Signals["SIG" + name]): name for name in _SIGNALS}
     return names.get(number, str(number))
 

@@ -1,6 +1,8 @@
-"""What sbatch keeps while it reads options: the values of one component of a job, and which options were given and where.
+"""State of sbatch while it reads options: the values of one component of a job, and which options were given
+where.
 
-A later component of a heterogeneous job begins with what the one before it had, but for the options that stand for each alone.
+A later component of a heterogeneous job begins with the values of the previous one, except for options that
+apply to each component separately.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Callable, Mapping
 from warpdeck.notation.options.options import SBATCH_22_05
 
 LINE, ENVIRONMENT = "line", "environment"
-"""Where an option was given: on a command line or in the script; by a variable."""
+"""Where an option was given: LINE on a command line or in the script, ENVIRONMENT by a variable."""
 
 
 def _no_file(name: str) -> str:
@@ -18,7 +20,7 @@ def _no_file(name: str) -> str:
 
 
 class Place:
-    """What is looked up outside of the words themselves; notation itself reads neither clock nor disk."""
+    """External data that the parser needs. The notation package itself reads neither clock nor disk."""
 
     def __init__(
         self,
@@ -39,13 +41,13 @@ class Place:
         self.user_id = user_id
         self.group_id = group_id
         self.read_text = read_text
-        """A file's text; raises OSError."""
+        """Function that returns the content of a file and raises OSError if that fails."""
         self.gres = gres
-        """What --gres may name."""
+        """Resources that --gres may name."""
 
 
 class Fields:
-    """The values. None is Slurm's NO_VAL: nobody said anything."""
+    """The values of the options. None is Slurm's NO_VAL, which means that the value was not given."""
 
     min_nodes: int = 1
     max_nodes: int = 0
@@ -83,20 +85,20 @@ class Fields:
     chdir: str = ""
     hint: str = ""
     is_srun: bool = False
-    """Which takes as many of the nodes that are named as --nodes allows; the others refuse too many."""
+    """srun uses as many of the named nodes as --nodes allows. The other commands reject too many."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
-        """Options whose value is kept as it is."""
+        """Values of options that are stored as text."""
         self.counts: dict[str, int] = {}
-        """Options whose value is a number and nothing else."""
+        """Values of options that are plain numbers."""
         self.given: dict[str, str] = {}
-        """Option -> LINE or ENVIRONMENT."""
+        """For each given option, where it was given: LINE or ENVIRONMENT."""
         self.hosts_named = 0
-        """By this component and those before it."""
+        """Number of nodes named by this component and those before it."""
 
     def take_back(self, option: str) -> None:
-        """As if it had not been given."""
+        """Reset an option as if it had not been given."""
         self.given.pop(option, None)
         self.texts.pop(option, None)
         self.counts.pop(option, None)
@@ -104,7 +106,7 @@ class Fields:
             self.__dict__.pop(name, None)
 
     def begin_component(self) -> None:
-        """Only what holds for the job as a whole stays."""
+        """Begin another component and keep only options that apply to the whole job."""
         for kept in (self.given, self.texts, self.counts):
             for option in kept.keys() & EACH:
                 del kept[option]
@@ -112,7 +114,7 @@ class Fields:
             del self.__dict__[name]
 
     def by(self, option: str, where: str) -> bool:
-        """Whether it was given there."""
+        """Return whether the option was given in this place (LINE or ENVIRONMENT)."""
         return self.given.get(option) == where
 
 
@@ -139,13 +141,13 @@ FIELDS_OF: dict[str, tuple[str, ...]] = {
     "thread-spec": ("core_spec",),
     "threads-per-core": ("threads",),
 }
-"""What an option that begins anew sets beside its own entry."""
+"""Fields that an option sets besides its own entry, for options that can be reset."""
 
 EACH = frozenset(name for name, option in SBATCH_22_05.options.items() if option.each)
-"""Options that each component begins without."""
+"""Options whose values are not taken over by the next component of a heterogeneous job."""
 _EACH_FIELDS = frozenset(field for option in EACH for field in FIELDS_OF.get(option, ()))
 
 Setter = Callable[[Fields, str | None, Place], None]
-"""Keeps an option's value; raises Refusal."""
+"""Function that parses and stores an option's value; raises Refusal."""
 Getter = Callable[[Fields], str]
-"""Shows it."""
+"""Function that returns the stored value of an option as text."""

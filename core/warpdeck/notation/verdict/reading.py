@@ -1,4 +1,6 @@
-"""How options are read into Fields: variables of the environment first, then words, each value looked at as it comes."""
+"""Reads options into `Fields`: first environment variables, then words. Each value is checked as it is
+read.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,21 @@ from .option_fields import ENVIRONMENT, LINE, Fields, Place, Setter
 from .values import set_value
 
 EARLY = frozenset({"help", "quiet", "usage", "verbose", "version", "wrap"})
-"""They count on a command line alone."""
+"""Options that are honored only on a command line."""
 SBATCHS: Mapping[str, Setter] = {}
-"""sbatch has no setters but those of `values`."""
+"""sbatch has no setters of its own besides those of `values`."""
 SAME = {"cpu_bind": "cpu-bind", "pack-group": "het-group", "tasks-per-node": "ntasks-per-node"}
 
 
 def exit_of(error: Refusal, place: Place) -> int:
-    """Where the error says none it is that of words which were read and do not go together."""
+    """Return the exit code. If the error has none, it is that of inconsistent options."""
     if error.exit_code:
         return error.exit_code
     return PLAIN if error.level == "fatal" else exit_code(place.environ)
 
 
 class Given(NamedTuple):
-    """An option and where it was given: the line, 0 outside of the script."""
+    """An option and the line where it was given; 0 if it was not in the script."""
 
     option: str
     text: str | None
@@ -39,7 +41,7 @@ class Given(NamedTuple):
 
 
 class Reading:
-    """Reads one component's options; `line` is where it is, `given` what was read."""
+    """Reads the options of one component. `line` is the current line, `given` the options read so far."""
 
     def __init__(
         self, fields: Fields, place: Place, *, known: Table, own: Mapping[str, Setter] = SBATCHS
@@ -50,14 +52,16 @@ class Reading:
         self._own = own
         self._environ = dict(place.environ)
         self._set: list[tuple[str, str]] | None = None
-        """Those of the variables that are set; None: not looked up yet. A script may have a hundred thousand components."""
+        """The variables that are set; None until they are looked up. They are cached because a script may
+        have a hundred thousand components.
+        """
         self.given: list[Given] = []
         self.early: set[str] = set()
-        """Those of EARLY that were among the words."""
+        """The options of EARLY that were among the words."""
         self.line = 0
 
     def variables(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Those of the environment that stand for options: (variable, option). Raises Refusal."""
+        """Read the environment variables that set options, given as (variable, option). Raises Refusal."""
         self.line = 0
         if self._set is None:
             self._set = [pair for pair in pairs if pair[0] in self._environ]
@@ -71,13 +75,15 @@ class Reading:
                 self._take(option, None if is_flag else text, ENVIRONMENT)
 
     def remember_hint(self) -> None:
-        """A hint that was taken is a variable of the components that follow."""
+        """Store a given hint as a variable for the components that follow."""
         if "hint" in self.fields.given:
             self._environ["SLURM_HINT"] = self.fields.hint
             self._set = None
 
     def words(self, words: Sequence[str], lines: Sequence[int]) -> int:
-        """The options in front; where the first word stands that is none. Raises Refusal."""
+        """Read the leading options and return the position of the first word that is not an option. Raises
+        Refusal.
+        """
         reader = Reader(words, self._known)
         while True:
             self.line = lines[reader.at] if reader.at < len(lines) else self.line
@@ -97,11 +103,11 @@ class Reading:
             self._take(word.option, word.text, LINE)
 
     def value_of(self, option: str) -> str | None:
-        """What an option whose value is kept as it is has been given, None if nothing."""
+        """Return the value of an option that is stored as text, or None."""
         return self.fields.texts.get(option)
 
     def means(self, meaning: Meaning, line: int) -> None:
-        """What a line that is no #SBATCH stands for. Raises Refusal."""
+        """Apply the meaning of a line of another scheduler. Raises Refusal."""
         self.line = line
         self.given.append(Given(meaning.option, meaning.text, line))
         if meaning.option in self._known.options:
@@ -122,6 +128,8 @@ class Reading:
         self.fields.given[name] = where
 
     def _takes(self, option: str) -> str:
-        """The halves of --switches have variables and are no options."""
+        """Return the kind of value of an option. The two parts of --switches have variables but are not
+        options.
+        """
         found = self._known.options.get(option)
         return REQUIRED if found is None else found.takes

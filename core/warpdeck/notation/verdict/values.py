@@ -1,4 +1,6 @@
-"""What each option of sbatch makes of its value, and how it shows what it has kept ("defined options" of sbatch -vv)."""
+"""Parses the value of each option of sbatch, and formats the stored value as in the "defined options" of
+sbatch -vv.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +64,12 @@ _SIZES = frozenset(["mem", "mem-per-cpu", "mem-per-gpu", "tmp"])
 _FILES = frozenset(["error", "input", "output"])
 _TIME_HINT = "write MINUTES, H:MM:SS, D-H or D-HH:MM:SS"
 NO_VALUE = 2**32 - 2
-"""Slurm's NO_VAL."""
+"""Slurm's NO_VAL, which means that an option was not given."""
 NICE_LIMIT = 2**31 - 3
 
 
 def set_value(fields: Fields, option: str, text: str | None, place: Place) -> None:
-    """Keeps the option's value. Raises Refusal."""
+    """Parse and store the value of an option. Raises Refusal."""
     setter = _SETTERS.get(option)
     if setter is not None:
         setter(fields, text, place)
@@ -87,7 +89,7 @@ def set_value(fields: Fields, option: str, text: str | None, place: Place) -> No
 
 
 def show_value(fields: Fields, option: str) -> str:
-    """As sbatch -vv prints it."""
+    """Return the stored value of an option as sbatch -vv prints it."""
     getter = _GETTERS.get(option)
     if getter is not None:
         return getter(fields)
@@ -112,7 +114,7 @@ def _show(field: str) -> Getter:
 
 
 def _show_count(field: str) -> Getter:
-    """A number that may have been taken back shows as Slurm's NO_VAL."""
+    """Return a getter for a number. A number that was reset is shown as Slurm's NO_VAL."""
 
     def show(fields: Fields) -> str:
         value = getattr(fields, field)
@@ -281,7 +283,7 @@ def _set_profile(fields: Fields, text: str | None, place: Place) -> None:
 
 
 def _set_acctg_freq(fields: Fields, text: str | None, place: Place) -> None:
-    """Each word that is none is told of."""
+    """Set --acctg-freq. Every invalid word is reported."""
     wrong = []
     for word in filter(None, (text or "").split(",")):
         starts = [strtol(word)] if strtol(word)[1] != word else []
@@ -302,7 +304,7 @@ def _set_propagate(fields: Fields, text: str | None, place: Place) -> None:
 
 
 def _set_kill_invalid(fields: Fields, text: str | None, place: Place) -> None:
-    """yes stays, whatever comes later."""
+    """Set --kill-on-invalid-dep. Once it is "yes" it stays so."""
     word = (text or "").lower()
     if word not in ("yes", "no"):
         raise invalid("kill-on-invalid-dep", "write yes or no")

@@ -1,7 +1,8 @@
-"""What sbatch says of a batch script: whether it takes it, and the value of every option it sets, component by component.
+"""Predicts sbatch's result for a batch script: whether it is accepted, and the value of every option, by
+component.
 
-The sbatch that is spoken for is Slurm 22.05 with GPUs and shards. Where it would stop, this stops: what it had shown before
-stays shown.
+It behaves like sbatch of Slurm 22.05 with GPUs and shards. Where sbatch would stop, this stops too, and the
+values shown until then remain.
 """
 
 from __future__ import annotations
@@ -29,18 +30,20 @@ LIMITS = frozenset(["CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NO
 
 
 class Fault(NamedTuple):
-    """A refusal: all that sbatch says, the line it is about (0: none), what to do, and sbatch's exit code."""
+    """An error: all lines that sbatch prints, the script line (0: none), a hint, and sbatch's exit code."""
 
     words: list[str]
     line: int
     hint: str
     exit_code: int = 1
     is_answer: bool = False
-    """Refusal.is_answer."""
+    """True if the text is requested information, such as help, instead of an error."""
 
 
 class Verdict(NamedTuple):
-    """`shown` has the options of each component that sbatch got to show, `given` what was read."""
+    """Result of a check. `shown` has the options of each component that sbatch would show, `given` the
+    options that were read.
+    """
 
     shown: list[dict[str, str]]
     given: list[list[Given]]
@@ -60,8 +63,10 @@ def judge(
     others: Sequence[Sequence[str]] = (),
     known: Table = SBATCH_22_05,
 ) -> Verdict:
-    """`words` are the options of the command line, `others` those of further components. Any text has a verdict; nothing is
-    raised."""
+    """Check a batch script. Any text has a verdict; nothing is raised.
+
+    `words` are the options of the command line, `others` those of further components.
+    """
     verdict = Verdict([], [], None)
     fault = script_fault(text, name)
     if fault is not None:
@@ -99,7 +104,7 @@ def judge(
 
 
 def shown(fields: Fields, known: Table) -> dict[str, str]:
-    """The options that were given, with their canonical values."""
+    """Return the given options with their canonical values."""
     return {
         name: show_value(fields, name)
         for name in sorted(fields.given)
@@ -108,7 +113,7 @@ def shown(fields: Fields, known: Table) -> dict[str, str]:
 
 
 def _directives(reading: Reading, component: Component, name: str) -> None:
-    """The component's lines. Raises Refusal."""
+    """Read the component's directives. Raises Refusal."""
     try:
         pairs = list(words_of(component.directives, lambda number: f"{name}: line {number}"))
     except UserError as error:
@@ -122,7 +127,7 @@ def _directives(reading: Reading, component: Component, name: str) -> None:
 
 
 class _Others:
-    """The #BSUB or #PBS lines of the script, which count in each of its components."""
+    """The #BSUB or #PBS lines of the script, which apply to each of its components."""
 
     def __init__(self, text: str, name: str) -> None:
         self._text = text
@@ -136,7 +141,7 @@ class _Others:
             raise Refusal(error.message, error.hint, level="fatal") from None
 
     def read_into(self, reading: Reading) -> None:
-        """Raises Refusal."""
+        """Apply the #BSUB or #PBS lines to the component that is being read. Raises Refusal."""
         found = self._translation
         if found is None:
             return
@@ -149,7 +154,7 @@ class _Others:
 
 
 def check_rest(fields: Fields, place: Place) -> None:
-    """What sbatch refuses after it has shown the options. Raises Refusal."""
+    """Check rules that sbatch applies after it has shown the options. Raises Refusal."""
     texts = fields.texts
     if "bbf" in texts and not _is_readable(texts["bbf"], place):
         raise invalid("bbf", "name a file that can be read")
@@ -165,7 +170,7 @@ def check_rest(fields: Fields, place: Place) -> None:
         raise Refusal(words, "name a file that can be read")
 
 
-@functools.lru_cache(maxsize=1)  # every component of a job has the same
+@functools.lru_cache(maxsize=1)  # Every component of a job has the same value, so one cached result suffices.
 def _check_limits(text: str) -> None:
     if text in ("ALL", "NONE"):
         return
@@ -179,7 +184,7 @@ def _check_limits(text: str) -> None:
 
 
 def check_clusters(fields: Fields) -> None:
-    """There is one cluster here, and no database of others. Raises Refusal."""
+    """Check --clusters. There is one cluster here, and no database of others. Raises Refusal."""
     name = fields.texts.get("clusters", fields.texts.get("cluster"))
     if name is not None and other_cluster(name):
         words = (

@@ -1,7 +1,10 @@
-"""The nodes and what runs on them, as arrays that follow the view: only rows of which something changed are made anew. Pure.
+"""Nodes and running jobs as arrays with one row per node, updated from view to view.
 
-A pass works on copies. What depends on the time (a job that should have ended, one without a limit, a GPU that is shared) is
-worked out for each pass, on the rows that have such.
+Only rows in which something changed are rebuilt. A pass works on copies. Some values depend on the current
+time, so they are computed for each pass. They concern only rows with a job that should have ended, a job
+without a limit, or a shared GPU.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -26,11 +29,13 @@ from warpdeck.policy.resources.user_exclusivity import Running, Tenants
 
 NO_PARTS: Ints = np.zeros((4, 0), dtype=np.int64)
 MAX_SHAPES = 20_000
-"""Kinds of request remembered from pass to pass; a site has some hundred."""
+"""Maximum number of request classes kept from pass to pass. A typical site has a few hundred."""
 
 
 class Ground:
-    """Follows the nodes and the running jobs of views. One belongs to one memory, or to one pass."""
+    """Cluster table: the nodes and running jobs of the current view. An instance belongs to one `Memory` or
+    to one pass.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -38,33 +43,39 @@ class Ground:
         self.running: Sequence[RunningJob] = ()
         self.cluster = Cluster(())
         self.ends_unix: Floats = np.zeros(0)
-        """By running job when it is likely to end; infinite without a limit."""
+        """For each running job, the Unix time at which it is likely to end; infinite without a limit."""
         self.parts: Ints = NO_PARTS
-        """What running jobs hold: (place of the job, row of the node, CPUs, GPUs) for each of their nodes."""
+        """Resources held by running jobs: (position of the job, row of the node, CPUs, GPUs) for each of
+        their nodes.
+        """
         self._tables: tuple[PartitionView, ...] = ()
         self._held: dict[int, list[Held]] = {}
         self._base = Timeline(self.cluster, -np.inf)
         self._unsteady: set[int] = set()
-        """Rows that are laid out anew for each pass."""
+        """Rows that are recomputed for each pass."""
         self._shapes: dict[tuple[int, str, str | None], tuple[Resources, Shape]] = {}
-        """By the identity of the request, which is kept with the shape: else another could take its place."""
+        """Request classes by the identity of the request. The request is kept with its request class, because
+        the id of a deleted object can be reused.
+        """
         self._by_value: dict[tuple[Resources, str, str | None], Shape] = {}
         self._owned: dict[int, list[Shape]] = {}
-        """By the number of the shape that is whosever it is."""
+        """User-specific request classes, by the number of the request class that applies to all users."""
         self._misfits: dict[tuple[int, float], Obstacle] = {}
         self._least: list[tuple[int, int, int, int]] = []
         self._least_rows: Ints = np.zeros((0, 4), dtype=np.int64)
         self._owners: frozenset[str] | None = None
-        """The users to whom it matters whose jobs are on their nodes; None where it can matter to nobody."""
+        """Users with a request or a running job that excludes other users from its nodes; None if no job or
+        partition can do that.
+        """
         self._apart = 0
-        """How many of the running jobs want no other user's on their nodes."""
+        """Number of running jobs that allow no other user on their nodes."""
         self._tenants: tuple[Sequence[RunningJob], tuple[PartitionView, ...], Running] | None = None
-        """Who runs where, and what that was made from."""
+        """The users on each node, together with the objects from which this was computed."""
         self.shapes_begun = 0
-        """How often shapes were forgotten, and numbered anew."""
+        """How often all request classes were discarded and numbered anew."""
 
     def follow(self, view: View) -> None:
-        """This is what there is now."""
+        """Update the table to a new view."""
         rows = self._follow_nodes(view.nodes)
         if rows is None:
             self._begin(view)
@@ -76,28 +87,37 @@ class Ground:
 
     @property
     def owners(self) -> frozenset[str] | None:
-        """The users to whom it matters whose jobs are on their nodes; None where it can matter to nobody."""
+        """Users with a request or a running job that excludes other users from its nodes; None if no job or
+        partition can do that.
+        """
         return self._owners
 
     def set_owners(self, owners: frozenset[str] | None) -> None:
-        """Requests of theirs are kinds of their own."""
+        """Set the users whose requests get request classes of their own. A change discards all request
+        classes.
+        """
         if owners != self._owners:
             self._owners = owners
             self._forget_shapes()
 
     def tenant_of(self, job: PendingJob) -> str | None:
-        """As whom the job meets others on its nodes; None where that does not matter."""
+        """Return the user name under which the job is compared with other jobs on its nodes.
+
+        None if the owners of jobs matter nowhere.
+        """
         if self._owners is None:
             return None
         return job.owner if job.owner in self._owners else ANYBODY
 
     @property
     def users_apart(self) -> bool:
-        """Whether a running job wants no other user's on its nodes."""
+        """True if a running job allows no other user on its nodes."""
         return self._apart > 0
 
     def timeline(self, now: float, board: GpuBoard) -> Timeline:
-        """What is free from now on, of which the caller may take; `board` is of the same moment."""
+        """Return the free resources from `now` on, as a copy that the caller may modify. `board` must be made
+        for the same time.
+        """
         made = self._base.copy_at(now)
         rows = sorted(self._unsteady.union(made.overdue_rows()))
         if rows:
@@ -110,7 +130,7 @@ class Ground:
         return made
 
     def who_runs(self) -> Running:
-        """Whose jobs are where."""
+        """Return the users whose jobs run on each node."""
         kept = self._tenants
         if kept is None or kept[0] is not self.running or kept[1] is not self._tables:
             made = Running(self.running, self.parts, {part.name: part for part in self._tables})
@@ -118,16 +138,20 @@ class Ground:
         return kept[2]
 
     def board(self, now: float) -> GpuBoard:
-        """Who holds which GPU."""
+        """Return the GPU board that records which job holds each GPU."""
         return GpuBoard(self.cluster, self._held, now, rows=self._unsteady)
 
     def jobs_on(self, rows: Iterable[int]) -> list[RunningJob]:
-        """The jobs that hold something of these rows, by id."""
+        """Return the jobs that hold resources on these rows, sorted by id."""
         found = {held.job.id: held.job for row in rows for held in self._held.get(row, ())}
         return [found[number] for number in sorted(found)]
 
     def shape(self, job: PendingJob, partition: PartitionView | None) -> Shape:
-        """The kind of the job's request; equal requests get the same one, of one user where it matters whose they are."""
+        """Return the request class of a job.
+
+        Equal requests get the same request class. If it matters which users share a node, equal requests of
+        different users get different request classes.
+        """
         asked, name = job.resources, "" if partition is None else partition.name
         user = None if self._owners is None else self._tenant_in(job, partition)
         known = self._shapes.get((id(asked), name, user))
@@ -155,16 +179,23 @@ class Ground:
         return made
 
     def owned(self, of_all: Shape) -> Sequence[Shape]:
-        """The same request of each of those to whom it matters on whose nodes they are."""
+        """Return the user name for the job's request class in this partition, or None.
+
+        This considers a job that is only tried with changed options. It may exclude other users although no
+        real job does.
+        """
         return self._owned.get(of_all.number, ())
 
     def _tenant_in(self, job: PendingJob, partition: PartitionView | None) -> str | None:
-        """One that is tried as another than it is may want it of whom nobody else does."""
+        """Return the user name for the job's request class in this partition, or None.
+
+        A job that is only tried with changed options may ask for its own nodes although no other job does.
+        """
         apart = job.resources.share_with == "user" or (partition is not None and partition.exclusive_user)
         return job.owner if apart else self.tenant_of(job)
 
     def misfit(self, shape: Shape, duration_s: float, reservation: str) -> Obstacle:
-        """What those meet for whom there is no room for so long."""
+        """Return the block reason for jobs of this request class that fit nowhere for this duration."""
         key = (id(shape), duration_s)
         found = self._misfits.get(key)
         if found is None:
@@ -173,7 +204,9 @@ class Ground:
         return found
 
     def least(self) -> Ints:
-        """By shape number what it asks for at the least: Shape.least."""
+        """Return the minimum demand of each request class (see `Shape.least`), indexed by request class
+        number.
+        """
         known = len(self._least_rows)
         if known != len(self._least):
             more = np.array(self._least[known:], dtype=np.int64)
@@ -194,7 +227,7 @@ class Ground:
         self._lay(self._follow_running(view.running))
 
     def _follow_nodes(self, nodes: tuple[NodeView, ...]) -> set[int] | None:
-        """The rows that are other than they were; None if the cluster is another."""
+        """Return the rows of the nodes that have changed, or None if there are other nodes than before."""
         if nodes is self.nodes:
             return set()
         if len(nodes) != len(self.nodes):
@@ -208,7 +241,7 @@ class Ground:
         return set(rows)
 
     def _follow_running(self, running: Sequence[RunningJob]) -> set[int]:
-        """The rows on which others run now."""
+        """Update the running jobs, and return the rows of the nodes on which the set of jobs has changed."""
         if running is self.running:
             return set()
         before = came_from(self.running, running, _id)
@@ -237,7 +270,7 @@ class Ground:
                 yield row
 
     def _note(self, places: Iterable[int], running: Sequence[RunningJob]) -> list[tuple[int, int, int, int]]:
-        """Notes what the jobs at these places hold: the `parts` of them."""
+        """Record the resources that the jobs at these positions hold, and return their entries of `parts`."""
         parts = []
         row_of, held_by = self.cluster.row.get, self._held
         for at in places:
@@ -251,7 +284,7 @@ class Ground:
         return parts
 
     def _lay(self, rows: set[int]) -> None:
-        """Lays out in the base what is held of these rows."""
+        """Recompute the resources held on these rows in the base timeline."""
         ordered = sorted(rows)
         for row in ordered:
             there = self._held.get(row, [])

@@ -1,8 +1,9 @@
-"""What one pass may take over from the one before: the queue and the cluster as arrays. Pure but for that.
+"""Cache that carries the queue and the cluster, as arrays, from one pass to the next. Pure except for this
+state.
 
-A view is immutable, and what did not change from one to the next is the same object in both; so arrays made of it still hold.
-A plan with a memory is equal to one without: a memory that knows nothing makes all of it anew. It is used by one pass at a
-time, and a pass that fails leaves it useless.
+A view is immutable, and unchanged parts are the same objects in consecutive views, so arrays made from them
+remain valid. A plan with a cache equals a plan without one, because an empty cache rebuilds everything. Only
+one pass may use it at a time, and a pass that fails leaves it unusable.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .waiting_queue import Queue
 
 
 class Memory:
-    """Follows the views of one site, pass by pass."""
+    """Cached data that follows the views of one site, pass by pass."""
 
     def __init__(self) -> None:
         self.settings = Settings()
@@ -32,12 +33,17 @@ class Memory:
         self.uses = Uses({})
         self.misfits = Misfits()
         self._owners: frozenset[str] | None = None
-        """The users to whom it matters whose jobs are on their nodes; None where it can matter to nobody."""
+        """Users with a request or a running job that excludes other users from its nodes; None if no job or
+        partition can do that.
+        """
         self._misfits_of: tuple[object, ...] = ()
-        """What they depend on."""
+        """The values on which the contents of `misfits` depend."""
 
     def follow(self, view: View, settings: Settings) -> View:
-        """This is what there is now. Returns it with its nodes by name: nodes that are equally good are taken in this order."""
+        """Update the cache to a new view.
+
+        Returns the view with its nodes sorted by name, because equally good nodes are used in this order.
+        """
         if view.nodes is not self.ground.nodes and not _are_by_name(view.nodes):
             nodes = tuple(sorted(view.nodes, key=lambda node: node.name))
             view = msgspec.structs.replace(view, nodes=nodes)

@@ -1,6 +1,10 @@
-"""What the jobs of each kind meet where nothing that they could use is free: known from their request alone. Pure.
+"""Cached block reasons of each equivalence class of jobs when no usable resources are free. They depend only
+on the request.
 
-On a full cluster that is the answer for most kinds, so it is kept from pass to pass and given without asking them one by one.
+On a full cluster this is the result for most classes. So it is kept from pass to pass and used without trying
+the jobs one by one.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -15,22 +19,26 @@ from warpdeck.policy.placement.request_shape import Shape
 from warpdeck.policy.resources.cluster import Floats, Ints, Mask
 
 ASK, NEVER = -1, -2
-"""In place of a shape: the kind is to be asked in each pass; it cannot start whatever is free."""
+"""Used instead of a request class number. ASK: the equivalence class must be tried in each pass. NEVER: it
+cannot start, whatever is free.
+"""
 
 
 class Misfits:
-    """By kind. Holds as long as queue, shapes and partitions are the same."""
+    """Block reasons by equivalence class. Valid as long as queue, request classes and partitions stay the
+    same.
+    """
 
     def __init__(self) -> None:
         self.obstacles: list[Obstacle | None] = []
         self._shape: Ints = np.zeros(0, dtype=np.int64)
         self._of_all: Ints = np.zeros(0, dtype=np.int64)
-        """Shape.of_all of it."""
+        """The number of `Shape.of_all` of the equivalence class's request class."""
         self._least_s: Floats = np.zeros(0)
-        """How long it must be able to run; 0 where that may become less."""
+        """How long each equivalence class must be able to run, in seconds; 0 if that can be shortened."""
 
     def follow(self, kinds: Sequence[PendingJob], find: Callable[[PendingJob], Obstacle | None]) -> None:
-        """These are the kinds now, more than before or as many; `find` tells what one meets."""
+        """Add new equivalence classes. `kinds` may only grow; `find` returns the block reason of a job."""
         new = [find(job) for job in kinds[len(self.obstacles) :]]
         if new:
             self.obstacles += new
@@ -41,24 +49,31 @@ class Misfits:
             self._least_s = np.concatenate((self._least_s, np.array(least)))
 
     def certain(self, may_fit: Mask) -> Mask:
-        """Which kinds meet theirs now. `may_fit` by shape number."""
-        fits = np.concatenate((may_fit, (False, True)))  # the last two are NEVER and ASK
+        """Return the equivalence classes that have their block reason now. `may_fit` is indexed by request
+        class number.
+        """
+        fits = np.concatenate((may_fit, (False, True)))  # The last two entries are those of NEVER and ASK.
         met: Mask = ~fits[self._shape]
         return met
 
     def for_how_long(self, kinds: Mask) -> tuple[Ints, Ints, Floats]:
-        """Those of these kinds that have a shape, its number, and how long they must be able to run."""
+        """Return those of these equivalence classes that have a request class, with the request class's
+        number and the time they must be able to run.
+        """
         found = np.flatnonzero(kinds & (self._shape >= 0))
         return found, self._shape[found], self._least_s[found]
 
     def as_hard_as(self, shape: Shape, duration_s: float) -> Mask:
-        """The kinds of this shape, whosever they are if it is of all, that must run for so long or longer."""
+        """Return the equivalence classes of this request class that must run for at least this duration.
+
+        If the request class applies to all users, classes with its user-specific variants are included.
+        """
         shapes = self._of_all if shape.of_all is shape else self._shape
         found: Mask = (shapes == shape.number) & (self._least_s >= duration_s)
         return found
 
     def of_shapes(self, numbers: Sequence[int]) -> Mask:
-        """The kinds of these shapes, however long they must run."""
+        """Return the equivalence classes of these request classes, whatever their duration."""
         return np.isin(self._shape, numbers)
 
 

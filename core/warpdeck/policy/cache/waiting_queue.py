@@ -1,7 +1,10 @@
-"""The waiting jobs as a table of numbers, one row a job, and the kinds of them that meet the same obstacles. Pure.
+"""Pending jobs as a table of numbers, one row per job, and their equivalence classes ("kinds").
 
-What a pass has to know of ten thousand jobs it looks up in columns; Python goes over the kinds, of which there are some
-hundred. The table follows the queue from view to view: only rows of jobs that are other objects now are made anew.
+Jobs of one equivalence class have the same block reasons. A pass looks up data of ten thousand jobs in
+columns, and Python iterates only over the kinds, of which there are a few hundred. The table follows the
+queue from view to view: only rows of jobs that are different objects now are rebuilt.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -24,13 +27,15 @@ from warpdeck.policy.resources.timeline import ENDLESS_S
 from warpdeck.policy.resources.tres import asked_tres
 
 SPARE_KINDS = 250
-"""Kinds kept beyond twice the number of jobs; when there are more, most belong to jobs that are gone."""
+"""Number of equivalence classes kept beyond twice the number of jobs. If there are more, most of them belong
+to jobs that have left the queue.
+"""
 Column = npt.NDArray[Any]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class Table:
-    """Columns of equal length, by name, of which only some rows may be meant."""
+    """Columns of equal length, by name, optionally restricted to some rows."""
 
     def __init__(self, columns: dict[str, Column], rows: Ints | None = None) -> None:
         self._columns = columns
@@ -44,11 +49,15 @@ class Table:
         return len(self["id"])
 
     def of(self, rows: Ints) -> Table:
-        """These rows alone."""
+        """Return a table restricted to these rows."""
         return Table(self._columns, rows)
 
     def follow(self, before: Ints, new: Ints, made: dict[str, Column]) -> Table:
-        """A table of which each row is the one before, or for the rows `new` those made."""
+        """Return an updated table.
+
+        `before` gives the old position of each row. The rows listed in `new` get their values from the
+        columns `made` instead.
+        """
         if len(new) == len(before):
             return Table(made)
         columns = {name: column[before] for name, column in self._columns.items()}
@@ -58,7 +67,11 @@ class Table:
 
 
 class Queue:
-    """The table in the order of the view. With `is_personal` it matters whose a job is, else only of those of `owners`."""
+    """The table of pending jobs, in the order of the view.
+
+    If `is_personal` is set, jobs of different users belong to different equivalence classes. Otherwise this
+    is so only for the users in `owners`.
+    """
 
     def __init__(
         self, settings: Settings, *, is_personal: bool, owners: frozenset[str] = frozenset()
@@ -68,45 +81,64 @@ class Queue:
         self.is_personal = is_personal
         self.jobs: Sequence[PendingJob] = ()
         self.kinds: list[PendingJob] = []
-        """By kind one of its jobs. A kind: same request, limit, and whose limits count for it."""
+        """One job of each equivalence class. Jobs of a class have the same request and time limit, and the
+        same limits apply to them.
+        """
         self.people: Numbering[tuple[str, str, int]] = Numbering()
         self.qos: Numbering[str] = Numbering()
         self.partitions: Numbering[str] = Numbering()
         self.reservations: Numbering[str] = Numbering()
         self.pools: Numbering[tuple[object, ...]] = Numbering()
-        """Jobs of one pool compete for the same nodes, as far as their requests tell."""
+        """Jobs of one pool compete for the same nodes, as far as their requests show."""
         self.requests: list[tuple[Resources, Tres]] = []
-        """Each with what it counts, without licenses. Told apart by identity."""
+        """Each request with the TRES that it counts, without licenses. Requests are distinguished by
+        identity.
+        """
         self._requests: Numbering[int] = Numbering()
         none: Ints = np.zeros(0, dtype=np.int64)
         self.of_kind: dict[str, Ints] = dict.fromkeys(
             ("pool", "partition", "request", "cpus", "gpus", "users_apart"), none
         )
-        """Columns by kind: pool, partition (as it is named), request, CPUs and GPUs (of one task), whether it wants users apart."""
+        """Columns by equivalence class: pool, partition (as the job names it), request, CPUs and GPUs (of one
+        task), and whether it excludes other users.
+        """
         self._numbers: Numbering[tuple[object, ...]] = Numbering()
         self._tres: dict[tuple[int, tuple[tuple[str, int], ...]], Tres] = {}
         self.table = Table(self._rows(()))
-        """id, kind, person (account, user and uid), qos, tasks (that wait; 1 for a plain job), nice, rank (a priority set by hand, if
-        is_ranked), eligible_unix, likely_s, promised_unix (infinite for none), room_until_unix (0 for
-        none), is_throttled (an array that limits how many run), is_ready (no reason of its own to wait), is_held (and the clock
-        changes nothing about it), why_held (what such a job is told, as long as it is that)."""
+        """The columns of the table. The less obvious ones are:
+
+        - person: number of (account, user, uid)
+        - tasks: number of pending tasks; 1 for a job that is no array
+        - rank: a priority set by hand, if is_ranked
+        - likely_s: likely run time
+        - promised_unix: reserved start; infinite for none
+        - room_until_unix: time until which preempted nodes are kept for it; 0 for none
+        - is_throttled: whether it is an array with a limit on running tasks
+        - is_ready: whether nothing in the job itself makes it wait
+        - is_held: whether it is held and time does not change that
+        - why_held: pending reason of a held job
+
+        The others are id, kind, qos, nice and eligible_unix.
+        """
 
     def __len__(self) -> int:
         return len(self.jobs)
 
     @property
     def is_overgrown(self) -> bool:
-        """Whether it remembers so much of jobs that are gone that it is better begun anew."""
+        """True if so many equivalence classes belong to departed jobs that the queue should be rebuilt."""
         return len(self.kinds) > 2 * len(self.jobs) + SPARE_KINDS
 
     @property
     def users_apart(self) -> bool:
-        """Whether a waiting job wants no other user's on its nodes."""
+        """True if a pending job allows no other user on its nodes."""
         apart = self.of_kind["users_apart"]
         return bool(apart.any()) and bool(apart[self.table["kind"]].any())
 
     def users_who_want(self, parted: frozenset[str]) -> frozenset[str]:
-        """The users of jobs that want no other user's on their nodes, by themselves or in one of these partitions."""
+        """Return the users of jobs that allow no other user on their nodes, by themselves or through one of
+        these partitions.
+        """
         wants: Mask = self.of_kind["users_apart"] > 0
         for kind, job in enumerate(self.kinds) if parted else ():
             if any(parted.intersection(self._partitions_of(part)) for part in (job, *job.components)):
@@ -119,7 +151,7 @@ class Queue:
         return partition_names(job.partition, self.settings)
 
     def follow(self, jobs: Sequence[PendingJob]) -> None:
-        """These are the jobs that wait now."""
+        """Update the table to the jobs that are pending now."""
         if jobs is not self.jobs:
             before = came_from(self.jobs, jobs, _id)
             new = np.flatnonzero(before == NEW)
@@ -127,7 +159,7 @@ class Queue:
             self.jobs, self.table = jobs, self.table.follow(before, new, made)
 
     def tres(self, job: PendingJob) -> Tres:
-        """What a job counts against limits."""
+        """Return the TRES that a job counts against limits."""
         key = (id(job.resources), job.licenses)
         found = self._tres.get(key)
         if found is None:
@@ -136,7 +168,7 @@ class Queue:
         return found
 
     def _asked(self, asked: Resources) -> Tres:
-        """What a request counts, without licenses."""
+        """Return the TRES that a request counts, without licenses."""
         number = self._requests.of(id(asked))
         if number == len(self.requests):
             default = self.settings.default_mem_per_cpu_bytes
@@ -145,15 +177,18 @@ class Queue:
         return self.requests[number][1]
 
     def pool_of(self, job: PendingJob) -> int:
-        """The number of the job's pool."""
+        """Return the number of the job's pool."""
         asked, settings = job.resources, self.settings
         where: tuple[object, ...] = (*partition_names(job.partition, settings)[:1], job.reservation)
-        if settings.backfill != "none":  # strict order is for all of a partition
+        if settings.backfill != "none":  # In strict order, all jobs of a partition form one pool.
             where += (asked.gpus.type, asked.constraint, asked.nodelist, asked.node_minimum)
         return self.pools.of(where)
 
     def _kinds_of(self, jobs: Sequence[PendingJob]) -> list[int]:
-        """The kinds of the jobs. Requests are known again by identity: who keeps the job keeps them."""
+        """Return the equivalence classes of the jobs.
+
+        Requests are recognized by identity. This is safe because each kept job keeps its request alive.
+        """
         numbers = self._numbers.of_all(map(self._key, jobs))
         known = len(self.kinds)
         if len(self._numbers) > known:
@@ -225,7 +260,7 @@ def _column(values: Sequence[float], kind: type[Scalar]) -> npt.NDArray[Scalar]:
 
 
 def _mostly(usual: object, count: int, others: Iterable[tuple[int, object]]) -> Column:
-    """A column of so many that have the usual value, but for a few."""
+    """Return a column of length `count` in which only a few rows differ from the usual value."""
     column = np.full(count, usual)
     for at, value in others:
         column[at] = value
@@ -233,7 +268,10 @@ def _mostly(usual: object, count: int, others: Iterable[tuple[int, object]]) -> 
 
 
 def _unusual(jobs: Sequence[PendingJob]) -> list[tuple[int, PendingJob]]:
-    """Those that are in one of the columns made by `_mostly`, with their places: nobody else is looked at for each of these."""
+    """Return the jobs, with positions, that have an unusual value in a column made by `_mostly`.
+
+    Only these jobs are examined for each of those columns.
+    """
     return [
         (at, job)
         for at, job in enumerate(jobs)
@@ -247,7 +285,7 @@ def _unusual(jobs: Sequence[PendingJob]) -> list[tuple[int, PendingJob]]:
 
 
 def _may_not_start(job: PendingJob) -> bool:
-    """Whether something in the job itself might keep it from starting."""
+    """Return whether something in the job itself might keep it from starting."""
     return bool(job.held or job.never or job.waits_for or job.begin_at_unix or job.deadline_unix)
 
 
@@ -258,7 +296,7 @@ def _wants_users_apart(job: PendingJob) -> bool:
 
 
 def likely_s(job: PendingJob) -> float:
-    """How long the job will probably run: predicted, else its limit."""
+    """Return how many seconds the job will probably run: its prediction, or else its time limit."""
     if job.predicted_s is not None:
         return job.predicted_s
     return ENDLESS_S if job.time_limit_s is None else float(job.time_limit_s)

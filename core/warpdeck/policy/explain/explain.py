@@ -1,7 +1,10 @@
-"""What a pass has to say about the jobs that wait: reason, words, who is ahead, and when. Pure.
+"""Pending reasons for the jobs that wait after a pass: code, sentence, the job ahead, and the expected start.
 
-The expected start of the first jobs is worked out by giving each in turn the earliest interval that the known future
-still allows: an honest late estimate, exact for those with a reservation. Jobs further back share the words of their kind.
+The expected start of the first jobs is computed by giving each in turn the earliest interval that the known
+future still allows. This is a late estimate, and exact for jobs with a reservation. Jobs further back share
+the sentence of their equivalence class.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from warpdeck.policy.scheduler.scheduling_pass import Pass
 from .shortage import INSTANT_S, Shortages
 
 FORECAST_CELLS = 250_000
-"""Rows x steps that the forecasts of one pass may look at: bounds its time on large clusters."""
+"""Maximum of rows x steps that the forecasts of one pass may examine. It bounds the time on large
+clusters.
+"""
 
 
 def explain(
@@ -32,10 +37,12 @@ def explain(
     forecasts: int | None = None,
     told: Mask | None = None,
 ) -> dict[JobId, Why]:
-    """A Why for every job of these rows (in the order of the pass) that did not wholly start.
+    """Return a `Why` for every job of these rows that did not start completely. The rows are in the order of
+    the pass.
 
-    `in_line`: rows of those that were not asked. `forecasts`: for how many the expected start is worked out; None is as many
-    as a pass can afford. `told`: only these of the rows are told anything; None is all.
+    `in_line` are the rows of jobs that were not tried. `forecasts` is the number of jobs whose expected start
+    is computed; None means as many as a pass can afford. `told` restricts the result to these rows; None
+    means all.
     """
     if not len(rows) or (told is not None and not told.any()):
         return {}
@@ -46,7 +53,9 @@ def explain(
 
 
 class _Explainer:
-    """Puts a pass into words. Jobs of one kind that were not tried one by one are a group, and have the same words."""
+    """Computes the pending reasons of a pass. Jobs of one equivalence class that were not tried one by one
+    form a group and share a sentence.
+    """
 
     def __init__(self, current: Pass, rows: Ints, in_line: Ints, told: Mask | None, waits: Mask) -> None:
         table, count = current.queue.table, len(current.queue.kinds)
@@ -54,7 +63,7 @@ class _Explainer:
         self._rows = rows
         self._ids: Ints = table["id"][rows]
         self._group: Ints = table["kind"][rows]
-        """By place in the order."""
+        """The group of each job, by position in the order."""
         if len(in_line):
             self._group[np.isin(rows, in_line)] += count
         self._groups = 2 * count
@@ -69,7 +78,8 @@ class _Explainer:
     def run(self, forecasts: int | None) -> dict[JobId, Why]:
         alone = self._alone(self._affordable() if forecasts is None else forecasts)
         shared = self._shared(alone)
-        said = {place: self._in_words(place) for place in alone}  # before forecasts take their places
+        # These are computed before the forecasts take resources from the timeline.
+        said = {place: self._in_words(place) for place in alone}
         places = self._told & self._waits
         whys = dict(
             zip(
@@ -87,14 +97,16 @@ class _Explainer:
         return whys
 
     def _find_own(self) -> dict[int, Obstacle]:
-        """By place what those met who were tried one by one, where it is not what all of their group meet."""
+        """Return, by position, the block reasons of jobs tried one by one that differ from the block reason
+        of their group.
+        """
         blocked = self._pass.blocked
         places = np.flatnonzero(np.isin(self._ids, list(blocked))).tolist()
         own = {place: blocked[self._ids[place]] for place in places}
         return {place: met for place, met in own.items() if met is not self._met(self._group[place])}
 
     def _met(self, group: int) -> Obstacle:
-        """What the group met."""
+        """Return the block reason that the jobs of the group have in common."""
         asked = len(self._pass.queue.kinds)
         return IN_LINE if group >= asked else self._pass.met_by(int(group)) or BUSY
 
@@ -102,20 +114,24 @@ class _Explainer:
         return self._own.get(place) or self._met(self._group[place])
 
     def _first_places(self, wanted: Mask) -> Ints:
-        """By group the first of the wanted places, or the number of places."""
+        """Return the first of the wanted positions for each group, or the number of positions if there is
+        none.
+        """
         places = np.flatnonzero(wanted)[::-1]
         found: Ints = np.full(self._groups, len(self._rows), dtype=np.int64)
         found[self._group[places]] = places
         return found
 
     def _in_order(self, first: Ints) -> list[int]:
-        """The groups that have a place, by their first one."""
+        """Return the groups that have a position, sorted by their first one."""
         groups = np.flatnonzero(first < len(self._rows))
         found: list[int] = groups[np.argsort(first[groups])].tolist()
         return found
 
     def _find_first(self) -> dict[str | int, int]:
-        """By partition and by pool of those who are told, the place of the first that waits for resources."""
+        """Return, for each partition and each pool of interest, the position of the first job that waits for
+        resources.
+        """
         first = self._first_places(self._waits)
         told = np.unique(self._group[self._told]).tolist()
         wanted = {key for group in told for key in self._among(group)}
@@ -130,7 +146,7 @@ class _Explainer:
         return found
 
     def _among(self, group: int) -> tuple[str, int]:
-        """Partition and pool of a group."""
+        """Return the partition and the pool of a group."""
         kind = group % len(self._pass.queue.kinds)
         queue = self._pass.queue
         return queue.kinds[kind].partition, int(queue.of_kind["pool"][kind])
@@ -140,7 +156,9 @@ class _Explainer:
         return min(self._pass.settings.max_forecasts, FORECAST_CELLS // max(1, cells))
 
     def _alone(self, forecasts: int) -> list[int]:
-        """The places of those who are told something of their own, in order; notes whose start is to be worked out."""
+        """Return the positions of the jobs that get a sentence of their own, in order, and note those that
+        get a forecast.
+        """
         promised = np.isin(self._ids, list(self._pass.promised)) & self._waits
         own = (*self._own, *np.flatnonzero(promised).tolist(), *self._first.values())
         wanted = {place for place in own if self._told[place]}
@@ -154,7 +172,7 @@ class _Explainer:
         return sorted(wanted.union(ahead))
 
     def _is_first_with_shape(self, first: Ints, count: int) -> Mask:
-        """By group, whether it is one of so many that wait for room and come first."""
+        """Return, by group, whether it is among the first `count` groups that wait for resources."""
         found = np.zeros(self._groups, dtype=np.bool_)
         for group in self._in_order(first):
             if self._met(group).shape is not None:
@@ -165,7 +183,7 @@ class _Explainer:
         return found
 
     def _shared(self, alone: list[int]) -> list[Why | None]:
-        """By group the words for all others."""
+        """Return the reason for all other jobs, by group."""
         others = self._waits & self._told
         others[alone] = False
         first = self._first_places(others)
@@ -181,7 +199,9 @@ class _Explainer:
         return found
 
     def _alike(self, met: Obstacle) -> Obstacle:
-        """The one of all those that are put into the same words, whosever they are."""
+        """Return one representative of all block reasons that have the same sentence regardless of the
+        user.
+        """
         if met.shape is None or met.shape.tenant is None:
             return met
         shape = self._of(self._pass.fields[met.reservation]).alike(met.shape)
@@ -194,7 +214,7 @@ class _Explainer:
         return found
 
     def _why(self, place: int, code: str, sentence: str) -> Why:
-        """For one who is told when it starts, if that is known."""
+        """Return the reason for a job, with its expected start if that is known."""
         current, obstacle, job_id = self._pass, self._obstacle(place), JobId(int(self._ids[place]))
         at_unix = current.promised.get(job_id)
         if at_unix is None and place in self._forecast_at and obstacle.shape is not None:
@@ -215,7 +235,7 @@ class _Explainer:
         return later[0]
 
     def _in_words(self, place: int) -> tuple[str, str]:
-        """(reason code, sentence) for the job at this place."""
+        """Return (reason code, sentence) for the job at this position."""
         obstacle = self._obstacle(place)
         if obstacle.sentence:
             return obstacle.code, obstacle.sentence
@@ -232,7 +252,7 @@ class _Explainer:
         return found
 
     def _ahead(self, among: str | int, place: int) -> PendingJob | None:
-        """The first of a partition or pool, if it is another."""
+        """Return the first waiting job of a partition or pool if it is another job."""
         first = self._first.get(among, place)
         return self._pass.queue.jobs[self._rows[first]] if first != place else None
 
@@ -252,7 +272,7 @@ class _Explainer:
         return code, f"would fit now, but would delay job {ahead.name} of {ahead.user}, which is ahead"
 
     def _begins(self, name: str) -> str:
-        """Words for a reservation whose jobs wait for it to begin, "" for another."""
+        """Return a sentence if the job's reservation has not begun yet, else ""."""
         now = self._pass.now
         each = next((each for each in self._pass.view.reservations if name and each.name == name), None)
         if each is None or each.flex or each.start_unix <= now:
@@ -260,7 +280,7 @@ class _Explainer:
         return f"its reservation {name} begins in {roughly(each.start_unix - now)}"
 
     def _shortage(self, field: Field, shape: Shape) -> tuple[str, str]:
-        """(reason code, what is missing) for this kind of request."""
+        """Return (reason code, missing resources) for this request class."""
         found = self._missing.get(id(shape))
         if found is None:
             found = self._missing[id(shape)] = self._look(field, shape)
@@ -281,7 +301,9 @@ class _Explainer:
         return ("Resources" if are_there else "ReqNodeNotAvail"), missing
 
     def _holder(self, field: Field, takes: Mask) -> str:
-        """Words for the site reservations that have all of these nodes now, "" if some node is in none."""
+        """Return a sentence naming the reservation that now holds the usable nodes; "" if some usable node is
+        in no reservation.
+        """
         now = self._pass.now
         active = [
             each
@@ -300,7 +322,9 @@ class _Explainer:
         return f"{what} {first.name} has {'its nodes' if len(inside) == 1 else 'some of its nodes'}{ends}"
 
     def _set_aside(self, field: Field, takes: Mask) -> str:
-        """Words for parts of these nodes that the job cannot have now, or to which it is bound; "" for none."""
+        """Return a sentence about partial reservations on these nodes: those the job cannot use, or the one
+        it is bound to; else "".
+        """
         now = self._pass.now
         of_parts = [
             each
@@ -319,7 +343,9 @@ class _Explainer:
         return f"; {in_words(first)} are set aside for reservation {first.name}"
 
     def _closing(self, field: Field, shape: Shape, duration_s: float) -> str:
-        """Words for a site reservation that begins before the job could end, "" if none is in the way."""
+        """Return a sentence about a reservation that begins before the job could end, or "" if there is
+        none.
+        """
         if not self._pass.view.reservations:
             return ""
         spot = field.find_now(shape, INSTANT_S)

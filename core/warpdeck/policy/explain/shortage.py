@@ -1,6 +1,10 @@
-"""What a kind of request lacks on a field now, in words; names strangers and nodes that are out. Pure.
+"""Texts about the resources that a request class lacks now; they name foreign GPU users and unavailable
+nodes.
 
-Kinds that may use the same nodes share what is found out about these, so that hundreds of kinds cost little more than one.
+Request classes that may use the same nodes share the results about these nodes, so that hundreds of classes
+cost little more than one.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -15,27 +19,34 @@ from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Ints, Mask
 from warpdeck.policy.resources.demand import Need
 
 INSTANT_S = 0.001
-"""A duration that no reservation is in the way of: what fits for this long fits now but for those ahead."""
+"""A duration so short that no reservation interferes. A request that fits this long would fit now if no job
+were ahead of it.
+"""
 MAX_NAMED = 3
-"""Nodes or GPUs named in a sentence."""
+"""Maximum number of nodes or GPUs named in a sentence."""
 
 
 class Shortages:
-    """Of one field, as it is when the first question is asked."""
+    """Shortages in one resource pool, as it is when the object is created."""
 
     def __init__(self, field: Field) -> None:
         self._field = field
         field.look_again()
         self._usable: dict[int, Mask] = {}
         self._there: dict[int, set[int]] = {}
-        """By the number of a shape that is whosever it is: who is on the nodes that have room for it."""
+        """By number of the request class for all users: the users that are on the nodes with enough free
+        resources.
+        """
         self._stranger: dict[int, Shape] = {}
-        """By the same number the shape of one who is on none of them."""
+        """By the same number: the request class of a user that is on none of these nodes."""
         self._freest: dict[tuple[int, int, bool], int] = {}
 
     def alike(self, shape: Shape) -> Shape:
-        """One of those of which the words are the same: of a request of several tenants, all who are on none of the nodes that
-        have room for it are in the same case."""
+        """Return a representative of the request classes that get the same sentence.
+
+        For a request of several users, all users that are on none of the nodes with enough free resources are
+        in the same situation.
+        """
         of_all, tenants, tenant = shape.of_all, self._field.timeline.tenants, shape.tenant
         if tenants is None or tenant is None:
             return shape
@@ -50,18 +61,18 @@ class Shortages:
         return self._stranger.setdefault(of_all.number, shape)
 
     def fits_now(self, shape: Shape) -> bool:
-        """Whether it would fit if nobody had reserved anything."""
+        """Return whether it would fit if there were no reservations."""
         return self._field.may_fit(shape) and self._field.find_now(shape, INSTANT_S) is not None
 
     def usable(self, shape: Shape) -> Mask:
-        """The nodes that the request allows and that take jobs."""
+        """Return the nodes that the request allows and that accept jobs."""
         found = self._usable.get(id(shape.masks))
         if found is None:
             found = self._usable[id(shape.masks)] = shape.usable() & self._field.cluster.takes_jobs
         return found
 
     def of(self, shape: Shape) -> str:
-        """What is missing for it now."""
+        """Return a text that says what is missing for the request now."""
         cluster = self._field.cluster
         usable = self.usable(shape)
         if not usable.any():
@@ -86,7 +97,9 @@ class Shortages:
         return self._free_words(best, need) + (f"; GPU {', '.join(blocked[:2])}" if blocked else "")
 
     def _named_words(self, gang: Gang, usable: Mask) -> str:
-        """Words for the first node of its --nodelist that could not take the least part of it now; "" if all could."""
+        """Return a text about the first node of its --nodelist that could not take even its smallest part
+        now, or "".
+        """
         if not gang.named:
             return ""
         need = min((each for each, _ in gang.wanted), key=lambda each: (each.gpus, each.cpus, each.mem_bytes))
@@ -101,7 +114,9 @@ class Shortages:
         return ""
 
     def _barred_words(self, shape: Shape, usable: Mask, need: Need) -> str:
-        """Words for nodes on which nothing is missing, but users who may not be there together; "" if there are none."""
+        """Return a text about nodes with enough free resources that are blocked only by other users' jobs, or
+        "".
+        """
         timeline, tenant = self._field.timeline, need.tenant
         if timeline.tenants is None or tenant is None:
             return ""

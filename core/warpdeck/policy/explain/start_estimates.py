@@ -1,10 +1,15 @@
-"""When the many jobs far back in the queue are likely to start: from the work before each and the pace of its nodes. Pure.
+"""Start estimates for the many jobs far back in the queue, from the work ahead of each job.
 
-A pass works out the starts of its first jobs on the timeline. For the rest this asks how long the nodes that a job may use
-need for what runs there and for what comes before it, in order of tier, priority and time; the scarcest of CPUs, memory and
-GPUs decides. Work is counted by likely run times (predicted, else limits), and that of jobs that may go elsewhere too is
-spread over all their nodes. So it is an estimate for a queue that stays as it is: what is packed badly makes it late, and
-backfill lets short jobs start earlier. Nothing is promised by it.
+A pass computes the starts of its first jobs on the timeline. For the other jobs, this module estimates how
+long their nodes need for the work ahead of them. This is the work that runs there, and the pending work that
+comes first in order of tier, priority and time. The scarcest of CPUs, memory and GPUs decides. Work is
+counted with likely run times (predicted, else limits). The work of jobs that may also run elsewhere is spread
+over all their nodes.
+
+This is an estimate for a queue that stays unchanged, and it guarantees nothing. If jobs do not pack well on
+the nodes, they start later than estimated. With backfill, short jobs may start earlier.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -22,15 +27,21 @@ from warpdeck.policy.resources.cluster import Cluster, Floats, Ints
 from warpdeck.policy.resources.demand import WHOLE_NODE, needs
 
 DIMENSIONS = 3
-"""CPUs, memory, GPUs: the first columns of a Cluster."""
+"""CPUs, memory and GPUs: the first columns of a `Cluster`."""
 MAX_GROUPS = 256
-"""Choices of nodes told apart; those beyond count as going anywhere. Bounds the time: groups x jobs."""
+"""Maximum number of distinct sets of usable nodes. Further sets are treated as if they contained all nodes.
+It bounds the time, which is groups x jobs.
+"""
 TOLD = ("Resources", "Priority", "None")
-"""Reasons of jobs that wait for room alone: only their starts can be told from the work before them."""
+"""Reason codes of jobs that wait only for resources. Only their starts can be estimated from the work
+ahead.
+"""
 
 
 class Backlog:
-    """Likely starts by job. `end_unix`: by when all of it is worked off, for a job that has only just come."""
+    """Estimated starts by job. `end_unix` is the end of all pending work, which is the estimate for a newly
+    submitted job.
+    """
 
     def __init__(self, ids: Ints, at_unix: Floats, *, end_unix: float = np.inf) -> None:
         order = np.argsort(ids)
@@ -41,7 +52,7 @@ class Backlog:
         return len(self._ids)
 
     def start_of(self, job_id: JobId) -> float | None:
-        """The likely start, unix seconds; None where it cannot be told: endless jobs are in the way."""
+        """Return the estimated start in Unix seconds; None if jobs without a limit make it unpredictable."""
         if not len(self._ids):
             return None
         place = int(np.searchsorted(self._ids, job_id))
@@ -50,7 +61,9 @@ class Backlog:
         return at_unix if np.isfinite(at_unix) else None
 
     def moved_since(self, before: Backlog, now: float) -> list[JobId]:
-        """Jobs whose start is new or moved by a good part of the wait, the soonest first."""
+        """Return the jobs whose estimate is new or has changed by a significant part of the wait, the soonest
+        first.
+        """
         if not len(self._ids):
             return []
         places = np.minimum(np.searchsorted(before._ids, self._ids), len(before) - 1)
@@ -62,9 +75,9 @@ class Backlog:
 
 
 NEVER_UNIX = 1e15
-"""In place of infinity, which differs from itself by nothing that can be compared."""
+"""Used instead of infinity, because the difference of two infinities cannot be compared."""
 MOVED = 0.2
-"""A start that moves by less than this part of the wait says nothing new."""
+"""Changes of a start by less than this part of the wait are not reported."""
 NO_BACKLOG = Backlog(np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
@@ -76,7 +89,10 @@ def likely_starts(
     priorities: Mapping[JobId, int],
     besides: Collection[JobId] = (),
 ) -> Backlog:
-    """The likely starts of the waiting jobs. `besides` wait for something else than room, and are in nobody's way."""
+    """Return the estimated starts of the pending jobs.
+
+    Jobs in `besides` wait for something other than resources and delay no other job.
+    """
     jobs = [
         job for job in view.pending if job.id not in besides and not (job.held or job.waits_for or job.never)
     ]
@@ -110,14 +126,14 @@ def _order(
 
 
 class _Groups:
-    """Jobs by the nodes that they may use."""
+    """Jobs grouped by the nodes that they may use."""
 
     def __init__(self, cluster: Cluster, jobs: Sequence[PendingJob], view: View, settings: Settings) -> None:
         self._cluster = cluster
         partitions = {part.name: part.nodes for part in view.partitions}
         reserved = {each.name: None if each.is_everywhere else each.nodes for each in view.reservations}
         numbers: dict[tuple[object, ...], int] = {}
-        masks = [cluster.takes_jobs.astype(np.float64)]  # group 0: anywhere
+        masks = [cluster.takes_jobs.astype(np.float64)]  # Group 0 contains all nodes.
         of = []
         for job in jobs:
             asked = job.resources
@@ -161,7 +177,7 @@ class _Groups:
         return usable
 
     def amounts(self, jobs: Sequence[PendingJob], settings: Settings) -> Floats:
-        """(dimension, job): what each job takes, all its waiting tasks together."""
+        """Return (dimension, job): the amounts that each job takes, for all of its pending tasks together."""
         per_node = self._cluster.capacity[:DIMENSIONS].max(axis=1, initial=0).astype(np.float64)
         sizes: dict[int, Floats] = {}
         for job in jobs:
@@ -180,9 +196,11 @@ class _Groups:
         return amounts
 
     def waits(self, amounts: Floats, times_s: Floats, running: _Running) -> Floats:
-        """How long the nodes of each job need for what runs there and what is before it, in seconds.
+        """Return how many seconds the nodes of each job need for the work that runs there and the work ahead
+        of it.
 
-        What never ends takes from the nodes for good: where nothing is left of them the wait is infinite.
+        Jobs that never end take their amounts from the nodes forever. If nothing is left, the wait is
+        infinite.
         """
         endless = np.isinf(times_s)
         work = np.where(endless, 0.0, amounts) * np.where(endless, 0.0, times_s)
@@ -191,7 +209,8 @@ class _Groups:
         for dimension in range(DIMENSIONS):
             capacity = self._masks * self._cluster.capacity[dimension]
             total = capacity.sum(axis=1)
-            inside = capacity @ self._masks.T  # (of, on): what of the one group's nodes lies on the other's
+            # (of, on): the amount of one group's nodes that also belongs to the other group.
+            inside = capacity @ self._masks.T
             spread = np.divide(inside, total[:, None], out=np.zeros_like(inside), where=total[:, None] > 0)
             busy = self._masks @ running.work[dimension]
             left = total - self._masks @ running.endless[dimension]
@@ -206,13 +225,13 @@ class _Groups:
 
 
 def _before(amounts: Floats) -> Floats:
-    """What comes before each."""
+    """Return the sum of the preceding elements for each element."""
     before: Floats = np.cumsum(amounts) - amounts
     return before
 
 
 def _times(jobs: Sequence[PendingJob], view: View, settings: Settings, now: float) -> Floats:
-    """How long each job will probably run, inf where nothing bounds it."""
+    """Return how many seconds each job will probably run; infinite if nothing limits it."""
     partitions = {part.name: part for part in view.partitions}
     found = []
     for job in jobs:
@@ -225,7 +244,9 @@ def _times(jobs: Sequence[PendingJob], view: View, settings: Settings, now: floa
 
 
 class _Running(NamedTuple):
-    """(dimension, row): resource-seconds that running jobs will still take, and what jobs hold that never end."""
+    """(dimension, row): the remaining resource-seconds of running jobs, and the amounts held by jobs without
+    a limit.
+    """
 
     work: Floats
     endless: Floats

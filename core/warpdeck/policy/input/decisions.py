@@ -1,4 +1,4 @@
-"""What a planning pass answers: data that the reducer applies, checking each decision again."""
+"""The decisions of a scheduling pass, as data. The reducer applies them and checks each of them again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from warpdeck.model import Allocation, JobId, NodeName, Room, Why
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """Start this job now. `task` is the array task, None for a plain job.
+    """Start this job now. `task` is the array task, or None for a job that is no array.
 
-    `time_limit_s` is the limit it is given: as asked, a default, or shortened with --time-min; None is no limit.
+    `time_limit_s` is the limit that the job gets: the requested one, a default, or one shortened with
+    --time-min. None means no limit.
     """
 
     job_id: JobId
@@ -19,11 +20,11 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     time_limit_s: int | None = None
     partition: str = ""
     reservation: str = ""
-    """In which it starts: the one it asked for, or one that draws it in."""
+    """The reservation in which the job starts: the one it requested, or a magnetic one."""
 
 
 class Reserve(msgspec.Struct, frozen=True, kw_only=True):
-    """A blocked job will get these nodes at that time; nothing may delay it."""
+    """A blocked job will get these nodes at this time, and no other job may delay it."""
 
     job_id: JobId
     at_unix: float
@@ -31,30 +32,32 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preempt(msgspec.Struct, frozen=True, kw_only=True):
-    """Push a running job aside for another. `mode`: requeue, suspend or cancel, after a warning and `grace_s`."""
+    """Preempt a running job for another. `mode` is requeue, suspend or cancel, after a warning and `grace_s`
+    seconds.
+    """
 
     job_id: JobId
     for_job_id: JobId
     mode: str
     grace_s: int
     sentence: str
-    """Why this one, in words: for the journal of both jobs."""
+    """Why this job was chosen, for the journals of both jobs."""
     keeps_gpus: bool = True
-    """Suspended, it keeps its GPUs."""
+    """True if the job keeps its GPUs while suspended."""
     room: Room | None = None
-    """Where the other job is going to run: all of its nodes, also those that nobody has to leave."""
+    """The nodes on which the other job is going to run, including nodes from which no job has to leave."""
     rooms_beside: tuple[tuple[JobId, Room], ...] = ()
-    """The same of the other components, if it leads a heterogeneous job."""
+    """If the other job is the leader of a heterogeneous job: the nodes for each of its other components."""
 
 
 class Resume(msgspec.Struct, frozen=True, kw_only=True):
-    """A suspended job may go on: what it was pushed aside for has left."""
+    """Resume a suspended job, because the job for which it was suspended has ended."""
 
     job_id: JobId
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """A waiting job that can never start ends. `state`: CANCELLED or DEADLINE; `code` is the reason code."""
+    """End a pending job that can never start. `state` is CANCELLED or DEADLINE; `code` is the reason code."""
 
     job_id: JobId
     state: str
@@ -63,7 +66,10 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a pass. Every pending job of the view is in `starts`, in `ends`, in `whys`, or (an array) in two of them."""
+    """The result of a pass.
+
+    Every pending job of the view is in `starts`, `ends` or `whys`; an array may be in two of them.
+    """
 
     starts: tuple[Start, ...] = ()
     reserves: tuple[Reserve, ...] = ()
@@ -72,6 +78,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     ends: tuple[End, ...] = ()
     whys: dict[JobId, Why] = {}
     priorities: dict[JobId, int] = {}
-    """The computed priority of each pending job, higher first."""
+    """The computed priority of each pending job; jobs with a higher number go first."""
     more: bool = False
-    """The pass stopped at a bound; run another."""
+    """True if the pass stopped at a bound, so that another pass should follow."""

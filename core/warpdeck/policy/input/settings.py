@@ -1,15 +1,21 @@
-"""The knobs of the policy, fixed for a pass. Names follow slurm.conf where it has them. Pure data."""
+"""Settings of the policy, constant during a pass. Names follow slurm.conf if it has a corresponding
+parameter.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
 MOST_PROTECTED = 1000
-"""Reservations of waiting jobs in one pass, over all kinds of nodes; bounds its time."""
+"""Maximum number of reservations for pending jobs in one pass, over all pools. It bounds the duration of the
+pass.
+"""
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
-    """Multifactor priority: each factor is in [0, 1] and counts this much (PriorityWeight*)."""
+    """Weights of the multifactor priority (PriorityWeight*). Each factor is in [0, 1] and is multiplied by
+    its weight.
+    """
 
     age: int = 0
     fairshare: int = 0
@@ -20,59 +26,81 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to plan."""
+    """Settings of the planner, named after slurm.conf parameters if possible."""
 
     weights: Weights = Weights()
     max_age_s: float = 7 * 86_400.0
-    """Age counts fully after this (PriorityMaxAge)."""
+    """Time after which the age factor is 1, in seconds (PriorityMaxAge)."""
     favor_small: bool = False
-    """The size factor favours small jobs instead of large ones (PriorityFavorSmall)."""
+    """True if the size factor favors small jobs instead of large ones (PriorityFavorSmall)."""
     billing_weights: dict[str, float] = {}
-    """TRES -> its price, for fairshare and the billing TRES (TRESBillingWeights). Empty: a CPU costs 1."""
+    """TRES -> price, for fairshare and the billing TRES (TRESBillingWeights). If empty, a CPU costs 1."""
 
     backfill: str = "easy"
-    """none (strict order), easy (the first `reservations` blocked jobs are protected), conservative (all of them)."""
+    """"none" (strict order), "easy" (the first `reservations` blocked jobs are protected) or "conservative"
+    (all of them).
+    """
     queue_order: str = "response"
-    """Among jobs of equal priority: submission, or response (who waits longest for what the job is worth; turns.py)."""
+    """Order among jobs of equal priority: "submission", or "response" (highest response ratio first; see
+    turns.py).
+    """
     overdue_share: float = 0.5
-    """With response: nobody passes a job any more when its wait is going to come to so much of the longest wait lately.
-    Half: later there is too little time left to keep the longest wait from growing; earlier nothing is left to order."""
+    """With "response": share of the longest recent wait. No job may overtake a job with an expected wait that
+    reaches this share.
+
+    Half is a compromise. A larger share leaves too little time to keep the longest wait from growing. A
+    smaller one leaves nothing to order.
+    """
     overdue_reservations: int = 2
-    """With response: so many have a reservation while so many have waited that long, and as long as they will run."""
+    """With "response": maximum number of reservations for jobs that have waited that long and at least as
+    long as they will run.
+    """
     reservation_holds: str = "nodes"
-    """nodes, or start: only that the job can start by then on any nodes, as in textbook EASY with one reservation."""
+    """"nodes", or "start": reserve only that the job can start by then on any nodes, as in textbook EASY with
+    one reservation.
+    """
     reservations: int = 1
-    """With easy: how many blocked jobs get a reservation that nothing may delay."""
+    """With "easy": number of blocked jobs that get a reservation that no other job may delay."""
     backfill_order: str = "shortest"
-    """Behind the reservations: priority, or shortest (by predicted run time, else limit) first."""
+    """Order behind the reservations: "priority", or "shortest" first (by predicted run time, else limit)."""
     default_time_s: int | None = None
-    """Given to jobs without a limit when they are planned; None: they count as endless."""
+    """Time limit of jobs without one when they are planned; None: they are planned as endless."""
     default_mem_per_cpu_bytes: int = 0
-    """Memory given to a job that asks for none; 0: memory is not counted for it."""
+    """Memory per CPU for a job that requests none; 0: its memory is not counted."""
     default_partition: str = ""
     max_starts: int = 1000
-    """Starts in one pass; the next pass goes on. Bounds the pass and the transaction that follows."""
+    """Maximum number of starts in one pass; the next pass continues. It bounds the pass and the transaction
+    that follows it.
+    """
     max_backfill_tests: int = 10_000
-    """Placements tried behind the reservations in one pass; jobs of an equal request cost one."""
+    """Maximum number of placements tried behind the reservations in one pass. Jobs with equal requests count
+    as one.
+    """
     max_forecasts: int = 64
-    """Blocked jobs for which a pass works out the expected start; further back it would say little."""
+    """Number of blocked jobs whose expected start a pass computes. Further back it would be of little
+    value.
+    """
 
     preempt_by: str = "qos"
-    """off, qos (QoS name what they preempt), or partition (by priority_tier)."""
+    """"off", "qos" (each QoS lists those it preempts) or "partition" (by priority_tier)."""
     preempt_mode: str = "requeue"
-    """What is done to a victim where neither its QoS nor its partition says: requeue, suspend or cancel."""
+    """Preemption mode if neither the victim's QoS nor its partition sets one: requeue, suspend or cancel."""
     suspend_keeps_gpus: bool = True
-    """A suspended job keeps its GPUs (its memory there cannot be taken away); False: they are given to the preemptor."""
+    """True if a suspended job keeps its GPUs, because its GPU memory cannot be taken away. False gives them
+    to the preempting job.
+    """
     preempt_exempt_s: int = 0
     grace_s: int = 30
     reclaim: bool = True
-    """Jobs within their account's quota may preempt jobs of accounts that run beyond theirs."""
+    """True if jobs within their account's quota may preempt jobs of accounts that exceed theirs."""
     kill_invalid_dependency: bool = True
-    """A job whose dependency can never hold ends; else it waits as DependencyNeverSatisfied."""
+    """True if a job ends when its dependency can never be satisfied. Otherwise it stays pending with
+    DependencyNeverSatisfied.
+    """
     enforce_limits: bool = True
 
     def most_protected(self) -> int:
-        """How many blocked jobs of a pool have a place kept."""
+        """Return how many blocked jobs of a pool get a reservation."""
         if self.backfill == "conservative":
             return MOST_PROTECTED
         return 1 if self.backfill == "none" else self.reservations

@@ -1,6 +1,8 @@
-"""The site's tables as the planner sees them: partitions, QoS, accounts, users, reservations and their limits.
+"""The site's tables as the planner sees them: partitions, QoS, accounts, users, reservations and their
+limits.
 
-A TRES (trackable resource) is named as in Slurm: cpu, mem (MiB), node, billing, gres/gpu, gres/gpu:TYPE, license/NAME.
+A TRES (trackable resource) is named as in Slurm: cpu, mem (MiB), node, billing, gres/gpu, gres/gpu:TYPE,
+license/NAME.
 """
 
 from __future__ import annotations
@@ -13,14 +15,15 @@ from warpdeck.model import NodeName
 from warpdeck.model.reservation import Repeat, Replacement, ReservedPart
 
 Tres = dict[str, int]
-"""TRES name -> count. A TRES that is absent is not limited, or not used."""
+"""TRES name -> count. An absent TRES is not limited, or not used."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of a QoS or an association, in Slurm's terms; None and absent TRES: no limit.
+    """Limits of a QoS or an association, in Slurm's terms. None and an absent TRES mean no limit.
 
-    grp_*: all running (or submitted) jobs under it together; max_*_per_user, _per_account, _per_job: each of them.
-    grp_wall and tres_mins count what was used (decayed) plus what running jobs may still use, tres_run_mins only the latter.
+    grp_* limits apply to all running (or submitted) jobs together; max_*_per_user, _per_account and _per_job
+    apply to each of them. grp_wall and tres_mins count past usage (decayed) plus the time that running jobs
+    may still use. tres_run_mins counts only the latter.
     """
 
     grp_tres: Tres = {}
@@ -43,10 +46,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition: its nodes (None: all), who may use it, and its limits in seconds (None: no limit).
+    """A partition: its nodes (None means all), the users that may use it, and its limits in seconds (None
+    means no limit).
 
-    `state`: UP; DOWN takes submissions and starts nothing; DRAIN takes none and lets the queue run; INACTIVE neither.
-    allow_* None admits everybody. `preempt_mode`: off, requeue, suspend or cancel, for jobs of lower tiers that are in the way.
+    `state` is UP, DOWN (accepts submissions but starts nothing), DRAIN (accepts no submissions but runs its
+    queue) or INACTIVE (neither). An allow_* of None admits all. `preempt_mode` is off, requeue, suspend or
+    cancel.
     """
 
     name: str
@@ -64,17 +69,23 @@ class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
     allow_qos: frozenset[str] | None = None
     deny_qos: frozenset[str] = frozenset()
     qos: str = ""
-    """A QoS whose limits hold for the partition as a whole."""
+    """A QoS whose limits apply to the partition as a whole."""
     preempt_mode: str = ""
-    """What is done to jobs of this partition when they are preempted: "" is the site's setting."""
+    """How jobs of this partition are preempted: off, requeue, suspend or cancel. "" uses the site's
+    setting.
+    """
     grace_s: int = 0
     exclusive: bool = False
     exclusive_user: bool = False
-    """Its jobs share their nodes with jobs of the same user alone."""
+    """True if its jobs share their nodes only with jobs of the same user."""
 
 
 class QosView(msgspec.Struct, frozen=True, kw_only=True):
-    """A quality of service. `preempts` names the QoS whose running jobs it may push aside, `preempt_mode` how its own are."""
+    """A quality of service.
+
+    `preempts` names the QoS whose running jobs it may preempt. `preempt_mode` says how its own jobs are
+    preempted.
+    """
 
     name: str
     priority: int = 0
@@ -83,19 +94,22 @@ class QosView(msgspec.Struct, frozen=True, kw_only=True):
     preempt_mode: str = ""
     grace_s: int = 0
     preempt_exempt_s: int = 0
-    """A running job is not preempted before it ran so long."""
+    """A running job cannot be preempted before it has run this many seconds."""
     usage_factor: float = 1.0
     overrides_partition: bool = False
-    """Its limits go before those of the partition (Slurm's OverPartQOS and PartitionTimeLimit flags)."""
+    """True if its limits override those of the partition (Slurm's flags OverPartQOS and
+    PartitionTimeLimit).
+    """
     deny_on_limit: bool = False
     usage: dict[str, float] = {}
-    """Decayed TRES-seconds used under it."""
+    """TRES-seconds used under this QoS, decayed over time."""
 
 
 class AccountView(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of the account tree. `usage` is its own and its children's decayed use.
+    """An account in the account tree. `usage` is the decayed usage of the account and its children.
 
-    `quota` is guaranteed: within it jobs may reclaim what others borrow; beyond it the account borrows what is idle.
+    The `quota` is guaranteed: within it, jobs may reclaim resources that others borrow. Beyond it, the
+    account borrows idle resources.
     """
 
     name: str
@@ -104,15 +118,15 @@ class AccountView(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     quota: Tres = {}
     usage: float = 0.0
-    """Billing-seconds, decayed, with the half-life of the site."""
+    """Usage in billing-seconds, decayed with the site's half-life."""
     tres_usage: dict[str, float] = {}
-    """Decayed TRES-seconds."""
+    """Usage in TRES-seconds, decayed over time."""
     qos: frozenset[str] | None = None
-    """QoS its jobs may ask for; None: any."""
+    """QoS that its jobs may request; None means any."""
 
 
 class UserView(msgspec.Struct, frozen=True, kw_only=True):
-    """A user's association with an account: shares and limits of this user in it."""
+    """A user's association with an account: the shares and limits of this user in it."""
 
     user: str
     account: str
@@ -121,14 +135,14 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True):
     usage: float = 0.0
     tres_usage: dict[str, float] = {}
     qos: frozenset[str] | None = None
-    """QoS that the user's jobs may ask for there; None: any."""
+    """QoS that the user's jobs may request in this account; None means any."""
 
 
 class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes that are set aside from `start_unix` to `end_unix` (inf: for good) for these users or accounts.
+    """Nodes reserved from `start_unix` to `end_unix` (inf: forever) for these users or accounts.
 
-    `maintenance`: for them to try the nodes, or for nobody; where reservations overlap it goes before the others. What is not
-    explained here is as in model.Reservation.
+    A `maintenance` reservation is for testing the nodes, or for no user. It has precedence over overlapping
+    reservations. For fields not explained here, see `model.Reservation`.
     """
 
     name: str
@@ -141,9 +155,9 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     deny_accounts: frozenset[str] = frozenset()
     maintenance: bool = False
     overlap: bool = False
-    """It was meant to overlap with others."""
+    """True if it was created to overlap with other reservations."""
     repeat: Repeat = ""
-    """How it comes again; a View has its next occurrences as reservations of their own."""
+    """How it recurs. A view contains its next occurrences as separate reservations."""
     magnetic: bool = False
     flex: bool = False
     any_nodes: bool = False
@@ -163,13 +177,15 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     watts: int = 0
     max_start_delay_s: int = 0
     parts: tuple[ReservedPart, ...] = ()
-    """In place of whole nodes."""
+    """Reserved parts of nodes, instead of whole nodes."""
     accounts_below: frozenset[str] = frozenset()
-    """The children of its accounts, and theirs: for it an account stands for all under it."""
+    """All descendants of its accounts. For a reservation, an account includes the accounts below it."""
     deny_below: frozenset[str] = frozenset()
 
     def admits(self, user: str, account: str) -> bool:
-        """Whether this user's jobs under this account may use it: as in Slurm both must do."""
+        """Return whether this user's jobs under this account may use it. As in Slurm, both must be
+        admitted.
+        """
         if self.float_s is not None or not (
             self.users or self.accounts or self.deny_users or self.deny_accounts
         ):
@@ -184,14 +200,14 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether its jobs may use other nodes too."""
+        """True if its jobs may use other nodes too."""
         return self.flex or self.any_nodes
 
     @property
     def is_of_parts(self) -> bool:
-        """Whether its jobs have parts of its nodes, and nothing else."""
+        """True if its jobs may use only parts of its nodes."""
         return bool(self.parts) and not self.is_everywhere
 
     def closes_unix(self) -> float:
-        """Past which its jobs do not run; inf where they may."""
+        """Return the time after which its jobs cannot run; infinite if they may run on."""
         return math.inf if self.flex else self.end_unix

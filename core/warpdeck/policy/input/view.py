@@ -1,4 +1,7 @@
-"""What the planner sees: an immutable picture of cluster, site and queue. Sizes in bytes, times in unix seconds."""
+"""Input of the planner: an immutable snapshot of the cluster, the site's configuration and the queue.
+
+Sizes are in bytes; times are Unix seconds.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,11 @@ from .site import AccountView, PartitionView, QosView, ReservationView, UserView
 
 
 class GpuView(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU of a node. `blocked` says in words why no job may have it ("held by 'bob' (pid 12, 30 GiB)"), "" if free to use.
+    """A GPU of a node.
 
-    Whether a job of ours holds it follows from RunningJob, not from here. GPUs with equal `island` are joined by NVLink;
-    -1 is unknown.
+    `blocked` says why no job can use it ("held by 'bob' (pid 12, 30 GiB)"); it is empty if the GPU is usable.
+    It says nothing about our own jobs: `RunningJob` shows which GPUs they hold. GPUs with equal `island` are
+    connected by NVLink; -1 is unknown.
     """
 
     index: int
@@ -28,9 +32,10 @@ class GpuView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A node. `unavailable` says in words why it takes no new job ("drained: bad fan"), "" if it does.
+    """A node.
 
-    `switch` names its leaf switch ("" unknown); nodes of lower `weight` are used first.
+    `unavailable` says why the node accepts no new job ("drained: bad fan"); it is empty if it accepts jobs.
+    `switch` names its leaf switch ("" is unknown). Nodes with a lower `weight` are used first.
     """
 
     name: NodeName
@@ -46,15 +51,19 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def owner_of(user: str, uid: int) -> str:
-    """A user who may be told from another of that name: an account that was deleted and made anew has another uid."""
+    """Return a string that identifies a user by name and uid.
+
+    The uid tells apart an account that was deleted and created again under the same name.
+    """
     return f"{user}({uid})"
 
 
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job that holds resources.
 
-    `ends_by_unix` is start plus limit, or for a job that is being ended the end of its grace time; None: it has no limit.
-    `ending`: it was told to leave. `suspended`: it is stopped and holds only what `allocation` still says.
+    `ends_by_unix` is the start plus the time limit; None means that the job has no limit. For a job that is
+    being ended, it is the end of the grace time. `ending` means that the job was ordered to exit. A
+    `suspended` job is stopped and holds only the resources that remain in `allocation`.
     """
 
     id: JobId
@@ -74,27 +83,28 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     ending: bool = False
     suspended: bool = False
     resumes_to: Allocation | None = None
-    """Of a suspended job: what it holds when it goes on."""
+    """For a suspended job: the allocation that it holds after it is resumed."""
     users_apart: bool = False
-    """It asked that no other user's job is on its nodes."""
+    """True if the job requested that no job of another user runs on its nodes."""
     expects_end_unix: float | None = None
-    """When it is likely to end, from its user's history; never later than `ends_by_unix`."""
+    """The predicted end from the history of the user's jobs. It is never later than `ends_by_unix`."""
 
     @property
     def name(self) -> str:
-        """As squeue prints the id."""
+        """The label of the job, as squeue prints its id."""
         return self.label or str(self.id)
 
     @property
     def owner(self) -> str:
-        """Whose it is, where users are kept apart."""
+        """The owner, for requests that keep users apart (see `owner_of`)."""
         return owner_of(self.user, self.uid)
 
 
 class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A waiting job, or the waiting tasks of an array. `waits_for` and `never` come from dependencies: words, or "".
+    """A pending job, or the pending tasks of an array.
 
-    Equal requests should share one Resources object: the planner recognises them by identity first.
+    `waits_for` and `never` are sentences that result from dependencies, or "". Jobs with equal requests
+    should share one `Resources` object, because the planner compares requests by identity first.
     """
 
     id: JobId
@@ -107,26 +117,34 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     label: str = ""
     time_limit_s: int | None = None
     unlimited: bool = False
-    """It asks for no limit, which is not to say nothing of one."""
+    """True if the user explicitly asked for no time limit. If no limit was given at all, this is False."""
     time_min_s: int | None = None
-    """It may be given less than its limit, down to this, if it can then start earlier."""
+    """The minimum time limit. The job may get a limit between this and its own if it can then start
+    earlier.
+    """
     predicted_s: float | None = None
-    """How long it is likely to run, from its user's history; orders backfill, promises nothing."""
+    """The predicted run time, from the history of the user's jobs. It orders backfill but guarantees
+    nothing.
+    """
     promised_at_unix: float | None = None
-    """The start that the last pass reserved for it; with conservative backfill promises are kept in their order."""
+    """The start that the last pass reserved for the job. Conservative backfill keeps reservations in the
+    order of these times.
+    """
     room: Room | None = None
-    """What others were told to leave for it: it goes first, and there."""
+    """Nodes on which other jobs were preempted for this job. The job is tried first, and on these nodes."""
     partition: str = ""
     account: str = ""
     qos: str = ""
     reservation: str = ""
     licenses: tuple[tuple[str, int], ...] = ()
     priority: int | None = None
-    """Set by an admin or --priority: takes the place of the computed one."""
+    """Priority set by an admin or with --priority. It replaces the computed priority."""
     nice: int = 0
     begin_at_unix: float | None = None
     recording: bool = False
-    """Whether it is so late because its code is being recorded until then at the latest."""
+    """True if `begin_at_unix` is set only because the job's code is still being recorded. It is recorded by
+    then at the latest.
+    """
     deadline_unix: float | None = None
     held: bool = False
     held_by_admin: bool = False
@@ -135,30 +153,33 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: str = ""
     never: str = ""
     kill_invalid: bool | None = None
-    """Whether it ends where `never` is set; None: as the settings have it."""
+    """Whether the job ends when `never` is set; None uses the site's setting."""
     tasks: tuple[tuple[int, int, int], ...] = ()
-    """Waiting array tasks as (first, last, step); () for a plain job."""
+    """Pending array tasks as (first, last, step); () for a job that is not an array."""
     throttle: int = 0
-    """How many tasks of the array may run at once; 0 is no limit."""
+    """Maximum number of the array's tasks that run at once; 0 means no limit."""
     components: tuple[PendingJob, ...] = ()
-    """Of a heterogeneous job's leader: its other components, which start when it does or not at all. They stand nowhere else."""
+    """For the leader of a heterogeneous job: its other components. They start together with the leader or not
+    at all. They appear only here, not among the pending jobs.
+    """
 
     @property
     def name(self) -> str:
-        """As squeue prints the id."""
+        """The label of the job, as squeue prints its id."""
         return self.label or str(self.id)
 
     @property
     def owner(self) -> str:
-        """Whose it is, where users are kept apart."""
+        """The owner, for requests that keep users apart (see `owner_of`)."""
         return owner_of(self.user, self.uid)
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a pass may look at. Nodes are sorted by name, jobs by id; site tables by name. In any other order the plan is
-    the same, only more of it is made anew.
+    """Everything that a scheduling pass may look at.
 
-    No partitions: one nameless partition holds all nodes. No accounts: no shares, quotas or account limits.
+    Nodes are sorted by name, jobs by id, and site tables by name. Another order gives the same plan, but more
+    of the cached tables must be rebuilt. Without partitions, one unnamed partition contains all nodes.
+    Without accounts, there are no fair shares, quotas or account limits.
     """
 
     nodes: tuple[NodeView, ...]
@@ -170,11 +191,15 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     users: tuple[UserView, ...] = ()
     reservations: tuple[ReservationView, ...] = ()
     submitted: Mapping[tuple[str, str, str], int] = {}
-    """Jobs and array tasks in the queue, waiting and running, by (account, user, QoS): what limits of submission count."""
+    """Number of jobs and array tasks in the queue, pending and running, by (account, user, QoS). Submission
+    limits count these.
+    """
     counted_unix: float | None = None
-    """Up to when the use of running jobs is in the tables; None: up to now."""
+    """The Unix time up to which the usage of running jobs is contained in the tables; None means up to
+    now.
+    """
     leaders: tuple[JobId, ...] = ()
-    """Waiting jobs with components."""
+    """Pending jobs that have components (leaders of heterogeneous jobs)."""
     longest_wait_s: float = 0.0
-    """The longest that any job which started lately had waited."""
+    """The longest time that any of the recently started jobs had waited, in seconds."""
     licenses: tuple[tuple[str, int], ...] = ()

@@ -1,4 +1,7 @@
-"""Where a job may run, and for how long: partitions by name, by right, by time and by number of nodes. Pure."""
+"""Access of jobs to partitions, and time limits: by name, permission, time and number of nodes.
+
+The module is pure: it reads no clock and does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +16,31 @@ from warpdeck.policy.input.view import PendingJob
 
 
 def partition_names(named: str, settings: Settings) -> list[str]:
-    """The partitions that a job names ("a,b": the first that has room), or the default one."""
+    """Return the partitions that a job names, or the default one. For "a,b", the first with enough free
+    resources is used.
+    """
     return [name for name in (named or settings.default_partition).split(",") if name]
 
 
 def in_partition(job: PendingJob, partition: PartitionView | None) -> PendingJob:
-    """The job as one of this partition: it may have named several, or none."""
+    """Return the job as a job of this partition, because its request may name several partitions or none."""
     if partition is None or job.partition == partition.name:
         return job
     return msgspec.structs.replace(job, partition=partition.name)
 
 
 def tier(named: str, tiers: Mapping[str, int], settings: Settings) -> int:
-    """The highest tier among the partitions that a job names."""
+    """Return the highest tier among the partitions that a job names."""
     return max((tiers.get(name, 1) for name in partition_names(named, settings)), default=1)
 
 
 def time_limit(
     job: PendingJob, partition: PartitionView | None, settings: Settings, now: float
 ) -> int | None:
-    """Its limit in seconds: as asked (None: none), else the partition's or the site's default, else the partition's longest.
+    """Return the job's time limit in seconds; None means unlimited.
 
-    With --time-min it is cut to what the partition allows; a deadline cuts every limit.
+    This is the requested limit, else the partition's or the site's default, else the partition's maximum.
+    With --time-min it is reduced to the partition's maximum. A deadline reduces every limit.
     """
     longest = None if partition is None else partition.max_time_s
     limit = job.time_limit_s
@@ -56,7 +62,7 @@ def _least(limit: int | None, bound: int | None) -> int | None:
 
 
 def user_bars(job: PendingJob, part: PartitionView) -> tuple[str, str] | None:
-    """(code, sentence) where the partition is not for this user, account or QoS."""
+    """Return (code, sentence) if the partition does not admit this user, account or QoS."""
     for who, value, allowed in (
         ("user", job.user, part.allow_users),
         ("account", job.account, part.allow_accounts),
@@ -70,7 +76,7 @@ def user_bars(job: PendingJob, part: PartitionView) -> tuple[str, str] | None:
 
 
 def is_restricted(part: PartitionView) -> bool:
-    """Whether the partition is not for everybody."""
+    """Return whether the partition admits only some users, accounts or QoS."""
     allows = (part.allow_users, part.allow_accounts, part.allow_qos)
     return any(each is not None for each in allows) or bool(part.deny_accounts or part.deny_qos)
 
@@ -78,7 +84,10 @@ def is_restricted(part: PartitionView) -> bool:
 def partition_bars(
     job: PendingJob, part: PartitionView, limit_s: float | None, *, any_time: bool = False
 ) -> tuple[str, str] | None:
-    """(code, sentence) where the partition does not let this job start as it is. `any_time`: its QoS lifts the time limit."""
+    """Return (code, sentence) if the partition does not let this job start unchanged.
+
+    `any_time` means that the job's QoS lifts the time limit.
+    """
     if part.state in ("DOWN", "INACTIVE"):
         code = "PartitionDown" if part.state == "DOWN" else "PartitionInactive"
         return code, f"partition {part.name} is {part.state.lower()}; an admin must bring it up"

@@ -1,7 +1,10 @@
-"""Which limits of a user's place in an account hold, and which of the accounts above. Pure.
+"""Determines which limits of a user's association and of the accounts above it are in force.
 
-Source: slurm.schedmd.com/resource_limits.html: limits on all together (Grp*) hold at each level; of the others the nearest that is
-set holds, TRES by TRES: what a user has goes before what the account has, and that before what its parent has.
+Source: slurm.schedmd.com/resource_limits.html. Group limits (Grp*) apply at every level. For the other
+limits, the nearest level that sets one decides, TRES by TRES: the user's own limit overrides the account's,
+and that one overrides its parent's.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -16,13 +19,13 @@ NEAREST = tuple(name for name in Limits.__struct_fields__ if name.startswith(("m
 
 
 def effective(levels: Iterable[Limits]) -> list[Limits]:
-    """Of each level, nearest first, what holds of it."""
+    """Return, for each level, nearest first, the limits of it that are in force."""
     seen: dict[str, set[str]] = {name: set() for name in NEAREST}
     return [msgspec.structs.replace(limits, **_left(limits, seen)) for limits in levels]
 
 
 def inherited(levels: Iterable[Limits]) -> Limits:
-    """All that holds of the nearest level: its own, and what it has from those above."""
+    """Return all limits that apply to the nearest level: its own, and those inherited from above."""
     own, *above = effective(levels)
     changed: dict[str, Tres | int | None] = {}
     for name in NEAREST:
@@ -36,7 +39,7 @@ def inherited(levels: Iterable[Limits]) -> Limits:
 
 
 def _left(limits: Limits, seen: dict[str, set[str]]) -> dict[str, Tres | int | None]:
-    """What no nearer level has; it is noted."""
+    """Return the limits that no nearer level sets, and record them in `seen`."""
     found: dict[str, Tres | int | None] = {}
     for name in NEAREST:
         value: Tres | int | None = getattr(limits, name)

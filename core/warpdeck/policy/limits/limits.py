@@ -1,7 +1,10 @@
-"""Limits of QoS and associations: what runs now, and whether one job more would break a limit. Pure.
+"""Limits of QoS and associations: current usage, and whether one more job would exceed a limit.
 
-Source: slurm.schedmd.com/resource_limits.html. A partition's QoS is asked first, then the job's, unless the job's has
-OverPartQOS; then the user's association and its accounts up to the root. Reason codes are Slurm's.
+Source: slurm.schedmd.com/resource_limits.html. A partition's QoS is checked first, then the job's, unless the
+job's QoS has OverPartQOS. Then come the user's association and its accounts up to the root. Reason codes are
+Slurm's.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -28,20 +31,23 @@ JOBS_CODES = {
     ("QOS", "account"): "QOSMaxJobsPerAccountLimit",
     ("Assoc", "user"): "AssocMaxJobsLimit",
 }
-"""Why a job waits where a user or an account runs as many as it may."""
+"""Reason codes for a user or account that already runs the maximum number of jobs."""
 Mark = tuple[dict[Scope, Use], dict[str, int], dict[str, dict[str, int]]]
-"""What had been taken at a moment of a pass."""
+"""Saved state of a `Ledger`: its usage, free licenses, and unused licenses of reservations."""
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """A limit in the way: Slurm's reason code and a sentence."""
+    """A limit that prevents a start: Slurm's reason code and a sentence."""
 
     code: str
     sentence: str
 
 
 class Ledger:
-    """All use in a pass, by scope: what runs, and more as jobs start. `uses` is of the same view."""
+    """Usage counted against limits during a pass, by scope: running jobs, and jobs that the pass starts.
+
+    `uses` must belong to the same view.
+    """
 
     def __init__(self, view: View, now: float, settings: Settings, uses: Uses | None = None) -> None:
         self._settings = settings
@@ -50,7 +56,7 @@ class Ledger:
         self._users = {(user.account, user.user): user for user in view.users}
         self._running = view.running
         self._started: dict[Scope, Use] = {}
-        """Under which jobs started in this pass."""
+        """The scopes under which this pass started jobs, with their usage."""
         self.limits_anything = bool(view.qos or view.accounts or view.users)
         tables = [qos.limits for qos in view.qos] + [account.limits for account in view.accounts]
         tables += [user.limits for user in view.users]
@@ -66,13 +72,13 @@ class Ledger:
                 self._licenses[name] = self._licenses.get(name, 0) - count
         self._claims = [each for each in view.reservations if each.licenses and each.end_unix > now]
         self._unused = {each.name: dict(each.licenses) for each in self._claims}
-        """What the jobs of a reservation have not taken of its licenses."""
+        """For each reservation, the licenses that its jobs have not taken."""
         for job in view.running if self._claims else ():
             self._use_claim(job)
 
     @cached_property
     def _promised_minutes(self) -> dict[Scope, dict[str, float]]:
-        """TRES-minutes that running jobs may still use, of the scopes that limit them."""
+        """TRES-minutes that running jobs may still use, for the scopes that limit them."""
         limited: set[Scope] = {
             ("qos", qos.name) for qos in self._scopes.qos.values() if _limits_minutes(qos.limits)
         }
@@ -80,7 +86,7 @@ class Ledger:
         limited |= {("account", each.name) for each in accounts if _limits_minutes(each.limits)}
         limited |= {("user", *key) for key, user in self._users.items() if _limits_minutes(user.limits)}
         found: dict[Scope, dict[str, float]] = {scope: {} for scope in limited}
-        # By id: a sum of floats depends on its order, and the plan must not.
+        # Sorted by id: the result of a float sum depends on its order, but the plan must not.
         for job in sorted(self._running, key=lambda job: job.id) if limited else ():
             minutes = self._minutes(job.qos, left_s(job, self._now, counted_unix=self._counted_unix))
             tres, scopes = self._uses.of(job)
@@ -90,13 +96,15 @@ class Ledger:
         return found
 
     def _minutes(self, qos: str, limit_s: float | None) -> float:
-        """The minutes that a job may take, as its QoS counts them; without a limit it may take all there is."""
+        """Return the minutes that a job may use, multiplied by the usage factor of its QoS. Infinite without
+        a time limit.
+        """
         own = self._scopes.qos.get(qos)
         factor = 1.0 if own is None else own.usage_factor
         return _minutes(limit_s) * factor if factor else 0.0
 
     def tres_of(self, job: RunningJob | PendingJob, allocation: Allocation) -> Tres:
-        """What a job holds with this allocation, as far as it is counted at all."""
+        """Return the TRES that a job holds with this allocation, as far as they are counted at all."""
         if not self.limits_anything:
             return {}
         found = self._uses.held_by(allocation)
@@ -105,12 +113,12 @@ class Ledger:
         return found
 
     def lifts_partition(self, qos: str) -> bool:
-        """Whether the QoS goes before the limits of partitions."""
+        """Return whether the QoS overrides the limits of partitions."""
         own = self._scopes.qos.get(qos)
         return own is not None and own.overrides_partition
 
     def take(self, job: PendingJob, tres: Tres, limit_s: float | None) -> None:
-        """A job starts."""
+        """Count the resources and licenses of a job that starts."""
         for name, count in job.licenses:
             self._licenses[name] = self._licenses.get(name, 0) - count
         self._use_claim(job)
@@ -118,14 +126,14 @@ class Ledger:
             self._take(job, tres, self._minutes(job.qos, limit_s))
 
     def _use_claim(self, job: RunningJob | PendingJob) -> None:
-        """The job has licenses of its reservation."""
+        """Subtract the job's licenses from those of its reservation."""
         own = self._unused.get(job.reservation, {})
         for name, count in job.licenses if own else ():
             if name in own:
                 own[name] = max(0, own[name] - count)
 
     def _claimed(self, name: str, job: PendingJob, limit_s: float | None) -> int:
-        """How many of a license other reservations have while the job would run."""
+        """Return how many licenses of this name other reservations hold while the job would run."""
         ends = math.inf if limit_s is None else self._now + limit_s
         return sum(
             self._unused[each.name].get(name, 0)
@@ -134,20 +142,22 @@ class Ledger:
         )
 
     def mark(self) -> Mark:
-        """What has been taken so far, for `undo`."""
+        """Return a savepoint of the usage so far, for `undo`."""
         started = {scope: use.copy() for scope, use in self._started.items()}
         return started, dict(self._licenses), {name: dict(left) for name, left in self._unused.items()}
 
     def undo(self, mark: Mark) -> None:
-        """As if nothing had been taken since the mark."""
+        """Restore the usage to a savepoint."""
         self._started, self._licenses, self._unused = mark
 
     def per_node_of(self, allocation: Allocation) -> Tres:
-        """The most that a job holds on any node with this allocation."""
+        """Return the largest amounts that a job holds on any node with this allocation."""
         return held_per_node(allocation, self._uses.types) if self.limits_nodes else {}
 
     def most_per_node(self, job: PendingJob) -> Tres:
-        """What the job may have of one node at the most, by all limits together; {} where nothing limits that."""
+        """Return the most that the job may use of one node, by all limits together; {} if there is no such
+        limit.
+        """
         if not (self.limits_nodes and self._settings.enforce_limits):
             return {}
         tables = [qos.limits for qos in self._scopes.qos_of(job.qos, job.partition)]
@@ -159,7 +169,10 @@ class Ledger:
         return found
 
     def check(self, job: PendingJob, tres: Tres, limit_s: float | None, *, per_node: Tres) -> Blocked | None:
-        """The first limit that keeps the job from starting now. `per_node`: the most of each TRES that it takes of a node."""
+        """Return the first limit that keeps the job from starting now, or None.
+
+        `per_node` holds, for each TRES, the largest amount that the job takes of one node.
+        """
         for name, count in job.licenses:
             left = self._licenses.get(name, 0) - (self._claimed(name, job, limit_s) if self._claims else 0)
             if count > left:
@@ -174,11 +187,11 @@ class Ledger:
         return self._check_association(job, wants)
 
     def account_use(self, account: str) -> Tres:
-        """What runs now under an account and its children."""
+        """Return the current usage of an account and the accounts below it."""
         return self._at(("account", account)).tres
 
     def chain(self, account: str) -> Iterator[AccountView]:
-        """The account and its parents, nearest first."""
+        """Return the account and its parents, nearest first."""
         return self._scopes.chain(account)
 
     def _at(self, scope: Scope) -> Use:
@@ -224,8 +237,10 @@ class Ledger:
         return None
 
     def _levels_of(self, account: str, user: str) -> list[_Level]:
-        """The user's place in the account, the account and its parents, nearest first, with what holds of each; only those of which
-        something does."""
+        """Return the limits in force for the user's association, the account and its parents, nearest first.
+
+        Levels without effective limits are left out.
+        """
         found = self._levels.get((account, user))
         if found is None:
             own = self._users.get((account, user))
@@ -249,7 +264,9 @@ class Ledger:
     def _each(
         self, limits: Limits, whose: Mapping[str, Scope], wants: _Wants, *, prefix: str, who: str
     ) -> Blocked | None:
-        """Limits on what each user and each account has: those under `whose` scopes the job counts."""
+        """Check the limits on each user and each account. `whose` gives the scopes under which the job is
+        counted.
+        """
         tables = {
             "user": (limits.max_tres_per_user, limits.max_jobs_per_user),
             "account": (limits.max_tres_per_account, limits.max_jobs_per_account),
@@ -306,7 +323,9 @@ def _group_minutes(
     prefix: str,
     who: str,
 ) -> Blocked | None:
-    """Limits on TRES-minutes: of all that was used and is promised, and of what is promised alone."""
+    """Check limits on TRES-minutes: on the sum of past and committed use (GrpTRESMins), and on committed use
+    alone (GrpTRESRunMins).
+    """
     nothing: Mapping[str, float] = {}
     for what, table, recorded in (
         ("GrpMinutes", limits.grp_tres_mins, usage),
@@ -322,7 +341,9 @@ def _group_minutes(
 
 
 class _Level(NamedTuple):
-    """A user's place in an account, or an account: what holds of its limits, what counts under it, what was used, and its name."""
+    """One level of associations: the limits in force, the scope under which jobs are counted, past usage, and
+    a name for messages.
+    """
 
     limits: Limits
     scope: Scope
@@ -331,7 +352,9 @@ class _Level(NamedTuple):
 
 
 class _Wants(NamedTuple):
-    """What a job would count: in all, the most on one node, and at the most for how many minutes as its QoS counts them."""
+    """Demand of a job: the TRES in total, the most on one node, the time limit, and the minutes weighted by
+    its QoS.
+    """
 
     tres: Tres
     per_node: Tres
@@ -344,7 +367,7 @@ class _Wants(NamedTuple):
 
 
 class _Budget(NamedTuple):
-    """Minutes that are used up."""
+    """A budget of minutes that a job would exceed."""
 
     most: float
     what: str
@@ -359,7 +382,7 @@ class _Budget(NamedTuple):
 
 
 def _per_job(limits: Limits, wants: _Wants, *, prefix: str, who: str) -> Blocked | None:
-    """A limit on single jobs that this one breaks by itself: it can never start as it is."""
+    """Check limits on single jobs. A job that exceeds one by itself can never start unchanged."""
     tres, limit_s = wants.tres, wants.limit_s
     kind = over(limits.max_tres_per_job, {}, tres)
     if kind:
@@ -401,8 +424,11 @@ def _minutes_per_job(limits: Limits, wants: _Wants, *, prefix: str, who: str) ->
 
 
 def left_s(job: RunningJob, now: float, *, counted_unix: float | None) -> float | None:
-    """How long a running job may still use what it holds; None is without end. What was used is known up to the last count only:
-    the time since then is still to come, or it would be lost."""
+    """Return for how many more seconds a running job may use its resources; None if it has no limit.
+
+    Past usage is known only up to the last time it was counted. The time since then is included here;
+    otherwise it would be lost.
+    """
     if job.ends_by_unix is None:
         return None
     counted = now if counted_unix is None else min(now, counted_unix)
@@ -414,7 +440,7 @@ def _limits_minutes(limits: Limits) -> bool:
 
 
 def add_minutes(into: dict[str, float], tres: Tres, minutes: float) -> None:
-    """Adds what so long a use of these counts, TRES by TRES, and its time alone."""
+    """Add the usage of these TRES over some minutes, by TRES, and the wall time itself."""
     into[WALL] = into.get(WALL, 0.0) + minutes
     for name, count in tres.items():
         if count:
@@ -422,7 +448,7 @@ def add_minutes(into: dict[str, float], tres: Tres, minutes: float) -> None:
 
 
 def _minutes(limit_s: float | None) -> float:
-    """What a job may take; without a limit it may take all there is."""
+    """Return the limit in minutes; infinite without a limit."""
     return float("inf") if limit_s is None else limit_s / 60
 
 
@@ -431,7 +457,7 @@ def _count(minutes: float) -> str:
 
 
 def reason_code(prefix: str, what: str, name: str) -> str:
-    """Slurm's reason for a limit on a TRES (job_reason_codes.html).
+    """Return Slurm's reason code for a limit on a TRES (job_reason_codes.html).
 
     `what` is Grp, GrpMinutes, GrpRunMinutes, PerJob, PerNode, PerUser, PerAccount, MinutesPerJob or Min.
     """

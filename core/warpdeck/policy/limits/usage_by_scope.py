@@ -1,6 +1,9 @@
-"""What runs now under each scope: a QoS, a user or an account within it, a user's association, an account with all below it. Pure.
+"""Current usage by scope.
 
-Follows the running jobs from view to view: only what began or ended is counted.
+A scope is a QoS, a user or an account within a QoS, a user's association, or an account with all accounts
+below it. The counts follow the running jobs from view to view: only jobs that started or ended are counted.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ Scope = tuple[str, ...]
 
 
 class Use:
-    """Jobs and what they hold. The minutes that they may still use are added by who asks for them."""
+    """Number of jobs and the TRES they hold. The caller adds the minutes that they may still use."""
 
     __slots__ = ("jobs", "minutes", "tres")
 
@@ -30,18 +33,18 @@ class Use:
         self.minutes: dict[str, float] = {}
 
     def copy(self) -> Use:
-        """One to which more can be added."""
+        """Return a copy that can be modified."""
         made = Use(self.jobs, dict(self.tres))
         made.minutes = dict(self.minutes)
         return made
 
 
 NO_USE = Use()
-"""Of a scope under which nothing runs. Not to be written to."""
+"""The usage of a scope without running jobs. It must not be modified."""
 
 
 class Scopes:
-    """Which scopes a job counts under, by the tables of a view."""
+    """Determines under which scopes a job is counted, from the tables of a view."""
 
     def __init__(self, view: View) -> None:
         self.qos: Mapping[str, QosView] = {qos.name: qos for qos in view.qos}
@@ -49,7 +52,7 @@ class Scopes:
         self.accounts: Mapping[str, AccountView] = {account.name: account for account in view.accounts}
 
     def chain(self, account: str) -> Iterator[AccountView]:
-        """The account and its parents, nearest first."""
+        """Iterate over the account and its parents, nearest first."""
         seen: set[str] = set()
         while account in self.accounts and account not in seen:
             seen.add(account)
@@ -57,7 +60,9 @@ class Scopes:
             account = self.accounts[account].parent
 
     def qos_of(self, qos: str, partition: str) -> Iterable[QosView]:
-        """Those whose limits hold for a job of this QoS in this partition, the partition's first."""
+        """Return the QoS whose limits apply to a job of this QoS in this partition, the partition's QoS
+        first.
+        """
         own = self.qos.get(qos)
         part = self.partitions.get(partition)
         of_partition = self.qos.get(part.qos) if part is not None else None
@@ -67,7 +72,7 @@ class Scopes:
         return [each for each in found if each is not None]
 
     def of(self, user: str, account: str, qos: str, partition: str) -> Iterator[Scope]:
-        """All scopes of such a job."""
+        """Iterate over all scopes of a job."""
         for each in self.qos_of(qos, partition):
             yield ("qos", each.name)
             yield ("qos", each.name, "user", user)
@@ -77,7 +82,7 @@ class Scopes:
             yield ("account", above.name)
 
     def structure(self) -> tuple[object, ...]:
-        """What the scopes of jobs depend on; limits and use do not matter to it."""
+        """Return the data on which the scopes of jobs depend. Limits and usage do not matter for this."""
         return (
             [(qos.name, qos.overrides_partition) for qos in self.qos.values()],
             [(part.name, part.qos) for part in self.partitions.values()],
@@ -91,7 +96,7 @@ class _Counted(NamedTuple):
 
 
 class Uses:
-    """Counts by scope, and of each running job what it counts and where."""
+    """Usage by scope, and for each running job its TRES and scopes."""
 
     def __init__(self, billing_weights: Mapping[str, float]) -> None:
         self._weights = billing_weights
@@ -103,7 +108,7 @@ class Uses:
         self._by_scope: dict[Scope, Use] = {}
 
     def follow(self, view: View, scopes: Scopes) -> None:
-        """These run now, under these scopes."""
+        """Update the counts to the running jobs of the view."""
         structure = scopes.structure()
         if structure != self._structure or not _have_the_same_gpus(self._nodes, view.nodes):
             self._structure, self._types = structure, None
@@ -121,20 +126,20 @@ class Uses:
         self._running = view.running
 
     def at(self, scope: Scope) -> Use:
-        """What runs under a scope. Not to be written to."""
+        """Return the usage of a scope. It must not be modified."""
         return self._by_scope.get(scope, NO_USE)
 
     def of(self, job: RunningJob) -> tuple[Tres, tuple[Scope, ...]]:
-        """What one of the running jobs holds, and the scopes under which it counts."""
+        """Return the TRES that a running job holds and the scopes under which it is counted."""
         return self._counted[job.id]
 
     def held_by(self, allocation: Allocation) -> Tres:
-        """What an allocation holds."""
+        """Return the TRES that an allocation holds."""
         return held_tres(allocation, self.types, self._weights)
 
     @property
     def types(self) -> dict[str, str]:
-        """The type of each GPU by uuid; only who asks pays for it."""
+        """The type of each GPU by UUID, computed on first use."""
         if self._types is None:
             self._types = {gpu.uuid: gpu.type.lower() for node in self._nodes for gpu in node.gpus}
         return self._types
@@ -157,7 +162,7 @@ class Uses:
 
 
 def _have_the_same_gpus(before: Sequence[NodeView], after: Sequence[NodeView]) -> bool:
-    """Whether no GPU came, went, or is of another type."""
+    """Return whether no GPU was added, removed or changed its type."""
     if before is after:
         return True
     if len(before) != len(after):

@@ -1,4 +1,7 @@
-"""Why a job did not start in a pass. Pure data; what has no words of its own is put into words at the end of the pass."""
+"""Block reasons, which say why a job did not start in a pass.
+
+A block reason without a sentence gets one at the end of the pass.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ if TYPE_CHECKING:
 
 
 class Obstacle:
-    """With a `shape` it did not fit for `duration_s` on the field of its reservation; else `sentence` says what forbids it.
+    """The block reason of a job. If `shape` is set, the job did not fit for `duration_s` in the resource pool
+    of its reservation.
 
-    Told apart by identity: those who meet the same one are told the same.
+    Otherwise `sentence` names the rule that forbids it. Block reasons are compared by identity: jobs with the
+    same one get the same reason.
     """
 
     __slots__ = ("code", "duration_s", "reservation", "sentence", "shape")

@@ -1,7 +1,9 @@
-"""Tasks dealt over nodes, as numbers: how many each of them gets. Pure.
+"""Distribution of tasks over nodes, as numbers of tasks per node.
 
-Two rules of Slurm's: who makes an allocation fills one node after the other (`fill`), and who lays tasks out in it goes round
-and round over what each node has (`deal`). Measured beside 22.05.
+Slurm has two rules. An allocation is made by filling one node after the other (`fill`). Tasks are then laid
+out round-robin over the slots of each node (`deal`). Both were compared with Slurm 22.05.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from collections.abc import Sequence
 
 
 def fill(rooms: Sequence[int], total: int, *, each: int = 1, fewest: int) -> list[int]:
-    """So many in all, as many on every node as there is room for, and `each` on all of them.
+    """Distribute `total` tasks, filling each node up to its room, with at least `each` tasks on every node.
 
-    Of the first `fewest` nodes each leaves enough for those behind it. What nodes beyond them must have is taken from the first.
-    There is room for the total, and for `each` everywhere.
+    The first `fewest` nodes leave enough tasks for the nodes after them. The minimum of further nodes is
+    taken from the first nodes. The caller ensures that there is room for the total, and for `each` on every
+    node.
     """
     counts, left = [], max(total, each * min(fewest, len(rooms)))
     for at, room in enumerate(rooms):
@@ -28,7 +31,9 @@ def fill(rooms: Sequence[int], total: int, *, each: int = 1, fewest: int) -> lis
 
 
 def deal(most: Sequence[int], total: int, *, each: int = 1) -> list[int]:
-    """So many to each node in turn, to none more than it may have; together they may have the total."""
+    """Distribute `total` tasks round-robin, `each` at a time, with at most `most[i]` tasks on node i. The sum
+    of `most` must suffice.
+    """
     assert sum(most) >= total, f"{most} are less than {total}"
     counts = [0] * len(most)
     while total:
@@ -40,5 +45,5 @@ def deal(most: Sequence[int], total: int, *, each: int = 1) -> list[int]:
 
 
 def pack(most: Sequence[int], total: int) -> list[int]:
-    """One to each node, then the first ones filled."""
+    """Place one task on each node, then fill the first nodes."""
     return fill(most, total, fewest=len(most))

@@ -1,7 +1,10 @@
-"""Over how many nodes a request may be laid out, and what its nodes must be besides large enough. Pure.
+"""Possible numbers of nodes of a request, and requirements on its nodes other than their size.
 
-`--nodes` says how many. Where it is not given (`nodes_open`) a job goes to as few as can hold its tasks and its GPUs: that many
-are tried first, then more, in growing steps. What is asked for on each node, GPUs or tasks, is asked for on no more than that.
+--nodes gives the numbers. Without it (`nodes_open`) a job gets as few nodes as can hold its tasks and GPUs.
+That number is tried first, then larger ones in growing steps. If GPUs or tasks are requested per node, only
+the smallest number is tried.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -17,20 +20,26 @@ from warpdeck.policy.resources.cluster import CPUS, FIRST_TYPE, GPUS, MEM, Clust
 from warpdeck.policy.resources.demand import Need, Tenant
 
 MAX_SIZES = 64
-"""Numbers of nodes that are tried for --nodes=MIN-MAX: the ends of a longer range, and some between them."""
+"""Maximum number of node counts tried for --nodes=MIN-MAX: both ends of a longer range, and some counts
+between them.
+"""
 MAX_OPEN_SIZES = 8
-"""The same without --nodes: each costs a look at the cluster in every pass, and few jobs need many."""
+"""The same without --nodes. Each count costs one search of the cluster in every pass, and few jobs need
+many.
+"""
 EACH_SIZE = 5
-"""So many numbers of nodes beyond the fewest are tried one by one; then each is half as large again."""
+"""This many node counts above the smallest are tried one by one. After them, each count is half as large
+again.
+"""
 
 
 NO_ROW = -1
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True):
-    """A layout of a request over so many nodes: (need, on how many nodes), larger needs first.
+    """A layout of a request over a number of nodes: (demand, number of nodes with it), larger demands first.
 
-    `named`: the rows of its --nodelist where it needs more nodes than those.
+    `named` holds the rows of its --nodelist, if it needs more nodes than those.
     """
 
     nodes: int
@@ -41,17 +50,19 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_picky(self) -> bool:
-        """Whether not every choice of nodes that are large enough will do."""
+        """True if not every choice of large enough nodes is acceptable."""
         return self.max_switches is not None or bool(self.named) or self.contiguous
 
     def of(self, tenant: Tenant | None) -> Gang:
-        """The same of that tenant."""
+        """Return a copy of the layout for the job of this user."""
         wanted = tuple((msgspec.structs.replace(need, tenant=tenant), count) for need, count in self.wanted)
         return msgspec.structs.replace(self, wanted=wanted)
 
 
 def named_rows(cluster: Cluster, asked: Resources) -> tuple[int, ...]:
-    """The rows that must be among those of the job, where it may have others too; NO_ROW for a node that is gone."""
+    """Return the rows that must be among the job's nodes, if it may have others too. NO_ROW stands for a node
+    that no longer exists.
+    """
     if not asked.nodelist or asked.nodes_max <= len(asked.nodelist):
         return ()
     return tuple(cluster.row.get(NodeName(name), NO_ROW) for name in asked.nodelist)
@@ -60,7 +71,7 @@ def named_rows(cluster: Cluster, asked: Resources) -> tuple[int, ...]:
 def sizes(
     cluster: Cluster, asked: Resources, partition: PartitionView | None, masks: Sequence[Mask]
 ) -> Iterator[int]:
-    """The numbers of nodes to try, fewest first: those of the request that the partition allows."""
+    """Iterate over the node counts to try, smallest first: those of the request that the partition allows."""
     low, high = asked.nodes_min, max(asked.nodes_min, asked.nodes_max)
     if partition is not None:
         low = max(low, partition.min_nodes)
@@ -83,7 +94,9 @@ def sizes(
 
 
 def _fewest(cluster: Cluster, asked: Resources, masks: Sequence[Mask]) -> int:
-    """On fewer the request fits nowhere, whatever is free: by the largest of each that any of its nodes has."""
+    """Return the smallest node count that could ever fit, judged by the largest amounts that any usable node
+    has.
+    """
     usable = np.logical_or.reduce(masks)
     whole = cluster.whole[:FIRST_TYPE, usable].max(axis=1, initial=0)
     cpus, mem, gpus = int(whole[CPUS]), int(whole[MEM]), int(whole[GPUS])
@@ -103,7 +116,10 @@ def _fewest(cluster: Cluster, asked: Resources, masks: Sequence[Mask]) -> int:
 
 
 def runs(cluster: Cluster, gang: Gang, rows: Sequence[Ints]) -> Iterator[list[Ints]]:
-    """For each stretch of neighbours that may hold the gang the rows of each need in it; those of short runs first."""
+    """Iterate over the stretches of neighboring nodes that may hold the gang, shortest runs first.
+
+    Each element lists, for each demand, the rows inside the stretch.
+    """
     places = [np.sort(cluster.line[fitting]) for fitting in rows]
     line = np.unique(np.concatenate(places))
     firsts = np.flatnonzero(line[gang.nodes - 1 :] - line[: len(line) - gang.nodes + 1] == gang.nodes - 1)

@@ -1,13 +1,18 @@
-"""Where tasks may be spread unevenly: the first nodes of a gang take as many as they have room for, as Slurm has it. Pure.
+"""Uneven distribution of tasks over the nodes of a gang: as in Slurm, the first nodes take as many as they
+can hold.
 
-A spot is looked for with the tasks spread evenly, which asks least of the node that must give most. Here what its nodes have
-beyond that is looked up, and they are filled in the order of their names (`dealing.fill`). What every node must give in any case
-(--mincpus, --ntasks-per-node) it gives, and CPUs that are more than the tasks need are dealt over (`dealing.deal`). Where there
-is no such spot now, there may be one on nodes of which some have little free and others much (`unevenly`): of what lies in the
-future only even ones are known.
+The search for a placement assumes evenly distributed tasks, which asks the least of the most loaded node.
+This module then determines the additional free resources of these nodes and fills them in the order of their
+names (`dealing.fill`). Each node also gets its required minimum (--mincpus, --ntasks-per-node). If this
+yields more CPUs than the tasks need, the tasks are dealt over them (`dealing.deal`). If there is no placement
+with an even distribution now, `unevenly` looks for nodes of which some have little free and others much. For
+future starts only even distributions are considered.
 
-Unlike Slurm's, tasks stay even where GPUs are asked for the job or for each node: seven tasks beside four GPUs, and one beside
-the other four, are no use to anybody. GPUs of tasks go with them.
+Unlike in Slurm, tasks stay evenly distributed if GPUs are requested for the job or for each node. Seven tasks
+next to four GPUs, and one next to the other four, would be of no use. GPUs requested per task go with their
+tasks.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -23,7 +28,9 @@ from .request_shape import Shape, Spot, least_need, may_fill, need_for
 
 
 def filled(timeline: Timeline, shape: Shape, spot: Spot, until: float) -> Spot:
-    """The same nodes, by name, filled one after the other with what is free there from now until then."""
+    """Return the same nodes, sorted by name, filled one after the other with the resources that are free
+    there until `until`.
+    """
     nodes = sorted(spot, key=lambda pair: pair[0])
     rows = np.array([row for row, _ in nodes], dtype=np.int64)
     found = np.array([need.tasks for _, need in nodes], dtype=np.int64)
@@ -32,7 +39,9 @@ def filled(timeline: Timeline, shape: Shape, spot: Spot, until: float) -> Spot:
 
 
 def unevenly(timeline: Timeline, shape: Shape, duration_s: float) -> Spot | None:
-    """Where some nodes have room for few tasks, and others for all the others: the roomiest; None if nowhere."""
+    """Return a placement on nodes with room for different numbers of tasks, those with the most room first;
+    None if there is none.
+    """
     least = least_need(shape)
     for gang in shape.gangs:
         if gang.is_picky or not may_fill(shape.asked, gang):
@@ -49,7 +58,7 @@ def unevenly(timeline: Timeline, shape: Shape, duration_s: float) -> Spot | None
 
 
 def _dealt(shape: Shape, rows: list[int], rooms: list[int]) -> Spot:
-    """All tasks on these rows, ascending, which have room for so many."""
+    """Distribute all tasks over these rows, in ascending order, with room for `rooms` tasks each."""
     asked = shape.asked
     total = max(asked.tasks or 0, len(rows))
     each = max(1, asked.tasks_per_node or 0, -(-(asked.cpus_per_node_min or 0) // asked.cpus_used_by_task()))
@@ -59,7 +68,7 @@ def _dealt(shape: Shape, rows: list[int], rooms: list[int]) -> Spot:
 
 
 def _rooms(cluster: Cluster, shape: Shape, free: Ints) -> Ints:
-    """For how many tasks there is room on each of some nodes, within the limits on every node. `free` is (column, row)."""
+    """Return for how many tasks each node has room, within the limits per node. `free` is (column, row)."""
     asked, mem_bytes = shape.asked, _mem_bytes_of_task(shape)
     gpus, kind = asked.gpus.per_task or 0, asked.gpus.type.lower()
     column = cluster.columns_of(kind)[0] if kind else GPUS
@@ -75,7 +84,7 @@ def _rooms(cluster: Cluster, shape: Shape, free: Ints) -> Ints:
 
 
 def _mem_bytes_of_task(shape: Shape) -> int:
-    """What a task more takes of a node's memory."""
+    """Return the memory that each additional task takes of a node."""
     asked = shape.asked
     if asked.mem_per_node_bytes is not None:
         return 0

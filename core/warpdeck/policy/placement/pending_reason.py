@@ -1,4 +1,7 @@
-"""Why a job waits, in Slurm's reason codes and in words. Pure."""
+"""Pending reasons as Slurm's codes and as sentences.
+
+The module is pure: it reads no clock and does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ GIB = 2**30
 
 
 def before_its_time(job: PendingJob, now: float) -> Why | None:
-    """A reason that lies in the job itself: held, dependencies, begin time. None if it could start."""
+    """Return the reason why the job is not eligible by itself: held, dependencies, or begin time. None if it
+    could start.
+    """
     if job.held:
         return held(job)
     if job.never:
@@ -31,7 +36,7 @@ def before_its_time(job: PendingJob, now: float) -> Why | None:
 
 
 def held(job: Job | PendingJob) -> Why:
-    """By whom."""
+    """Return the reason of a held job, with who holds it and how to release it."""
     release = f"`warpdeck release {job.array_job_id}`"
     if job.lost_reservation:
         return Why(
@@ -45,7 +50,7 @@ def held(job: Job | PendingJob) -> Why:
 
 
 def throttled(job: PendingJob) -> Why:
-    """The array's own limit."""
+    """Return the reason of an array that runs as many tasks as its own limit allows."""
     return Why(
         code="JobArrayTaskLimit",
         sentence=f"{job.throttle} tasks of the array run, as many as it allows; {count_tasks(job.tasks)} wait",
@@ -53,7 +58,7 @@ def throttled(job: PendingJob) -> Why:
 
 
 def describe_need(asked: Resources) -> str:
-    """What is asked, in words: "4 GPUs of type h100 and 16 CPUs on each of 2 nodes"."""
+    """Return the request as a text, such as "4 GPUs of type h100 and 16 CPUs on each of 2 nodes"."""
     wanted = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=0)
     if asked.nodes_open and (asked.tasks or 1) > 1:
         return _describe_tasks(asked)
@@ -77,7 +82,7 @@ def describe_need(asked: Resources) -> str:
 
 
 def _describe_tasks(asked: Resources) -> str:
-    """Of a request that may go to as many nodes as it needs."""
+    """Describe a request that may use as many nodes as it needs."""
     gpus, kind = asked.gpus, f" of type {asked.gpus.type}" if asked.gpus.type else ""
     each = [many(asked.cpus_of_task(), "CPU")]
     if gpus.per_task:

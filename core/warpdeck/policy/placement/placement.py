@@ -1,8 +1,11 @@
-"""Where a gang goes: which of the nodes that could take it. Pure.
+"""Placement: chooses nodes for a gang among those that could take it.
 
-Best fit, so that large holes stay large: nodes of low weight, then least GPUs left over, then least CPUs, then by name; a
-job without GPUs goes where fewest GPUs are free. A gang goes to as few switches as it can, the fullest that has enough
-first (Slurm's topology/tree).
+It uses best fit, so that large gaps stay large. Nodes are ordered by weight, then by the fewest GPUs left
+over, then by the fewest CPUs, then by name. A job without GPUs goes to the node with the fewest free GPUs. A
+gang uses as few switches as possible, and the fullest one that has enough nodes first (Slurm's
+topology/tree).
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from .request_shape import Shape, Spot
 
 
 def place_now(timeline: Timeline, shape: Shape, duration_s: float) -> Spot | None:
-    """Nodes on which the request fits from now for so long; None if there are none. Nothing is taken yet."""
+    """Return nodes on which the request fits from now on for the duration, or None. Nothing is taken yet."""
     for gang in shape.gangs:
         for mask in shape.masks:
             rows = [timeline.fitting_now(need, duration_s, mask) for need, _ in gang.wanted]
@@ -38,7 +41,10 @@ def place_now(timeline: Timeline, shape: Shape, duration_s: float) -> Spot | Non
 
 
 def place_later(timeline: Timeline, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
-    """The earliest time from which the request fits for so long, and where; None if not in the known future."""
+    """Return the earliest time from which the request fits for the duration, and the nodes.
+
+    None if it does not fit in the known future.
+    """
     best: tuple[float, Spot] | None = None
     for gang in shape.gangs:
         for mask in shape.masks:
@@ -50,7 +56,9 @@ def place_later(timeline: Timeline, shape: Shape, duration_s: float) -> tuple[fl
 
 
 def choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> Spot | None:
-    """A node for each need out of the rows that meet it, by the rule of this module."""
+    """Choose nodes for each requirement among the rows that satisfy it, by the rule described in this
+    module.
+    """
     total = 0
     for (_, count), fitting in zip(gang.wanted, rows, strict=True):
         total += count
@@ -90,7 +98,9 @@ def _choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> 
 
 
 def _has_named(cluster: Cluster, gang: Gang, used: Ints) -> bool:
-    """Whether the nodes that were named are among these, or these among them, and all on few enough switches."""
+    """Return whether the chosen nodes include all named nodes, or consist only of named nodes, and use few
+    enough switches.
+    """
     named = int(np.isin(used, gang.named).sum())
     if named < min(len(gang.named), gang.nodes):
         return False
@@ -98,11 +108,14 @@ def _has_named(cluster: Cluster, gang: Gang, used: Ints) -> bool:
 
 
 MAX_RANK = 1 << 30
-"""The rank of switches that a gang does without."""
+"""Sort rank of the switches that a gang does not use."""
 
 
 def _switches(cluster: Cluster, gang: Gang, rows: Sequence[Ints]) -> list[int]:
-    """As few switches as can hold the gang: the fullest that has room for all, else the largest ones; [] if none can."""
+    """Return as few switches as can hold the gang, or [] if there are none.
+
+    This is the fullest single switch that has enough nodes, or else the largest switches.
+    """
     sizes = np.array([np.bincount(cluster.switch[fit], minlength=cluster.switch_count) for fit in rows])
     wanted = np.cumsum([count for _, count in gang.wanted])[:, None]
     enough = np.flatnonzero((sizes >= wanted).all(axis=0))
@@ -132,14 +145,19 @@ def _best_first(timeline: Timeline, need: Need, rows: Ints, at: float) -> Ints:
         unshared = ~np.array(room)
         return rows[np.lexsort((rows, free[CPUS], free[GPUS], unshared, cluster.weight[rows]))]
     if at > timeline.now:
-        # What is reserved for later is best taken where nothing is free now: that may be used until then, and after.
+        # A reservation for later should use nodes on which nothing is free now. Resources that are free now
+        # stay usable both before and
+        # after the reservation.
         now = timeline.free_now[:, rows]
         return rows[np.lexsort((rows, now[CPUS], now[GPUS], free[CPUS], free[GPUS], cluster.weight[rows]))]
     return rows[np.lexsort((rows, free[CPUS], free[GPUS], cluster.weight[rows]))]
 
 
 def allocate(timeline: Timeline, board: GpuBoard, spot: Spot, ends: float) -> Allocation:
-    """The shares of a gang that starts now and may run until `ends`, GPUs by index. The board is told by `commit`."""
+    """Return the shares of a gang that starts now and may run until `ends`, with GPUs by index.
+
+    The GPU board is not changed; `commit` does that.
+    """
     shares = []
     for row, need in spot:
         node = timeline.cluster.nodes[row]
@@ -160,7 +178,7 @@ def allocate(timeline: Timeline, board: GpuBoard, spot: Spot, ends: float) -> Al
 
 def _memory(timeline: Timeline, row: int, need: Need, ends: float) -> int:
     if need.all_memory:
-        return int(timeline.least(row, timeline.now, ends)[MEM])  # jobs that are suspended there keep theirs
+        return int(timeline.least(row, timeline.now, ends)[MEM])
     return timeline.cluster.nodes[row].mem_bytes if need.mem_bytes == WHOLE_NODE else need.mem_bytes
 
 
@@ -184,7 +202,7 @@ def _pick(timeline: Timeline, board: GpuBoard, row: int, need: Need, ends: float
 def commit(
     timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float, *, tenant: Tenant | None
 ) -> None:
-    """The allocation is taken from now on."""
+    """Take the allocation from the timeline and the GPU board, from now until `ends`."""
     cluster = timeline.cluster
     for share in allocation.shares:
         row = cluster.row[share.node]
@@ -196,7 +214,7 @@ def commit(
 def uncommit(
     timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float, *, tenant: Tenant | None
 ) -> None:
-    """Takes back a `commit`."""
+    """Undo a `commit`."""
     cluster = timeline.cluster
     for share in allocation.shares:
         row = cluster.row[share.node]
@@ -206,7 +224,10 @@ def uncommit(
 
 
 class Reserved(NamedTuple):
-    """What is kept on one node in an interval. `part`: the shared GPU on which `booking` was made for a part of one."""
+    """Resources reserved on one node for an interval.
+
+    If a part of a GPU is reserved, `part` is the shared GPU and `booking` the entry made for it.
+    """
 
     row: int
     start: float
@@ -230,9 +251,10 @@ def reserve(
     ready: float | None = None,
     common: Mapping[int, Mask] = ALL_COMMON,
 ) -> Taken:
-    """The gang will have these nodes in that interval; nothing else may. `ready`: when those who must leave are gone.
+    """Reserve these nodes for a gang in an interval.
 
-    `common` by row, where not all columns are taken of: those that are.
+    `ready` is the time when the jobs that must leave are gone. `common` restricts the reservation to some
+    columns, by row.
     """
     begins = start if ready is None else ready
     taken: Taken = []
@@ -258,7 +280,7 @@ def reserve(
 
 
 def release(timeline: Timeline, taken: Taken) -> None:
-    """Takes back a `reserve`."""
+    """Undo a `reserve`."""
     for kept in taken:
         timeline.take(kept.row, kept.start, kept.end, -kept.amounts)
         timeline.unsettle(kept.row, kept.start, kept.end, kept.tenant)
@@ -268,7 +290,10 @@ def release(timeline: Timeline, taken: Taken) -> None:
 
 
 def _part_on(timeline: Timeline, row: int, need: Need, start: float, end: float) -> SharedGpu | None:
-    """The fullest shared GPU that has room for the part in the interval; None if a whole one must be broken up."""
+    """Return the fullest shared GPU that has enough room for the part in the interval.
+
+    None if a whole GPU must be divided for it.
+    """
     if need.gpu_share_pct >= 100 or row not in timeline.shared:
         return None
     times = timeline.times[row]
@@ -284,7 +309,10 @@ def _part_on(timeline: Timeline, row: int, need: Need, start: float, end: float)
 
 
 def whole_amounts(cluster: Cluster, row: int, need: Need) -> Ints:
-    """All that a need takes of this node, by column. A part of a GPU counts as one: which it will be is not known yet."""
+    """Return all amounts that a requirement takes of this node, by column.
+
+    A part of a GPU counts as one GPU, because it is not known yet which GPU it will be.
+    """
     amounts = cluster.need_amounts(need)
     if need.exclusive:
         amounts[CPUS] = max(need.cpus, int(cluster.capacity[CPUS, row]))
@@ -297,7 +325,10 @@ def whole_amounts(cluster: Cluster, row: int, need: Need) -> Ints:
 
 
 def _name_types(timeline: Timeline, row: int, amounts: Ints, start: float, end: float) -> None:
-    """On nodes of mixed types, GPUs of any type are promised as GPUs of types that are free in the whole interval."""
+    """Name the types of the GPUs that are reserved on nodes with several GPU types.
+
+    GPUs of any type are reserved as GPUs of those types that are free during the whole interval.
+    """
     columns = list(timeline.cluster.type_columns.values())
     left = int(amounts[GPUS] - amounts[columns].sum()) if columns else 0
     if left <= 0:

@@ -20,7 +20,9 @@ from .pending_reason import describe_need
 
 
 class Shape:
-    """A kind of request: everything about placing it that does not change during a pass. Equal requests share one."""
+    """A request class: all data for placing a request that stays constant during a pass. Equal requests share
+    one.
+    """
 
     def __init__(
         self,
@@ -32,20 +34,22 @@ class Shape:
         number: int = 0,
     ) -> None:
         self.of_all = self
-        """Where this one finds no room, none of those finds any whose it is."""
+        """The variant for all users. If it cannot be placed, no variant for a single user can be placed
+        either.
+        """
         self.number = number
-        """Its place among the shapes that are kept."""
+        """The number of this request class, which is its index in the cache."""
         self.asked = asked
         self.partition = partition
         self.tenant: Tenant | None = None
         self.masks: list[Mask] = cluster.rows_for(asked, None if partition is None else partition.nodes)
         self.default_mem_per_cpu_bytes = default_mem_per_cpu_bytes
         self.most_per_node: Tres = {}
-        """No node may give more of these, where it need not."""
+        """Limits on the amounts per node. They are respected if some number of nodes permits it."""
         self.fills = False
-        """Whether its tasks go over its nodes as there is room, rather than evenly."""
+        """True if the tasks may be distributed unevenly over the nodes, according to their free resources."""
         self.is_spread = False
-        """Whether it must do with fewer of the numbers of nodes that the request allows: a limit on each node has it so."""
+        """True if a limit per node excludes some of the numbers of nodes that the request allows."""
         self._spread: dict[tuple[tuple[str, int], ...], Shape] = {}
         self._each_size: tuple[Shape, ...] = ()
         self.gangs = self._lay_out(cluster)
@@ -56,7 +60,7 @@ class Shape:
         gangs, named = [], named_rows(cluster, asked)
         for nodes in sizes(cluster, asked, partition, self.masks):
             if nodes > len(cluster):
-                break  # before its needs are laid out: a range may end at a hundred thousand nodes
+                break  # Stop before computing its needs: a range of nodes may end at a hundred thousand.
             found = needs(
                 asked,
                 nodes,
@@ -76,19 +80,22 @@ class Shape:
 
     @cached_property
     def gangs(self) -> list[Gang]:
-        """Over how many nodes it may be laid out, and what each of these must give. Of one user's they are made when they are
-        asked for: mostly there is no room whosever it is."""
+        """The possible layouts: numbers of nodes, and the demand on each node.
+
+        Those of a single user's variant are computed on first use, because usually the request fits for no
+        user at all.
+        """
         return [gang.of(self.tenant) for gang in self.of_all.gangs]
 
     @property
     def apart(self) -> bool:
-        """Whether it shares its nodes with its own user's jobs alone."""
+        """True if it shares its nodes only with jobs of the same user."""
         return self.asked.share_with == "user" or (
             self.partition is not None and self.partition.exclusive_user
         )
 
     def of_user(self, user: str, number: int) -> Shape:
-        """The same of this user, where it matters on whose nodes he is."""
+        """Return a copy of this class bound to one user (for --exclusive=user)."""
         made = Shape.__new__(Shape)
         made.__dict__.update(self.__dict__)
         del made.gangs
@@ -97,11 +104,13 @@ class Shape:
 
     @cached_property
     def wants(self) -> str:
-        """What is asked, in words."""
+        """The request as a text."""
         return describe_need(self.asked)
 
     def least(self) -> tuple[int, int, int, int]:
-        """(CPUs, bytes, whole GPUs) that must be free at the least on each of so many nodes, wherever it goes."""
+        """Return (CPUs, bytes, whole GPUs, nodes): on this many nodes, at least these amounts must be free,
+        wherever the job runs.
+        """
         needs = [need for gang in self.gangs for need, _ in gang.wanted]
         needs += [least_need(self)] if self.fills else []
         if not needs:
@@ -114,13 +123,16 @@ class Shape:
         )
 
     def within(self, rows: Mask) -> Shape:
-        """The same on these nodes alone."""
+        """Return a copy that is restricted to these nodes."""
         made = copy(self)
         made.masks = [mask & rows for mask in self.masks]
         return made
 
     def spread(self, most_per_node: Tres) -> Shape:
-        """The same over as many nodes of its range that none gives more than this; as it is if that is on no number of them."""
+        """Return a copy that uses only numbers of nodes for which no node exceeds `most_per_node`.
+
+        If no number of nodes satisfies this, all of them stay allowed.
+        """
         if not most_per_node:
             return self
         key = tuple(sorted(most_per_node.items()))
@@ -135,8 +147,12 @@ class Shape:
         return self._spread[key]
 
     def each_size(self) -> tuple[Shape, ...]:
-        """The same on each of its numbers of nodes alone, in the order in which they are tried: --nodes=2-8 is eight where
-        eight can be had now (Slurm's rule); without --nodes, or with --use-min-nodes, it is as few as will do, whichever these are."""
+        """Return one copy for each allowed number of nodes, in the order in which they are tried.
+
+        With --nodes=2-8 the job gets eight nodes if it can have eight now (Slurm's rule). Without --nodes, or
+        with --use-min-nodes, as few nodes as possible are used; the request class itself is then the only
+        element.
+        """
         if self.asked.nodes_open or self.asked.use_min_nodes or len(self.gangs) < 2:
             return (self,)
         if not self._each_size:
@@ -148,7 +164,7 @@ class Shape:
         return self._each_size
 
     def usable(self) -> Mask:
-        """The nodes that the request allows at all."""
+        """Return the mask of the nodes that the request allows at all."""
         found = self.masks[0].copy()
         for mask in self.masks[1:]:
             found |= mask
@@ -163,9 +179,9 @@ def _is_within(need: Need, most: Tres) -> bool:
 
 
 NOWHERE = (1 << 62, 0, 0, 1)
-"""The least that a request asks for which can be laid out on no number of nodes."""
+"""The minimum demand of a request that has no possible layout."""
 Spot = list[tuple[int, Need]]
-"""(row, what it gives) for each node of a gang, in rank order."""
+"""The (row, demand) for each node of a gang, in rank order."""
 
 
 def _largest_first(found: Sequence[tuple[Need, int]]) -> tuple[tuple[Need, int], ...]:
@@ -174,7 +190,10 @@ def _largest_first(found: Sequence[tuple[Need, int]]) -> tuple[tuple[Need, int],
 
 
 def may_fill(asked: Resources, gang: Gang) -> bool:
-    """Whether its tasks may be spread otherwise than evenly: over whole nodes, and where they share CPUs, they are dealt."""
+    """Return whether the tasks may be distributed unevenly.
+
+    This is not so on whole nodes, or if tasks share CPUs; the tasks are then dealt evenly.
+    """
     if gang.nodes < 2 or asked.tasks is None or asked.tasks <= gang.nodes or asked.overcommit:
         return False
     gpus = asked.gpus
@@ -184,7 +203,7 @@ def may_fill(asked: Resources, gang: Gang) -> bool:
 
 
 def least_need(shape: Shape) -> Need:
-    """What each of its nodes must give at the least, where others have room for the other tasks."""
+    """Return the least demand on each node if other nodes have room for the remaining tasks."""
     return need_for(shape, 1)
 
 

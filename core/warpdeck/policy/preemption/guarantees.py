@@ -1,13 +1,19 @@
-"""Which running jobs are what a quota above them guarantees, and which are what is borrowed beyond it. Pure.
+"""Decides which running jobs a quota guarantees, and which of them borrow beyond it.
 
-The jobs under each account are counted off against its quota, those of the highest rank (by QoS or tier) first, then those that
-began first; who no longer fits is borrowed. So nobody who begins takes the guarantee of one of higher rank, or who was there
-before. A job's level is the depth in the tree of the lowest account that guarantees it, 0 for none.
+The jobs under each account are counted against its quota: those of the highest rank (by QoS or tier) first,
+then those that started first. Jobs that no longer fit are borrowers. So a newly started job cannot take the
+guarantee of a job with a higher rank, or of an earlier job. The level of a job is the depth in the tree of
+the lowest account that guarantees it, or 0 if none does.
 
-No preemptions go in a circle, as each makes the same thing greater: the ranks of all jobs of the deepest level, the highest first;
-where these are the same those of the next level and deeper; at last those of all who run. To reclaim, the account stays within its
-quota, and only those leave who are borrowed from all accounts that the two have not in common: so a job more is guaranteed below
-these, and none less. By QoS or tier a job takes the place of jobs of lower rank, and of none whose level is deeper than its own.
+Preemptions cannot form a cycle, because each of them increases the same quantity. First, this quantity
+compares the ranks of all jobs of the deepest level, highest first. If these are equal, it compares the ranks
+at the next level and deeper, and so on. At last it compares the ranks of all running jobs.
+
+When an account reclaims, it stays within its quota. Only jobs leave that borrow from all accounts that the
+two jobs do not share. So one more job is guaranteed below these accounts, and none less. By QoS or tier, a
+job only replaces jobs of lower rank, and only if their level is not deeper than its own.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ from warpdeck.policy.resources.tres import add
 
 
 class Guarantees:
-    """Of the jobs that run, as far as they are not leaving."""
+    """The guarantees of the running jobs, except those that are leaving."""
 
     def __init__(
         self, running: Sequence[RunningJob], ledger: Ledger, *, rank: Callable[[RunningJob], int]
@@ -32,27 +38,27 @@ class Guarantees:
         self._ledger = ledger
         self._rank = rank
         self._known: dict[str, dict[JobId, Tres]] = {}
-        """By account what each of those holds who are within its quota, the highest rank first."""
+        """By account, the holdings of the jobs within its quota, highest rank first."""
         self._ranks: dict[JobId, int] = {}
 
     @cached_property
     def _in_order(self) -> list[RunningJob]:
-        """Those who stay, in the order in which they are counted off."""
+        """The jobs that stay, in the order in which they are counted."""
         staying = [job for job in self._all if not job.ending and not job.suspended]
         self._ranks = {job.id: self._rank(job) for job in staying}
         return sorted(staying, key=lambda job: (-self._ranks[job.id], job.start_at_unix, job.id))
 
     def holds(self, victim: RunningJob, accounts: Iterable[AccountView]) -> bool:
-        """Whether it is within the quota of one of these, which are above it."""
+        """Return whether the job is within the quota of one of these accounts, which are above it."""
         return any(account.quota and victim.id in self._of(account) for account in accounts)
 
     def level(self, victim: RunningJob) -> int:
-        """Of a running job."""
+        """Return the level of a running job: the depth of the lowest account that guarantees it, or 0."""
         above = list(self._ledger.chain(victim.account))
         return next((len(above) - at for at, each in enumerate(above) if self.holds(victim, (each,))), 0)
 
     def level_for(self, account: str, tres: Tres, *, rank: int) -> int:
-        """Of a job of this account that would run, too."""
+        """Return the level that a job of this account would have if it ran too."""
         above = list(self._ledger.chain(account))
         return next((len(above) - at for at, each in enumerate(above) if self._would(each, tres, rank)), 0)
 
@@ -83,12 +89,15 @@ class Guarantees:
 
 
 def inside(quota: Tres, used: Tres, more: Tres) -> bool:
-    """Whether with so much more the use stays within the quota."""
+    """Return whether the usage stays within the quota after adding `more`."""
     return all(used.get(name, 0) + more.get(name, 0) <= count for name, count in quota.items())
 
 
 def ranks(table: Iterable[QosView]) -> dict[str, int]:
-    """By QoS how many preempt each other below it: always more than those that it preempts."""
+    """Return for each QoS the length of the longest chain of preemptions below it.
+
+    It is always greater than that of the QoS that it preempts.
+    """
     preempts = {qos.name: qos.preempts for qos in table}
     found: dict[str, int] = {}
 

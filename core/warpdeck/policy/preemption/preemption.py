@@ -1,10 +1,16 @@
-"""Who must leave so that another may start: by QoS, by partition tier, or to give an account back its quota. Pure.
+"""Preemption: chooses running jobs that must leave for a pending one, by QoS, by partition tier, or to
+restore a quota.
 
-Victims, worst claim first: those who borrow beyond their account's quota, then lowest QoS or tier, then those that lose
-least work (started last). Whose place a quota guarantees is no victim of one whose would not be guaranteed as well, whatever
-their QoS and tiers (`guarantees`): they would go in circles. A QoS or partition with preempt_mode off gives up nobody. On each node as
-few as meet the need; nodes on which least work is lost. A job that has not yet run for its exempt time, or is leaving
-already, is no victim.
+The victims are chosen in a fixed order. First come jobs that use more than their account's quota. Then come
+jobs with the lowest QoS or tier. Among equal jobs, those that lose the least work (started last) come first.
+On each node as few jobs as needed are preempted, on the nodes where the least work is lost.
+
+Some jobs are no victims: jobs under a QoS or partition with preempt_mode off, jobs that are already leaving,
+and jobs that have not yet run for their exempt time. A job that is guaranteed by a quota is no victim of a
+job that would be guaranteed less, regardless of their QoS and tiers (see `guarantees`). Otherwise two jobs
+could preempt each other forever.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -30,18 +36,18 @@ from .victims import Clearing, Give, ends_of_victim
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Why one job may push another aside, and how."""
+    """The right of one job to preempt another, with the reason and the mode."""
 
     rank: int
-    """Lower is pushed first."""
+    """Victims with a lower rank are preempted first."""
     mode: str
     because: str
     borrowers: tuple[AccountView, ...] = ()
-    """Of a claim on what is borrowed: the accounts that must borrow for it to hold."""
+    """For a claim on borrowed resources: the accounts that must exceed their quotas for the claim to hold."""
 
 
 class Rules:
-    """The site's preemption rules over the jobs that run."""
+    """The site's preemption rules, applied to the running jobs."""
 
     def __init__(self, view: View, now: float, settings: Settings, ledger: Ledger) -> None:
         self._now = now
@@ -59,7 +65,9 @@ class Rules:
         self.active = self._by_qos or self._by_tier or (self.quotas and settings.reclaim)
 
     def within_quota(self, job: PendingJob, tres: Tres) -> bool:
-        """Whether the job can start without its account borrowing: it has a guaranteed right to resources."""
+        """Return whether the job can start within its account's quota, so that it has a guaranteed right to
+        resources.
+        """
         return self._is_within(self._ledger.chain(job.account), tres)
 
     def _is_within(self, accounts: Iterable[AccountView], tres: Tres) -> bool:
@@ -69,7 +77,10 @@ class Rules:
         )
 
     def _apart(self, one: str, other: str) -> tuple[tuple[AccountView, ...], tuple[AccountView, ...]]:
-        """The accounts above each that are not above the other too: what both share gives neither a better right."""
+        """Return the accounts above each of the two that are not above both.
+
+        An account that both share gives neither of them a better right.
+        """
         ours, theirs = list(self._ledger.chain(one)), list(self._ledger.chain(other))
         names = {account.name for account in ours} & {account.name for account in theirs}
         return (
@@ -78,7 +89,7 @@ class Rules:
         )
 
     def may_push(self, job: PendingJob, tres: Tres) -> bool:
-        """Whether there is anybody at all over whom the job could have a claim."""
+        """Return whether there could be any job at all that this job may preempt."""
         qos = self._qos.get(job.qos)
         return (
             (self._by_qos and qos is not None and bool(qos.preempts))
@@ -87,7 +98,7 @@ class Rules:
         )
 
     def claim(self, job: PendingJob, tres: Tres, victim: RunningJob) -> Claim | None:
-        """The right of a waiting job over a running one, None if it has none."""
+        """Return the right of a pending job to preempt a running one, or None."""
         if victim.ending or victim.suspended or self._mode(victim) == "off":
             return None
         qos, own = self._qos.get(victim.qos), self._qos.get(job.qos)
@@ -115,11 +126,13 @@ class Rules:
         return None
 
     def _is_owed(self, accounts: Iterable[AccountView], tres: Tres) -> bool:
-        """Whether such a job would have some of what is guaranteed to these, and would stay within it."""
+        """Return whether the job would use resources that are guaranteed to these accounts, and would stay
+        within the quota.
+        """
         return self._is_within([each for each in accounts if any(map(tres.get, each.quota))], tres)
 
     def _borrows(self, borrower: AccountView, victim: RunningJob) -> bool:
-        """Whether the victim holds some of what its account has too much of."""
+        """Return whether the victim holds some of the resources of which its account uses too much."""
         use, held = (
             self._ledger.account_use(borrower.name),
             self._ledger.tres_of(victim, victim.allocation),
@@ -128,7 +141,9 @@ class Rules:
         return any(held.get(name, 0) and use.get(name, 0) > most for name, most in quota.items())
 
     def _is_guaranteed_against(self, victim: RunningJob, job: PendingJob, tres: Tres) -> bool:
-        """Whether the victim's place is guaranteed to it by a quota, and the job's would not be, or less so."""
+        """Return whether a quota guarantees the victim's resources, and would guarantee the job's less or not
+        at all.
+        """
         if not (self.quotas and self._settings.reclaim):
             return False
         own = self._guarantees.level_for(job.account, tres, rank=self._rank(job))
@@ -136,16 +151,19 @@ class Rules:
 
     @property
     def suspended_keep_gpus(self) -> bool:
-        """Whether a suspended job keeps its GPUs."""
+        """True if a suspended job keeps its GPUs."""
         return self._settings.suspend_keeps_gpus
 
     def grace_s(self, victim: RunningJob) -> int:
-        """How long it has to save its work."""
+        """Return the grace time in seconds that the job gets to save its work."""
         qos, part = self._qos.get(victim.qos), self._partitions.get(victim.partition)
         return max(qos.grace_s if qos else 0, part.grace_s if part else 0) or self._settings.grace_s
 
     def frees(self, cluster: Cluster, share: Share, mode: str) -> tuple[Ints, tuple[tuple[int, int], ...]]:
-        """What a victim's share gives back in that mode: amounts by column, and parts of GPUs as (index, percent)."""
+        """Return the resources that preempting a share in this mode frees.
+
+        These are amounts by column, and parts of GPUs as (index, percent).
+        """
         amounts = cluster.amounts(share)
         parts: tuple[tuple[int, int], ...] = ()
         if share.gpu_share_pct < 100 and self.frees_gpus(mode):
@@ -159,7 +177,7 @@ class Rules:
         return amounts, parts
 
     def frees_gpus(self, mode: str) -> bool:
-        """Whether a victim gives its GPUs back in that mode."""
+        """Return whether a victim frees its GPUs in this mode."""
         return mode != "suspend" or not self._settings.suspend_keeps_gpus
 
     def _mode(self, victim: RunningJob) -> str:
@@ -178,9 +196,10 @@ class Rules:
     def _borrower(
         self, accounts: Sequence[AccountView], given_back: Mapping[str, Tres] = {}
     ) -> AccountView | None:
-        """The nearest account, if none of these is within its quota. Without any quota all that they use is borrowed.
+        """Return the nearest account if none of these accounts is within its quota.
 
-        `given_back` is what victims that were chosen already free, by account.
+        If no account has a quota, everything that they use counts as borrowed. `given_back` is the amount, by
+        account, that already chosen victims free.
         """
         with_quota = [account for account in accounts if account.quota] or list(accounts[:1])
         for account in with_quota:
@@ -191,7 +210,9 @@ class Rules:
         return with_quota[0] if with_quota else None
 
     def too_many(self, victims: Iterable[RunningJob], claims: Mapping[JobId, Claim]) -> list[RunningJob]:
-        """Those of the victims without whom the others alone bring their accounts back to their quotas."""
+        """Return the victims that need not leave, because the other victims alone bring their accounts back
+        within their quotas.
+        """
         given_back: dict[str, Tres] = {}
         found = []
         for victim in victims:
@@ -206,18 +227,23 @@ class Rules:
 
 
 NO_QUOTA: Tres = {"gres/gpu": 0}
-"""Of an account without one: all GPUs that it uses are borrowed."""
+"""Quota of an account without one: all GPUs that it uses are borrowed."""
 MAX_ROUNDS = 8
-"""Tries to find victims so that no account is pushed below its quota."""
+"""Maximum number of attempts to find victims so that no account falls below its quota."""
 ROOM_KEPT_S = 120.0
-"""How long those who leave may take beyond their grace time until others may have what is cleared: KILL, epilogs, the
-emptying of GPUs. A job that cannot start by then for another reason has no more right to it than anybody."""
+"""Seconds beyond the grace time for which the cleared nodes stay reserved. The victims need it for SIGKILL,
+epilogs and freeing GPU memory. A job that cannot start by then for another reason loses its precedence on
+these nodes.
+"""
 Found = tuple[Spot, list[Preempt]]
 Claimant = tuple[object, ...]
 
 
 def claimant(job: PendingJob, *, tenant: str | None) -> Claimant:
-    """What jobs have in common that may push the same others aside for the same request. `tenant`: Ground.tenant_of."""
+    """Return a key that is equal for jobs that may preempt the same jobs for the same request.
+
+    For `tenant`, see `Ground.tenant_of`.
+    """
     return (
         id(job.resources),
         job.partition,
@@ -231,7 +257,7 @@ def claimant(job: PendingJob, *, tenant: str | None) -> Claimant:
 
 
 class Preemption:
-    """Finds victims for one waiting job."""
+    """Finds victims for one pending job."""
 
     def __init__(self, rules: Rules, timeline: Timeline, running: Iterable[RunningJob], now: float) -> None:
         self._rules = rules
@@ -243,9 +269,11 @@ class Preemption:
     def find(
         self, job: PendingJob, tres: Tres, shape: Shape, duration_s: float, *, given: Callable[[Spot], Tres]
     ) -> Found | None:
-        """Where the job can go and who must leave for it; None if nobody it may push aside would help.
+        """Return where the job can run and the jobs that must leave for it; None if no job that it may
+        preempt would help.
 
-        `tres` is what it asks for, `given` what it would have somewhere: whole nodes may be more.
+        `tres` is the amount it requests. `given` returns the amount it would get on a placement, which may be
+        more with whole nodes.
         """
         claims: dict[JobId, Claim] = {}
         for victim in self._running:
@@ -270,7 +298,9 @@ class Preemption:
     def _without_claim(
         self, job: PendingJob, given: Tres, chosen: Iterable[RunningJob], claims: dict[JobId, Claim]
     ) -> list[RunningJob]:
-        """Those who need not leave for a job that is given so much; the claims on the others are as they are then."""
+        """Return the victims over which a job with these amounts has no claim. Update the claims on the
+        others.
+        """
         spared = []
         for victim in chosen:
             claim = self._rules.claim(job, given, victim)
@@ -281,7 +311,9 @@ class Preemption:
         return spared
 
     def vacate(self, told: Iterable[Preempt], *, back: bool = False) -> None:
-        """For a try these have left, and nobody else can have them leave; or they come back."""
+        """Treat these jobs as gone while a placement is tried, so that no other job can preempt them; `back`
+        undoes it.
+        """
         modes, timeline = {each.job_id: each.mode for each in told}, self._timeline
         (self._told.difference_update if back else self._told.update)(modes)
         for victim in self._running:
@@ -293,7 +325,10 @@ class Preemption:
                     timeline.take(row, self._now, ends, amounts if back else -amounts)
 
     def tell(self, told: Iterable[Preempt]) -> None:
-        """These leave: nobody else can have them leave, and their parts of GPUs are counted until the end of their grace."""
+        """Record that these jobs are preempted: no other job can preempt them.
+
+        Their parts of shared GPUs are counted until the end of their grace time.
+        """
         modes = {each.job_id: each for each in told}
         self._told.update(modes)
         timeline = self._timeline
@@ -345,7 +380,7 @@ class Preemption:
     def _orders(
         self, job: PendingJob, spot: Spot, chosen: Sequence[RunningJob], claims: Mapping[JobId, Claim]
     ) -> list[Preempt]:
-        """To leave, and to leave the room to the job."""
+        """Return the orders to leave. Each contains the nodes that are kept for the job until it starts."""
         graces_s = [
             0 if claims[victim.id].mode == "suspend" else self._rules.grace_s(victim) for victim in chosen
         ]

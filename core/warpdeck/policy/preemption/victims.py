@@ -1,7 +1,9 @@
-"""On which nodes a gang would fit if others left, and the fewest of them who must. Pure.
+"""Search for nodes on which a gang would fit if other jobs left, and for the fewest jobs that must leave.
 
-A node fits if the need is met from now until the job's end, with what the victims would hold of it until their own ends. A
-GPU that is shared is whole again when the last of its sharers has left.
+A node fits if the requirement is met from now until the job's end, counting the resources that victims would
+hold until their own ends as free. A shared GPU is whole again when the last of its sharers has left.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -21,12 +23,17 @@ from warpdeck.policy.resources.demand import Need
 from warpdeck.policy.resources.timeline import ENDLESS_S, Timeline
 
 ENOUGH_NODES = 100
-"""Nodes that would do, of which the one is taken where least work is lost. Bounds the search on large clusters."""
+"""Number of suitable nodes after which the search stops, to bound its time on large clusters. Of these, the
+nodes with the least lost work are taken.
+"""
 
 
 class Give(NamedTuple):
-    """A job that may be pushed aside, and what it gives back on one node. `parts`: (index, percent) of shared GPUs. Who does not
-    `leave` is stopped there, and nobody comes for whom it matters that he is."""
+    """A job that may be preempted, and the resources that it frees on one node.
+
+    `parts` are (index, percent) of shared GPUs. If `leaves` is False, the job is only suspended and remains
+    on the node. Jobs that exclude its user then cannot start there.
+    """
 
     victim: RunningJob
     amounts: Ints
@@ -35,7 +42,7 @@ class Give(NamedTuple):
 
 
 class Room:
-    """What is free on one node until a job's end, as those who hold it leave or come back."""
+    """Free resources of one node until a job's end, while candidate victims are removed and added again."""
 
     def __init__(self, timeline: Timeline, row: int, *, until: float) -> None:
         self._timeline = timeline
@@ -47,7 +54,9 @@ class Room:
         self._gone: set[JobId] = set()
 
     def leave(self, give: Give, *, back: bool = False) -> None:
-        """The victim leaves, or comes back. After its own end what it holds is free in any case."""
+        """Remove the victim from the node, or add it again. After the victim's own end, its resources are
+        free in any case.
+        """
         ends = ends_of_victim(give.victim, self._timeline.now)
         held = self._times < ends
         held[0] = True
@@ -65,7 +74,7 @@ class Room:
             self._free[self._timeline.cluster.counted_in(gpu.gpu_type)] += whole_again
 
     def meets(self, need: Need) -> bool:
-        """Whether the need is met on this node."""
+        """Return whether the requirement is met on this node."""
         if self._is_barred(need):
             return False
         wanted = whole_amounts(self._timeline.cluster, self._row, need)
@@ -75,7 +84,7 @@ class Room:
         return bool((self._free[asked] >= wanted[asked][:, None]).all()) and self._has_steady_types(need)
 
     def _is_barred(self, need: Need) -> bool:
-        """Whether somebody is on the node who may not be there beside him."""
+        """Return whether another user's job on the node excludes this need."""
         tenants = self._timeline.tenants
         if tenants is None or need.tenant is None:
             return False
@@ -95,7 +104,7 @@ class Room:
         return False
 
     def _has_steady_types(self, need: Need) -> bool:
-        """GPUs of any type must be the same ones until the end, not now these and now those."""
+        """Return whether the same GPUs of any type stay free until the end."""
         columns = list(self._timeline.cluster.type_columns.values())
         if not columns or not need.gpus or need.gpu_type:
             return True
@@ -103,12 +112,12 @@ class Room:
 
 
 def ends_of_victim(victim: RunningJob, now: float) -> float:
-    """When it would leave by itself, as the timeline has it."""
+    """Return the time at which the victim would leave by itself, as in the timeline."""
     return now + ENDLESS_S if victim.ends_by_unix is None else victim.ends_by_unix
 
 
 class Clearing:
-    """The nodes of a mask with those who may be pushed off them, worst claim first."""
+    """Nodes of a mask together with the jobs that may be preempted on them, weakest claim first."""
 
     def __init__(
         self,
@@ -126,15 +135,19 @@ class Clearing:
             for give in victims:
                 self._back_now[:, row] += give.amounts
             for index in {index for give in victims for index, _ in give.parts}:
-                gpu = timeline.shared.get(row, {}).get(index)  # none where the GPU is blocked
+                gpu = timeline.shared.get(row, {}).get(index)  # `gpu` is None if the GPU is blocked.
                 if gpu is not None:
-                    self._back_now[timeline.cluster.counted_in(gpu.gpu_type), row] += 1  # at the most
+                    # At most one whole GPU becomes free here.
+                    self._back_now[timeline.cluster.counted_in(gpu.gpu_type), row] += 1
         self._until = timeline.now + duration_s
         self._gives = gives
         self._lost_work = lost_work
 
     def find(self, gang: Gang) -> tuple[Spot, set[JobId]] | None:
-        """Where the gang goes, and who must leave; None if it fits nowhere, or fits with nobody leaving."""
+        """Return where the gang can run, and the jobs that must leave.
+
+        None if it fits nowhere, or if it fits without preemption.
+        """
         fitting: list[Ints] = []
         leaving: dict[tuple[int, Need], list[Give]] = {}
         for need, _ in gang.wanted:
@@ -153,7 +166,7 @@ class Clearing:
         if spot is None:
             return None
         gone = {give.victim.id: give.victim for row, need in spot for give in leaving[row, need]}
-        # One who leaves gives back what he holds on all nodes: another may stay for that.
+        # A victim frees its resources on all of its nodes. Another victim may then be allowed to stay.
         for victim in sorted(gone.values(), key=lambda victim: (victim.start_at_unix, victim.id)):
             others = gone.keys() - {victim.id}
             if all(self._is_met(need, row, others) for row, need in spot):
@@ -161,12 +174,16 @@ class Clearing:
         return (spot, set(gone)) if gone else None
 
     def _candidates(self, need: Need) -> list[int]:
-        """The nodes that would do if all left who can be made to; those with most free first: there fewest must leave."""
+        """Return the nodes that would suffice if all candidate victims left, sorted by the most free
+        resources.
+
+        On nodes with more free resources, fewer jobs must leave.
+        """
         timeline = self._timeline
         free = timeline.free_now
         able = free + self._back_now
         if need.gpu_share_pct < 100:
-            able[GPUS:, list(timeline.shared)] += 1  # perhaps: there may be room beside the sharers
+            able[GPUS:, list(timeline.shared)] += 1  # An upper bound: there may be room beside the sharers.
         rows = np.flatnonzero(timeline.enough(need, able) & self._mask)
         found: list[int] = rows[np.lexsort((rows, -free[CPUS, rows], -free[GPUS, rows]))].tolist()
         return found
@@ -179,7 +196,9 @@ class Clearing:
         return room.meets(need)
 
     def _fewest(self, need: Need, row: int) -> list[Give] | None:
-        """The fewest, worst claim first, without whom the need is met on the node; None if it never is."""
+        """Return the fewest victims that must leave this node for the requirement, weakest claim first; None
+        if it cannot be met.
+        """
         room = Room(self._timeline, row, until=self._until)
         chosen: list[Give] = []
         for give in self._gives.get(row, ()):

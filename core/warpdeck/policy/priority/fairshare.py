@@ -1,9 +1,14 @@
-"""Fair Tree fairshare over the account tree, and the decay of usage. Pure.
+"""Fair Tree fairshare over the account tree, and the decay of usage.
 
-Source: Slurm's Fair Tree (slurm.schedmd.com/fair_tree.html). Level fairshare of an association is S / U: its part of its
-siblings' shares over its part of its siblings' usage. The tree is walked from the root, at each level in descending order
-of S / U; users get ranks in the order in which they are met, and fairshare = rank / number of users, the first having 1.0.
-Equal siblings share their rank; an account's best users tie with its siblings, users and accounts' users, when the account does.
+Source: Slurm's Fair Tree (slurm.schedmd.com/fair_tree.html). The level fairshare of an association is S / U:
+its part of its siblings' shares over its part of its siblings' usage. The tree is walked from the root, at
+each level in descending order of S / U. Users are ranked in the order in which they are reached, and
+fairshare = rank / number of users; the first user has 1.0.
+
+Siblings with equal S / U share a rank. If an account ties with siblings, its best users share the rank of
+these siblings: of sibling users, and of the best users of sibling accounts.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -19,44 +24,46 @@ ROOT = "root"
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of sshare: an account (`user` "") or a user in an account."""
+    """A line of sshare: an account (`user` is "") or a user in an account."""
 
     account: str
     user: str
     parent: str
     shares: int
     norm_shares: float
-    """Part of the siblings' shares."""
+    """The share of this association divided by the shares of it and its siblings."""
     usage: float
     norm_usage: float
-    """Part of the siblings' usage."""
+    """The usage of this association divided by the usage of it and its siblings."""
     level_fs: float
-    """norm_shares / norm_usage; inf without usage."""
+    """norm_shares / norm_usage; infinite without usage."""
     fairshare: float = 0.0
-    """Of a user: in (0, 1], the factor of the priority."""
+    """For a user: the fairshare factor of the priority, in (0, 1]."""
     depth: int = 0
 
 
 def decayed(usage: float, *, elapsed_s: float, half_life_s: float) -> float:
-    """Usage after so much time. half_life_s 0: usage is kept for ever."""
+    """Return the usage after this time. With half_life_s 0, usage never decays."""
     if half_life_s <= 0:
         return usage
     return usage * math.exp2(-elapsed_s / half_life_s)
 
 
 def decayed_seconds(from_unix: float, until_unix: float, *, now: float, half_life_s: float) -> float:
-    """The seconds between two times, each counting as much as is left of it `now`: the integral of the decay."""
+    """Return the seconds between two times, each weighted by its decay until `now` (the integral of the
+    decay).
+    """
     length_s = max(0.0, until_unix - from_unix)
     if half_life_s <= 0:
         return length_s
     mean_life_s = half_life_s / math.log(2)
-    # expm1 keeps short jobs exact beside long half-lives.
+    # expm1 keeps the result exact for short jobs and long half-lives.
     whole_s = -mean_life_s * math.expm1(-length_s / mean_life_s)
     return decayed(whole_s, elapsed_s=now - until_unix, half_life_s=half_life_s)
 
 
 def fair_tree(accounts: Sequence[AccountView], users: Sequence[UserView]) -> list[Standing]:
-    """All accounts and users in the order of the tree, users with their fairshare."""
+    """Return all accounts and users in the order of the tree. Users have their fairshare set."""
     walk = _Walk(accounts, users)
     walk.visit([("", "")], 0)
     return walk.finish()
@@ -65,12 +72,12 @@ def fair_tree(accounts: Sequence[AccountView], users: Sequence[UserView]) -> lis
 def fairshare_by_user(
     accounts: Sequence[AccountView], users: Sequence[UserView]
 ) -> dict[tuple[str, str], float]:
-    """(account, user) -> fairshare in (0, 1]."""
+    """Return the fairshare of each (account, user), in (0, 1]."""
     return {(line.account, line.user): line.fairshare for line in fair_tree(accounts, users) if line.user}
 
 
 _Child = tuple[str, str, int, float]
-"""(account, user, shares, usage)."""
+"""A child of an account: (account, user, shares, usage)."""
 
 
 class _Walk:
@@ -85,11 +92,13 @@ class _Walk:
             self._children.setdefault(parent, []).append((user.account, user.user, user.shares, user.usage))
         self._lines: list[Standing] = []
         self._ranked: list[tuple[int, int]] = []
-        """(index of the line, ordinal of its tie)."""
+        """Ranked users: (index of the user's line, number of the tie)."""
         self._ties = 0
 
     def visit(self, parents: list[tuple[str, str]], depth: int, *, tied: bool = False) -> None:
-        """Ranks the children of accounts that tie, together; `tied`: the accounts do so with what was ranked last."""
+        """Rank the children of accounts that tie with each other, together. `tied` means that the accounts
+        also tie with the user ranked last.
+        """
         level: list[Standing] = []
         for parent, _ in parents:
             level += _standings(parent, self._children.get(parent, ()), depth)
@@ -107,7 +116,7 @@ class _Walk:
                 self.visit(below, depth + 1, tied=carried or has_users)
 
     def finish(self) -> list[Standing]:
-        """The lines, users ranked: equal ties get the best rank among them."""
+        """Return the lines with users ranked. Users that tie all get the best rank of their tie."""
         count = len(self._ranked)
         best: dict[int, int] = {}
         for position, (_, tie) in enumerate(self._ranked):
@@ -120,7 +129,7 @@ class _Walk:
 def _standings(parent: str, children: Iterable[_Child], depth: int) -> list[Standing]:
     children = list(children)
     shares = sum(max(0, child[2]) for child in children) or 1
-    usage = math.fsum(child[3] for child in children)  # the same in any order
+    usage = math.fsum(child[3] for child in children)  # fsum gives the same result in any order.
     found = []
     for account, user, own_shares, own_usage in children:
         norm_shares = max(0, own_shares) / shares

@@ -1,10 +1,14 @@
-"""How long a job is likely to run: the mean of its user's last two run times, never more than its limit. Pure.
+"""Run time prediction: the mean of a user's last two run times, but at most the time limit.
 
-The rule is Tsafrir, Etsion and Feitelson's (2007): it is as good as far heavier ones, since users repeat themselves. Some do
-not, and some ask for what they need: of each user is kept how far the rule and the limits were from the truth, as factors
-and the latest counting most, and while the limits are nearer nothing is predicted.
+The rule is that of Tsafrir, Etsion and Feitelson (2007). It is as good as much more complex rules, because
+users repeat themselves. Some users do not, and some request accurate limits. So for each user the errors of
+the rule and of the limits are recorded, as factors, with the latest counting most. While the limits are more
+accurate, nothing is predicted.
 
-A prediction orders backfill and tells people what to expect. It promises nothing: reservations rest on limits alone.
+A prediction orders backfill and tells people what to expect. It guarantees nothing: reservations depend only
+on time limits.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -14,17 +18,17 @@ import math
 import msgspec
 
 REMEMBERED = 2
-"""Run times kept of each user."""
+"""Number of run times kept for each user."""
 MAX_USERS = 100_000
-"""Users remembered; the one who ended a job longest ago is forgotten first."""
+"""Maximum number of users remembered. The user whose last job ended longest ago is forgotten first."""
 KEPT = 0.9
-"""Of the errors so far, with every job that ends: about the last ten count."""
+"""Decay of the accumulated errors with every job that ends. About the last ten jobs count."""
 SHORTEST_S = 10.0
-"""Times below this count as this: nobody minds by what factor a few seconds are wrong."""
+"""Shorter times count as this, because relative errors of a few seconds matter to no user."""
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said when the job was submitted, and what came true. Seconds."""
+    """A prediction made at submission and the actual run time, in seconds."""
 
     predicted_s: float
     limit_s: float
@@ -32,26 +36,28 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def error_s(self) -> float:
-        """Predicted less true: positive where the job ended sooner."""
+        """Predicted minus actual run time: positive if the job ended earlier."""
         return self.predicted_s - self.ran_s
 
     @property
     def limit_error_s(self) -> float:
-        """The same for the limit: what backfill would have had to go by."""
+        """Limit minus actual run time: the error of backfill without a prediction."""
         return self.limit_s - self.ran_s
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """What is remembered of a user."""
+    """The run time history of one user."""
 
     ran_s: tuple[float, ...] = ()
-    """The last run times, the latest last."""
+    """The last run times in seconds, the latest last."""
     rule_error: float = 0.0
     limit_error: float = 0.0
-    """How far the rule's word and the limits were off: sums of the logarithms of the factors, older ones counting less."""
+    """Errors of the rule and of the limits: sums of the logarithms of the error factors, with older ones
+    counting less.
+    """
 
     def after(self, ran_s: float, limit_s: float | None) -> Past:
-        """With one job more."""
+        """Return the history extended by one more job."""
         rule_error, limit_error = self.rule_error, self.limit_error
         if self.ran_s and limit_s is not None:
             rule_error = KEPT * rule_error + _factor(min(self.mean_s, limit_s), ran_s)
@@ -60,18 +66,21 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mean_s(self) -> float:
-        """Of the last run times, of which there is at least one."""
+        """Mean of the last run times, of which there must be at least one."""
         return sum(self.ran_s) / len(self.ran_s)
 
 
 class Predictor:
-    """What is remembered of each user's jobs. Feed it the ends in the order in which they happen."""
+    """Run time history of each user. Ends must be recorded in the order in which they happen."""
 
     def __init__(self) -> None:
         self._past: dict[str, Past] = {}
 
     def remember(self, user: str, ran_s: float, *, limit_s: float | None) -> None:
-        """A job of this user ended by itself or at its limit after so many seconds. Nobody's jobs ("") are not remembered."""
+        """Record that a job of this user ended by itself or at its limit after this many seconds.
+
+        Jobs without a user ("") are not recorded.
+        """
         if not user:
             return
         self._past[user] = self._past.pop(user, Past()).after(ran_s, limit_s)
@@ -79,17 +88,17 @@ class Predictor:
             del self._past[next(iter(self._past))]
 
     def known(self, user: str) -> Past | None:
-        """What is remembered of a user."""
+        """Return the history of a user."""
         return self._past.get(user)
 
     def restore(self, user: str, known: Past | None) -> None:
-        """Puts back what was known before."""
+        """Restore an earlier history of a user."""
         self._past.pop(user, None)
         if known is not None:
             self._past[user] = known
 
     def predict(self, user: str, *, limit_s: float | None) -> float | None:
-        """Seconds, or None where nothing of this user is known, or their limits are the better word."""
+        """Return the predicted seconds; None without history, or if the user's limits are more accurate."""
         past = self._past.get(user)
         if past is None:
             return None
@@ -99,5 +108,5 @@ class Predictor:
 
 
 def _factor(said_s: float, true_s: float) -> float:
-    """The logarithm of the factor between the two, whichever is larger."""
+    """Return the logarithm of the factor between the two times, whichever is larger."""
     return abs(math.log(max(said_s, SHORTEST_S) / max(true_s, SHORTEST_S)))

@@ -1,9 +1,17 @@
-"""Multifactor priority: who comes first, and each number that makes it so. Pure.
+"""Multifactor priority of pending jobs, and its factors.
 
-Source: slurm.schedmd.com/priority_multifactor.html. priority = sum of weight x factor - nice; every factor is in [0, 1]:
-age (time eligible / max_age), fairshare (Fair Tree), job size (the mean of its parts of the cluster's nodes and CPUs),
-partition and QoS (their priority over the largest), and weighted parts of each TRES. With all weights 0 the order is that of
-submission.
+Source: slurm.schedmd.com/priority_multifactor.html. The priority is the sum of weight x factor, minus nice.
+Every factor is in [0, 1]:
+
+- age: time eligible / max_age
+- fairshare: from Fair Tree
+- job size: the mean of the job's shares of the cluster's nodes and CPUs
+- partition and QoS: their priority divided by the largest one
+- TRES: the job's share of each TRES, with a weight for each
+
+If all weights are 0, jobs are ordered by submission.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -26,11 +34,13 @@ from warpdeck.policy.resources.tres import asked_tres
 from .fairshare import fairshare_by_user
 
 ROUNDING = 1e-6
-"""Priorities are whole numbers, cut as Slurm cuts them; what is whole but for the last digits of a sum is whole."""
+"""Priorities are truncated to whole numbers, as in Slurm. This is added first, so that rounding errors of a
+sum do not reduce a whole number by one.
+"""
 
 
 class Factors(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of sprio: weighted parts of a job's priority, and their sum less nice."""
+    """A line of sprio: the weighted parts of a job's priority, and their sum minus nice."""
 
     job_id: JobId
     priority: int
@@ -45,7 +55,7 @@ class Factors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def priorities(view: View, now: float, settings: Settings) -> dict[JobId, int]:
-    """The priorities of all jobs that wait."""
+    """Return the priorities of all pending jobs."""
     queue = Queue(settings, is_personal=False)
     queue.follow(view.pending)
     found = Ranking(view, now, settings).of_all(queue)
@@ -53,7 +63,7 @@ def priorities(view: View, now: float, settings: Settings) -> dict[JobId, int]:
 
 
 class Ranking:
-    """The priorities of one pass. What jobs have in common is worked out once."""
+    """Computes the priorities of one pass. Values that jobs have in common are computed once."""
 
     def __init__(self, view: View, now: float, settings: Settings) -> None:
         self._now = now
@@ -68,7 +78,7 @@ class Ranking:
         self._shares = fairshare_by_user(view.accounts, view.users) if weights.fairshare else {}
 
     def of_all(self, queue: Queue) -> Ints:
-        """The priorities of the queue, row by row."""
+        """Return the priorities of the queue, row by row."""
         table = queue.table
         found: Ints = -table["nice"]
         if self._weighted and len(table):
@@ -81,7 +91,7 @@ class Ranking:
         return np.where(table["is_ranked"], table["rank"], found)
 
     def explain(self, job: PendingJob) -> Factors:
-        """The priority and its parts."""
+        """Return the priority of a job and the weighted factors that add up to it."""
         default = self._settings.default_mem_per_cpu_bytes
         counts = asked_tres(job.resources, self._settings.billing_weights, default_mem_per_cpu=default)
         job_size, tres = self._parts(counts)
@@ -102,7 +112,7 @@ class Ranking:
         return msgspec.structs.replace(found, priority=own if job.priority is None else job.priority)
 
     def _standing(self, queue: Queue) -> Floats:
-        """By row the sum of all parts but age, as `explain` has it."""
+        """Return, by row, the sum of all parts except age, as in `explain`."""
         table = queue.table
         people = np.array([self._fairshare(account, user) for account, user, _ in queue.people.keys])
         parts = np.array([self._partition(named) for named in queue.partitions.keys])
@@ -126,7 +136,9 @@ class Ranking:
         return self._settings.weights.fairshare * self._shares.get((account, user), 0.0)
 
     def _partition(self, named: str) -> float:
-        """Of those that a job names the part of the one that counts most."""
+        """Return the partition part. If the job names several partitions, the one with the largest factor
+        counts.
+        """
         names = partition_names(named, self._settings)
         factors = [self._partitions[name].priority_job_factor for name in names if name in self._partitions]
         return self._settings.weights.partition * (max(factors, default=0) / (self._top_partition or 1))
@@ -135,7 +147,7 @@ class Ranking:
         return self._settings.weights.qos * (self._qos.get(name, 0) / self._top_qos if self._top_qos else 0.0)
 
     def _parts(self, counts: Tres) -> tuple[float, dict[str, float]]:
-        """The parts of size and of each TRES, of a request that counts so much."""
+        """Return the parts for the job size and for each TRES."""
         weights, total = self._settings.weights, self._total
 
         def part(name: str) -> float:
@@ -158,10 +170,11 @@ class Ranking:
 def in_order(
     table: Table, queue: Queue, view: View, *, has_room: Mask, priorities: Ints, turns: Floats
 ) -> Ints:
-    """The places of these rows by partition tier, right to preempt, priority, turn, time eligible and id.
+    """Return the positions of these rows in the order in which jobs are tried.
 
-    Who may push others aside goes before those who may not, and those for whom others have just left (`has_room`) before all:
-    else the room that is made for them would be somebody else's, and they would make more.
+    The sort keys are partition tier, right to preempt, priority, queue order, eligible time and id. Jobs that
+    may preempt come before jobs that may not. Jobs for which others were just preempted (`has_room`) come
+    first. Otherwise another job could take the resources freed for them, and they would preempt more jobs.
     """
     keys: list[Ints | Floats] = [table["id"], table["eligible_unix"], turns, -priorities]
     rights = {qos.name: max(1, qos.priority) for qos in view.qos if qos.preempts}

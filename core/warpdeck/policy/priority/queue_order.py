@@ -1,19 +1,25 @@
-"""Who is next among jobs of equal priority. Pure.
+"""Queue order among jobs of equal priority.
 
-By default the one whose user waits longest for what the job is worth: highest (waited + likely run time) / likely run time
-first (highest response ratio next; Brinch Hansen 1971). Short jobs pass long ones, and long ones rise as they wait, but a
-mean that falls is worth nothing to the one who pays for it. Three things keep the longest wait from growing; all measure by
-the longest wait that anybody has lately had, so where nobody waits long, nobody is passed for long:
+By default, jobs are ordered by highest response ratio: (waited + likely run time) / likely run time (Brinch
+Hansen 1971). Short jobs overtake long ones, and long jobs rise as they wait. To keep this from increasing the
+longest wait, there are three rules. All of them use the longest wait that any job has had recently, so where
+no job waits long, no job is overtaken for long:
 
-* A job is *overdue*, and goes before all that are not, in order of submission, once its wait so far and the work that
-  stands before it by order of submission (over the machine's size) come to a share of the longest wait.
-* It is *late* once its wait alone comes to that share. While some are late, and have waited for as long as they will run,
-  that many jobs have reservations, up to a bound: the second in line is not kept back by what is backfilled meanwhile.
-* A late job that takes more than half of the machine, and for which so much is free, goes before all. No two such jobs run
-  together, and each makes the machine run empty before it starts. One straight after the other they share that; in order
-  of submission narrow jobs fill the machine in between, and it has to run empty again.
+* A job is *overdue* once its expected wait reaches a share of the longest wait. The expected wait is its wait
+  so far plus the work submitted before it, divided by the size of the machine. Overdue jobs come before all
+  others, in order of submission.
+* A job is *late* once its wait so far alone reaches that share. As many jobs get reservations, up to a bound,
+  as are late and have waited at least as long as they will run. Backfilled jobs then cannot delay the second
+  job in line.
+* A late job that uses more than half of the machine comes before all others as soon as enough is free for it.
+  Two of these wide jobs cannot run together, and the machine must drain before each of them. If they run one
+  after the other, it drains only once. In order of submission, narrow jobs would fill the machine in between,
+  and it would have to drain again.
 
-With conservative backfill the order is that of the starts that were promised last: who has a promise keeps it.
+With conservative backfill, the order is that of the starts reserved in the last pass, so that a job keeps its
+reservation.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -29,22 +35,24 @@ from warpdeck.policy.resources.cluster import CPUS, GPUS, Floats, Mask
 from warpdeck.policy.resources.timeline import ENDLESS_S
 
 SHORTEST_S = 10.0
-"""Run times below this count as this, as in the bounded slowdown: nobody minds a few seconds."""
+"""Shorter run times count as this, as in the bounded slowdown, because a few seconds matter to no user."""
 WIDE = 0.5
-"""Of a machine: jobs that take more cannot run side by side."""
+"""Share of the machine. Jobs that need more than this cannot run side by side."""
 FIRST, OVERDUE = -np.inf, -1e300
-"""Keys of those that go before all, and of the overdue ones; all other keys are response ratios."""
+"""Sort keys of jobs that come first and of overdue jobs. All other keys are response ratios."""
 
 
 class Turns(NamedTuple):
-    """The keys of the jobs (smaller is sooner), and for how many late ones places should be kept."""
+    """The sort keys of the jobs (smaller is sooner), and the number of late jobs that should get
+    reservations.
+    """
 
     keys: Floats
     late_count: int = 0
 
 
 def turns(table: Table, queue: Queue, ground: Ground, view: View, now: float) -> Turns:
-    """The turns of the queue's jobs of which `table` has the rows."""
+    """Return the sort key of each job in `table`."""
     settings = queue.settings
     if settings.backfill == "conservative":
         return Turns(table["promised_unix"])
@@ -60,7 +68,11 @@ def turns(table: Table, queue: Queue, ground: Ground, view: View, now: float) ->
 
 
 def _against_machines(table: Table, likely: Floats, queue: Queue, machine: _Machine) -> tuple[Floats, Mask]:
-    """How long each job's partition needs for what runs and for what was submitted before it; who is wide and has room."""
+    """Return, for each job, the seconds its partition needs for earlier work, and whether it is a wide job
+    that fits now.
+
+    Earlier work is everything that runs and everything that was submitted before the job.
+    """
     kinds, tasks = table["kind"], table["tasks"]
     cpus, gpus = queue.of_kind["cpus"][kinds], queue.of_kind["gpus"][kinds]
     order = np.lexsort((table["id"], table["eligible_unix"]))
@@ -80,9 +92,10 @@ def _against_machines(table: Table, likely: Floats, queue: Queue, machine: _Mach
 
 
 class _Use(NamedTuple):
-    """Of a partition: what there is, what of it is free, and what runs will still use, in seconds of the whole partition.
+    """Usage of a partition: its size, its free resources, and the remaining work of running jobs.
 
-    The last is summed in whole milliseconds: a sum of floats depends on the order of those who run.
+    `running_s` is that work in seconds of the whole partition. It is summed in whole milliseconds, because
+    the result of a float sum depends on the order of the jobs.
     """
 
     cpus: int
@@ -93,7 +106,7 @@ class _Use(NamedTuple):
 
 
 class _Machine:
-    """Nodes that take jobs, and what is held of them."""
+    """Nodes that accept jobs, and the resources held on them."""
 
     def __init__(self, ground: Ground, view: View, now: float) -> None:
         self._cluster = ground.cluster
@@ -102,7 +115,7 @@ class _Machine:
         self._left_s: Floats = np.clip(ground.ends_unix - now, 0.0, ENDLESS_S)
 
     def use(self, partition: str) -> _Use:
-        """Of a partition's nodes, or of all if none is named so."""
+        """Return the usage of a partition's nodes, or of all nodes if there is no partition of this name."""
         takes, names = self._cluster.takes_jobs, self._nodes.get(partition)
         if names is not None:
             takes = takes & self._cluster.named(names)

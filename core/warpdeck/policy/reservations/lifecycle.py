@@ -1,7 +1,10 @@
-"""What becomes of a reservation as time goes on: it ends when nobody uses it, its nodes are replaced, its jobs are ended. Pure.
+"""Lifecycle of a reservation: it ends when unused, its nodes are replaced, and its jobs are ended.
 
-As in Slurm (reservation.c: job_resv_check, _resv_node_replace). Nodes are replaced only where so many were asked for, not where
-they were named: those that take no jobs, and with replace "busy" also those on which jobs run, give way to idle ones.
+This follows Slurm (reservation.c: job_resv_check, _resv_node_replace). Nodes are replaced only if a number of
+nodes was requested, not if they were named. Nodes that accept no jobs are replaced by idle ones, and with
+replace "busy" also nodes that run jobs.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -19,37 +22,37 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
 
     waiting: tuple[JobId, ...] = ()
     running: tuple[tuple[JobId, float], ...] = ()
-    """Each with the moment at which its reservation is over for it; inf where it may run on."""
+    """Each with the time at which the reservation ends for it; infinite if it may run on."""
 
 
 class NodePool(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reservation may have instead of its nodes."""
+    """Nodes that a reservation could use instead of its own."""
 
     able: frozenset[NodeName] = frozenset()
-    """Take jobs."""
+    """Nodes that accept jobs."""
     idle: frozenset[NodeName] = frozenset()
-    """Have none."""
+    """Nodes without jobs."""
     spare: tuple[NodeName, ...] = ()
-    """Able and idle, of its partition, in no other reservation, in the order in which they are taken."""
+    """Able and idle nodes of its partition that are in no other reservation, in order of preference."""
 
 
 class Tended(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done."""
+    """The actions that a reservation needs now."""
 
     purged: bool = False
-    """It ends now, or for this time if it comes again."""
+    """True if it ends now. A recurring reservation only ends this occurrence."""
     idle_since_unix: float | None = None
-    """To be kept."""
+    """Time since which the reservation has been unused, to be stored in it; None if it is in use."""
     nodes: frozenset[NodeName] = frozenset()
-    """Its nodes from now on."""
+    """The nodes of the reservation from now on."""
     losers: tuple[JobId, ...] = ()
-    """Jobs for which it is over: those that wait, and those that run on."""
+    """Jobs for which the reservation has ended: pending ones, and running ones that continue."""
     overrun: tuple[JobId, ...] = ()
-    """Running jobs that have to end."""
+    """Running jobs that must be ended."""
 
 
 def tend(each: ReservationView, use: Use, pool: NodePool, now: float) -> Tended:
-    """What is to be done about it now; with nothing to do it stays as it is."""
+    """Return the actions that the reservation needs now. If there are none, all values stay as they are."""
     is_over = each.end_unix <= now and not each.repeat and each.float_s is None
     idle_since = _idle_since(each, use, now)
     purged = (
@@ -69,7 +72,7 @@ def _running_on(use: Use) -> tuple[JobId, ...]:
 
 
 def next_deed_unix(each: ReservationView, use: Use) -> float:
-    """When the clock alone makes something to be done about it; inf for never."""
+    """Return the next time at which an action becomes due merely because time passes; infinite for never."""
     moments = [closes_unix for _, closes_unix in use.running]
     if (use.waiting or use.running) and not each.repeat and each.float_s is None:
         moments.append(each.end_unix)
@@ -80,7 +83,7 @@ def next_deed_unix(each: ReservationView, use: Use) -> float:
 
 
 def _idle_since(each: ReservationView, use: Use, now: float) -> float | None:
-    """Since when nobody uses it, as far as it ends for that."""
+    """Return the time since which no job has used it, if it is set to end for that reason."""
     in_time = each.start_unix <= now < each.end_unix
     if each.purge_after_s is None or each.float_s is not None or not in_time or use.waiting or use.running:
         return None
@@ -88,7 +91,7 @@ def _idle_since(each: ReservationView, use: Use, now: float) -> float | None:
 
 
 def _nodes(each: ReservationView, pool: NodePool) -> frozenset[NodeName]:
-    """Its nodes, with others in the place of those that are to be replaced."""
+    """Return its nodes, with those that need it replaced by others."""
     if not each.node_count or each.static or each.parts:
         return each.nodes
     kept = each.nodes & pool.able

@@ -1,8 +1,11 @@
-"""What reservations of a part of a node's CPUs and GPUs keep, and what is left of the node for others. Pure.
+"""Partial reservations of the CPUs and GPUs of nodes: the resources they keep, and those left to others.
 
-So much of a node is set aside, not these CPUs or those GPUs: others have what is free beyond it, and what jobs of the reservation
-hold counts towards it. In the columns that it names its own jobs have that and no more; all else of the node (memory always) they
-share with everybody, as in Slurm's core-based reservations. With whole nodes nothing here is asked.
+An amount of a node is reserved, not particular CPUs or GPUs. Other jobs can use what is free beyond it.
+Resources that jobs of the reservation hold count towards the amount. In the columns that it names, its own
+jobs can use that amount and no more. All other resources of the node (always the memory) are shared with all
+jobs, as in Slurm's core-based reservations. Reservations of whole nodes do not use this module.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -27,11 +30,11 @@ from warpdeck.policy.resources.timeline import OVERDUE_S, Timeline, ends_of
 
 UNBOUND = np.iinfo(np.int64).max
 Users = Mapping[str, Sequence[RunningJob]]
-"""The jobs that run in each reservation of parts."""
+"""The jobs that run in each partial reservation."""
 
 
 def users_of(reservations: Iterable[ReservationView], running: Iterable[RunningJob]) -> Users:
-    """The jobs in each, of those that are of parts."""
+    """Return the running jobs of each partial reservation."""
     found: dict[str, list[RunningJob]] = {each.name: [] for each in reservations if each.parts}
     for job in running if found else ():
         if job.reservation in found:
@@ -40,13 +43,16 @@ def users_of(reservations: Iterable[ReservationView], running: Iterable[RunningJ
 
 
 def outside_of_parts(view: View) -> Sequence[RunningJob]:
-    """The running jobs that leave what they have to everybody when they end: those of parts leave it to their reservation."""
+    """Return the running jobs whose resources become available to all jobs when they end.
+
+    Jobs in partial reservations are left out, because their resources go back to the reservation.
+    """
     of_parts = {each.name for each in view.reservations if each.parts}
     return [job for job in view.running if job.reservation not in of_parts] if of_parts else view.running
 
 
 def amounts_of(cluster: Cluster, part: ReservedPart) -> Ints:
-    """What it sets aside, by column; nothing in those that it does not name."""
+    """Return the amounts that a part reserves, by column; 0 in columns that it does not name."""
     found = np.zeros(cluster.columns, dtype=np.int64)
     found[CPUS] = part.cpus
     for name, count in part.gpus:
@@ -55,13 +61,13 @@ def amounts_of(cluster: Cluster, part: ReservedPart) -> Ints:
 
 
 class Named(NamedTuple):
-    """What of a node a reservation has parts of."""
+    """Whether a partial reservation reserves CPUs, and whether it reserves GPUs, of a node."""
 
     cpus: bool
     gpus: bool
 
     def columns(self, cluster: Cluster) -> Mask:
-        """The same by column."""
+        """Return the named resources as a mask over the columns of a cluster."""
         found = np.zeros(cluster.columns, dtype=np.bool_)
         found[CPUS], found[GPUS:] = self.cpus, self.gpus
         return found
@@ -75,11 +81,11 @@ def _named(part: ReservedPart) -> Named:
 
 
 MAX_TOLD = 3
-"""Nodes of which it is said how much."""
+"""Maximum number of nodes whose reserved amounts are listed in a text."""
 
 
 def in_words(reservation: ReservationView) -> str:
-    """What it has: 8 CPUs and 2 h100 of gpu01."""
+    """Return the reserved parts as a text, for example "8 CPUs and 2 h100 of gpu01"."""
     told = [
         part_in_words(node=part.node, cpus=part.cpus, gpus=part.gpus) for part in reservation.parts[:MAX_TOLD]
     ]
@@ -87,7 +93,7 @@ def in_words(reservation: ReservationView) -> str:
 
 
 def keep(timeline: Timeline, reservation: ReservationView, jobs: Iterable[RunningJob]) -> None:
-    """Others have no more than is left beside it in its time."""
+    """Take the reserved amounts, less those its jobs already hold, from the timeline of other jobs."""
     cluster, now = timeline.cluster, timeline.now
     start, end = max(now, reservation.start_unix), reservation.end_unix
     for part in _on(cluster, reservation):
@@ -99,14 +105,17 @@ def keep(timeline: Timeline, reservation: ReservationView, jobs: Iterable[Runnin
 
 
 def narrow(timeline: Timeline, reservation: ReservationView, jobs: Iterable[RunningJob]) -> None:
-    """Its own jobs have what is left of it, in its time. When it is over they are ended, so their limits do not count."""
+    """Limit the reservation's own jobs to the amounts that are left of it during its time.
+
+    Its jobs are ended when it is over, so their time limits do not matter for that.
+    """
     cluster, now = timeline.cluster, timeline.now
     start, end = max(now, reservation.start_unix), reservation.end_unix
     for part in _on(cluster, reservation):
         row, amounts, named = cluster.row[part.node], amounts_of(cluster, part), _named(part).columns(cluster)
         holders = _held(timeline, part, amounts, jobs)
         begins, left = start, amounts - sum((held for _, held in holders), 0 * amounts)
-        for ends, held in reversed(holders):  # those that end first
+        for ends, held in reversed(holders):  # Reversed, so that the jobs that end first come first.
             if begins < ends:
                 timeline.limit(row, begins, min(ends, end), np.where(named, left, UNBOUND))
                 begins = min(ends, end)
@@ -122,7 +131,10 @@ def _on(cluster: Cluster, reservation: ReservationView) -> list[ReservedPart]:
 def _held(
     timeline: Timeline, part: ReservedPart, amounts: Ints, jobs: Iterable[RunningJob]
 ) -> list[tuple[float, Ints]]:
-    """(end, what it holds of the part) for its jobs on the node, the last one to end first; together no more than the part."""
+    """Return (end, amounts held of the part) for the reservation's jobs on the node, last end first.
+
+    The amounts together do not exceed the part.
+    """
     there = [
         (max(ends_of(job, timeline.now), timeline.now + OVERDUE_S), job.id, share)
         for job in jobs
@@ -138,7 +150,9 @@ def _held(
 
 
 def apart_on(reservations: Iterable[ReservationView]) -> dict[NodeName, Named]:
-    """By node, what any of these has parts of: what one takes of that is not missing for another."""
+    """Return, by node, the resources that any of these reservations names. Each of them has its own, so
+    taking from one leaves the others unchanged.
+    """
     found: dict[NodeName, Named] = {}
     for each in reservations:
         for part in each.parts:
@@ -148,7 +162,11 @@ def apart_on(reservations: Iterable[ReservationView]) -> dict[NodeName, Named]:
 
 
 def beyond(other: ReservationView, own: ReservationView) -> ReservationView:
-    """Of what another sets aside all that `own` does not name on these nodes: its own columns it need not leave to one behind it."""
+    """Return the other reservation without the columns that `own` names on the same nodes.
+
+    In those columns, `own` has amounts of its own and need not leave any to a reservation with lower
+    precedence.
+    """
     named = {part.node: part for part in own.parts}
     left = []
     for part in other.parts:
@@ -160,9 +178,11 @@ def beyond(other: ReservationView, own: ReservationView) -> ReservationView:
 
 
 class Neighbour(NamedTuple):
-    """A timeline and board on which nodes of another field are too: what is taken there is taken here.
+    """A linked resource pool: its timeline and GPU board contain nodes of another pool, so resources taken
+    there are also taken here.
 
-    `apart` is what is not, by node: of that each has its own. Nodes that are not here are nobody's business.
+    `apart` names, by node, the resources that are not linked, because each pool has its own. Nodes that do
+    not occur here are ignored.
     """
 
     timeline: Timeline
@@ -170,7 +190,7 @@ class Neighbour(NamedTuple):
     apart: Mapping[NodeName, Named]
 
     def start(self, allocation: Allocation, ends: float, tenant: Tenant | None) -> None:
-        """The allocation was taken there."""
+        """Mirror an allocation that was taken in the other resource pool."""
         for row, node, at in self._rows(allocation):
             share = allocation.shares[at]
             self._take(row, node, self.timeline.cluster.amounts(share), ends)
@@ -183,7 +203,9 @@ class Neighbour(NamedTuple):
     def give_back(
         self, allocation: Allocation, ends: float, tenant: Tenant | None, *, origin: GpuBoard
     ) -> None:
-        """It was given back there, on the board `origin`."""
+        """Mirror that an allocation was given back in the other resource pool. `origin` is the `GpuBoard` of
+        that pool.
+        """
         cluster = self.timeline.cluster
         for row, node, at in self._rows(allocation):
             share = allocation.shares[at]
@@ -195,7 +217,7 @@ class Neighbour(NamedTuple):
                 self.board.give_back(row, origin.free_on(node) & set(share.gpus))
 
     def resume(self, share: Share, *, kept: Share, ends: float) -> None:
-        """One goes on there who had kept so much."""
+        """Mirror that a suspended job was resumed there. `kept` is the share that it had kept."""
         row = self.timeline.cluster.row.get(share.node)
         if row is None:
             return
@@ -207,7 +229,7 @@ class Neighbour(NamedTuple):
             self.board.take(row, share.gpus)
 
     def reserve(self, spot: Spot, names: Sequence[NodeName], start: float, end: float, ready: float) -> Taken:
-        """The spot was reserved there; `names` are its nodes."""
+        """Mirror a reservation of a placement in the other resource pool. `names` are its nodes."""
         rows = self.timeline.cluster.row
         here = [(rows[name], need) for name, (_, need) in zip(names, spot, strict=True) if name in rows]
         common = {
@@ -218,7 +240,7 @@ class Neighbour(NamedTuple):
         return reserve(self.timeline, here, start, end, ready=ready, common=common)
 
     def release(self, taken: Taken) -> None:
-        """Takes back a `reserve`."""
+        """Undo a `reserve`."""
         release(self.timeline, taken)
 
     def _rows(self, allocation: Allocation) -> list[tuple[int, NodeName, int]]:
@@ -235,5 +257,5 @@ class Neighbour(NamedTuple):
         self.timeline.take(row, self.timeline.now, ends, amounts)
 
     def _has_gpus(self, node: NodeName) -> bool:
-        """Whether GPUs of the node are common."""
+        """Return whether the GPUs of the node are linked."""
         return not self.apart.get(node, NOTHING).gpus

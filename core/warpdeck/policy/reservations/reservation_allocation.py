@@ -1,8 +1,11 @@
-"""How much of which nodes a reservation of so many CPUs or GPUs gets. Pure.
+"""Chooses how much of which nodes a reservation of CPUs or GPUs gets.
 
-As in Slurm: of nodes that are named each gives what is said of it; else the first nodes that have any left give it, or so many
-nodes alike, idle ones first. GPUs bring the CPUs of their share of the node where nothing is said of CPUs: else others could have
-all CPUs, and the GPUs would stand idle.
+As in Slurm, named nodes each give the amount requested of them. Otherwise the first nodes with something left
+give it, or a requested number of nodes give equal amounts, idle nodes first. If no CPUs are requested, GPUs
+bring their share of the node's CPUs. Otherwise other jobs could use all CPUs, and the reserved GPUs would
+stay idle.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ from warpdeck.notation.filters.reservations import evenly
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):
-    """What other reservations leave of a node; `gpus` by type in small letters. `cpus_each`: CPUs of the node for each GPU."""
+    """Resources of a node that other reservations leave free.
+
+    `gpus` is by type in lower case. `cpus_each` is the number of the node's CPUs per GPU.
+    """
 
     node: NodeName
     cpus: int
@@ -36,7 +42,7 @@ def _busy() -> UserError:
 
 
 def parts_of(asked: PartsAsked, nodes: Sequence[Leftover]) -> tuple[ReservedPart, ...]:
-    """The parts, by node. Raises UserError where they are not to be had."""
+    """Return the reserved parts, sorted by node. Raises UserError if they are not available."""
     if asked.chosen:
         order = sorted(nodes, key=lambda each: (not each.idle, each.node))
         found = _alike(asked, order) if asked.nodes else _first(asked, order)
@@ -46,7 +52,7 @@ def parts_of(asked: PartsAsked, nodes: Sequence[Leftover]) -> tuple[ReservedPart
 
 
 def _named(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
-    """Each of these nodes gives its part."""
+    """Reserve the requested part of each of these nodes."""
     if len(asked.cpus) > len(nodes):
         raise _busy()
     if asked.cpus and len(asked.cpus) != len(nodes):
@@ -66,7 +72,7 @@ def _named(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
 
 
 def _alike(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
-    """So many nodes, each of which gives as much as the others."""
+    """Take equal amounts from the requested number of nodes."""
     counts = asked.cpus if len(asked.cpus) == asked.nodes else evenly(sum(asked.cpus), asked.nodes)
     gpus, left, found = evenly(asked.gpus, asked.nodes), list(nodes), list[ReservedPart]()
     for cpus, count in zip(counts, gpus, strict=True):
@@ -79,7 +85,7 @@ def _alike(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
 
 
 def _first(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
-    """All of one node if it has so much, else of as many as it takes, in their order."""
+    """Take everything from one node if possible, else from as many as needed, in their order."""
     cpus, gpus = sum(asked.cpus), asked.gpus
     if gpus:
         whole = next((part for each in nodes if (part := _part(each, cpus, gpus, asked.gpu_type))), None)
@@ -88,7 +94,7 @@ def _first(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
     found = []
     for each in nodes:
         here = min(gpus, _count(each, asked.gpu_type))
-        # CPUs that are said go where the GPUs are, in the same measure.
+        # Requested CPUs are distributed in proportion to the GPUs.
         share = -(-cpus * here // gpus) if gpus else cpus
         part = _part(each, min(each.cpus, share), here, asked.gpu_type)
         if part is not None and (here or not asked.gpus):
@@ -100,7 +106,7 @@ def _first(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
 
 
 def _part(each: Leftover, cpus: int, gpus: int, gpu_type: str) -> ReservedPart | None:
-    """So much of the node; None if it has not so much left, or nothing is asked of it."""
+    """Return a part of this size; None if the node has not enough left, or if nothing is requested of it."""
     cpus = cpus or (max(1, round(gpus * each.cpus_each)) if gpus else 0)
     if cpus > each.cpus or gpus > _count(each, gpu_type) or not cpus:
         return None

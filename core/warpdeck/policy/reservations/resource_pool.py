@@ -1,4 +1,7 @@
-"""Where jobs can be placed in a pass: the nodes that everybody may use, or those of one reservation. Pure."""
+"""Resource pools of a pass: the nodes that every job may use, or those of one reservation.
+
+The module is pure: it reads no clock and does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -34,22 +37,28 @@ from .partial_reservation import Named, Neighbour, Users, apart_on, beyond, keep
 
 NOTHING_APART: Mapping[NodeName, Named] = {}
 MAX_SCREENED = 4_000_000
-"""Shapes x nodes that are compared one by one; of more only the freest of all nodes is asked."""
+"""Maximum number of request classes x nodes that are compared one by one. Above this, each request class is
+compared only with the largest free amount of any node.
+"""
 MAX_SCREENED_STEPS = 100_000
-"""Shapes x nodes x steps: half a millisecond."""
+"""Maximum number of request classes x nodes x steps that are compared. This takes half a millisecond."""
 NONE_FITS = 1 << 62
-"""More than any node has."""
+"""A demand larger than the resources of any node."""
 
 
 class Field:
-    """Nodes with their future, of which a pass takes."""
+    """Nodes with their free resources over time, from which a pass allocates."""
 
     def __init__(self, ground: Ground, now: float, *, closes_unix: float = math.inf) -> None:
-        """`closes_unix`: when the reservation is over whose field this is; nothing starts there from then on."""
+        """`closes_unix` is the end of the reservation that this resource pool belongs to. No job starts there
+        from then on.
+        """
         self.now = now
         self.closes_unix = closes_unix
         self._beside: list[Neighbour] = []
-        """Other fields that have some of these nodes at the same time: what is taken of one is taken of all."""
+        """Other resource pools that contain some of these nodes at the same time. Resources taken from one
+        are taken from all of them.
+        """
         self.ground = ground
         self.cluster = ground.cluster
         self.board = ground.board(now)
@@ -57,41 +66,51 @@ class Field:
         self.look_again()
 
     def look_again(self) -> None:
-        """Notes how much is free now; in a pass it only becomes less."""
+        """Cache the free amounts of this moment. During a pass they only decrease."""
         free = self.timeline.free_now
         self._most: list[int] = free.max(axis=1, initial=0).tolist()
         self._some_free: Ints = free[:FIRST_TYPE, free[CPUS] > 0]
         self._may_fit: Mask = np.zeros(0, dtype=np.bool_)
 
     def set_aside(self, reservation: ReservationView, jobs: Sequence[RunningJob] = ()) -> None:
-        """Nobody without a right to it may use the reservation's nodes in its time, or its parts of them; `jobs` run in it."""
+        """Block the nodes of a reservation, or its parts of them, for jobs that may not use it. `jobs` run in
+        the reservation.
+        """
         if not reservation.parts:
             self._block(reservation.nodes, reservation.start_unix, reservation.end_unix)
         elif reservation.end_unix > self.now:
             keep(self.timeline, reservation, jobs)
 
     def keep_until(self, reservation: ReservationView) -> None:
-        """Jobs of the reservation do not run before it begins. When it is over they are ended, so their limits do not count."""
+        """Block the time before the reservation begins for its jobs.
+
+        Its jobs are ended when it is over, so their time limits do not matter for that.
+        """
         if reservation.start_unix > self.now:
             self._block(frozenset(self.cluster.row), self.now, reservation.start_unix)
 
     def share_with(self, other: Field, apart: Mapping[NodeName, Named] = NOTHING_APART) -> None:
-        """They have nodes in common at the same time; `apart` as in portions.Neighbour."""
+        """Connect two resource pools that have nodes in common at the same time. For `apart`, see
+        `portions.Neighbour`.
+        """
         self._beside.append(Neighbour(other.timeline, other.board, apart))
         other._beside.append(Neighbour(self.timeline, self.board, apart))
 
     def shape(self, job: PendingJob, partition: PartitionView | None) -> Shape:
-        """The kind of the job's request; equal requests get the same one."""
+        """Return the request class of a job. Jobs with equal requests share one."""
         return self.ground.shape(job, partition)
 
     def may_fit(self, shape: Shape) -> bool:
-        """Whether the request might fit somewhere now. Costs next to nothing, and on a full cluster mostly says no."""
+        """Return whether the request might fit somewhere now.
+
+        This is a very cheap test, which usually returns False on a full cluster.
+        """
         if shape.number >= len(self._may_fit):
             self.may_fit_now()
         return bool(self._may_fit[shape.number])
 
     def may_fit_now(self) -> Mask:
-        """The same by shape number, for all kinds of request met so far."""
+        """Return the result of `may_fit` for all request classes so far, indexed by request class number."""
         least = self.ground.least()
         known = len(self._may_fit)
         if known < len(least):
@@ -99,7 +118,9 @@ class Field:
         return self._may_fit
 
     def _screen(self, least: Ints) -> Mask:
-        """By shape whether enough nodes have the least that it asks for free. Every request asks for CPUs."""
+        """Return for each request class whether enough nodes have its minimum demand free. Every request
+        needs CPUs.
+        """
         free = self._some_free
         if len(least) * free.shape[1] > MAX_SCREENED:
             most: Mask = np.all(least[:, :FIRST_TYPE] <= np.array(self._most[:FIRST_TYPE]), axis=1)
@@ -111,9 +132,10 @@ class Field:
         return enough
 
     def may_fit_for(self, numbers: Ints, durations_s: Floats) -> Mask:
-        """Whether shapes of these numbers might fit from now for so long: on enough nodes the least that each asks for is free.
+        """Return for each of these request classes whether it might fit from now on for its duration.
 
-        Where that would be more to look at than the shapes one by one, all might.
+        A request class might fit if its minimum demand is free on enough nodes for the whole time. If this
+        test would cost more than trying the request classes one by one, it returns True for all of them.
         """
         least, timeline = self.ground.least()[numbers], self.timeline
         fewest = least.min(axis=0, initial=NONE_FITS)
@@ -131,7 +153,10 @@ class Field:
         return found
 
     def roomy(self, of_all: Shape) -> Ints:
-        """The rows that have now the least that each of its nodes must give, whosever it is."""
+        """Return the rows of the nodes on which the minimum demand of the request class is free now.
+
+        The users whose jobs run there are not considered.
+        """
         cpus, mem_bytes, gpus, _ = of_all.least()
         free = self.timeline.free_now
         enough: Mask = (free[CPUS] >= cpus) & (free[MEM] >= mem_bytes) & (free[GPUS] >= gpus)
@@ -140,7 +165,9 @@ class Field:
         return np.flatnonzero(enough & of_all.usable())
 
     def shut_out(self, of_all: Shape) -> list[int]:
-        """The numbers of the same shapes of users for whom there is no room now because of who is where."""
+        """Return the numbers of the user-specific variants of the request class that cannot be placed now
+        because of other users' jobs.
+        """
         tenants, rows = self.timeline.tenants, self.roomy(of_all)
         if tenants is None:
             return []
@@ -156,39 +183,43 @@ class Field:
         return found
 
     def may_give(self, need: Need) -> bool:
-        """Whether some node might have so much free now."""
+        """Return whether some node might have these resources free now."""
         gpus = need.gpus if need.gpu_share_pct >= 100 else 0
         return (
             need.cpus <= self._most[CPUS] and need.mem_bytes <= self._most[MEM] and gpus <= self._most[GPUS]
         )
 
     def find_now(self, shape: Shape, duration_s: float) -> Spot | None:
-        """Nodes on which the request fits from now for so long."""
+        """Return nodes on which the request fits from now on for this duration."""
         return place_now(self.timeline, shape, duration_s)
 
     def find_later(self, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
-        """The earliest time, and nodes, that the known future allows."""
+        """Return the earliest time at which the request fits, and the nodes, as far as the future is
+        known.
+        """
         found = place_later(self.timeline, shape, duration_s)
         return None if found is None or found[0] >= self.closes_unix else found
 
     def allocation(self, spot: Spot, duration_s: float) -> Allocation:
-        """What a job gets that starts on the spot for so long; nothing is taken yet."""
+        """Return the allocation of a job that starts on the placement for this duration. Nothing is taken
+        yet.
+        """
         return allocate(self.timeline, self.board, spot, self.now + duration_s)
 
     def start(self, allocation: Allocation, duration_s: float, tenant: Tenant | None) -> None:
-        """Takes the allocation from now on."""
+        """Take the allocation from now on."""
         commit(self.timeline, self.board, allocation, self.now + duration_s, tenant=tenant)
         for other in self._beside:
             other.start(allocation, self.now + duration_s, tenant)
 
     def give_back(self, allocation: Allocation, duration_s: float, tenant: Tenant | None) -> None:
-        """Takes back a `start`, the last one first."""
+        """Undo a `start`. The last one must be undone first."""
         uncommit(self.timeline, self.board, allocation, self.now + duration_s, tenant=tenant)
         for other in self._beside:
             other.give_back(allocation, self.now + duration_s, tenant, origin=self.board)
 
     def resume(self, row: int, share: Share, *, kept: Share, ends: float) -> None:
-        """Takes what a share has of a row beyond what was kept of it."""
+        """Take the resources of a share on a row, except those that were kept while the job was suspended."""
         more: Ints = self.cluster.amounts(share) - self.cluster.amounts(kept)
         self.timeline.take(row, self.now, ends, more)
         self.board.hold(self.timeline, row, share, besides=kept.gpus, ends=ends)
@@ -196,11 +227,13 @@ class Field:
             other.resume(share, kept=kept, ends=ends)
 
     def reserve(self, spot: Spot, start: float, duration_s: float) -> list[Taken]:
-        """Keeps the spot for later."""
+        """Reserve the placement for a later interval."""
         return self._keep(spot, start, start + duration_s, ready=start)
 
     def clear(self, spot: Spot, ready: float, duration_s: float) -> list[Taken]:
-        """Keeps the spot from now on for the one for whom others leave until `ready`."""
+        """Reserve the placement from now on for the job for which others are preempted. They leave until
+        `ready`.
+        """
         return self._keep(spot, self.now, ready + duration_s, ready=ready)
 
     def _keep(self, spot: Spot, start: float, end: float, *, ready: float) -> list[Taken]:
@@ -211,20 +244,20 @@ class Field:
         return [own, *(other.reserve(spot, names, start, end, ready) for other in self._beside)]
 
     def release(self, taken: list[Taken]) -> None:
-        """Takes back a `reserve`."""
+        """Undo a `reserve`."""
         release(self.timeline, taken[0])
         for other, each in zip(self._beside, taken[1:], strict=True):
             other.release(each)
 
     def amounts(self, row: int, need: Need) -> tuple[int, int, int]:
-        """CPUs, bytes of memory and GPUs that a need takes of a node, at the most."""
+        """Return the most CPUs, bytes of memory and GPUs that this requirement takes of the node."""
         amounts = whole_amounts(self.cluster, row, need)
         most = self.cluster.capacity[:, row]
         mem = most[MEM] if need.all_memory else amounts[MEM]
         return int(amounts[CPUS]), int(mem), int(most[GPUS]) if need.exclusive else need.gpus
 
     def names(self, spot: Spot) -> tuple[NodeName, ...]:
-        """The nodes of a spot."""
+        """Return the names of the placement's nodes."""
         return tuple(self.cluster.nodes[row].name for row, _ in spot)
 
     def _block(self, nodes: frozenset[NodeName], start: float, end: float) -> None:
@@ -236,7 +269,10 @@ class Field:
 
 
 def reserved_ground(view: View, general: Ground, reservation: ReservationView) -> Ground:
-    """The cluster as the jobs of a reservation see it: its nodes alone, or where they are not bound to these all, in the same rows."""
+    """Return the cluster table for the jobs of a reservation.
+
+    It contains only the nodes of the reservation, or all nodes if its jobs are not bound to them.
+    """
     nodes = tuple(node for node in view.nodes if reservation.is_everywhere or node.name in reservation.nodes)
     rows = [general.cluster.row[node.name] for node in nodes]
     made = Ground(general.settings)
@@ -248,13 +284,18 @@ def reserved_ground(view: View, general: Ground, reservation: ReservationView) -
 
 
 def known(at_unix: float, now: float) -> bool:
-    """Whether a time rests on limits alone, not on an endless job's end."""
+    """Return whether a time follows from time limits alone and not from the assumed end of a job without a
+    limit.
+    """
     return at_unix < now + ENDLESS_S
 
 
 def planned_s(limit_s: float | None) -> float:
-    """The duration with which a new job is planned. Without a limit it outlasts every job that runs without one, so that
-    it cannot pass a reservation that waits for those."""
+    """Return the duration in seconds with which a new job is planned.
+
+    A job without a limit is planned to outlast every running job without a limit. Otherwise it could overtake
+    a reservation that waits for these jobs.
+    """
     return 2 * ENDLESS_S if limit_s is None else max(1.0, limit_s)
 
 
@@ -262,7 +303,11 @@ Fields = dict[str, Field]
 
 
 def open_fields(view: View, now: float, memory: Memory) -> Fields:
-    """The general field under "", and one for each reservation that a waiting or suspended job names, or may be drawn into."""
+    """Return the resource pools of a pass by reservation name.
+
+    The general resource pool has the key "". There is one more for each reservation that a pending or
+    suspended job names, or into which jobs can be drawn (magnetic reservations).
+    """
     general = Field(memory.ground, now)
     fields: Fields = {"": general}
     asked = {job.reservation for job in view.running if job.suspended}
@@ -279,7 +324,7 @@ def open_fields(view: View, now: float, memory: Memory) -> Fields:
 
 
 def _join(general: Field, opened: Sequence[tuple[ReservationView, Field]]) -> None:
-    """Tells the fields which others have the same nodes at the same time."""
+    """Connect the resource pools that have the same nodes at the same time."""
     for at, (one, field) in enumerate(opened):
         parts = [one] if one.is_of_parts else []
         if one.is_everywhere or parts:
@@ -294,7 +339,7 @@ def _join(general: Field, opened: Sequence[tuple[ReservationView, Field]]) -> No
 
 
 def _own_field(view: View, now: float, general: Ground, reservation: ReservationView, users: Users) -> Field:
-    """Where the jobs of a reservation can be placed, and when."""
+    """Return the resource pool for the jobs of a reservation, limited to its nodes and its time."""
     field = Field(reserved_ground(view, general, reservation), now, closes_unix=reservation.closes_unix())
     if not reservation.flex:
         field.keep_until(reservation)
@@ -318,7 +363,7 @@ def _own_field(view: View, now: float, general: Ground, reservation: Reservation
 
 
 def _apart(other: ReservationView, own: ReservationView) -> list[tuple[frozenset[NodeName], float, float]]:
-    """What `other` has and `own` has not: nodes, from when, until when."""
+    """Return the (nodes, start, end) that belong to `other` but not to `own`."""
     both, start, end = other.nodes & own.nodes, other.start_unix, other.end_unix
     parts = [
         (other.nodes - both, start, end),
@@ -329,7 +374,9 @@ def _apart(other: ReservationView, own: ReservationView) -> list[tuple[frozenset
 
 
 def _goes_before(one: ReservationView, other: ReservationView) -> bool:
-    """Whose the nodes are where reservations overlap: maintenance, then the one that begins first."""
+    """Return whether `one` has precedence over `other` where they overlap: maintenance first, then the
+    earlier start.
+    """
     return _claim(one) < _claim(other)
 
 

@@ -1,7 +1,9 @@
-"""The cluster as arrays of numbers, one row a node. What is asked of it is a mask over rows. Pure.
+"""The cluster as numeric arrays, one row per node. Selections of nodes are masks over the rows.
 
-Columns of capacities and of what is free: CPUs, memory (bytes), whole GPUs, and where some node mixes GPU types one more
-column for each type.
+The columns of capacities and free amounts are CPUs, memory (bytes) and whole GPUs. If some node has several
+GPU types, there is one more column for each type.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from .features import Traits, parse_constraint
 CPUS, MEM, GPUS, FIRST_TYPE = 0, 1, 2, 3
 
 MAX_MASKS = 10_000
-"""Choices of nodes remembered; a site's requests make some hundred."""
+"""Maximum number of cached node selections. The requests of a typical site need a few hundred."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -30,7 +32,10 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Cluster:
-    """Nodes by row. `capacity[column, row]` counts unblocked GPUs only; rows that take no jobs have none of anything."""
+    """Nodes by row.
+
+    `capacity[column, row]` counts only GPUs that are not blocked. It is zero on nodes that accept no jobs.
+    """
 
     def __init__(self, nodes: tuple[NodeView, ...], *, as_if_healthy: bool = False) -> None:
         self.nodes = nodes
@@ -44,7 +49,7 @@ class Cluster:
         self.takes_jobs: Mask = np.zeros(len(nodes), dtype=np.bool_)
         self.capacity: Ints = np.zeros((self.columns, len(nodes)), dtype=np.int64)
         self.whole: Ints = np.zeros((FIRST_TYPE, len(nodes)), dtype=np.int64)
-        """What the nodes have, healthy or not: CPUs, memory, GPUs."""
+        """CPUs, memory and GPUs that the nodes have, whether healthy or not."""
         self._blocked: dict[NodeName, set[int]] = {}
         self._count(range(len(nodes)))
         self.switch, self.switch_count = _switches(nodes)
@@ -58,7 +63,10 @@ class Cluster:
         return len(self.nodes)
 
     def keeps_its_place(self, row: int, node: NodeView) -> bool:
-        """Whether the node can take over this row: it differs from the one before in what it has free at the most."""
+        """Return whether the node may take over this row.
+
+        This is so if it differs from the node before only in the resources that are available to jobs.
+        """
         before = self.nodes[row]
         return (
             (before.name, before.features, before.switch, before.weight, before.cpus, before.mem_bytes)
@@ -69,36 +77,38 @@ class Cluster:
         )  # fmt: skip
 
     def renew(self, nodes: tuple[NodeView, ...], rows: Sequence[int]) -> None:
-        """These are the nodes now; they are others on these rows, and keep their places."""
+        """Replace the nodes. Only these rows have changed, and all nodes keep their rows."""
         self.nodes = nodes
         self._count(rows)
 
     def usable_gpus(self, row: int) -> list[GpuView]:
-        """The GPUs of a node that may be given to jobs."""
+        """Return the GPUs of a node that can be given to jobs."""
         node = self.nodes[row]
         if self._healthy:
             return list(node.gpus)
         return [] if node.unavailable else [gpu for gpu in node.gpus if not gpu.blocked]
 
     def columns_of(self, gpu_type: str) -> list[int]:
-        """The columns in which GPUs of this type ("" any) are counted apart."""
+        """Return the columns that count GPUs of this type separately. "" means any type."""
         if gpu_type in self.type_columns:
             return [self.type_columns[gpu_type]]
         return list(self.type_columns.values()) or [GPUS]
 
     def counted_in(self, gpu_type: str) -> list[int]:
-        """The columns in which a GPU of this type counts."""
+        """Return the columns in which a GPU of this type is counted."""
         typed = self.type_columns.get(gpu_type)
         return [GPUS] if typed is None else [GPUS, typed]
 
     def holds(self, share: Share) -> tuple[int, ...]:
-        """`amounts` as plain numbers: the build of a timeline asks for many."""
+        """Return `amounts` as a tuple of ints. This is faster, and building a timeline needs many of them."""
         if self.type_columns or share.gpu_share_pct < 100 or share.node in self._blocked:
             return tuple(int(amount) for amount in self.amounts(share))
         return (share.cpus, share.mem_bytes, len(share.gpus))
 
     def amounts(self, share: Share) -> Ints:
-        """What a share takes, by column. Blocked GPUs were never counted, and are not taken."""
+        """Return the amounts that a share takes, by column. Blocked GPUs were never counted, so they are not
+        included.
+        """
         found = np.zeros(self.columns, dtype=np.int64)
         found[CPUS], found[MEM] = share.cpus, share.mem_bytes
         if share.gpu_share_pct < 100 or not share.gpus:
@@ -112,7 +122,7 @@ class Cluster:
         return found
 
     def need_amounts(self, need: Need) -> Ints:
-        """The least that must be free; whole-node needs are added by `enough`."""
+        """Return the least amounts that must be free. `enough` adds the demand of whole nodes."""
         found = np.zeros(self.columns, dtype=np.int64)
         found[CPUS] = need.cpus
         found[MEM] = 0 if need.mem_bytes == WHOLE_NODE else need.mem_bytes
@@ -123,8 +133,11 @@ class Cluster:
         return found
 
     def rows_for(self, asked: Resources, allowed: frozenset[NodeName] | None) -> list[Mask]:
-        """For each alternative of the constraint the nodes that may be used, healthy or not. Not to be written to."""
-        only = asked.nodelist if asked.nodes_max <= len(asked.nodelist) else ()  # else others are beside them
+        """Return the usable nodes, healthy or not, for each alternative of the constraint. The masks must not
+        be modified.
+        """
+        # If the job needs more nodes than the list names, it also uses other nodes.
+        only = asked.nodelist if asked.nodes_max <= len(asked.nodelist) else ()
         key = (
             allowed, only, asked.exclude, asked.gpus.type, asked.node_minimum, asked.constraint, asked.prefer
         )  # fmt: skip
@@ -155,7 +168,7 @@ class Cluster:
         return masks
 
     def _meeting(self, constraint: str, base: Mask) -> list[Mask]:
-        """For each alternative of the constraint those that meet it."""
+        """Return a mask of the matching nodes for each alternative of the constraint."""
         if not constraint:
             return [base]
         met = [[test(traits_of(node)) for node in self.nodes] for test in parse_constraint(constraint)]
@@ -163,14 +176,16 @@ class Cluster:
 
     @cached_property
     def line(self) -> Ints:
-        """The place of each row among all, numbers in names by their value: neighbours are next to each other."""
+        """Position of each row in the order of node names, with numbers compared by value. Neighboring nodes
+        have adjacent positions.
+        """
         order = sorted(range(len(self.nodes)), key=lambda row: by_number(self.nodes[row].name))
         found = np.empty(len(order), dtype=np.int64)
         found[order] = np.arange(len(order))
         return found
 
     def named(self, names: frozenset[NodeName] | frozenset[str]) -> Mask:
-        """The nodes of these names. Not to be written to."""
+        """Return a mask of the nodes with these names. It must not be modified."""
         found = self._named_rows.get(names)
         if found is None:
             if len(self._named_rows) >= MAX_MASKS:
@@ -187,7 +202,7 @@ class Cluster:
         return mask
 
     def _count(self, rows: Sequence[int]) -> None:
-        """Counts what the nodes of these rows have."""
+        """Compute the capacities of the nodes in these rows."""
         whole = [(node.cpus, node.mem_bytes, len(node.gpus)) for node in map(self.nodes.__getitem__, rows)]
         capacity = np.zeros((self.columns, len(rows)), dtype=np.int64)
         capacity[:FIRST_TYPE] = np.array(whole, dtype=np.int64).reshape(-1, FIRST_TYPE).T
@@ -213,7 +228,7 @@ class Cluster:
 
 
 def traits_of(node: NodeView) -> Traits:
-    """What a constraint may ask of it."""
+    """Return the properties of the node that a constraint can test."""
     return Traits(node.features, min((gpu.mem_bytes for gpu in node.gpus), default=0))
 
 
@@ -221,7 +236,7 @@ NO_MINIMUM = NodeMinimum()
 
 
 def has_least(node: NodeView, least: NodeMinimum) -> bool:
-    """Whether the node is as large as --tmp, --extra-node-info and their like ask for."""
+    """Return whether the node is as large as --tmp, --extra-node-info and similar options require."""
     has = node.topology.told(node.cpus)
     return (
         has.sockets >= (least.sockets or 0)
@@ -232,7 +247,9 @@ def has_least(node: NodeView, least: NodeMinimum) -> bool:
 
 
 def _switches(nodes: tuple[NodeView, ...]) -> tuple[Ints, int]:
-    """The switch of each row as a number; nodes without a known switch share number 0."""
+    """Return the switch of each row as a number, and the number of switches. Nodes without a known switch
+    share number 0.
+    """
     numbers: dict[str, int] = {"": 0}
     rows = [numbers.setdefault(node.switch, len(numbers)) for node in nodes]
     return np.array(rows, dtype=np.int64), len(numbers)

@@ -1,4 +1,7 @@
-"""From what was asked to what each node must give: a gang of n nodes, each with tasks, CPUs, memory and GPUs. Pure."""
+"""Converts a request into the demand on each node: a gang of n nodes, each with tasks, CPUs, memory and GPUs.
+
+The module is pure: it reads no clock and does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,26 @@ import msgspec
 from warpdeck.model import Resources
 
 WHOLE_NODE = -1
-"""As a memory figure: all of it (`--mem=0`)."""
+"""As an amount of memory: all memory of the node (`--mem=0`)."""
 
 
 ANYBODY = "*"
-"""In place of the user of a job that shares its nodes with all, as all of that user's jobs do."""
+"""Stands for the user of a job that shares its nodes with all users, if all jobs of this user do."""
 
 
 class Tenant(msgspec.Struct, frozen=True):
-    """Of whom a job is, and whether it wants nobody else's on its nodes."""
+    """The user of a job, and whether the job excludes other users from its nodes."""
 
     user: str
     alone: bool
 
     def bars(self, other: Tenant) -> bool:
-        """Whether the two may not be on one node."""
+        """Return whether the two cannot be on the same node."""
         return self.user != other.user and (self.alone or other.alone)
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """What one node of the gang must give. `gpu_type` is lower case, "" is any."""
+    """The demand on one node of the gang. `gpu_type` is in lower case; "" means any type."""
 
     tasks: int
     cpus: int
@@ -34,13 +37,13 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int
     gpu_type: str = ""
     gpu_share_pct: int = 100
-    """Below 100: a part of one GPU, which others may share; `gpus` is then 1."""
+    """Below 100: a part of one GPU that other jobs may share; `gpus` is then 1."""
     exclusive: bool = False
-    """Nobody else's job runs beside it, so it is given all CPUs and GPUs that can be had there."""
+    """True if no other job may run on the node. It then gets all CPUs and GPUs available there."""
     all_memory: bool = False
-    """It asked for no amount and is alone: it is given all memory that is free."""
+    """True if it requested no amount of memory and is alone on the node. It then gets all free memory."""
     tenant: Tenant | None = None
-    """Of whom it is, where that matters to anybody."""
+    """The owner of the job, if the owners matter for sharing nodes."""
 
 
 def needs(
@@ -50,10 +53,11 @@ def needs(
     default_mem_per_cpu_bytes: int,
     whole_nodes: bool = False,
 ) -> tuple[tuple[Need, int], ...]:
-    """(need, on how many of so many nodes), the largest first; () if the tasks cannot be laid out so.
+    """Return (demand, number of nodes with it), the largest first; () if the tasks cannot be distributed over
+    this many nodes.
 
-    `whole_nodes`: its partition gives whole nodes only, as --exclusive does. Slurm's rule for both: all CPUs and GPUs, and
-    as much memory as was asked for.
+    `whole_nodes` means that the partition gives out only whole nodes, as --exclusive does. Slurm's rule is
+    the same for both: the job gets all CPUs and GPUs, but only as much memory as it requested.
     """
     layout = _gpus_per_node(asked, _tasks_per_node(asked, nodes), nodes)
     return tuple(
@@ -80,7 +84,7 @@ def need_of(
     whole_nodes: bool = False,
     tenant: Tenant | None = None,
 ) -> Need:
-    """What a node must give for so many of the tasks, and GPUs."""
+    """Return the demand of one node with this many of the tasks and GPUs."""
     exclusive = asked.exclusive or whole_nodes
     cpus = _cpus(asked, tasks, gpus)
     return Need(
@@ -97,24 +101,24 @@ def need_of(
 
 
 def _cpus(asked: Resources, tasks: int, gpus: int) -> int:
-    """Those that are used."""
+    """Return the number of CPUs that the tasks and GPUs use on one node."""
     holding = 1 if asked.overcommit else tasks
     each = (
         0 if asked.overcommit else asked.tasks_per_node or 0
-    )  # more than the node's tasks where --ntasks is given
+    )  # This can exceed the node's tasks if --ntasks is given too.
     by_gpus = gpus * (asked.cpus_per_gpu or 0)
     return max(1, max(holding, each) * asked.cpus_used_by_task(), by_gpus, asked.cpus_per_node_min or 0)
 
 
 def _tasks_per_node(asked: Resources, nodes: int) -> list[tuple[int, int]]:
-    """(tasks, on how many nodes), the most first."""
+    """Return (tasks, number of nodes with them), largest number of tasks first."""
     if asked.tasks_per_node is not None and asked.tasks is None:
         return [(asked.tasks_per_node, nodes)]
     return _evenly(max(nodes if asked.tasks is None else asked.tasks, nodes), nodes)
 
 
 def _gpus_per_node(asked: Resources, layout: list[tuple[int, int]], nodes: int) -> list[tuple[int, int, int]]:
-    """(tasks, GPUs, on how many nodes), the most first; [] where not every node gets one of the job's GPUs."""
+    """Return (tasks, GPUs, number of nodes), largest first; [] if there are fewer GPUs than nodes."""
     gpus = asked.gpus
     if gpus.share_pct is not None:
         return [(tasks, 1, count) for tasks, count in layout]
@@ -131,7 +135,7 @@ def _evenly(total: int, nodes: int) -> list[tuple[int, int]]:
 
 
 def _together(tasks: list[tuple[int, int]], gpus: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """Two layouts of the same nodes as one."""
+    """Combine two layouts of the same nodes into one."""
     found, theirs = [], iter(gpus)
     each, room = 0, 0
     for count, nodes in tasks:

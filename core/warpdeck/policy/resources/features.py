@@ -1,10 +1,12 @@
-"""Node features: `--constraint` in Slurm's grammar. Pure.
+"""Node features: `--constraint` in Slurm's syntax.
 
     a&b  a,b   both                 a|b        either, and each node of the job may differ
     (a|b)&c    grouping             [a|b|c]    either, but the same one on every node of the job
-    gpumem>=40G    every GPU of the node has so much memory, in the decimal gigabytes that cards are sold by
+    gpumem>=40G    every GPU of the node has at least this much memory, in decimal gigabytes as on its label
 
-Counts (`a*2`) and nested brackets are refused by name.
+Counts (`a*2`) and nested brackets are rejected with an error.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -17,32 +19,39 @@ from warpdeck.base.errors import UserError
 
 
 class Traits(NamedTuple):
-    """What a constraint may ask of a node: its features, and the memory of the smallest of its GPUs (0: it has none)."""
+    """Properties of a node that a constraint can test: its features, and the memory of its smallest GPU (0
+    without GPUs).
+    """
 
     features: frozenset[str]
     gpu_mem_bytes: int = 0
 
 
 Test = Callable[[Traits], bool]
-"""Whether a node will do."""
+"""Function that tests whether a node matches."""
 
 MAX_LENGTH = 1024
 MAX_DEPTH = 16
-"""Parentheses in parentheses: each takes some frames of the stack, here and wherever a node is looked at."""
+"""Maximum depth of nested parentheses. Each level uses stack frames, both when parsing and when testing a
+node.
+"""
 _GPU_MEMORY = re.compile(r"gpumem>=(\d{1,5})(?:GB|G)", re.IGNORECASE)
 _GB = 10**9
 _TOKEN = re.compile(r"\s*([&|,()\[\]]|[^\s&|,()\[\]]+)")
 
 
 def with_features(text: str, features: Mapping[str, frozenset[str]]) -> set[str]:
-    """The nodes, of these and their features, that meet what is said of features. Raises UserError."""
+    """Return the nodes, given with their features, that match the constraint. Raises UserError."""
     tests = parse_constraint(text, "features")
     traits = {name: Traits(own) for name, own in features.items()}
     return {name for name, own in traits.items() if any(test(own) for test in tests)}
 
 
 def parse_constraint(text: str, option: str = "constraint") -> tuple[Test, ...]:
-    """The alternatives of a constraint: all nodes of a job meet the same one. "" is no constraint. Raises UserError."""
+    """Return the alternatives of a constraint; all nodes of a job must match the same one.
+
+    An empty text matches every node. Raises UserError.
+    """
     if not text.strip():
         return (lambda node: True,)
     if len(text) > MAX_LENGTH:
@@ -58,7 +67,7 @@ def parse_constraint(text: str, option: str = "constraint") -> tuple[Test, ...]:
 
 
 class _Parser:
-    """Recursive descent; & binds closer than |, as in Slurm."""
+    """Recursive-descent parser. & binds more tightly than |, as in Slurm."""
 
     def __init__(self, text: str, whole: str, option: str) -> None:
         self._whole = f"--{option}={whole}"

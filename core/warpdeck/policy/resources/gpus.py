@@ -1,7 +1,10 @@
-"""Which GPUs of a node: those that are joined, and parts of GPUs that are shared. Pure.
+"""Choice of the GPUs of a node: connected GPUs, and parts of shared GPUs.
 
-Whole GPUs: of one NVLink island if one has enough, else of one NUMA node, the smallest that has; lowest index first. A part
-of a GPU goes on the shared GPU that is fullest and still has room, so that whole GPUs stay whole.
+Whole GPUs are taken from one NVLink island if one has enough, else from one NUMA node. The smallest
+sufficient group is used, lowest index first. A part of a GPU is placed on the fullest shared GPU that has
+room, so that whole GPUs stay whole.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from .timeline import Hold, Timeline, ends_of
 
 
 class Held(NamedTuple):
-    """What a running job holds of one node."""
+    """The resources that a running job holds on one node."""
 
     job: RunningJob
     share: Share
@@ -34,12 +37,16 @@ _PART = attrgetter("share.gpu_share_pct")
 
 
 def are_unsteady(there: Sequence[Held]) -> bool:
-    """Whether it follows from the time what is held until when, for any of these."""
+    """Return whether the end of any of these depends on the current time, or whether any of them shares a
+    GPU.
+    """
     return None in map(_ENDS, there) or min(map(_PART, there), default=100) < 100
 
 
 class GpuBoard:
-    """GPU by GPU, who holds what now; worked out for a node when it is asked about."""
+    """Records, for each GPU, whether a job holds it now. The data of a node are computed when they are first
+    needed.
+    """
 
     def __init__(
         self,
@@ -49,12 +56,12 @@ class GpuBoard:
         *,
         rows: Iterable[int] = (),
     ) -> None:
-        """`held` by row; GPUs are shared on `rows` at the most."""
+        """`held` is by row. GPUs are shared at most on `rows`."""
         self._cluster = cluster
         self._held = held
         self._free: dict[int, dict[int, GpuView]] = {}
         self.shared: dict[int, dict[int, SharedGpu]] = {}
-        """row -> GPU index -> the GPU with its sharers; those that may be given to jobs."""
+        """row -> GPU index -> shared GPU with its sharers. Contains only GPUs that can be given to jobs."""
         for row in sorted(rows):
             for job, share in held.get(row, ()):
                 for gpu in cluster.usable_gpus(row) if share.gpu_share_pct < 100 else ():
@@ -63,7 +70,9 @@ class GpuBoard:
                         self._shared_gpu(row, gpu).sharers.append(sharer)
 
     def shared_holds(self) -> list[Hold]:
-        """A shared GPU is no whole GPU until the last of its sharers ends."""
+        """Return the holds of shared GPUs: each counts as taken, as a whole GPU, until the last of its
+        sharers ends.
+        """
         return [
             (row, gpu.whole_at, tuple(int(amount) for amount in self._one_gpu(gpu)))
             for row, board in self.shared.items()
@@ -73,7 +82,9 @@ class GpuBoard:
     def pick(
         self, row: int, count: int, gpu_type: str, *, most: Mapping[str, int] | None = None
     ) -> list[GpuView]:
-        """So many wholly free GPUs, of each type no more than `most`; the caller knows that there are enough."""
+        """Return this many completely free GPUs, at most `most` of each type. The caller ensures that there
+        are enough.
+        """
         free = [gpu for _, gpu in sorted(self._free_at(row).items()) if gpu_type in ("", gpu.type.lower())]
         if most is not None:
             left = dict(most)
@@ -81,21 +92,23 @@ class GpuBoard:
         return pick_gpus(free, count)
 
     def free_gpus(self, row: int) -> list[GpuView]:
-        """The wholly free GPUs of a node, by index."""
+        """Return the completely free GPUs of a node, sorted by index."""
         return [gpu for _, gpu in sorted(self._free_at(row).items())]
 
     def free_indices(self, row: int) -> set[int]:
-        """The wholly free GPUs of a node."""
+        """Return the indices of the completely free GPUs of a node."""
         return set(self._free_at(row))
 
     def take(self, row: int, indices: Iterable[int]) -> None:
-        """These GPUs are wholly taken now."""
+        """Mark these GPUs as taken."""
         free = self._free_at(row)
         for index in indices:
             free.pop(index, None)
 
     def shared_room(self, timeline: Timeline, row: int, need: Need, ends: float) -> GpuView | None:
-        """The fullest shared GPU that has room for the part until its end, without being promised as a whole one."""
+        """Return the fullest shared GPU that has room for the part until its end and is not reserved as a
+        whole GPU.
+        """
         within = timeline.times[row] < ends
         within[0] = True
         fitting = [gpu for gpu, fits in timeline.shared_lines(need, row) if fits[within].all()]
@@ -105,16 +118,16 @@ class GpuBoard:
         return next(gpu for gpu in self._cluster.nodes[row].gpus if gpu.index == best.index)
 
     def free_on(self, node: str) -> set[int]:
-        """The wholly free GPUs of the node of this name."""
+        """Return the indices of the completely free GPUs of the node with this name."""
         return set(self._free_at(self._cluster.row[NodeName(node)]))
 
     def give_back(self, row: int, indices: Iterable[int]) -> None:
-        """Takes back a `take`."""
+        """Undo a `take`."""
         free = self._free_at(row)
         free.update((gpu.index, gpu) for gpu in self._cluster.usable_gpus(row) if gpu.index in set(indices))
 
     def share_from_now(self, timeline: Timeline, row: int, gpu: GpuView, pct: int, ends: float) -> None:
-        """A part of a GPU is taken now, and the timeline knows until when the GPU is not whole."""
+        """Take a part of a GPU from now on, and enter into the timeline until when the GPU is not whole."""
         shared = self._shared_gpu(row, gpu)
         self.take(row, (gpu.index,))
         timeline.reshare(row, shared, partial(shared.sharers.append, (ends, pct)), moments=(ends,))
@@ -122,7 +135,7 @@ class GpuBoard:
     def hold(
         self, timeline: Timeline, row: int, share: Share, *, besides: Sequence[int] = (), ends: float
     ) -> None:
-        """The GPUs of a share that holds from now on; those that it held before are `besides`."""
+        """Take the GPUs of a share from now on. `besides` are GPUs that it already held."""
         if share.gpu_share_pct == 100:
             self.take(row, share.gpus)
             return
@@ -131,7 +144,7 @@ class GpuBoard:
                 self.share_from_now(timeline, row, gpu, share.gpu_share_pct, ends)
 
     def let_go(self, timeline: Timeline, row: int, share: Share, *, ends: float) -> None:
-        """Takes back a `hold`."""
+        """Undo a `hold`."""
         for gpu in self._cluster.nodes[row].gpus:
             if gpu.index not in share.gpus:
                 continue
@@ -144,7 +157,7 @@ class GpuBoard:
             self._free_at(row)[gpu.index] = gpu
 
     def part_fits(self, timeline: Timeline, row: int, gpu: GpuView, pct: int, ends: float) -> bool:
-        """Whether this very GPU has room for the part until then."""
+        """Return whether this particular GPU has room for the part until `ends`."""
         column = self._cluster.counted_in(gpu.type.lower())[-1]
         times = timeline.times[row]
         whole = timeline.free[column, row] >= 1
@@ -181,7 +194,7 @@ def _one_more(left: dict[str, int], gpu_type: str) -> bool:
 
 
 def pick_gpus(free: Sequence[GpuView], count: int) -> list[GpuView]:
-    """So many of the free GPUs, as close together as they can be had."""
+    """Return this many of the free GPUs, as close together as possible."""
     if count == 0:
         return []
     for place in (_island, _numa):

@@ -1,4 +1,9 @@
-"""What of a list is new since the last time. Views are made of objects that stay the same while nothing changes. Pure."""
+"""Finds the new elements of a list, compared with its last version.
+
+Views consist of objects that stay identical while nothing changes, so objects are compared by identity.
+
+The module is pure: it reads no clock and does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +19,17 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 NEW = -1
-"""In place of a row: it was not there before."""
+"""Stands for a row number if the object was not there before."""
 FIRST_LOOK = 64
-"""Objects compared at first after a change; each further look is over four times as many."""
+"""Number of objects compared first after a change. Each further comparison covers four times as many."""
 
 
 def came_from(old: Sequence[T], new: Sequence[T], key: Callable[[T], int]) -> Ints:
-    """For each of the new list its place in the old one, NEW if it is another object.
+    """Return, for each element of the new list, its position in the old list, or NEW if the object is a
+    different one.
 
-    Both are ascending by `key`. In any other order the answer is true, but more counts as new than is.
+    Both lists must be in ascending order of `key`. With another order the result stays valid, but more
+    elements count as new.
     """
     found: Ints = np.full(len(new), NEW, dtype=np.int64)
     left = right = 0
@@ -38,7 +45,7 @@ def came_from(old: Sequence[T], new: Sequence[T], key: Callable[[T], int]) -> In
 
 
 def _same_run(old: Sequence[T], new: Sequence[T], left: int, right: int) -> int:
-    """From these places on, how many are the same objects."""
+    """Return how many objects are identical in both lists from these positions on."""
     run, size = 0, FIRST_LOOK
     while True:
         same = list(map(is_, old[left + run : left + run + size], new[right + run : right + run + size]))
@@ -51,7 +58,7 @@ def _same_run(old: Sequence[T], new: Sequence[T], left: int, right: int) -> int:
 
 
 class _Numbers(dict[K, int]):
-    """Gives each key that it has not met the next number: one look a key, in C's loops."""
+    """A dict that assigns the next number to each unknown key, so that C loops need one lookup per key."""
 
     def __missing__(self, key: K) -> int:
         number = self[key] = len(self)
@@ -59,7 +66,7 @@ class _Numbers(dict[K, int]):
 
 
 class Numbering(Generic[K]):
-    """Numbers for keys, from 0 in the order in which they are met."""
+    """Numbers for keys, from 0 in order of first use."""
 
     def __init__(self) -> None:
         self._numbers: _Numbers[K] = _Numbers()
@@ -69,17 +76,17 @@ class Numbering(Generic[K]):
 
     @property
     def keys(self) -> list[K]:
-        """In the order of their numbers."""
+        """The keys in the order of their numbers."""
         return list(self._numbers)
 
     def of(self, key: K) -> int:
-        """The number of this key."""
+        """Return the number of this key."""
         return self._numbers[key]
 
     def of_all(self, keys: Iterable[K]) -> list[int]:
-        """The numbers of many keys."""
+        """Return the numbers of many keys."""
         return list(map(self._numbers.__getitem__, keys))
 
     def get(self, key: K) -> int | None:
-        """The number of this key if it was met before."""
+        """Return the number of this key, or None if it has none."""
         return self._numbers.get(key)

@@ -1,4 +1,7 @@
-"""A GPU that jobs share: how much of it is free, and from when it is a whole GPU again. Pure."""
+"""A GPU that jobs share: how much of it is free, and when it becomes a whole GPU again.
+
+The module is pure: it reads no clock and does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from .cluster import Floats, Ints, Mask
 
 
 class SharedGpu:
-    """A GPU with its sharers, each (when it ends, percent), and the parts that are booked: (from, until, percent).
+    """A GPU with its sharers (end time, percent) and the parts that are booked (start, end, percent).
 
-    Sharers only leave: what they leave free grows with time.
+    Sharers only leave, so the part they leave free grows with time.
     """
 
     def __init__(self, index: int, gpu_type: str) -> None:
@@ -20,23 +23,25 @@ class SharedGpu:
         self.booked: list[tuple[float, float, int]] = []
 
     def copy(self) -> SharedGpu:
-        """One on which something can be tried."""
+        """Return a copy on which changes can be tried."""
         made = SharedGpu(self.index, self.gpu_type)
         made.sharers, made.booked = list(self.sharers), list(self.booked)
         return made
 
     @property
     def left_now(self) -> int:
-        """Percent that nobody holds now. One whose time is over holds its part until it is gone."""
+        """Percent that no job holds now. A job past its end time holds its part until it is gone."""
         return 100 - sum(percent for _, percent in self.sharers)
 
     @property
     def whole_at(self) -> float:
-        """When the last sharer ends."""
+        """The time at which the last sharer ends."""
         return max((ends for ends, _ in self.sharers), default=-np.inf)
 
     def left(self, times: Floats) -> Ints:
-        """Percent that nobody holds or has booked at the beginning of each step; the first step is now."""
+        """Return the percent that is neither held nor booked at the start of each step. The first step is
+        now.
+        """
         left: Ints = np.full(len(times), 100, dtype=np.int64)
         for ends, percent in self.sharers:
             left[times < ends] -= percent
@@ -46,7 +51,7 @@ class SharedGpu:
         return left
 
     def is_shared(self, times: Floats) -> Mask:
-        """In which steps it is no whole GPU."""
+        """Return a mask of the steps in which it is not a whole GPU."""
         shared: Mask = times < self.whole_at
         shared[0] = bool(self.sharers)
         for begins, ends, _ in self.booked:
@@ -54,11 +59,13 @@ class SharedGpu:
         return shared
 
     def has_room(self, percent: int, times: Floats, *, whole: Mask) -> Mask:
-        """By step, whether the part fits on it. `whole`: where a whole GPU of its kind is free."""
+        """Return, by step, whether the part fits on it. `whole` tells in which steps a whole GPU of its type
+        is free.
+        """
         fits: Mask = np.where(self.is_shared(times), self.left(times) >= percent, whole)
         return fits
 
     def cut_short(self, sharer: tuple[float, int], ends: float) -> None:
-        """The sharer was told to leave: it is gone by then."""
+        """End a sharer early, because its job was told to exit by then."""
         self.sharers.remove(sharer)
         self.sharers.append((min(ends, sharer[0]), sharer[1]))

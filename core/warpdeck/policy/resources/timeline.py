@@ -1,9 +1,12 @@
-"""What is free on every node from now on: one step function a node, all nodes in one array. Pure.
+"""Timeline: the free resources of every node from now on, one step function per node, all nodes in one array.
 
-`times[row, k]` is when step k of a node begins, `free[column, row, k]` what is free from then until step k + 1; unused
-steps begin at infinity. Running jobs free at their limits, reservations and starts take for an interval. Everything a
-pass asks ("does it fit from now until its limit", "when does it first fit") is a few array operations; a start changes
-one row. Time and memory: O(rows x steps) a question.
+`times[row, k]` is the start of step k of a node. `free[column, row, k]` is the free amount from then until
+step k + 1. Unused steps start at infinity. Running jobs free their resources at their time limits;
+reservations and starts take resources for an interval. Every question of a pass ("does it fit from now until
+its limit", "when does it first fit") takes a few array operations, and a start changes one row. A question
+costs O(rows x steps) in time and memory.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -22,33 +25,41 @@ from .shared_gpus import SharedGpu
 from .user_exclusivity import Stay, Tenants
 
 ENDLESS_S = 10 * 365 * 86_400.0
-"""A job without a limit is planned to take this long; what could only start after that has no expected start."""
+"""Assumed duration of a job without a limit. A job that could start only after that has no expected start."""
 OVERDUE_S = 1.0
-"""What should have ended already is taken to end so soon: it holds what it has, and nothing is promised for this moment."""
+"""Assumed remaining time of a job that should have ended already. Until then it holds its resources, and
+nothing is reserved.
+"""
 MAX_CELLS = 4_000_000
-"""Bounds rows x steps. Beyond it, ends of one node that lie close together are planned as one, at the last of them."""
+"""Maximum of rows x steps. Beyond it, job ends on one node that lie close together are merged, at the last of
+them.
+"""
 MIN_STEPS = 16
 SPARE_STEPS = 4
-"""Steps of a row beyond those in use: what a pass takes needs some."""
+"""Extra steps of a row beyond those in use, for the intervals that a pass takes."""
 MAX_MOMENTS = 64
-"""Moments at which a gang is tried for the place it needs (one switch, say); with none found it has no expected start."""
+"""Maximum number of start times that are tried for a gang with constraints, such as a single switch. If none
+works, the gang has no expected start.
+"""
 
 Place = TypeVar("Place")
-"""What a caller makes of the rows that fit."""
+"""The result that the caller's `choose` makes of the rows that fit."""
 Hold = tuple[int, float, tuple[int, ...]]
-"""(row, when it frees, amounts by column): what a running job holds on one node."""
+"""(row, end time, amounts by column): the resources that a running job holds on one node."""
 
 
 def ends_of(job: RunningJob, now: float) -> float:
-    """When a running job frees what it holds, as far as is promised."""
+    """Return the time at which a running job is certain to have freed its resources."""
     return now + ENDLESS_S if job.ends_by_unix is None else job.ends_by_unix
 
 
 class Timeline:
-    """The future of all nodes. `lay` puts down what runs; `take` adds reservations and starts."""
+    """Free resources of all nodes over time. `lay` enters running jobs; `take` adds reservations and
+    starts.
+    """
 
     def __init__(self, cluster: Cluster, now: float) -> None:
-        """All that there is, free for good."""
+        """Create a timeline on which all resources are free forever."""
         self.cluster = cluster
         self.now = now
         rows = len(cluster)
@@ -58,14 +69,16 @@ class Timeline:
         self.times[:, 0] = now
         self.free: Ints = np.repeat(cluster.capacity[:, :, None], SPARE_STEPS, axis=2)
         self.free_now: Ints = cluster.capacity.copy()
-        """The first step, close together in memory: most questions end with it."""
+        """The first step, stored contiguously, because most questions are answered by it."""
         self.shared: Mapping[int, Mapping[int, SharedGpu]] = {}
-        """row -> index -> GPU that is shared already. In the columns of whole GPUs it is taken until its last sharer ends."""
+        """row -> GPU index -> GPU that is already shared. Its column of whole GPUs counts it as taken until
+        its last sharer ends.
+        """
         self.tenants: Tenants | None = None
-        """Who is where; None where it matters to nobody."""
+        """The users on each node; None if no job or partition keeps users apart."""
 
     def copy_at(self, now: float) -> Timeline:
-        """The same from another moment on, of which the caller may take. See `overdue_rows`."""
+        """Return a copy that begins at another time and that the caller may modify. See `overdue_rows`."""
         made = Timeline.__new__(Timeline)
         made.cluster, made.now, made.shared, made.tenants = self.cluster, now, self.shared, None
         made._used, made.free_now = self._used.copy(), self.free_now.copy()
@@ -74,7 +87,7 @@ class Timeline:
         return made
 
     def overdue_rows(self) -> list[int]:
-        """The rows of a copy on which steps lie before its first moment, or beyond all that is planned."""
+        """Return the rows of a copy with steps before its start or beyond the planning horizon."""
         last = self.times[np.arange(len(self.times)), self._used]
         off = (self.times[:, 1] <= self.now) | (last > self.now + ENDLESS_S)
         found: list[int] = np.flatnonzero(off).tolist()
@@ -82,11 +95,11 @@ class Timeline:
 
     @property
     def cells(self) -> int:
-        """Rows x steps: what a look at everything costs."""
+        """Rows x steps: the cost of one question to all nodes."""
         return len(self.cluster) * (int(self._used.max(initial=0)) + SPARE_STEPS)
 
     def lay(self, rows: Ints, holds: Sequence[Hold]) -> None:
-        """Begins these rows (ascending) anew, with all that is held of them."""
+        """Reset these rows (in ascending order) and enter everything that is held on them."""
         self.times[rows, 1:] = np.inf
         self.free[:, rows] = self.cluster.capacity[:, rows, None]
         self._used[rows] = 0
@@ -101,7 +114,8 @@ class Timeline:
         amounts = np.array([hold[2] for hold in holds], dtype=np.int64).T
         order = np.lexsort((ends, rows))
         rows, ends, amounts = rows[order], ends[order], amounts[:, order]
-        # Ends of one moment are one step: in a step without length what frees later in the same moment would be missing.
+        # Ends at the same time must share one step. In a step of length zero, amounts freed later at the same
+        # time would be missing.
         new_row = np.concatenate(([True], rows[1:] != rows[:-1]))
         moment: Ints = np.cumsum(new_row | np.concatenate(([True], ends[1:] != ends[:-1])), dtype=np.int64)
         before: Ints = moment[new_row][np.cumsum(new_row) - 1]
@@ -123,7 +137,9 @@ class Timeline:
         np.maximum.at(self._used, rows, position)
 
     def fitting_now(self, need: Need, duration_s: float, mask: Mask) -> Ints:
-        """The rows of the mask on which the need is met from now until then, ascending."""
+        """Return the rows of the mask that meet the requirement from now on for the duration, in ascending
+        order.
+        """
         rows = self._fitting_at_once(need, mask)
         if not len(rows):
             return rows
@@ -137,7 +153,9 @@ class Timeline:
         return self._of_steady_types(need, found, until)
 
     def longest_now(self, wanted: Sequence[tuple[Need, int]], mask: Mask) -> float:
-        """For how many seconds, at the most, rows of the mask meet the gang's needs from now on; 0 if they do not."""
+        """Return for how many seconds rows of the mask can meet the gang's requirements from now on; 0 if
+        they cannot.
+        """
         longest, total = np.inf, 0
         for need, count in wanted:
             total += count
@@ -158,9 +176,12 @@ class Timeline:
         *,
         choose: Callable[[list[Ints], float], Place | None],
     ) -> tuple[float, Place] | None:
-        """When the gang first fits for its whole duration, and what is chosen of the rows that meet each need then.
+        """Return the earliest time at which the gang fits for its whole duration, and the result of `choose`
+        for it.
 
-        `wanted`: (need, on how many nodes), larger needs first, each meeting the next. None: not in the known future.
+        `choose` gets, for each requirement, the rows that meet it, and the time. `wanted` lists (need, number
+        of nodes), larger requirements first; a node that meets a requirement also meets the following ones.
+        None if it does not fit in the known future.
         """
         found = [self._windows(need, duration_s, mask) for need, _ in wanted]
         if any(not len(starts) for _, starts, _ in found):
@@ -180,9 +201,11 @@ class Timeline:
     def _moments(
         self, found: list[tuple[Ints, Floats, Floats]], counts: list[int], *, mixes: bool
     ) -> Iterator[float]:
-        """The first starts at which each need has enough rows, those of larger needs counted off.
+        """Iterate over the first start times at which each requirement has enough rows, after deducting those
+        for larger ones.
 
-        `mixes`: which GPUs are the free ones may change within a stretch, so that each step of it is a start.
+        With `mixes`, the set of free GPUs may change during a stretch, so each of its steps is a possible
+        start.
         """
         if counts == [1] and not mixes:
             yield float(found[0][1].min())
@@ -202,7 +225,9 @@ class Timeline:
         yield from times[possible][:MAX_MOMENTS].tolist()
 
     def _windows(self, need: Need, duration_s: float, mask: Mask) -> tuple[Ints, Floats, Floats]:
-        """(row, first start, last start) of every stretch in which the need can be met for the duration."""
+        """Return (row, first start, last start) of every stretch in which the requirement can be met for the
+        duration.
+        """
         rows, fits = self._lines(need, np.flatnonzero(self.enough(need, self.cluster.capacity) & mask))
         times = self._some(self.times, rows)
         used = np.isfinite(times)
@@ -217,12 +242,12 @@ class Timeline:
         return rows[at_row[long_enough]], starts[long_enough], ends[long_enough] - duration_s
 
     def _some(self, of: Floats, rows: Ints) -> Floats:
-        """The rows of a table; the table itself if these are all, each once."""
+        """Return the rows of a table, or the table itself without a copy if these are all rows."""
         every = len(rows) == len(self.cluster) and not self.shared
         return of if every else of[rows]
 
     def take(self, row: int, start: float, end: float, amounts: Ints) -> None:
-        """Takes amounts on one node for an interval."""
+        """Take amounts of one node for an interval."""
         first = self._breakpoint(row, start)
         last = self._breakpoint(row, end)
         self.free[:, row, first:last] -= amounts[:, None]
@@ -230,36 +255,40 @@ class Timeline:
             self.free_now[:, row] -= amounts
 
     def limit(self, row: int, start: float, end: float, most: Ints) -> None:
-        """No more than this is free on one node in an interval."""
+        """Limit the free amounts of one node in an interval to `most`."""
         first, last = self._breakpoint(row, start), self._breakpoint(row, end)
         self.free[:, row, first:last] = np.minimum(self.free[:, row, first:last], most[:, None])
         if first == 0 < last:
             self.free_now[:, row] = self.free[:, row, 0]
 
     def renew(self, row: int, start: float, amounts: Ints) -> None:
-        """From then on so much is free on one node, whatever was taken of it."""
+        """Set the free amounts of one node from `start` on, whatever was taken from it."""
         first = self._breakpoint(row, start)
         self.free[:, row, first:] = amounts[:, None]
 
     def settle(self, row: int, start: float, end: float, tenant: Tenant | None) -> None:
-        """Somebody is on the node in an interval for which something of it was taken."""
+        """Record that a job of this user is on the node in an interval."""
         if self.tenants is not None and tenant is not None:
             self.tenants.add(Stay(row, tenant, start, end))
 
     def unsettle(self, row: int, start: float, end: float, tenant: Tenant | None) -> None:
-        """Takes back a `settle`."""
+        """Undo a `settle`."""
         if self.tenants is not None and tenant is not None:
             self.tenants.remove(Stay(row, tenant, start, end))
 
     def at(self, rows: Ints, moment: float) -> Ints:
-        """What is free on the rows at a moment, by column and row."""
+        """Return the free amounts of these rows at one moment, by column and row."""
         step = (self.times[rows] <= moment).sum(axis=1) - 1
         return self.free[:, rows, step]
 
     def reshare(
         self, row: int, gpu: SharedGpu, change: Callable[[], None], *, moments: Sequence[float]
     ) -> None:
-        """Changes who shares a GPU, or books it, from or until these moments: where it is shared it is no whole GPU."""
+        """Change the sharers or bookings of a GPU, and update the counts of free whole GPUs.
+
+        `moments` are the start and end times of the change. While a GPU is shared, it does not count as a
+        whole GPU.
+        """
         for moment in moments:
             self._breakpoint(row, moment)
         before = gpu.is_shared(self.times[row])
@@ -270,7 +299,7 @@ class Timeline:
             self.free_now[column, row] -= more[0]
 
     def _breakpoint(self, row: int, moment: float) -> int:
-        """The index of the step that begins at that moment, made if there is none."""
+        """Return the index of the step that begins at that moment, inserting one if needed."""
         if moment <= self.now:
             return 0
         if moment == np.inf:
@@ -297,7 +326,7 @@ class Timeline:
             self.free = np.pad(self.free, ((0, 0), (0, 0), (0, more)), mode="edge")
 
     def least(self, row: int, start: float, end: float) -> Ints:
-        """By column, the least that is free on a node in an interval."""
+        """Return, by column, the smallest free amount of a node in an interval."""
         times = self.times[row]
         first = max(0, int((times <= start).sum()) - 1)
         last = max(first + 1, int((times < end).sum()))
@@ -305,7 +334,7 @@ class Timeline:
         return least
 
     def least_on(self, rows: Ints, until: float) -> Ints:
-        """By column and row, the least that is free from now until then."""
+        """Return, by column and row, the smallest free amount from now until `until`."""
         within = self.times[rows] < until
         within[:, 0] = True
         most = np.iinfo(np.int64).max
@@ -313,9 +342,11 @@ class Timeline:
         return least
 
     def shared_lines(self, need: Need, row: int) -> Iterator[tuple[SharedGpu, Mask]]:
-        """The shared GPUs of a node that may take the part, and by step whether they have it, CPUs and memory included.
+        """Iterate over the shared GPUs of a node that may take the part, with a mask of the steps in which it
+        fits.
 
-        A part stays on its GPU: when the others have left, the GPU must not be promised to somebody as a whole one.
+        The mask includes CPUs and memory. A part stays on its GPU, so the GPU must not be promised to another
+        job as a whole after the other sharers have left.
         """
         if row not in self.shared:
             return
@@ -327,7 +358,9 @@ class Timeline:
                 yield gpu, base & gpu.has_room(need.gpu_share_pct, times, whole=whole)
 
     def _lines(self, need: Need, rows: Ints) -> tuple[Ints, Mask]:
-        """(row, by step whether the need is met). Of a part of a GPU: a line for each GPU that it could be on."""
+        """Return (row, mask of the steps in which the requirement is met). A part of a GPU gets one line for
+        each GPU that it could use.
+        """
         if need.gpu_share_pct >= 100 or not need.gpus:
             return rows, self._enough_rows(need, rows)
         base = self._enough_rows(msgspec.structs.replace(need, gpus=0), rows)
@@ -338,7 +371,9 @@ class Timeline:
         return np.concatenate([line[0] for line in lines]), np.concatenate([line[1] for line in lines])
 
     def _fitting_at_once(self, need: Need, mask: Mask) -> Ints:
-        """The rows on which the need is met in this moment, those with shared GPUs to be looked at closer."""
+        """Return the rows on which the requirement is met at this moment. Rows with shared GPUs are included
+        for closer inspection.
+        """
         if need.gpu_share_pct >= 100:
             return np.flatnonzero(self.enough(need, self.free_now) & mask)
         able = self.enough(need, self.free_now)
@@ -346,12 +381,16 @@ class Timeline:
         return np.flatnonzero(able & mask)
 
     def _mixes_types(self, need: Need) -> bool:
-        """Whether it may be given GPUs of several types."""
+        """Return whether the requirement may be given GPUs of several types."""
         any_type = need.gpus > 0 and not need.gpu_type and need.gpu_share_pct >= 100
         return any_type and bool(self.cluster.type_columns)
 
     def _of_steady_types(self, need: Need, rows: Ints, until: float, *, start: float | None = None) -> Ints:
-        """On nodes of mixed types, GPUs of any type must be the same ones until the end, not now these and now those."""
+        """Return the rows on which the same GPUs stay free until the end.
+
+        On nodes with several GPU types, a request for any type could otherwise use different GPUs at
+        different times.
+        """
         columns = list(self.cluster.type_columns.values())
         if not self._mixes_types(need) or not len(rows):
             return rows
@@ -369,7 +408,7 @@ class Timeline:
         return found
 
     def _enough_rows(self, need: Need, rows: Ints) -> Mask:
-        """By row and step, whether the need is met."""
+        """Return, by row and step, whether the requirement is met."""
         every = len(rows) == len(self.cluster)
         met = self.enough(need, self.free) if every else self.enough(need, self.free[:, rows], rows)
         if self.tenants is not None and need.tenant is not None:
@@ -377,7 +416,9 @@ class Timeline:
         return met
 
     def enough(self, need: Need, free: Ints, rows: Ints | None = None) -> Mask:
-        """Whether so much free meets the need; `free` is (column, row) or (column, row, step)."""
+        """Return whether these free amounts meet the requirement. `free` is (column, row) or (column, row,
+        step).
+        """
         cpus: Ints | int = need.cpus
         mem_bytes: Ints | int = need.mem_bytes
         if need.exclusive or need.mem_bytes == WHOLE_NODE:

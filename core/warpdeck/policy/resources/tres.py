@@ -1,4 +1,7 @@
-"""Trackable resources: what a request asks for and what an allocation holds, counted by TRES name. Pure."""
+"""Trackable resources (TRES): amounts that a request asks for and an allocation holds, by TRES name.
+
+The module is pure: it reads no clock and does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,13 @@ from .demand import WHOLE_NODE, needs
 
 MIB = 1024 * 1024
 MAX_LAID_OUT = 64
-"""Nodes over which a request for a range of nodes is laid out to see what it asks of each."""
+"""Maximum number of nodes over which a request for a range of nodes is laid out to compute its demand per
+node.
+"""
 WALL = "wall"
-"""In use that was recorded, beside the TRES: seconds that jobs ran, whatever they held. No limit on TRES names it."""
+"""Key of recorded usage besides the TRES: seconds that jobs ran, whatever they held. No TRES limit uses this
+name.
+"""
 WORDS = {
     "cpu": "CPUs",
     "mem": "MiB of memory",
@@ -24,7 +31,7 @@ WORDS = {
 
 
 def asked_tres(asked: Resources, billing_weights: Mapping[str, float], *, default_mem_per_cpu: int) -> Tres:
-    """What a request counts against limits, laid out over its least number of nodes."""
+    """Return the TRES that a request counts against limits, with its smallest number of nodes."""
     wanted = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=default_mem_per_cpu)
     gpus = sum(need.gpus * count for need, count in wanted)
     found = {
@@ -40,7 +47,9 @@ def asked_tres(asked: Resources, billing_weights: Mapping[str, float], *, defaul
 
 
 def asked_per_node(asked: Resources, *, default_mem_per_cpu: int) -> Tres:
-    """The most of each TRES that one node must give, on as many nodes as the request allows."""
+    """Return the largest amount of each TRES that one node must give, with as many nodes as the request
+    allows.
+    """
     nodes = max(asked.nodes_min, min(asked.nodes_max, MAX_LAID_OUT))
     wanted = needs(asked, nodes, default_mem_per_cpu_bytes=default_mem_per_cpu)
     gpus = max((need.gpus for need, _ in wanted), default=0)
@@ -55,7 +64,7 @@ def asked_per_node(asked: Resources, *, default_mem_per_cpu: int) -> Tres:
 
 
 def held_per_node(allocation: Allocation, types: Mapping[str, str]) -> Tres:
-    """The most of each TRES that an allocation holds on one node."""
+    """Return the largest amount of each TRES that an allocation holds on one node."""
     found: Tres = {}
     for share in allocation.shares:
         own = held_tres(Allocation(shares=(share,)), types, {})
@@ -65,7 +74,7 @@ def held_per_node(allocation: Allocation, types: Mapping[str, str]) -> Tres:
 
 
 def held_tres(allocation: Allocation, types: Mapping[str, str], billing_weights: Mapping[str, float]) -> Tres:
-    """What an allocation holds. `types` gives a GPU's type by its uuid."""
+    """Return the TRES that an allocation holds. `types` maps GPU UUIDs to types."""
     found = {"cpu": 0, "mem": 0, "node": len(allocation.shares), "gres/gpu": 0}
     for share in allocation.shares:
         found["cpu"] += share.cpus
@@ -79,19 +88,19 @@ def held_tres(allocation: Allocation, types: Mapping[str, str], billing_weights:
 
 
 def billing(counts: Tres, weights: Mapping[str, float]) -> int:
-    """The billing TRES: weighted sum, rounded up to a whole unit."""
+    """Return the billing TRES: the weighted sum, rounded up to a whole unit."""
     total = sum(counts.get(name, 0) * weight for name, weight in (weights or {"cpu": 1.0}).items())
     return int(-(-total // 1))
 
 
 def add(into: Tres, more: Mapping[str, int], *, times: int = 1) -> None:
-    """Adds counts in place."""
+    """Add counts to the dictionary `into`, `times` times."""
     for name, count in more.items():
         into[name] = into.get(name, 0) + count * times
 
 
 def over(limit: Mapping[str, int], used: Mapping[str, int], more: Mapping[str, int]) -> str:
-    """The first TRES whose limit `used` plus `more` would break, "" if none."""
+    """Return the first TRES whose limit would be exceeded by `used` plus `more`, or ""."""
     for name in sorted(limit):
         if more.get(name, 0) and used.get(name, 0) + more[name] > limit[name]:
             return name
@@ -99,7 +108,7 @@ def over(limit: Mapping[str, int], used: Mapping[str, int], more: Mapping[str, i
 
 
 def words(name: str) -> str:
-    """A TRES in words: "GPUs", "GPUs of type h100", "licenses of matlab"."""
+    """Return the name of a TRES for messages: "GPUs", "GPUs of type h100", "licenses of matlab"."""
     if name.startswith("gres/gpu:"):
         return f"GPUs of type {name[9:]}"
     if name.startswith("license/"):

@@ -1,11 +1,15 @@
-"""Whose jobs are on which node, until when: with --exclusive=user nobody else's may be there at the same time. Pure.
+"""Separation of users on nodes (--exclusive=user): which user's jobs are on each node, and until when.
 
-Slurm's rule: a job that shares its nodes with its own user's jobs alone takes no node on which another user has one, and no node
-that has such a job takes another user's. A suspended job is still there. A partition with ExclusiveUser has it so for all of its jobs.
+The rule is Slurm's. It concerns jobs that share their nodes only with jobs of the same user. Such a job gets
+no node on which another user has a job, and its nodes accept no jobs of other users. A suspended job counts
+as present. A partition with ExclusiveUser applies the rule to all of its jobs.
 
-Kept only where some job or partition asks for it, so that others pay nothing. Users who have no such job meet the same, so they
-count as one; each of the others, the owners, is apart, and so are equal requests of theirs. What is there now ends, so of each
-node one moment tells from when on nobody bars somebody; what a pass keeps for later is looked at one by one.
+The data exist only if some job or partition needs them, so that other sites pay nothing. All users without
+jobs of this kind meet the same conflicts, so they count as one. Each other user (an owner) is treated
+separately, and so are the owner's requests. Running jobs end, so for each node one time is enough: from then
+on no running job conflicts. Reservations that a pass makes for later are checked one by one.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -24,13 +28,13 @@ from .demand import Tenant
 from .row_diff import Numbering
 
 NOBODY, SEVERAL = -1, -2
-"""In place of a user's number: nobody is there, or more than one are."""
+"""Used instead of a user's number: no user, or more than one user, is on the node."""
 MAX_TENANTS = 1_000
-"""Tenants of whom it is remembered from when on they may have which nodes; more begin anew."""
+"""Maximum number of tenants whose earliest free times per node are cached. Beyond it the cache is cleared."""
 
 
 class Stay(NamedTuple):
-    """Somebody on a node from then until then."""
+    """Presence of a user's job on a node during an interval."""
 
     row: int
     tenant: Tenant
@@ -39,12 +43,12 @@ class Stay(NamedTuple):
 
 
 class Running:
-    """Who runs where, as arrays: what a pass has to know of it but the time."""
+    """Users of running jobs by node, as arrays. These are the data that do not depend on the current time."""
 
     def __init__(
         self, running: Sequence[RunningJob], parts: Ints, partitions: Mapping[str, PartitionView]
     ) -> None:
-        """`parts`: Ground.parts of these jobs."""
+        """Build the arrays. `parts` is `Ground.parts` of these jobs."""
         self.users: Numbering[str] = Numbering()
         users = np.array(self.users.of_all(job.owner for job in running), dtype=np.int64)
         parted = {name for name, part in partitions.items() if part.exclusive_user}
@@ -55,22 +59,24 @@ class Running:
         self.user: Ints = users[places]
         self.alone: Mask = alone[places]
         self.ends: Floats = ends[places]
-        """Infinite without a limit."""
+        """The end of each job's time limit; infinite without a limit."""
         self.jobs: Ints = jobs[places]
 
     def owners(self) -> frozenset[str]:
-        """The users of those who want no other user's job on their nodes."""
+        """Return the users of jobs that allow no other user on their nodes."""
         users = self.users.keys
         return frozenset(users[number] for number in np.unique(self.user[self.alone]).tolist())
 
 
 class Tenants:
-    """Who is on the nodes of one timeline. `now` is its moment."""
+    """Users on the nodes of one timeline, at its start time `now`."""
 
     def __init__(
         self, running: Running, count: int, now: float, *, endless_s: float, overdue_s: float
     ) -> None:
-        """`count` nodes; times are those of the timeline: what has no end ends so late, what should have ended so soon."""
+        """`count` is the number of nodes. As in the timeline, a job without a limit ends after `endless_s`
+        and an overdue job after `overdue_s`.
+        """
         self._running = running
         self._now = now
         ends = np.where(np.isinf(running.ends), now + endless_s, running.ends)
@@ -78,15 +84,15 @@ class Tenants:
         self._count = count
         self._until: dict[Tenant, Floats] = {}
         self._present: list[Stay] = []
-        """Those who came in this pass."""
+        """Jobs that were placed in this pass."""
         self._later: dict[int, list[Stay]] = {}
-        """By row those who are promised it for later."""
+        """By row, jobs for which the row is reserved later."""
         self._whose: dict[bool, Ints] = {}
         self._new: Numbering[str] = Numbering()
-        """Users of whom nothing ran."""
+        """Numbers of users that had no running jobs."""
 
     def add(self, stay: Stay) -> None:
-        """Somebody comes."""
+        """Add the presence of a user's job on a node."""
         if stay.start > self._now:
             self._later.setdefault(stay.row, []).append(stay)
             return
@@ -98,7 +104,7 @@ class Tenants:
                 until[stay.row] = max(until[stay.row], stay.end)
 
     def remove(self, stay: Stay) -> None:
-        """Takes back an `add`."""
+        """Undo an `add`."""
         if stay.start > self._now:
             self._later[stay.row].remove(stay)
             return
@@ -107,13 +113,16 @@ class Tenants:
         self._whose.clear()
 
     def number(self, user: str) -> int:
-        """Of a user, in `whose`."""
+        """Return the number that stands for the user in `whose`."""
         known = self._running.users.get(user)
         return len(self._running.users) + self._new.of(user) if known is None else known
 
     def whose(self, *, alone: bool) -> Ints:
-        """By row the number of the one user who is there now, NOBODY or SEVERAL: of a row that is another's, each tenant is barred
-        who wants to be `alone`. For tenants who do not, only those count who do."""
+        """Return, by row, the number of the only user there now, or NOBODY or SEVERAL.
+
+        With `alone`, all jobs count, because a user that wants to be alone conflicts with all other users.
+        Otherwise only jobs that want to be alone are counted.
+        """
         found = self._whose.get(alone)
         if found is None:
             running = self._running
@@ -132,11 +141,13 @@ class Tenants:
             whose[stay.row] = number if whose[stay.row] in (NOBODY, number) else SEVERAL
 
     def barred_now(self, tenant: Tenant, rows: Ints) -> Mask:
-        """By row, whether somebody there bars him in this moment."""
+        """Return, by row, whether a job there conflicts with the user now."""
         return self._until_of(tenant)[rows] > self._now
 
     def barred(self, tenant: Tenant, rows: Ints, times: Floats) -> Mask:
-        """By row and step, whether somebody there bars him. `times` are the beginnings of the steps of these rows."""
+        """Return, by row and step, whether a job there conflicts with the user. `times` are the starts of the
+        steps of these rows.
+        """
         found: Mask = times < self._until_of(tenant)[rows][:, None]
         if self._later:
             for at, row in enumerate(rows.tolist()):
@@ -144,7 +155,9 @@ class Tenants:
         return found
 
     def barred_without(self, tenant: Tenant, row: int, times: Floats, gone: Collection[JobId]) -> Mask:
-        """By step of one node, whether somebody bars him there when these jobs have left it."""
+        """Return, by step of one node, whether a job there conflicts with the user after the jobs in `gone`
+        have left.
+        """
         running = self._running
         there = (running.rows == row) & self._conflicts(tenant) & ~np.isin(running.jobs, list(gone))
         until = self._ends[there].max(initial=-np.inf)
@@ -159,7 +172,7 @@ class Tenants:
                 found |= (times >= stay.start) & (times < stay.end)
 
     def _until_of(self, tenant: Tenant) -> Floats:
-        """By row, from when on nobody of those who are there bars him."""
+        """Return, by row, the time from which no present job conflicts with the user."""
         found = self._until.get(tenant)
         if found is None:
             if len(self._until) >= MAX_TENANTS:
@@ -173,7 +186,7 @@ class Tenants:
         return found
 
     def _conflicts(self, tenant: Tenant) -> Mask:
-        """Which stays of running jobs bar him."""
+        """Return the mask of the running jobs' entries that conflict with the user."""
         number = self._running.users.get(tenant.user)
         others: Mask = self._running.user != (-1 if number is None else number)
         return others if tenant.alone else others & self._running.alone

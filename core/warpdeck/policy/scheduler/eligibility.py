@@ -1,4 +1,7 @@
-"""On what terms a job may start: what it counts, where and for how long it may run, what forbids it whatever is free. Pure."""
+"""Conditions for starting a job: what it counts, where and how long it may run, and which rules forbid it.
+
+The module is pure: it reads no clock and does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from .exclusive_nodes import WholeNodes
 
 
 class Terms:
-    """Those of one pass; what is taken in it counts in its ledger."""
+    """The conditions for starting jobs in one pass. Resources that the pass takes are counted in `ledger`."""
 
     def __init__(
         self, memory: Memory, view: View, now: float, *, ledger: Ledger, whole_nodes: WholeNodes
@@ -32,14 +35,14 @@ class Terms:
         self._whole_nodes = whole_nodes
 
     def tres(self, job: PendingJob) -> Tres:
-        """What the job counts against limits, at the least."""
+        """Return the TRES that the job counts against limits, as a lower bound."""
         asked = self._queue.tres(job)
         if not self._ledger.limits_anything:
             return asked
         return self._whole_nodes.tres(job, asked, self.partitions(job))
 
     def _per_node(self, job: PendingJob) -> Tres:
-        """The most that the job asks of one node; {} where nothing limits that."""
+        """Return the most that the job requests of one node; {} if there is no limit per node."""
         if not self._ledger.limits_nodes:
             return {}
         found = self._asked_per_node.get(id(job.resources))
@@ -50,14 +53,18 @@ class Terms:
         return found
 
     def partitions(self, job: PendingJob) -> list[PartitionView | None]:
-        """Those the job may run in, higher tiers first, then in its order; [None] where the site has none.
+        """Return the partitions in which the job may run, higher tiers first, then in the order of the
+        request.
 
-        As in Slurm: in a lower tier a job could be pushed out at once by those it had come before.
+        As in Slurm, higher tiers go first, because in a lower tier the job could be preempted at once by jobs
+        behind it. [None] if the site has no partitions.
         """
         return self.partitions_named(job.partition)
 
     def partitions_named(self, text: str) -> list[PartitionView | None]:
-        """Those that --partition=TEXT stands for. One that is gone from the configuration is inactive, never all nodes."""
+        """Return the partitions that --partition=TEXT names. A partition removed from the configuration is
+        inactive; it never means all nodes.
+        """
         if not self._partitions:
             return [None]
         names = partition_names(text, self._settings)
@@ -66,13 +73,13 @@ class Terms:
         return [*known] or [PartitionView(name=name, state="INACTIVE") for name in names or ("(none)",)]
 
     def limit_s(self, job: PendingJob, partition: PartitionView | None) -> int | None:
-        """Its time limit, or the default."""
+        """Return the job's time limit or the default."""
         return time_limit(job, partition, self._settings, self._now)
 
     def bars(
         self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
     ) -> Obstacle | None:
-        """What forbids the job to start here now, whatever is free."""
+        """Return the rule that forbids the job to start here now, whatever is free, or None."""
         closed = self.partition_bars(job, partition, limit_s)
         if closed is not None:
             return closed
@@ -84,11 +91,13 @@ class Terms:
 
     @property
     def draws(self) -> bool:
-        """Whether there are reservations that draw in jobs which name none."""
+        """True if there are magnetic reservations, which also admit jobs that name none."""
         return bool(self._magnets)
 
     def drawn_as(self, job: PendingJob) -> list[PendingJob]:
-        """The job as one of each reservation that would draw it in; those that have begun first."""
+        """Return copies of the job, one for each magnetic reservation that admits it, earliest start
+        first.
+        """
         if job.reservation or not self._magnets:
             return []
         own = [each for each in self._magnets if each.admits(job.user, job.account)]
@@ -96,14 +105,14 @@ class Terms:
         return [msgspec.structs.replace(job, reservation=each.name) for each in own]
 
     def limit_bars(self, job: PendingJob, limit_s: float | None) -> Obstacle | None:
-        """What its limits forbid."""
+        """Return the limit that the job would exceed, or None."""
         over = self._ledger.check(job, self.tres(job), limit_s, per_node=self._per_node(job))
         return None if over is None else Obstacle(over.code, over.sentence)
 
     def partition_bars(
         self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
     ) -> Obstacle | None:
-        """What its partition forbids."""
+        """Return the rule of the partition that forbids the job, or None."""
         if partition is None:
             return None
         any_time = self._ledger.lifts_partition(job.qos)

@@ -1,7 +1,10 @@
-"""Having others leave, for one job or for the components of a heterogeneous one together. Pure.
+"""Preemption on behalf of one job, or of all components of a heterogeneous job together.
 
-As in Slurm each component may push aside whom it has a claim on. Here nobody leaves for one of them unless all get their places:
-where they fit beside each other, and what victims of one give back is there for the next. Its parts of GPUs are not.
+As in Slurm, each component may preempt the jobs over which it has a claim. Unlike in Slurm, no job is
+preempted for one component unless all components can be placed at the same time. Resources that are freed for
+one component count as free for the next one, but parts of GPUs do not.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from .eligibility import Terms
 
 
 class Wanted(NamedTuple):
-    """A component, and the room that it needs."""
+    """A component, with the request class and duration for which it needs resources."""
 
     job: PendingJob
     field: Field
@@ -39,7 +42,7 @@ class Wanted(NamedTuple):
 
 
 class _Try:
-    """Components that have their places for now, and who would have to leave for that."""
+    """A trial placement of components, with the jobs that would have to be preempted for it."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[Wanted, Spot, list[Taken]]] = []
@@ -74,17 +77,17 @@ class Evictions:
         self._no_victims: set[Claimant] = set()
 
     def claimant(self, job: PendingJob) -> Claimant:
-        """Jobs of one claimant may push the same others aside."""
+        """Return a key. Jobs with the same key may preempt the same jobs."""
         return claimant(job, tenant=self._fields[""].ground.tenant_of(job))
 
     def may_push(self, job: PendingJob) -> bool:
-        """Whether there might be somebody who would leave for it."""
+        """Return whether there might be a job that it could preempt."""
         if not self._rules.active or job.reservation or self.claimant(job) in self._no_victims:
             return False
         return self._rules.may_push(job, self._terms.tres(job))
 
     def make_room(self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape) -> bool:
-        """Has victims leave, if there are some that would help."""
+        """Preempt jobs for this one if that helps. Return whether it was done."""
         found = self._find(job, field, shape, obstacle.duration_s)
         if found is None:
             self._no_victims.add(self.claimant(job))
@@ -100,7 +103,9 @@ class Evictions:
         return True
 
     def make_room_together(self, leader: PendingJob, parts: Sequence[Wanted]) -> bool:
-        """Has victims leave so that all of these have room beside each other; none of them leaves if that is not to be had."""
+        """Preempt jobs so that all components fit at the same time. If that is impossible, preempt none and
+        return False.
+        """
         before, made = self._ledger.mark(), _Try()
         is_whole = all(self._keep(part, made) for part in parts)
         for part, _, taken in reversed(made.kept):
@@ -113,7 +118,7 @@ class Evictions:
         return True
 
     def _keep(self, part: Wanted, made: _Try) -> bool:
-        """Keeps a place for this component beside those that have theirs."""
+        """Reserve a placement for this component besides the components that already have one."""
         job = in_partition(part.job, part.shape.partition)
         spot = part.field.find_now(part.shape, part.duration_s)
         if spot is None and self.may_push(job):
@@ -156,7 +161,9 @@ class Evictions:
         return self._preemption.find(job, self._terms.tres(job), shape, duration_s, given=given)
 
     def _would_break_a_limit(self, job: PendingJob, field: Field, shape: Shape, spot: Spot) -> bool:
-        """Whether what it would be given there is more than it may have, so that others would leave in vain."""
+        """Return whether the job would exceed a limit there, so that other jobs would be preempted in
+        vain.
+        """
         ledger = self._ledger
         if not ledger.limits_anything:
             return False
@@ -170,7 +177,7 @@ class Evictions:
         return ledger.check(job, self._given(job, field, spot), limit_s, per_node=most) is not None
 
     def _given(self, job: PendingJob, field: Field, spot: Spot) -> Tres:
-        """What the job would count there, at the most."""
+        """Return the most that the job would count there."""
         given, amounts = dict(self._terms.tres(job)), [field.amounts(row, need) for row, need in spot]
         given["node"] = len(spot)
         given["cpu"] = sum(cpus for cpus, _, _ in amounts)

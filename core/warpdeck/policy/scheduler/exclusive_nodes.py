@@ -1,7 +1,10 @@
-"""What a job counts that is given whole nodes, before it is known which. Pure.
+"""TRES of jobs that get whole nodes, before their nodes are known.
 
-Slurm's rule for --exclusive: the job is charged all of its nodes. Which ones it gets is only known when it starts, and then
-they are counted exactly; until then it counts the smallest that may be given to it, which is never too much.
+Slurm's rule for --exclusive is that the job is charged for all of its nodes. The nodes are known only when it
+starts, and are then counted exactly. Until then the job counts the smallest nodes that it may get, which is
+never too much.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from warpdeck.policy.resources.tres import MIB, billing
 
 
 class WholeNodes:
-    """What jobs count in one pass; jobs of equal requests share the answer."""
+    """TRES of jobs with whole nodes in one pass. Jobs with equal requests share the result."""
 
     def __init__(self, field: Field, weights: Mapping[str, float]) -> None:
         self._field = field
@@ -25,7 +28,7 @@ class WholeNodes:
         self._known: dict[tuple[object, ...], Tres] = {}
 
     def tres(self, job: PendingJob, asked: Tres, partitions: Sequence[PartitionView | None]) -> Tres:
-        """What the job counts at the least, in whichever of the partitions it starts."""
+        """Return the least TRES that the job counts in any of the partitions."""
         if not (job.resources.exclusive or any(part is not None and part.exclusive for part in partitions)):
             return asked
         key = (id(job.resources), job.partition, job.licenses)
@@ -39,7 +42,10 @@ class WholeNodes:
 
 
 def _least_given(shape: Shape, cluster: Cluster, asked: Tres, weights: Mapping[str, float]) -> Tres:
-    """What the job holds at the least, wherever it goes; `asked` for a job that shares its nodes, or fits nowhere."""
+    """Return the least TRES that the job holds wherever it runs.
+
+    For a job that shares its nodes or fits nowhere, this is `asked`.
+    """
     if not shape.gangs:
         return asked
     gang = shape.gangs[0]

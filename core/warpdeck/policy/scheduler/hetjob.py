@@ -1,8 +1,11 @@
-"""Heterogeneous jobs: all components of one start in one pass, or none, and later at one moment. Pure.
+"""Heterogeneous jobs: all components start in the same pass or none, and a reservation has one time for all.
 
-Who can go to the fewest nodes is placed first, then who asks for most: a component that may go anywhere must not take the only
-place of another. With that order it is one try; a job for which only another order would do waits. It starts where there is room,
-at the latest at the time that is reserved for it; if that is not near, those leave whom its components may push aside.
+Components that can use the fewest nodes are placed first, then those that need the most. Otherwise a
+component that could run anywhere might take the only place of another. With this order there is one attempt;
+a job that would need another order waits. It starts when there is room, at the latest at its reserved time.
+If that time is not near, its components may preempt other jobs.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -20,21 +23,26 @@ from .evictions import Wanted
 from .scheduling_pass import Pass
 
 MAX_ROUNDS = 16
-"""Moments that are tried for all to fit at once; one that has none of them starts when there is room."""
+"""Maximum number of start times tried for all components. A job that fits at none of them starts when there
+is room.
+"""
 
 
 _Kept = list[tuple[Wanted, Spot, list[Taken]]]
-"""Components with what is reserved for them."""
+"""Components with their placements and the reservations made for them."""
 
 
 def _difficulty(part: Wanted) -> tuple[int, int, int, int]:
-    """Less for those that are harder to place."""
+    """Return a sort key that is smaller for components that are harder to place."""
     cpus, mem_bytes, gpus, nodes = part.shape.least()
     return int(part.shape.usable().sum()), -gpus * nodes, -cpus * nodes, -mem_bytes
 
 
 def try_together(current: Pass, leader: PendingJob, kind: int) -> None:
-    """Starts the leader with all its components; else they wait, with a time reserved if the leader has the right to one."""
+    """Start the leader with all its components, or none of them.
+
+    If they do not start, a start time is reserved if the leader is entitled to one.
+    """
     jobs = (leader, *leader.components)
     if current.starts and len(current.starts) + len(jobs) > current.settings.max_starts:
         current.stopped = True
@@ -54,7 +62,8 @@ def _in_order(current: Pass, jobs: Sequence[PendingJob]) -> list[Wanted]:
     found = []
     for job in jobs:
         partition = current.terms.partitions(job)[0]
-        # Of a reservation that is gone there is none: whoever names it is barred, wherever he stands in the order.
+        # A deleted reservation has no pool. Jobs that name it are rejected in any case, wherever they are in
+        # the order.
         field = current.fields.get(job.reservation, current.fields[""])
         limit_s = current.terms.limit_s(in_partition(job, partition), partition)
         found.append(Wanted(job, field, field.shape(job, partition), planned_s(limit_s)))
@@ -62,7 +71,9 @@ def _in_order(current: Pass, jobs: Sequence[PendingJob]) -> list[Wanted]:
 
 
 def _in_words(leader: PendingJob, job: PendingJob, obstacle: Obstacle) -> Obstacle:
-    """What is in the way of all, in words: which component has no room, and what it asks for."""
+    """Return the block reason of the whole job: it says which component lacks resources and how much it
+    requests.
+    """
     count = len(leader.components) + 1
     if obstacle.shape is None:
         who = "" if obstacle is BUSY else f"component {job.name}: "
@@ -74,7 +85,7 @@ def _in_words(leader: PendingJob, job: PendingJob, obstacle: Obstacle) -> Obstac
 
 
 def _secure(current: Pass, leader: PendingJob, parts: Sequence[Wanted], pool: int) -> None:
-    """Keeps the first moment at which all fit, or has others leave."""
+    """Reserve the first time at which all components fit, or preempt other jobs."""
     protects = current.may_protect(pool)
     pushes = any(current.evictions.may_push(in_partition(part.job, part.shape.partition)) for part in parts)
     if not protects and not pushes:
@@ -95,7 +106,9 @@ def _secure(current: Pass, leader: PendingJob, parts: Sequence[Wanted], pool: in
 
 
 def _reserve(current: Pass, parts: Sequence[Wanted]) -> tuple[float, _Kept]:
-    """The first moment at which all fit, and what is taken for them; nothing if none is found."""
+    """Return the first time at which all components fit, with their reservations; no reservations if there is
+    none.
+    """
     at_unix, kept = current.now, _Kept()
     for _ in range(MAX_ROUNDS):
         later = _place_at(parts, at_unix, kept)
@@ -115,11 +128,16 @@ def _release(kept: _Kept) -> None:
 
 
 def _place_at(parts: Sequence[Wanted], at_unix: float, kept: _Kept) -> float | None:
-    """Reserves for each from that moment on. The moment; or a later one, before which one of them cannot; or None for never."""
+    """Reserve placements for all components from `at_unix` on.
+
+    Returns `at_unix` on success, a later time before which one of them does not fit, or None if one never
+    fits.
+    """
     for part in parts:
         later = part.field.find_later(part.shape, part.duration_s)
         if later is not None and later[0] < at_unix:
-            # From its first moment on, for so much longer that it lasts as long from the later one.
+            # Extend the duration from the earliest start, so that the placement is still free for the full
+            # duration after the later start.
             later = part.field.find_later(part.shape, part.duration_s + at_unix - later[0])
         if later is None or later[0] > at_unix:
             return None if later is None else later[0]

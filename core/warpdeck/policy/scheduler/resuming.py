@@ -1,6 +1,8 @@
-"""Suspended jobs that go on: where all that they held is free again and nobody with a claim on their place waits. Pure.
+"""Resumes suspended jobs once their resources are free again and no waiting job has a claim on them.
 
-A job of a reservation goes on in it, if it can still end in its time; else when the reservation is over.
+A job of a reservation is resumed in it if it can still end in time, else after the reservation is over.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from .scheduling_pass import Pass
 
 
 def resumptions(current: Pass) -> Iterator[Resume]:
-    """The suspended jobs that go on in this pass, the oldest first; what they hold again is taken."""
+    """Iterate over the suspended jobs to resume in this pass, oldest first, and take their resources."""
     stopped = [job for job in current.view.running if job.suspended and job.resumes_to is not None]
     if not stopped:
         return
@@ -34,7 +36,7 @@ def resumptions(current: Pass) -> Iterator[Resume]:
 
 
 def _is_claimed(current: Pass, job: RunningJob, blocked: Iterable[PendingJob]) -> bool:
-    """Whether a blocked job that could use the place of a suspended one has a claim on it."""
+    """Return whether a blocked job that could use the suspended job's nodes has a claim on it."""
     as_running = msgspec.structs.replace(job, suspended=False)
     asked: set[Claimant] = set()
     for waiting in blocked:
@@ -51,7 +53,9 @@ def _is_claimed(current: Pass, job: RunningJob, blocked: Iterable[PendingJob]) -
 
 
 def _take_back(field: Field, job: RunningJob) -> bool:
-    """Takes what the job held, if all of it is free until its end."""
+    """Take the resources that the job held, if all of them are free until its end. Return whether they
+    were.
+    """
     assert job.resumes_to is not None
     ends = max(ends_of(job, field.now), field.now + 1.0)
     if ends > field.closes_unix:
@@ -74,7 +78,7 @@ def _take_back(field: Field, job: RunningJob) -> bool:
 
 
 def _has_gpus(field: Field, row: int, share: Share, kept: Share, ends: float) -> bool:
-    """Whether the GPUs that the job gave away on a node are free for it until its end."""
+    """Return whether the GPUs that the job gave up on a node are free for it until its end."""
     away = set(share.gpus) - set(kept.gpus)
     if share.gpu_share_pct == 100:
         return away <= field.board.free_indices(row)

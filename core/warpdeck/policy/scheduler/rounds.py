@@ -1,7 +1,10 @@
-"""Whom a pass asks, in which order, and whom it need not ask. Pure.
+"""The two rounds of a pass: the order in which jobs are tried, and the jobs that need not be tried.
 
-First round: in order of right, until as many blocked jobs of each pool are protected as the policy wants. Second round: those
-behind them, as the backfill order has it. In both rounds jobs of one kind share their answer, so that most are never asked.
+First round: jobs are tried in order of precedence, until as many blocked jobs of each pool have reservations
+as the policy wants. Second round: the jobs behind them are tried in backfill order. In both rounds, jobs of
+one equivalence class share a result, so that most jobs are never tried.
+
+The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -17,20 +20,22 @@ from .hetjob import try_together
 from .scheduling_pass import Pass
 
 LOOK = 64
-"""Places looked at for one that is still to be asked; each further look is over four times as many."""
+"""Number of positions examined at first for the next job to try. Each further step examines four times as
+many.
+"""
 
 
 class Walk:
-    """Through places in their order, over those of kinds that are closed."""
+    """Iterates over positions in order, skipping those of closed equivalence classes."""
 
     def __init__(self, kinds: Ints, is_open: Mask, *, always: Mask) -> None:
-        """`kinds` by place, `is_open` by kind; the places in `always` are never left out."""
+        """`kinds` is by position, `is_open` by equivalence class. Positions in `always` are never skipped."""
         self._kinds = kinds
         self._always = always if always.any() else None
         self.is_open = is_open
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """(place, kind)."""
+        """Iterate over (position, equivalence class) of the open positions."""
         at = 0
         while (at := self._next(at)) < len(self._kinds):
             yield at, int(self._kinds[at])
@@ -51,13 +56,15 @@ class Walk:
 
 
 def first_round(current: Pass, rows: Ints) -> Ints:
-    """Offers the jobs of these rows, which are in order, what they have a right to. The rows of those behind."""
+    """Offer the jobs of these rows, in order, a start or a reservation. Return the rows of the jobs behind
+    them.
+    """
     if current.rules.quotas:
         return _borrowers_last(current, rows)
     table, jobs = current.queue.table.of(rows), current.queue.jobs
     pools = current.queue.of_kind["pool"]
     last = np.full(len(current.queue.pools), len(rows), dtype=np.int64)
-    """By pool the place of the last one to be offered anything."""
+    """By pool, the position of the last job that was offered anything."""
     for pool in range(len(last)):
         if current.is_protecting_enough(pool):
             last[pool] = -1
@@ -79,7 +86,7 @@ def first_round(current: Pass, rows: Ints) -> Ints:
 
 
 def second_round(current: Pass, rows: Ints) -> None:
-    """Lets the jobs of these rows, which are in order, start where nobody before them is in the way."""
+    """Start the jobs of these rows, in order, wherever that delays no reservation."""
     table, jobs = current.queue.table.of(rows), current.queue.jobs
     kinds = table["kind"]
     is_open = np.zeros(len(current.queue.kinds), dtype=np.bool_)
@@ -101,7 +108,9 @@ def second_round(current: Pass, rows: Ints) -> None:
 
 
 def _borrowers_last(current: Pass, rows: Ints) -> Ints:
-    """Jobs within their account's guaranteed quota, and those for whom others left, go before those that would borrow."""
+    """Offer jobs within their account's guaranteed quota, and jobs for which others left, before jobs that
+    would borrow.
+    """
     behind: list[int] = []
     kinds, jobs = current.queue.table["kind"].tolist(), current.queue.jobs
     pools = current.queue.of_kind["pool"]

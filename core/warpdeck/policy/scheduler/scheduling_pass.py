@@ -1,4 +1,7 @@
-"""The state of one planning pass: what has been decided, and what is blocked by what. Pure."""
+"""The state of one scheduling pass: decisions made so far, and the reasons why other jobs are blocked.
+
+The module is pure: it reads no clock and does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ from .search import Due, Search, shortened
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a job can start now, and for how long."""
+    """A position at which a job can start now: pool, allocation and duration."""
 
     field: Field
     allocation: Allocation
@@ -43,10 +46,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pass:
-    """Decides job by job. Jobs are offered in the order in which they have a right to start."""
+    """A scheduling pass. It decides job by job; the caller offers jobs in the order of their precedence."""
 
     def __init__(self, memory: Memory, view: View, now: float, *, without_place: JobId | None = None) -> None:
-        """`memory` has followed the view to this moment."""
+        """`memory` must already have been updated to the view."""
         settings = memory.settings
         self.view = view
         self.now = now
@@ -63,15 +66,17 @@ class Pass:
         self.preempts: list[Preempt] = []
         self.resumes: list[Resume] = []
         self.met: dict[int, Obstacle] = {}
-        """By kind what is in the way of all of it, where somebody was asked."""
+        """The block reason that applies to all jobs of an equivalence class, for equivalence classes of which
+        a job was tried.
+        """
         self._certain: Mask = np.zeros(0, dtype=np.bool_)
-        """Kinds of which nobody need be asked."""
+        """Mask of the equivalence classes whose jobs need not be tried."""
         self.blocked: dict[JobId, Obstacle] = {}
-        """Of the jobs that were tried one by one."""
+        """The block reasons of the jobs that were tried one by one."""
         self.promised: dict[JobId, float] = {}
-        """The start that blocked jobs have reserved."""
+        """The start times that are reserved for blocked jobs."""
         self.partly: dict[JobId, tuple[str, str]] = {}
-        """Arrays of which tasks started: the reason of the rest."""
+        """Arrays of which some tasks started, with the reason of the remaining tasks."""
         self.stopped = False
         self.evictions = Evictions(
             view=view,
@@ -85,32 +90,36 @@ class Pass:
             promise=self.promise,
         )
         self._protected: Counter[int] = Counter()
-        """By pool how many of its jobs have a place of their own."""
+        """Number of blocked jobs with a reservation, by pool."""
         self._most_protected = settings.most_protected()
         self._search = Search(now, most_tests=settings.max_backfill_tests)
         self._without_place = without_place
         self._trail: list[tuple[Place, Start]] | None = None
-        """What has started since somebody asked for the way back."""
+        """The starts since `start_all` began, so that it can undo them."""
         self._started: Counter[JobId] = Counter()
 
     def protect(self, count: int) -> None:
-        """Protects at least so many blocked jobs of each pool, where the policy protects any."""
+        """Protect at least this many blocked jobs of each pool with reservations, if the policy protects
+        any.
+        """
         if self.settings.backfill == "easy" and self._most_protected:
             self._most_protected = max(self._most_protected, count)
 
     def is_protecting_enough(self, pool: int) -> bool:
-        """Whether as many blocked jobs of the pool are protected as the policy wants."""
+        """Return whether as many blocked jobs of the pool have a reservation as the policy wants."""
         return self._protected[pool] >= self._most_protected
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody else is tried in this pass."""
+        """True if no further job is tried in this pass."""
         return self.stopped and len(self.starts) >= self.settings.max_starts
 
     def meet_misfits(self) -> Mask:
-        """By kind, whether nothing that it could use is free, so that nobody of it need be asked.
+        """Return a mask of the equivalence classes for which too little is free, so that their jobs need not
+        be tried.
 
-        What forbids a kind to start in any case is not asked for either: `met_by` does, when it is to be told.
+        The test covers only resources. `met_by` checks for rules that forbid a class to start when a reason
+        is needed.
         """
         self._misfits.follow(self.queue.kinds, self._misfit)
         certain = self._misfits.certain(self.fields[""].may_fit_now())
@@ -125,12 +134,16 @@ class Pass:
         return certain
 
     def meet_the_same(self, kind: int) -> Mask | None:
-        """Notes of the kinds that are as hard to place as this one, which did not fit, that they do not fit either."""
+        """Mark equivalence classes that are at least as hard to place as this one, which did not fit, and
+        return their mask.
+
+        None if no conclusion is possible.
+        """
         obstacle = self.met[kind]
         if obstacle.shape is None or obstacle.reservation or self.rules.active:
             return None
         if obstacle.shape.is_spread or self.terms.draws:
-            return None  # others may have it on fewer nodes, or in a reservation
+            return None  # Other jobs of the equivalence class may fit on fewer nodes, or in a reservation.
         failed = self._search.failed(obstacle.shape)
         if failed is None:
             return None
@@ -143,7 +156,10 @@ class Pass:
         return same
 
     def _misfit(self, job: PendingJob) -> Obstacle | None:
-        """What jobs of the kind meet where nothing is free; None if that depends on more than their request."""
+        """Return the block reason for jobs of this equivalence class when no resources are free.
+
+        None if it depends on more than their request.
+        """
         partitions = self.terms.partitions(job)
         if job.reservation or job.deadline_unix or len(partitions) != 1 or self.terms.drawn_as(job):
             return None
@@ -155,7 +171,10 @@ class Pass:
         return self.fields[""].ground.misfit(shape, planned_s(limit_s), "")
 
     def met_by(self, kind: int) -> Obstacle | None:
-        """What the jobs of a kind met that were not tried one by one; what forbids them to start goes before what is missing."""
+        """Return the block reason for jobs of an equivalence class that were not tried one by one.
+
+        A rule that forbids them to start takes precedence over missing resources.
+        """
         found = self.met.get(kind)
         if found is None and kind < len(self._certain) and self._certain[kind]:
             found = self._misfits.obstacles[kind]
@@ -169,24 +188,28 @@ class Pass:
         return found
 
     def who_waits(self, rows: Ints) -> Mask:
-        """Which of the jobs that were offered to the pass did not wholly start, and are not only throttled."""
+        """Return the mask of the offered jobs that did not start completely and do more than wait for their
+        array's throttle.
+        """
         done = {*self.partly, *(start.job_id for start in self.starts)} - self.blocked.keys()
         return ~np.isin(self.queue.table["id"][rows], list(done))
 
     def is_settled(self, kind: int) -> bool:
-        """Whether all others of the kind meet the same, whenever their turn comes, and can do nothing about it."""
+        """Return whether all other jobs of the equivalence class have the same block reason, at any position,
+        and cannot preempt.
+        """
         obstacle = self.met.get(kind)
         return obstacle is not None and obstacle.shape is None
 
     def may_push(self, kind: int) -> bool:
-        """Whether others of the kind may find somebody to push aside."""
+        """Return whether other jobs of the equivalence class may find jobs to preempt."""
         obstacle, job = self.met.get(kind), self.queue.kinds[kind]
         if obstacle is None or obstacle.shape is None:
             return False
         return self.evictions.may_push(in_partition(job, obstacle.shape.partition))
 
     def try_job(self, job: PendingJob, kind: int) -> None:
-        """Starts the job, or as many of its tasks as can start; what is left is blocked."""
+        """Start the job, or as many of its tasks as can start. The rest is marked as blocked."""
         if not job.tasks:
             obstacle = self.met_by(kind) or self._start(job, kind, None)
             if obstacle is not None:
@@ -204,7 +227,7 @@ class Pass:
         self.partly[job.id] = ("None", "starting")
 
     def _tasks(self, job: PendingJob) -> int:
-        """Tasks of the job's array that run."""
+        """Return how many tasks of the job's array run, including those just started."""
         return self._running_tasks[job.array_job_id] + self._started[job.array_job_id]
 
     @cached_property
@@ -212,7 +235,7 @@ class Pass:
         return Counter(job.array_job_id for job in self.view.running)
 
     def _start(self, job: PendingJob, kind: int, task: int | None) -> Obstacle | None:
-        """Starts one task; the obstacle if it cannot."""
+        """Start one task, or return and record the block reason."""
         if len(self.starts) >= self.settings.max_starts:
             self.stopped = True
             return BUSY
@@ -222,7 +245,9 @@ class Pass:
         return found
 
     def start(self, job: PendingJob, task: int | None = None) -> Obstacle | None:
-        """Starts one task in the first of its partitions in which it can; the obstacle if there is none."""
+        """Start one task in the first partition in which it can start. Return the block reason if there is
+        none.
+        """
         obstacles = []
         for partition in self.terms.partitions(job):
             obstacle = self._start_in(job, task, partition)
@@ -232,7 +257,9 @@ class Pass:
         return next((each for each in obstacles if each.shape is not None), obstacles[0])
 
     def start_all(self, jobs: Sequence[PendingJob]) -> tuple[PendingJob, Obstacle] | None:
-        """Starts all of them, or none: then who could not, and why."""
+        """Start all of the jobs or none. If it is none, return the job that could not start and its block
+        reason.
+        """
         trail = self._trail = []
         before, looked = self.ledger.mark(), self._search.mark()
         try:
@@ -275,7 +302,9 @@ class Pass:
         return None
 
     def place(self, job: PendingJob, partition: PartitionView | None) -> Place | Obstacle:
-        """Where the job, as one of this partition, could start now, or what is in its way. Nothing is taken yet."""
+        """Return where the job could start now in this partition, or its block reason. Nothing is taken
+        yet.
+        """
         for drawn in self.terms.drawn_as(job):
             found = self._place_in(drawn, partition)
             if isinstance(found, Place):
@@ -283,7 +312,7 @@ class Pass:
         return self._place_in(job, partition)
 
     def _place_in(self, job: PendingJob, partition: PartitionView | None) -> Place | Obstacle:
-        """The same in its reservation, or outside of all."""
+        """Return the same for the job's own reservation, or for the general pool if it has none."""
         limit_s = self.terms.limit_s(job, partition)
         barred = self.terms.bars(job, partition, limit_s)
         if barred is not None:
@@ -300,7 +329,10 @@ class Pass:
     def _place_as(
         self, job: PendingJob, field: Field, shape: Shape, limit_s: int | None
     ) -> Place | Obstacle | None:
-        """Where it could start now as of this shape; None if it does not fit, or others were promised what it would take."""
+        """Return where the job could start now with this request class.
+
+        None if it does not fit, or if it would take resources that are reserved for other jobs.
+        """
         duration_s = planned_s(limit_s)
         room = self._room(job, field, shape)
         found = None if room is None else field.find_now(room, duration_s)
@@ -314,7 +346,7 @@ class Pass:
             limit_s, duration_s = int(given_s), given_s
         allocation = field.allocation(found, duration_s)
         if self.ledger.limits_anything:
-            # It may be given more than it asked for: whole nodes, more nodes, a type of GPU that is limited.
+            # The job may get more than it asked for: whole nodes, more nodes, or a GPU type that is limited.
             held, most = self.ledger.tres_of(job, allocation), self.ledger.per_node_of(allocation)
             over = self.ledger.check(job, held, limit_s, per_node=most)
             if over is not None:
@@ -329,21 +361,23 @@ class Pass:
         )
 
     def _shape(self, job: PendingJob, field: Field, partition: PartitionView | None) -> Shape:
-        """The job's request, over as many nodes of its range as the limits on each node make it take."""
+        """Return the job's request class, restricted to numbers of nodes that the limits per node permit."""
         shape = field.shape(job, partition)
         if len(shape.gangs) < 2 and not shape.fills:
             return shape
         return shape.spread(self.ledger.most_per_node(job))
 
     def _find(self, field: Field, shape: Shape, duration_s: float) -> Spot | None:
-        """A spot for so long from now."""
+        """Return a placement that is free from now on for this duration."""
         found = self._search.spot_now(field, shape, duration_s)
         if found is None and self._search.is_over and self.starts:
             self.stopped = True
         return found
 
     def _block(self, job: PendingJob, kind: int, obstacle: Obstacle) -> None:
-        """Notes that the job waits; reserves for it, or makes room, if it has the right to that."""
+        """Record that the job is blocked. Reserve resources or preempt other jobs for it if it is entitled to
+        that.
+        """
         self.blocked[job.id] = obstacle
         if obstacle.shape is None or job.id == self._without_place:
             return
@@ -357,21 +391,23 @@ class Pass:
             self._protected[pool] += secured
 
     def is_tried(self, job: PendingJob) -> bool:
-        """Whether it is one whose changes are tried, so that nothing is kept for it."""
+        """Return whether this is the job whose changes are being tried out, so that nothing is reserved for
+        it.
+        """
         return job.id == self._without_place
 
     def may_protect(self, pool: int) -> bool:
-        """Whether another blocked job of the pool gets a place of its own."""
+        """Return whether another blocked job of the pool gets a reservation."""
         return not self.is_protecting_enough(pool) and len(self.promised) < MOST_PROTECTED
 
     def count_protected(self, pool: int) -> None:
-        """One more of the pool has a place of its own."""
+        """Count one more job of the pool that has a reservation."""
         self._protected[pool] += 1
 
     def protect_all(
         self, jobs: Sequence[PendingJob], spots: Sequence[tuple[Field, Spot]], *, at_unix: float, pool: int
     ) -> None:
-        """These wait, and have these places from then on, which are reserved already."""
+        """Record that these jobs wait for `at_unix` and for these placements, which are already reserved."""
         self.count_protected(pool)
         for job, (field, spot) in zip(jobs, spots, strict=True):
             self.promise(job, field, spot, at_unix)
@@ -379,14 +415,18 @@ class Pass:
     def _secure(
         self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape, *, protects: bool, pushes: bool
     ) -> bool:
-        """Reserves the earliest interval, or has others leave. Whether the job now has a place of its own."""
+        """Reserve the earliest interval for a blocked job, or preempt other jobs for it.
+
+        Returns whether the job now has resources reserved.
+        """
         later = self._search.spot_later(field, shape, obstacle.duration_s)
         room, patience = self._room(job, field, shape), self.now + self.patience_s
         if room is not None and (there := field.find_later(room, obstacle.duration_s)) is not None:
             later = there if there[0] <= patience else later
         soon = later is not None and later[0] <= patience
         if pushes and (soon or self.evictions.make_room(job, obstacle, field, shape)):
-            # Its turn is near: what it will use counts already, so that nobody else leaves in vain.
+            # The job starts soon. Its resources are counted already, so that no other job is preempted in
+            # vain.
             self.ledger.take(job, self.terms.tres(job), self.terms.limit_s(job, shape.partition))
             if not soon:
                 return True
@@ -401,22 +441,27 @@ class Pass:
         return True
 
     def _room(self, job: PendingJob, field: Field, shape: Shape) -> Shape | None:
-        """The request on the nodes alone that others left for the job a moment ago; None if there are none."""
+        """Return the request class restricted to the nodes on which jobs were just preempted for this job;
+        None if there are none.
+        """
         if job.room is None or not self.has_room(job):
             return None
         return shape.within(field.cluster.named(frozenset(job.room.nodes)))
 
     def has_room(self, job: PendingJob) -> bool:
-        """Whether others left for the job a moment ago."""
+        """Return whether other jobs were just preempted for this job."""
         return job.room is not None and self.now < job.room.until_unix
 
     @cached_property
     def patience_s(self) -> float:
-        """A job that starts within this of itself pushes nobody aside: those told to leave go in this time."""
+        """Seconds in which the jobs that are being preempted will have left.
+
+        A job that starts within this time without preemption does not preempt any job.
+        """
         return max((self.rules.grace_s(job) for job in self.view.running if job.ending), default=0.0) + 1.0
 
     def promise(self, job: PendingJob, field: Field, spot: Spot, at_unix: float) -> None:
-        """The job waits, and has this place from then on."""
+        """Record that the job waits and has this placement reserved from `at_unix` on."""
         self.promised[job.id] = at_unix
         if known(at_unix, self.now):
             self.reserves.append(Reserve(job_id=job.id, at_unix=at_unix, nodes=field.names(spot)))

@@ -1,4 +1,7 @@
-"""Where a request fits, now or later: what has failed once in a pass is not looked for again. Pure."""
+"""Searches for resources now or later. A search that has failed once in a pass is not repeated.
+
+The module is pure: it reads no clock and does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from warpdeck.policy.reservations.resource_pool import Field
 
 
 class Due(NamedTuple):
-    """A start that holds a time only, on any nodes."""
+    """A reservation of a start time only, on any nodes."""
 
     field: Field
     shape: Shape
@@ -18,43 +21,54 @@ class Due(NamedTuple):
 
 
 class Search:
-    """Of one pass, at the moment `now`. `most_tests`: how many spots are tried on the nodes until it looks no further."""
+    """The searches of one pass at time `now`. `most_tests` bounds the number of placements tried."""
 
     def __init__(self, now: float, *, most_tests: int) -> None:
         self._now = now
         self._tests_left = most_tests
         self._too_long: dict[int, float] = {}
-        """By shape the shortest duration for which there was no spot now."""
+        """By request class, the shortest duration for which no placement was free now."""
         self._never: dict[int, float] = {}
-        """The same of any time."""
+        """By request class, the shortest duration for which there was no placement at any time."""
         self._due: list[Due] = []
         self._found = 0
-        """How many tenants found a spot."""
+        """Number of user-specific searches that found a placement."""
         self._shut_out: dict[int, tuple[tuple[int, int], frozenset[int]]] = {}
-        """By shape that is whosever it is: how many had found a spot and how many shapes of users there were; whom nodes kept out."""
+        """Cached results of `shut_out`, by request class for all users.
+
+        Each has the state in which it was computed, and the user-specific request classes that other users'
+        jobs keep out. The state consists of the number of placements found and the number of user-specific
+        request classes.
+        """
 
     @property
     def is_over(self) -> bool:
-        """Whether as many spots were tried as may be."""
+        """True if the maximum number of placements was tried."""
         return self._tests_left <= 0
 
     def mark(self) -> dict[int, float]:
-        """For `undo`."""
+        """Return a savepoint for `undo`."""
         return dict(self._too_long)
 
     def undo(self, mark: dict[int, float]) -> None:
-        """What did not fit beside those who gave back their places may fit by itself."""
+        """Restore a savepoint. Requests that did not fit besides allocations now given back may fit again."""
         self._too_long = mark
 
     def failed(self, shape: Shape) -> tuple[Shape, float] | None:
-        """The shape, whosever it is where that was asked, and the shortest duration for which there was no spot now."""
+        """Return the request class for which no placement was free now, and the shortest duration for which
+        that is so.
+
+        If the variant for all users failed, it is returned instead of the user's own. None if neither failed.
+        """
         for each in (shape.of_all, shape):
             if id(each) in self._too_long:
                 return each, self._too_long[id(each)]
         return None
 
     def shut_out(self, field: Field, of_all: Shape) -> frozenset[int]:
-        """Field.shut_out, asked anew when somebody took something since, or there are more of these shapes."""
+        """Return the result of `Field.shut_out`, recomputed if resources were taken since or if there are
+        more of these request classes.
+        """
         moment = self._found, len(field.ground.owned(of_all))
         known = self._shut_out.get(id(of_all))
         if known is None or known[0] != moment:
@@ -62,7 +76,9 @@ class Search:
         return known[1]
 
     def spot_now(self, field: Field, shape: Shape, duration_s: float) -> Spot | None:
-        """A spot for so long from now; what failed once fails for as long or longer."""
+        """Return a placement from now on for this duration. A failed search also rules out longer
+        durations.
+        """
         key = id(shape)
         failed = self._too_long.get(key)
         if failed is not None and duration_s >= failed:
@@ -84,7 +100,7 @@ class Search:
         return found
 
     def spot_later(self, field: Field, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
-        """(unix seconds, spot) of the earliest start."""
+        """Return the earliest start as (Unix seconds, placement), or None."""
         failed = self._never.get(id(shape))
         if failed is not None and duration_s >= failed:
             return None
@@ -94,14 +110,18 @@ class Search:
         return later
 
     def promise(self, due: Due) -> bool:
-        """Keeps the time for it. False if there is one in that field already: two on any nodes cannot be kept together."""
+        """Record the start time. Return False if the resource pool has one already, because two on arbitrary
+        nodes cannot both be guaranteed.
+        """
         if any(each.field is due.field for each in self._due):
             return False
         self._due.append(due)
         return True
 
     def keeps_promises(self, field: Field, spot: Spot, duration_s: float) -> bool:
-        """Whether those who have only a time reserved can still start by then if this spot is taken now."""
+        """Return whether jobs with only a reserved time can still start by then if this placement is taken
+        now.
+        """
         end = self._now + duration_s
         due = [each for each in self._due if each.field is field and end > each.at_unix]
         if not due:
@@ -115,7 +135,9 @@ class Search:
 def shortened(
     field: Field, shape: Shape, *, least_s: float, limit_s: float
 ) -> tuple[Spot | None, float | None]:
-    """(spot, seconds) for as long as it can have now, if that is enough (--time-min)."""
+    """Return (placement, seconds) for the longest time the job can have now, if that is enough for
+    --time-min.
+    """
     longest = 0.0
     for gang in shape.gangs:
         for mask in shape.masks:

@@ -131,7 +131,7 @@ async def _wait(connection: Connection, message: ask.Srun | ask.Salloc, job: Job
     controller = connection.server.controller
     number = message.id
     waited = False
-    if controller.state.jobs[job.id].state is JobState.PENDING and controller.state.whys.get(job.id):
+    if controller.state.jobs[job.id].state is JobState.PENDING and controller.state.planned.whys.get(job.id):
         waited = True
         if isinstance(message, ask.Salloc):
             await connection.progress(number, f"Pending job allocation {job.id}")

@@ -87,7 +87,7 @@ class Window:
 
 def _is_eligible(state: State, job: Job) -> bool:
     """Whether nothing of its own keeps a waiting job from starting."""
-    why = state.whys.get(job.id)
+    why = state.planned.whys.get(job.id)
     return not _was_always_held(job) and (why is None or why.code not in NOT_ELIGIBLE)
 
 

@@ -35,7 +35,7 @@ Question = (
 async def answer(controller: Controller, question: Question, named: Collection[JobId]) -> dict[str, Any]:
     """The answer. `named` are the jobs that it is about, if it names some. Raises UserError."""
     controller.count_use()
-    state, config = controller.state, controller.config
+    state = controller.state
     match question:
         case ask.Priorities():
             return await _priorities(controller, named if question.ids else None)
@@ -44,6 +44,20 @@ async def answer(controller: Controller, question: Question, named: Collection[J
             return {"shares": rows, "half_life_s": state.site.half_life_s}
         case ask.LimitUse():
             return {"uses": limit_use.use_rows(state, controller.clock())}
+        case ask.Past():
+            return await _past(controller, question)
+        case ask.PastCosts():
+            return {"groups": await controller.store.past_costs(question.query)}
+        case ask.Events():
+            return {"events": await _events(controller, limit=question.limit)}
+        case _:
+            return _site_table(controller, question)
+
+
+def _site_table(controller: Controller, question: Question) -> dict[str, Any]:
+    """Return one of the site's tables."""
+    state, config = controller.state, controller.config
+    match question:
         case ask.Partitions():
             table = site_tables.partition_rows(state, config)
             return {"partitions": table, "configured": bool(config.partitions)}
@@ -59,12 +73,8 @@ async def answer(controller: Controller, question: Question, named: Collection[J
             return {"licenses": site_tables.license_rows(state, reservations(state, now), now)}
         case ask.Settings():
             return {"settings": slurm_settings.settings(state, config)}
-        case ask.Past():
-            return await _past(controller, question)
-        case ask.PastCosts():
-            return {"groups": await controller.store.past_costs(question.query)}
-        case ask.Events():
-            return {"events": await _events(controller, limit=question.limit)}
+        case _:
+            raise AssertionError(question)
 
 
 async def _events(controller: Controller, *, limit: int) -> list[EventRow]:
@@ -105,8 +115,8 @@ def diagnose(controller: Controller, *, reset: bool, admin: bool) -> dict[str, A
     state = controller.state
     return controller.diagnosis.figures() | {
         "now": controller.clock(),
-        "waiting": len(state.pending),
-        "running": len(state.active),
+        "waiting": len(state.index.pending),
+        "running": len(state.index.active),
     }
 
 

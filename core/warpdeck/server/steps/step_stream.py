@@ -199,7 +199,7 @@ class StepStream(ClientStream):
         )
 
     def _is_linked(self, node: NodeName) -> bool:
-        return self._controller.state.links.get(node) is Link.UP
+        return self._controller.state.node_status.links.get(node) is Link.UP
 
     def _tell_ends(self, step: Step) -> None:
         """Tasks that ended badly, as srun tells them: those of one node together."""

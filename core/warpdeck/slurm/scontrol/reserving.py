@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from warpdeck.base.errors import UserError
@@ -228,6 +229,23 @@ def _checked_fields(wanted: _Wanted) -> dict[str, Any]:
     return fields
 
 
+def _changed_nodes(
+    client: Any, fields: dict[str, Any], given: dict[str, str], *, own: Sequence[str], counted: int
+) -> int:
+    """Set the number of nodes and the partition in `fields`. Return how many nodes are to be chosen."""
+    if "nodes" in given and not given["nodes"]:  # the same number of other nodes
+        fields |= {"node_count": len(own), "partition": partition_of(client, given)}
+        counted = counted or len(own)
+    elif "nodes" in given:
+        fields["node_count"] = 0
+    elif counted and fields["node_count"]:
+        fields["node_count"] = counted
+    if "partitionname" in given:
+        pool_of(client, given["partitionname"])
+        fields["partition"] = given["partitionname"]
+    return counted
+
+
 def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
     start = row["start"]
     if "starttime" in given:
@@ -244,16 +262,7 @@ def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[st
         raise Refused(f"{FIXED}\nmake another one of so much, and delete this one")
     if fields["replace"] and (given.get("nodes") or not fields["node_count"]):
         raise Refused(f"{NOT_SUPPORTED}\nREPLACE goes with NodeCnt: nodes that are named stay")
-    if "nodes" in given and not given["nodes"]:  # as many others
-        fields |= {"node_count": len(own), "partition": partition_of(client, given)}
-        counted = counted or len(own)
-    elif "nodes" in given:
-        fields["node_count"] = 0
-    elif counted and fields["node_count"]:
-        fields["node_count"] = counted
-    if "partitionname" in given:
-        pool_of(client, given["partitionname"])
-        fields["partition"] = given["partitionname"]
+    counted = _changed_nodes(client, fields, given, own=own, counted=counted)
     if given.get("features"):
         raise Refused(f"{NOT_SUPPORTED}\nfeatures choose nodes when a reservation is made: make another")
     if "features" in given:

@@ -37,7 +37,7 @@ def handed(core: Core) -> tuple[JobId, Job, Job]:
     array = core.run(ask(gpus=4, array=ARRAY))
     runs = next(job for job in core.state.jobs.values() if job.shares)
     core.apply(Planned(aheads=(Ahead(job_id=array, behind=runs.id, tasks=(1,)),)))
-    return array, runs, core.job(core.state.follower[runs.id])
+    return array, runs, core.job(core.state.index.follower[runs.id])
 
 
 def test_a_task_that_is_taken_back_is_waited_for_where_it_waits_again() -> None:

@@ -51,7 +51,7 @@ class Place(Core):
         super().__init__("a")
         self.array = self.submit(ask(gpus=2, array=ArraySpec(ranges=((0, tasks - 1, 1),))))
         self.launch(self.plan().effects)
-        self.first, self.other = sorted(self.state.active)
+        self.first, self.other = sorted(self.state.index.active)
 
     def hand(self, behind: JobId, *tasks: int) -> Outcome:
         return self.apply(Planned(aheads=(Ahead(job_id=self.array, behind=behind, tasks=tasks),)))

@@ -47,7 +47,7 @@ def test_a_large_site_tells_the_new_ones_at_once_and_everybody_soon() -> None:
     new = site.core.submit(ask(gpus=4))
     site.core.now += TELL_S / 4
     assert site.run() == {new}
-    assert site.core.state.whys[new].sentence and new in site.core.state.priorities
+    assert site.core.state.planned.whys[new].sentence and new in site.core.state.planned.priorities
     assert site.passes.next_s(site.core.now, most_s=30.0) == TELL_S * 3 / 4
     site.core.now += TELL_S
     assert set(site.make().whys) == {*site.waiting, new}
@@ -60,7 +60,7 @@ def test_a_job_that_was_changed_is_told_at_once() -> None:
     job_id = site.waiting[7]
     site.core.apply(Held(who=ANN, jobs=(str(job_id),)))
     assert site.run() == {job_id}
-    assert site.core.state.whys[job_id].code == "JobHeldUser"
+    assert site.core.state.planned.whys[job_id].code == "JobHeldUser"
 
 
 def test_what_changes_while_words_are_made_is_told_in_the_next_pass() -> None:

@@ -172,7 +172,7 @@ def test_a_start_is_checked_against_what_happened_since_it_was_planned(happened:
     else:
         core.apply(NodeRemoved(name=NodeName("a")))
     assert core.apply(Planned(starts=(Start(job_id=job_id, allocation=allocation),))).effects == ()
-    assert not core.state.active
+    assert not core.state.index.active
 
 
 def test_tasks_start_as_jobs_of_their_own_and_the_last_takes_the_arrays_record() -> None:
@@ -207,7 +207,7 @@ def test_an_end_is_told_as_it_was(facts: Any, state: JobState, exit_code: str, c
     outcome = core.end(job_id, **facts)
     job = core.job(job_id)
     assert (job.state, str(job.exit), job.exit and job.exit.cause) == (state, exit_code, cause)
-    assert job.end_at_unix == core.now and not core.state.active
+    assert job.end_at_unix == core.now and not core.state.index.active
     assert outcome.effects == (ForgetShare(node=NodeName("a"), job_id=job_id, restarts=0),)
 
 
@@ -294,7 +294,7 @@ def test_cancel_of_a_waiting_job_is_its_end() -> None:
     job_id = core.submit()
     outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
     assert outcome.effects == () and core.job(job_id).state is JobState.CANCELLED
-    assert not core.state.pending
+    assert not core.state.index.pending
     again = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
     assert "has ended already" in again.errors[0]
 
@@ -304,9 +304,9 @@ def test_cancel_of_a_running_job_waits_for_its_nodes() -> None:
     job_id = core.run(ask(nodes=2))
     outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
     assert core.kills(outcome) == [("a", "cancelled", 0), ("b", "cancelled", 0)]
-    assert core.job(job_id).state is JobState.COMPLETING and core.state.active
+    assert core.job(job_id).state is JobState.COMPLETING and core.state.index.active
     core.end(job_id, signal=15, cause="cancelled")
-    assert core.job(job_id).state is JobState.CANCELLED and not core.state.active
+    assert core.job(job_id).state is JobState.CANCELLED and not core.state.index.active
 
 
 def test_cancel_before_the_launch_was_heard_of_kills_what_starts_late() -> None:
@@ -383,7 +383,13 @@ def test_a_transaction_that_is_undone_leaves_no_trace() -> None:
 
 
 def picture(state: State) -> Any:
-    return (dict(state.jobs), dict(state.nodes), state.next_job_id, dict(state.pending), dict(state.active))
+    return (
+        dict(state.jobs),
+        dict(state.nodes),
+        state.next_job_id,
+        dict(state.index.pending),
+        dict(state.index.active),
+    )
 
 
 def test_a_way_that_the_state_table_does_not_lead_is_an_error() -> None:
@@ -400,7 +406,7 @@ def test_a_way_that_the_state_table_does_not_lead_is_an_error() -> None:
 def test_a_job_keeps_the_priority_with_which_it_started() -> None:
     core = Core("a")
     job_id = core.submit()
-    core.state.priorities[job_id] = 1132
+    core.state.planned.priorities[job_id] = 1132
     core.launch(core.plan().effects)
     assert core.job(job_id).priority == 1132
     core.apply(Requeued(who=ANN, jobs=(str(job_id),)))

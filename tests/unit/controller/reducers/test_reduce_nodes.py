@@ -119,7 +119,7 @@ def test_a_node_with_jobs_is_removed_only_by_force() -> None:
         core.apply(NodeRemoved(name=NodeName("a")))
     core.apply(NodeRemoved(name=NodeName("a"), force=True))
     assert core.job(job_id).state is JobState.NODE_FAIL
-    assert not core.state.nodes and not core.state.links
+    assert not core.state.nodes and not core.state.node_status.links
     with pytest.raises(UserError, match="there is no node a"):
         core.apply(NodeResumed(name=NodeName("a")))
 
@@ -183,12 +183,12 @@ def test_a_drain_while_a_controller_that_has_just_begun_has_no_link_yet_leaves_t
 
 def test_a_condition_that_could_not_be_committed_is_written_down_with_the_next_attempt() -> None:
     core = Core("a")
-    before = dict(core.state.conditions)
+    before = dict(core.state.node_status.conditions)
     for event in (NodeLost(name=NodeName("a"), reason="cut"), NodeRemoved(name=NodeName("a"))):
         txn = Transaction(core.state, core.now)
         reduce(txn, event)
         assert txn.changes().conditions or txn.changes().gone_nodes
         txn.undo()
-        assert core.state.conditions == before
+        assert core.state.node_status.conditions == before
     cut(core, "cut")
     assert [each.down for each in conditions(core)] == [True]

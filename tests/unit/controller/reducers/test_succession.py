@@ -70,7 +70,7 @@ def test_the_last_task_is_left_to_a_pass() -> None:
         line.launch(line.apply(decided).effects)
     assert len(line.running()) == 1 and not line.job(line.array).is_finished
     assert line.pass_over().starts
-    assert not line.state.pending
+    assert not line.state.index.pending
 
 
 def _another_waits(line: Line) -> None:

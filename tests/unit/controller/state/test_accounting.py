@@ -60,12 +60,12 @@ def test_a_budget_of_minutes_is_never_overrun_however_the_counts_fall() -> None:
         core.submit(ask(account="lab", time_limit_s=600))
         core.launch(core.plan().effects)
         core.now += 37 + step  # between the counts, which come each minute
-        for job_id in list(core.state.active):
+        for job_id in list(core.state.index.active):
             ends = core.job(job_id).ends_by_unix()
             if ends is not None and ends <= core.now:
                 core.end(job_id, cause="timeout", ended_at=ends)
     core.now += 3600
-    for job_id in list(core.state.active):
+    for job_id in list(core.state.index.active):
         core.end(job_id, cause="timeout", ended_at=core.job(job_id).ends_by_unix())
     used = sum(job.ran_s() or 0.0 for job in core.state.jobs.values())
     assert used == 7200.0, "all of it is used, and no second more"

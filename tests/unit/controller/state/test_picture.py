@@ -53,13 +53,13 @@ def test_equal_requests_are_one_object() -> None:
 def test_a_measurement_that_changes_nothing_for_the_planner_leaves_the_node_as_it_was() -> None:
     core = Core("a")
     name, state = NodeName("a"), core.state
-    state.readings[name] = to_reading(sample())
+    state.node_status.readings[name] = to_reading(sample())
     before = picture(core).nodes
-    state.readings[name] = to_reading(sample())
+    state.node_status.readings[name] = to_reading(sample())
     assert picture(core).nodes is before
     job_id = core.run(ask(gpus=4))
     own = wire.GpuProcess(pid=7, mem_bytes=GIB, job_id=job_id)
-    state.readings[name] = to_reading(sample(own))
+    state.node_status.readings[name] = to_reading(sample(own))
     assert picture(core).nodes is before, "a job's own process blocks nothing"
     core.end(JobId(job_id))
     assert "held by job" in picture(core).nodes[0].gpus[0].blocked, (
@@ -70,6 +70,6 @@ def test_a_measurement_that_changes_nothing_for_the_planner_leaves_the_node_as_i
 def test_memory_that_nobody_is_seen_to_hold_blocks_a_gpu_that_no_job_has() -> None:
     core = Core("a")
     core.run(ask(gpus=3))
-    core.state.readings[NodeName("a")] = to_reading(sample(unexplained_bytes=31 * GIB))
+    core.state.node_status.readings[NodeName("a")] = to_reading(sample(unexplained_bytes=31 * GIB))
     blocked = [gpu.blocked for gpu in picture(core).nodes[0].gpus]
     assert sorted(blocked) == ["", "", "", "31.0 GiB of it are used, and no process is seen"]

@@ -249,6 +249,18 @@ def arguments(sheet: Sheet) -> list[str]:
         return []
 
 
+def _check_field(field: Field, value: str, *, now: float) -> list[FieldError]:
+    try:
+        words = [f"--{field.option}={value}"] if field.option else shlex.split(value)
+        if field.id != "args":
+            build_request(command_options(words), {}, now=now)
+    except UserError as error:
+        return [FieldError(field.id, in_words(error))]
+    except ValueError as error:
+        return [FieldError(field.id, f"{error}; close the quotes")]
+    return []
+
+
 def check(sheet: Sheet, *, now: float) -> list[FieldError]:
     """Return all errors in the form that can be found without the controller, with their fields."""
     found: list[FieldError] = []
@@ -262,14 +274,7 @@ def check(sheet: Sheet, *, now: float) -> list[FieldError]:
         value = sheet.value(field.id)
         if not value or not (field.option or field.id in ("more", "args")):
             continue
-        try:
-            words = [f"--{field.option}={value}"] if field.option else shlex.split(value)
-            if field.id != "args":
-                build_request(command_options(words), {}, now=now)
-        except UserError as error:
-            found.append(FieldError(field.id, in_words(error)))
-        except ValueError as error:
-            found.append(FieldError(field.id, f"{error}; close the quotes"))
+        found += _check_field(field, value, now=now)
     if sheet.value("sweep"):
         try:
             with_sweep(sheet.text, sheet.value("sweep"))

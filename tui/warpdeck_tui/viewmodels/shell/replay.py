@@ -164,14 +164,17 @@ class Screen:
         elif final == "T":
             self._scroll(-count)
         elif final == "r":
-            last = second if 0 < second <= self._rows else self._rows
-            if count < last:
-                self._top, self._bottom = count - 1, last - 1
-                self._go(0, 0)
+            self._set_margins(count, second if 0 < second <= self._rows else self._rows)
         elif final == "s":
             self._save()
         elif final == "u":
             self._restore()
+
+    def _set_margins(self, first: int, last: int) -> None:
+        """Set the lines that scroll, counted from 1."""
+        if first < last:
+            self._top, self._bottom = first - 1, last - 1
+            self._go(0, 0)
 
     def _save(self) -> None:
         self._saved = (self._y, self._x, self._style)
