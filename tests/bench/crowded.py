@@ -16,9 +16,9 @@ from warpdeck.model import Allocation, GpuAsk, JobId, NodeName, Resources, Share
 from warpdeck.policy import (
     AccountView,
     Limits,
-    Memory,
     NodeView,
     PartitionView,
+    PassCache,
     PendingJob,
     Plan,
     QosView,
@@ -129,7 +129,7 @@ class Site:
             self.view = with_tables(self.view)
         if users_apart:
             self.view = with_users_apart(self.view)
-        self.memory = Memory()
+        self.memory = PassCache()
         self.now = NOW
         self._next_id = max(job.id for job in self.view.pending) + 1
 

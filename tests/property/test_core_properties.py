@@ -36,7 +36,7 @@ from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId, NodeName
 from warpdeck.model.change import JobChange
 from warpdeck.policy import Preempt, Settings, plan
-from warpdeck.ports.caller import Who
+from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire
 
 NODES = ("a", "b", "c")
@@ -92,7 +92,7 @@ class Storm(RuleBasedStateMachine):
         hold: bool,
         requeue: bool,
         after: Any,
-        who: Who,
+        who: Principal,
         apart: bool,
     ) -> None:
         fields: dict[str, Any] = {"hold": hold, "requeue": requeue}

@@ -12,7 +12,7 @@ from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.controller.events.events import Cancelled, Released, Requeued
 from warpdeck.controller.loop.housekeeping import evict_finished
 from warpdeck.controller.state.planner_view import build_view
-from warpdeck.controller.state.view_cache import Picture
+from warpdeck.controller.state.view_cache import ViewCache
 from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId, Request
 from warpdeck.policy import View
 
@@ -75,7 +75,7 @@ def do(core: Core, step: Request | tuple[str, int] | str) -> None:
 
 def anew(core: Core) -> View:
     state, kept = core.state, core.state.picture
-    state.picture = Picture()
+    state.picture = ViewCache()
     try:
         return build_view(state, now=core.now)
     finally:

@@ -14,20 +14,20 @@ from tests.support.core import ANN, done
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Event, Outcome, Requeued
-from warpdeck.controller.loop.commit_barrier import Commits
-from warpdeck.controller.loop.end_waiters import EndsAsked, EndWatch
+from warpdeck.controller.loop.commit_barrier import CommitBarrier
+from warpdeck.controller.loop.end_waiters import EndsAsked, EndWaiters
 
 
 class Waiting:
     """A client that waits for submissions, on as many connections as it takes."""
 
-    def __init__(self, watch: EndWatch, numbers: set[int]) -> None:
+    def __init__(self, watch: EndWaiters, numbers: set[int]) -> None:
         self.numbers = numbers
         self.done: set[int] = set()
         self.told: set[tuple[int, int]] = set()
         self.ask(watch)
 
-    def ask(self, watch: EndWatch) -> None:
+    def ask(self, watch: EndWaiters) -> None:
         """On a new connection: what is not done is asked for again, and is told from the start."""
         self.here: list[tuple[int, int]] = []
         self.asked = EndsAsked(watch)
@@ -66,8 +66,8 @@ class Await(Follow):
 
         self.core.apply = touching  # type: ignore[method-assign]
 
-    def make_watch(self) -> EndWatch:
-        return EndWatch(lambda: self.core.state, self.core.store, Commits(self.core.store))
+    def make_watch(self) -> EndWaiters:
+        return EndWaiters(lambda: self.core.state, self.core.store, CommitBarrier(self.core.store))
 
     @rule(which=pick, both=st.booleans())
     def somebody_waits(self, which: int, both: bool) -> None:

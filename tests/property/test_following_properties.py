@@ -19,10 +19,10 @@ from warpdeck.controller.events.events import (
     Cancelled,
     Effect,
     ForgetShare,
-    GivenBack,
     Held,
     KillShare,
     LaunchRefused,
+    LaunchRevoked,
     LaunchShare,
     NodeDrained,
     NodeResumed,
@@ -31,7 +31,7 @@ from warpdeck.controller.events.events import (
     Reported,
     TakeBack,
 )
-from warpdeck.controller.reducers.array_fast_path import Succession
+from warpdeck.controller.reducers.array_fast_path import ArrayFastPath
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, JobId, NodeName, iter_tasks
 from warpdeck.policy import Settings, plan
@@ -124,7 +124,7 @@ class Follow(RuleBasedStateMachine):
         """A pass, as the controller makes it: if it has something to weigh, all that may not have begun is asked back."""
         state, now = self.core.state, self.core.now
         made = plan(build_view(state, now=now), now, Settings(kill_invalid_dependency=False))
-        succession = Succession()
+        succession = ArrayFastPath()
         succession.learn(state, made, now)
         if succession.trusted is None:
             self.asks_back()
@@ -235,7 +235,7 @@ class Follow(RuleBasedStateMachine):
         for word in host.words[:count]:
             if isinstance(word, list):
                 keys = tuple((JobId(job_id), restarts) for job_id, restarts in word)
-                self.send(self.core.apply(GivenBack(name=node, launches=keys)).effects)
+                self.send(self.core.apply(LaunchRevoked(name=node, launches=keys)).effects)
             elif isinstance(word, wire.LaunchFailed):
                 self.send(self.core.apply(LaunchRefused(name=node, failed=word)).effects)
             else:

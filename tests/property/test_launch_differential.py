@@ -15,7 +15,7 @@ from tests.slurm_parity.peer import PACKAGES
 from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05
 from warpdeck.notation.options.variables import SALLOC_VARIABLES, SRUN_VARIABLES
 from warpdeck.notation.verdict.launch import judge_launch
-from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.option_fields import OptionSource
 
 COMMAND_S = 60.0
 TABLES = {"salloc": SALLOC_22_05, "srun": SRUN_22_05}
@@ -97,7 +97,7 @@ def test_the_real_srun_and_salloc_say_the_same(
     real: Launcher, line: tuple[str, list[str], dict[str, str]]
 ) -> None:
     command, words, environ = line
-    place = Place(
+    place = OptionSource(
         cwd=str(real.folder), environ=ENVIRON | environ, now=time.time(), is_root=True, user_id=_number
     )
     found = judge_launch([*words, "true"], place, known=TABLES[command])

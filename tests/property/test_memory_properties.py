@@ -13,7 +13,7 @@ from tests.property.sites import LENGTHS, nodes_of, queue_of, running_on, settin
 from tests.property.sitetables import NOW, tables_of
 
 from warpdeck.model import JobId
-from warpdeck.policy import Memory, Plan, Settings, View, Weights, plan
+from warpdeck.policy import PassCache, Plan, Settings, View, Weights, plan
 
 EXAMPLES = 60
 STEPS = 8
@@ -163,7 +163,7 @@ def test_a_memory_changes_nothing_but_the_time_it_takes(seed: int) -> None:
         chosen,
         weights=rng.choice([Weights(), Weights(age=1000, fairshare=3000, job_size=50, tres={"cpu": 7.0})]),
     )
-    memory, now = Memory(), NOW
+    memory, now = PassCache(), NOW
     for _ in range(STEPS):
         made = plan(view, now, chosen, memory=memory)
         assert made == plan(view, now, chosen)

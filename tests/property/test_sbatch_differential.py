@@ -13,7 +13,7 @@ from tests.property.measured import ENVIRON, UNREACHED, VALUES, comes_back, show
 from tests.slurm_parity.peer import PACKAGES
 
 from warpdeck.notation.options.options import SBATCH_22_05
-from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import judge
 
 SBATCH_S = 60.0
@@ -106,7 +106,7 @@ LINES = st.one_of(
 def test_the_real_sbatch_says_the_same(real: Sbatch, lines: list[str]) -> None:
     folder = real.folder
     text = "#!/bin/sh\n" + "\n".join(lines) + "\n"
-    place = Place(
+    place = OptionSource(
         cwd=str(folder), environ=ENVIRON, now=time.time(), is_root=True, user_id=_number, group_id=_number
     )
     found = judge(text, "job.sh", place)

@@ -15,7 +15,7 @@ from tests.property.sites import plain_site_of, site_of
 from tests.property.sitetables import NOW
 
 from warpdeck.model import JobId
-from warpdeck.policy import Memory, PendingJob, Settings, View, plan
+from warpdeck.policy import PassCache, PendingJob, Settings, View, plan
 from warpdeck.policy.resources.timeline import ENDLESS_S
 
 EXAMPLES = 150
@@ -81,7 +81,7 @@ def _ids(job: PendingJob) -> set[JobId]:
 @given(seeds)
 def test_with_a_memory_the_plan_is_the_same(seed: int) -> None:
     rng = Random(seed)
-    (view, chosen), memory = site_of(rng), Memory()
+    (view, chosen), memory = site_of(rng), PassCache()
     view = grouped(rng, view)
     first = plan(view, NOW, chosen, memory=memory)
     assert first == plan(view, NOW, chosen)

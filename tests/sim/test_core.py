@@ -12,7 +12,7 @@ import pytest
 
 from warpdeck.base.errors import UserError
 from warpdeck.config import decode
-from warpdeck.controller.events.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted, Who
+from warpdeck.controller.events.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import (
@@ -28,13 +28,14 @@ from warpdeck.model import (
     Request,
     Resources,
 )
+from warpdeck.ports.caller import Principal
 from warpdeck.sim.demo import NoOutputs
 from warpdeck.sim.fleet import SimFleet, SimNode
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 
-ANN, BOB = Who(user="ann", uid=1), Who(user="bob", uid=2)
-ROOT = Who(user="root", uid=0, admin=True)
+ANN, BOB = Principal(user="ann", uid=1), Principal(user="bob", uid=2)
+ROOT = Principal(user="root", uid=0, admin=True)
 
 
 def make_nodes() -> list[SimNode]:
@@ -96,7 +97,7 @@ async def until(controller: Controller, reached: Callable[[], bool], *, timeout_
         controller.hub.leave(listener)
 
 
-async def submit(controller: Controller, request: Request, who: Who = ANN) -> Job:
+async def submit(controller: Controller, request: Request, who: Principal = ANN) -> Job:
     outcome = await controller.apply(Submitted(who=who, request=request))
     assert outcome.job is not None
     return outcome.job

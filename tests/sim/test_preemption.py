@@ -6,11 +6,12 @@ import msgspec
 import pytest
 from tests.sim.test_core import ANN, BOB, Rig, no_gpu_has_two_jobs, ready, request, submit, until
 
-from warpdeck.controller.events.events import Cancelled, Resumed, Submitted, Suspended, Who
+from warpdeck.controller.events.events import Cancelled, Resumed, Submitted, Suspended
 from warpdeck.model import Dependencies, JobId, JobState
 from warpdeck.notation.values.dependencies import parse_dependencies
+from warpdeck.ports.caller import Principal
 
-ROOT = Who(user="root", uid=0, admin=True)
+ROOT = Principal(user="root", uid=0, admin=True)
 RULES = """
 [scheduler]
 preempt_by = "qos"

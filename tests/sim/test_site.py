@@ -11,14 +11,15 @@ import pytest
 
 from warpdeck.base.errors import UserError
 from warpdeck.config import ConfigError, decode
-from warpdeck.controller.events.events import ReservationMade, ReservationRemoved, Submitted, Who
+from warpdeck.controller.events.events import ReservationMade, ReservationRemoved, Submitted
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import GpuAsk, Job, JobState, NodeName, Request, Reservation, Resources
+from warpdeck.ports.caller import Principal
 from warpdeck.sim.cluster import EPOCH_UNIX, Faults, SimCluster
 from warpdeck.sim.virtualtime import run_virtual
 from warpdeck_agent.wire import messages as wire
 
-ANN, BOB = Who(user="ann", uid=1), Who(user="bob", uid=2)
+ANN, BOB = Principal(user="ann", uid=1), Principal(user="bob", uid=2)
 A_MOMENT_S = 2.0
 HOUR_S = 3600
 
@@ -43,7 +44,7 @@ class Site:
         self.cluster = cluster
         self.controller = controller
 
-    async def submit(self, who: Who = ANN, *, gpus: int = 4, seconds: int = 600, **asked: Any) -> Job:
+    async def submit(self, who: Principal = ANN, *, gpus: int = 4, seconds: int = 600, **asked: Any) -> Job:
         """The job after the controller had a moment for it."""
         where = {name: asked.pop(name) for name in ("constraint", "nodelist") if name in asked}
         request = Request(
@@ -73,7 +74,7 @@ class Site:
         allocation = self.now(job).allocation
         return allocation.node_names() if allocation else ()
 
-    async def refused(self, who: Who = ANN, **asked: Any) -> str:
+    async def refused(self, who: Principal = ANN, **asked: Any) -> str:
         with pytest.raises(UserError) as caught:
             await self.submit(who, **asked)
         return caught.value.message

@@ -19,10 +19,10 @@ from warpdeck.notation.step.srun import parse_srun
 from warpdeck.notation.step.step_arguments import TOLD
 from warpdeck.notation.values.exports import NICENESS
 from warpdeck.notation.verdict.launch import judge_launch
-from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.option_fields import OptionSource
 
 pytestmark = pytest.mark.slurm
-PLACE = Place(cwd="/", environ={}, now=0.0)
+PLACE = OptionSource(cwd="/", environ={}, now=0.0)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from warpdeck.controller.events.events import (
     Planned,
     Reported,
     Submitted,
-    Who,
 )
 from warpdeck.controller.reducers.reduce import reduce
 from warpdeck.controller.state.planner_view import build_view
@@ -26,12 +25,17 @@ from warpdeck.controller.state.state import State
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import GpuAsk, Job, JobId, Node, NodeName, Request, Resources
 from warpdeck.policy import Settings, plan
+from warpdeck.ports.caller import Principal
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 
 GIB = 2**30
-ANN, BOB, ROOT = Who(user="ann", uid=1), Who(user="bob", uid=2), Who(user="root", uid=0, admin=True)
-NEW_ANN = Who(user="ann", uid=3)
+ANN, BOB, ROOT = (
+    Principal(user="ann", uid=1),
+    Principal(user="bob", uid=2),
+    Principal(user="root", uid=0, admin=True),
+)
+NEW_ANN = Principal(user="ann", uid=3)
 """Whose account has the name that a deleted one had."""
 T = TypeVar("T")
 Launch = tuple[int, int]
@@ -130,7 +134,9 @@ class Core:
 
     # ---- shorthand
 
-    def submit(self, request: Request | None = None, who: Who = ANN, ended: tuple[Job, ...] = ()) -> JobId:
+    def submit(
+        self, request: Request | None = None, who: Principal = ANN, ended: tuple[Job, ...] = ()
+    ) -> JobId:
         outcome = self.apply(Submitted(who=who, request=request or ask(), ended=ended))
         assert outcome.job is not None
         return outcome.job.id
@@ -163,7 +169,7 @@ class Core:
             self.told(effect.node, self.agents[effect.node].begin((job.id, job.restarts), at=self.now))
         return launches
 
-    def run(self, request: Request | None = None, who: Who = ANN) -> JobId:
+    def run(self, request: Request | None = None, who: Principal = ANN) -> JobId:
         """Submits a job and brings it to RUNNING."""
         job_id = self.submit(request, who)
         self.launch(self.plan().effects)

@@ -6,7 +6,7 @@ from collections import Counter
 
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.view import shares_on
-from warpdeck.controller.state.view_cache import Picture
+from warpdeck.controller.state.view_cache import ViewCache
 from warpdeck.model import JobId, JobState, NodeName, count_tasks, iter_tasks
 from warpdeck.model.states import HOLDS_RESOURCES
 from warpdeck.policy import PendingJob, Plan, View
@@ -136,7 +136,7 @@ def what_is_kept_is_what_would_be_made_anew(state: State) -> None:
     """The parts of the picture that are kept between passes, and the counts of the queue."""
     now, kept = 2e9, state.picture
     seen = (kept.nodes(state), kept.running(state, now=now), kept.pending(state, now=now))
-    anew = Picture()
+    anew = ViewCache()
     assert seen == (anew.nodes(state), anew.running(state, now=now), anew.pending(state, now=now))
     counted: dict[tuple[str, str, str], int] = {}
     for job in state.jobs.values():

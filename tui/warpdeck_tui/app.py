@@ -28,8 +28,8 @@ from warpdeck.base.paths import Paths, config_dir, default_paths
 from warpdeck.client.client import GONE, Delta
 from warpdeck.client.site_queries import Reloaded
 from warpdeck.protocol.job_rows import JobRow
-from warpdeck_tui.data.action_log import Chronicle
-from warpdeck_tui.data.client_state import Board
+from warpdeck_tui.data.action_log import ActionLog
+from warpdeck_tui.data.client_state import ClientState
 from warpdeck_tui.data.connection import Core
 from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.shared.deck_screen import Arrives, DeckScreen
@@ -50,14 +50,14 @@ from warpdeck_tui.user_files.settings import Settings, read_settings
 from warpdeck_tui.widgets.cells import printable
 
 from . import screens
-from .command_palette import WHAT_IS_FOUND, Actions, Finder, Objects
+from .command_palette import WHAT_IS_FOUND, Actions, Objects, Palette
 from .deck import Command, Deck
-from .desktop_notifications import Notices
+from .desktop_notifications import DesktopNotifications
 from .terminal import clipboard
-from .theme_manager import LOOK_S, Looks
+from .theme_manager import LOOK_S, ThemeManager
 
 if TYPE_CHECKING:
-    from warpdeck_tui.screens.shared.form_opening import Filling
+    from warpdeck_tui.screens.shared.form_opening import FormOpening
     from warpdeck_tui.screens.shared.job_verbs import JobVerbs
     from warpdeck_tui.viewmodels.jobs.form import Sheet
 
@@ -96,11 +96,11 @@ class DeckApp(Deck):
             plain_signs=plain_signs,
         )
         self.core = Core(paths or default_paths(), rng=random.Random())
-        self.board = Board()
+        self.board = ClientState()
         self.user = getpass.getuser()
         self.everybody = everybody
         self.readonly = readonly
-        self.chronicle = Chronicle()
+        self.chronicle = ActionLog()
         self.lending = False
         """True while the terminal is about to be handed over to a job. Keys wait meanwhile."""
         self.away = ""
@@ -109,9 +109,9 @@ class DeckApp(Deck):
         """
         self.own_keys: Keymap = NO_KEYMAP
         self._at, self._moment = at, moment
-        self.looks = Looks(self, wanted=theme)
+        self.looks = ThemeManager(self, wanted=theme)
         self.settings = Settings()
-        self.notices = Notices(self)
+        self.notices = DesktopNotifications(self)
         self._draw_planned = False
         self._draw_took_s = self._drawn_at = 0.0
         self._last_job = ""
@@ -129,11 +129,11 @@ class DeckApp(Deck):
         return JobVerbs(self)
 
     @cached_property
-    def filling(self) -> Filling:
+    def filling(self) -> FormOpening:
         """The source of the values for the "New job" form. Created when the form is first opened."""
-        from warpdeck_tui.screens.shared.form_opening import Filling
+        from warpdeck_tui.screens.shared.form_opening import FormOpening
 
-        return Filling(self)
+        return FormOpening(self)
 
     @property
     def palette(self) -> dict[str, Style]:
@@ -143,7 +143,7 @@ class DeckApp(Deck):
     @property
     def stands(self) -> bool:
         top = self.screen_stack[-1] if self.screen_stack else None
-        return not isinstance(top, Arrives | Finder) or top.has_arrived
+        return not isinstance(top, Arrives | Palette) or top.has_arrived
 
     @property
     def front(self) -> DeckScreen | None:
@@ -485,8 +485,8 @@ class DeckApp(Deck):
         self.notify(f"taken back: {done.undo.command}", markup=False)
 
     def action_command_palette(self) -> None:
-        if not isinstance(self.screen, Finder):
-            self.push_screen(Finder(placeholder=WHAT_IS_FOUND, id="--command-palette"))
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(placeholder=WHAT_IS_FOUND, id="--command-palette"))
 
     def action_keys(self) -> None:
         """Read the key bindings file again, apply it, and show the keys."""

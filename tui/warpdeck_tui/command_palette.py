@@ -23,7 +23,7 @@ SLICE = 5_000
 WHAT_IS_FOUND = "an action, a job, a node or a user"
 
 
-class Finder(CommandPalette):
+class Palette(CommandPalette):
     """The palette. What is typed before it stands waits for it (`keyboard`)."""
 
     has_arrived = False

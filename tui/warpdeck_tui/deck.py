@@ -12,12 +12,12 @@ from warpdeck.base.errors import UserError
 from warpdeck.client.site_queries import Reloaded
 from warpdeck.protocol.job_rows import JobRow
 
-from .data.action_log import Chronicle
-from .data.client_state import Board
+from .data.action_log import ActionLog
+from .data.client_state import ClientState
 from .data.connection import Core
 from .table.actions import Action
-from .terminal.terminal_app import Window
-from .theme_manager import Looks
+from .terminal.terminal_app import TerminalApp
+from .theme_manager import ThemeManager
 from .user_files.settings import Settings
 
 
@@ -47,20 +47,20 @@ class JobActions(Protocol):
     async def shell(self) -> None: ...
 
 
-class Deck(Window):
+class Deck(TerminalApp):
     """The state and the calls that screens, dialogs and the palette share."""
 
     core: Core
-    board: Board
+    board: ClientState
     user: str
     everybody: bool
     readonly: bool
-    chronicle: Chronicle
+    chronicle: ActionLog
     lending: bool
     """Whether the terminal is about to be lent to a job, so that keys wait."""
     away: str
     """Why there is no connection, or no answer over it, and the next step; "" if all is well."""
-    looks: Looks
+    looks: ThemeManager
     settings: Settings
 
     @property

@@ -20,7 +20,7 @@ MOST_KEPT = 10_000
 """Largest number of events that are kept in half a second. Events beyond this are dropped."""
 
 
-class Notices:
+class DesktopNotifications:
     """The notifications of one app."""
 
     def __init__(self, app: Deck) -> None:

@@ -21,7 +21,7 @@ from rich.cells import cell_len
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.client.client import Client
-from warpdeck.client.site_queries import Site
+from warpdeck.client.site_queries import SiteClient
 from warpdeck.model.past import PastQuery
 from warpdeck.protocol.node_rows import NodeRow, PastNodeRow
 from warpdeck_tui.terminal.glyph_sets import in_words
@@ -70,7 +70,7 @@ _PICTURES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[▁▂▃▄▅▆▇█▉▊
 Text = list[str]
 
 
-class Wanted(NamedTuple):
+class PlainRequest(NamedTuple):
     """Selection of a screen's content.
 
     `what` is a job or a node. `user` is None for everybody's jobs. `at` is a time in the past in unix
@@ -84,7 +84,7 @@ class Wanted(NamedTuple):
 
 def main(paths: Paths, screen: str, *, what: str, everybody: bool, at: float | None, as_json: bool) -> int:
     """Print the screen. Raises UserError."""
-    wanted = Wanted(what, None if everybody else getpass.getuser(), at)
+    wanted = PlainRequest(what, None if everybody else getpass.getuser(), at)
     if as_json:
         rows = msgspec.to_builtins(asyncio.run(_node_rows(paths, wanted)))
         sys.stdout.write(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
@@ -94,18 +94,18 @@ def main(paths: Paths, screen: str, *, what: str, everybody: bool, at: float | N
     return 0
 
 
-async def screen_text(paths: Paths, screen: str, wanted: Wanted) -> Text:
+async def screen_text(paths: Paths, screen: str, wanted: PlainRequest) -> Text:
     """Return the lines of the screen. Raises UserError."""
     async with await Client.connect(paths, name="screen") as client:
         return [_clean(line) for line in await SCREENS[screen](client, wanted)]
 
 
-async def _node_rows(paths: Paths, wanted: Wanted) -> Sequence[NodeRow]:
+async def _node_rows(paths: Paths, wanted: PlainRequest) -> Sequence[NodeRow]:
     async with await Client.connect(paths, name="screen") as client:
         return await _nodes_of(client, wanted)
 
 
-async def _nodes_of(client: Client, wanted: Wanted) -> Sequence[NodeRow]:
+async def _nodes_of(client: Client, wanted: PlainRequest) -> Sequence[NodeRow]:
     """Return the state of the nodes now or at the wanted time."""
     return await (client.nodes() if wanted.at is None else client.nodes_at(wanted.at))
 
@@ -115,7 +115,7 @@ def _clean(line: str) -> str:
     return in_words(printable(_PICTURES.sub("", line))).rstrip()
 
 
-async def _queue(client: Client, wanted: Wanted) -> Text:
+async def _queue(client: Client, wanted: PlainRequest) -> Text:
     rows = {row.id: row for row in await client.jobs(user=wanted.user)}
     listing, now = Listing(), time.time()
     while listing.follow(rows, Choice(wanted.user)) and listing.behind:
@@ -126,7 +126,7 @@ async def _queue(client: Client, wanted: Wanted) -> Text:
     return [summary(listing.jobs.values()), *shown]
 
 
-async def _gpus(client: Client, wanted: Wanted) -> Text:
+async def _gpus(client: Client, wanted: PlainRequest) -> Text:
     nodes = await _nodes_of(client, wanted)
     lines = [*_moment(nodes, wanted), nodes_summary(nodes)]
     for metric in METRICS:
@@ -136,14 +136,14 @@ async def _gpus(client: Client, wanted: Wanted) -> Text:
     return lines
 
 
-async def _nodes(client: Client, wanted: Wanted) -> Text:
+async def _nodes(client: Client, wanted: PlainRequest) -> Text:
     nodes = await _nodes_of(client, wanted)
     rows = [node_row(node)[1] for node in nodes]
     words = [tuple(cell for at, cell in enumerate(row) if at not in NODE_BARS) for row in rows]
     return [*_moment(nodes, wanted), nodes_summary(nodes), *_table(NODE_TITLES, words)]
 
 
-def _moment(nodes: Sequence[NodeRow], wanted: Wanted) -> Text:
+def _moment(nodes: Sequence[NodeRow], wanted: PlainRequest) -> Text:
     """Return lines that state the wanted time in the past and the nodes whose state at that time is
     unknown.
     """
@@ -158,7 +158,7 @@ def _moment(nodes: Sequence[NodeRow], wanted: Wanted) -> Text:
     ]
 
 
-async def _node(client: Client, wanted: Wanted) -> Text:
+async def _node(client: Client, wanted: PlainRequest) -> Text:
     found = [node for node in await _nodes_of(client, wanted) if node.name == wanted.what]
     if not found:
         raise UserError(f"there is no node {wanted.what}", "see `warpdeck screen nodes --plain`")
@@ -166,7 +166,7 @@ async def _node(client: Client, wanted: Wanted) -> Text:
     return [*_moment(found, wanted), *_text([*node_lines(found[0]), *gpus])]
 
 
-async def _job(client: Client, wanted: Wanted) -> Text:
+async def _job(client: Client, wanted: PlainRequest) -> Text:
     detail, now = await client.job(wanted.what), time.time()
     shown: list[Line] = [job_page.head(detail.row, now=now), (), *job_page.details(detail, now=now)]
     lines = _text(shown)
@@ -181,7 +181,7 @@ async def _job(client: Client, wanted: Wanted) -> Text:
     return [*lines, *data.decode("utf-8", "replace").splitlines()[-LOG_LINES:]]
 
 
-async def _history(client: Client, wanted: Wanted) -> Text:
+async def _history(client: Client, wanted: PlainRequest) -> Text:
     now = time.time()
     past = await client.past(PastQuery(user=wanted.user, limit=PAST_JOBS), counted=True)
     titles = [column.title for column in columns_of(PAST_COLUMNS)]
@@ -189,11 +189,11 @@ async def _history(client: Client, wanted: Wanted) -> Text:
     return [f"the latest {len(past.jobs)} of {past.total} jobs that have ended", *shown]
 
 
-async def _usage(client: Client, wanted: Wanted) -> Text:
+async def _usage(client: Client, wanted: PlainRequest) -> Text:
     return usage_text(await client.past_costs(PastQuery(user=wanted.user))).splitlines()
 
 
-async def _idle(client: Client, _: Wanted) -> Text:
+async def _idle(client: Client, _: PlainRequest) -> Text:
     now = time.time()
     rows = idle_jobs(await client.jobs(), now)
     used = {}
@@ -206,16 +206,16 @@ async def _idle(client: Client, _: Wanted) -> Text:
     return [idle_words(found), *(_table([column.title for column in IDLE_COLUMNS], shown) if shown else [])]
 
 
-async def _sessions(client: Client, wanted: Wanted) -> Text:
+async def _sessions(client: Client, wanted: PlainRequest) -> Text:
     open_ones = sessions(await client.jobs(), user=wanted.user)
     forwards = await client.forwards()
     rows = [line for _, line in session_rows(open_ones, forwards, now=time.time())]
     return [sessions_summary(open_ones, forwards), *(_table(SESSION_TITLES, rows) if rows else [])]
 
 
-async def _site(client: Client, _: Wanted) -> Text:
+async def _site(client: Client, _: PlainRequest) -> Text:
     """Return the tables of the site, one after the other."""
-    site, now = Site(client), time.time()
+    site, now = SiteClient(client), time.time()
     shown: dict[str, tuple[Sequence[Column], Sequence[site_tables.Row]]] = {
         "partitions": (
             site_tables.PARTITION_COLUMNS,
@@ -241,7 +241,7 @@ async def _site(client: Client, _: Wanted) -> Text:
     return lines[1:]
 
 
-SCREENS: dict[str, Callable[[Client, Wanted], Awaitable[Text]]] = {
+SCREENS: dict[str, Callable[[Client, PlainRequest], Awaitable[Text]]] = {
     "queue": _queue,
     "gpus": _gpus,
     "nodes": _nodes,

@@ -30,7 +30,7 @@ from warpdeck_tui.user_files.themes import (
     to_textual,
 )
 
-from .terminal.terminal_app import Window
+from .terminal.terminal_app import TerminalApp
 
 FALLBACK_THEME = "deck-dark"
 LOOK_S = 1.0
@@ -47,10 +47,10 @@ class _Kept(NamedTuple):
     theme: ThemeFile | None
 
 
-class Looks:
+class ThemeManager:
     """The themes of one app. `wanted` is the theme to begin with, or "" for the stored one."""
 
-    def __init__(self, app: Window, *, wanted: str) -> None:
+    def __init__(self, app: TerminalApp, *, wanted: str) -> None:
         self._app = app
         self._wanted = wanted
         self._kept: dict[Path, _Kept] = {}

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator
 
 
-class Turns:
+class FairSemaphore:
     """`most` at once, `most_of_one` of one user."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
@@ -70,8 +70,8 @@ class Turns:
 class Turn:
     """A turn that was taken."""
 
-    def __init__(self, turns: Turns, uid: int) -> None:
-        self._turns: Turns | None = turns
+    def __init__(self, turns: FairSemaphore, uid: int) -> None:
+        self._turns: FairSemaphore | None = turns
         self._uid = uid
 
     def leave(self) -> None:

@@ -54,7 +54,7 @@ class _Events(msgspec.Struct, frozen=True):
     events: list[EventRow]
 
 
-class Site:
+class SiteClient:
     """The site behind a client. Every call raises UserError."""
 
     def __init__(self, client: Client) -> None:

@@ -13,7 +13,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES, check_script
 from warpdeck.notation.options.getopt import parse_words
-from warpdeck.notation.options.options import COMMAND, SBATCH, Table, with_plugins
+from warpdeck.notation.options.options import COMMAND, SBATCH, OptionTable, with_plugins
 from warpdeck.notation.options.submit_files import Reader
 from warpdeck.notation.options.variables import SBATCH_VARIABLES, override
 from warpdeck.notation.request.request import Options, build_request
@@ -70,12 +70,12 @@ def script_text(data: bytes, path: str) -> str:
     return text
 
 
-def command_options(words: Sequence[str], known: Table = SBATCH) -> Options:
+def command_options(words: Sequence[str], known: OptionTable = SBATCH) -> Options:
     """Options as typed on a command line."""
     return [(option, value, "command line") for option, value in parse_words(words, "command line", known)]
 
 
-def site_options(client: SyncClient) -> Table:
+def site_options(client: SyncClient) -> OptionTable:
     """sbatch's options with those of the site's plug-ins."""
     return with_plugins(SBATCH, client.call("plugin_options")["options"])
 
@@ -139,7 +139,7 @@ def draft_script(
     environ: Mapping[str, str],
     now: float,
     host: str = "",
-    known: Table = SBATCH,
+    known: OptionTable = SBATCH,
     read: Reader | None = None,
 ) -> Draft:
     """A batch script; the variables SBATCH_* outrank its options, `options` both. `host` is where it is submitted, if not here.

@@ -55,7 +55,7 @@ MAX_SAID = 1 << 20
 """What a remote command may print, in bytes."""
 
 
-class Site(msgspec.Struct, frozen=True, kw_only=True):
+class DeployTarget(msgspec.Struct, frozen=True, kw_only=True):
     """What the probe found."""
 
     python: str
@@ -154,7 +154,7 @@ async def _bounded(target: str, stream: asyncssh.SSHReader[bytes]) -> str:
     return output.decode("utf-8", "replace")
 
 
-async def _probe(connection: asyncssh.SSHClientConnection, target: str, controller_id: str) -> Site:
+async def _probe(connection: asyncssh.SSHClientConnection, target: str, controller_id: str) -> DeployTarget:
     done = await run_command(connection, target, "/bin/sh", PROBE.encode())
     match = PROBED.search(done.out)
     if match is None:
@@ -170,7 +170,7 @@ async def _probe(connection: asyncssh.SSHClientConnection, target: str, controll
             f"{target} has {found}; the agent needs Python 3.9 or newer",
             "install python3 there; nothing else is needed",
         )
-    return Site(
+    return DeployTarget(
         python=python,
         version=version,
         folder=f"{base}/{controller_id[:8]}-{_STRANGE.sub('-', host)}",
@@ -201,7 +201,9 @@ async def _upload(
     return remote
 
 
-async def _start(connection: asyncssh.SSHClientConnection, target: str, site: Site, remote: str) -> None:
+async def _start(
+    connection: asyncssh.SSHClientConnection, target: str, site: DeployTarget, remote: str
+) -> None:
     sharing = f"env {SHARE_MACHINE}=1 " if os.environ.get(SHARE_MACHINE) else ""
     python, folder = shlex.quote(site.python), shlex.quote(site.folder)
     command = f"{sharing}{python} -I {shlex.quote(remote)} start --dir {folder}"
@@ -210,7 +212,7 @@ async def _start(connection: asyncssh.SSHClientConnection, target: str, site: Si
 
 
 async def _attach(
-    connection: asyncssh.SSHClientConnection, target: str, site: Site, remote: str
+    connection: asyncssh.SSHClientConnection, target: str, site: DeployTarget, remote: str
 ) -> asyncssh.SSHClientProcess[bytes]:
     command = f"{shlex.quote(site.python)} -I {shlex.quote(remote)} attach --dir {shlex.quote(site.folder)}"
     try:

@@ -34,7 +34,7 @@ from .channel import PROBE_S, Channel
 from .deploy import Progress, connect_ssh
 from .local import connect_local
 from .memory_trim import Burst, Tidying
-from .token_bucket import PAUSE_S, TREE_BYTES, Allowance
+from .token_bucket import PAUSE_S, TREE_BYTES, TokenBucket
 from .transport import Transport, machine_name
 from .userfiles import UserFiles
 
@@ -83,7 +83,7 @@ async def _at_once() -> None:
     """Nobody listens yet."""
 
 
-class Link:
+class NodeConnection:
     """One node's connection, as far as it stands."""
 
     def __init__(self, node: Node) -> None:
@@ -95,7 +95,7 @@ class Link:
         self.visible: dict[tuple[str, int], bool] = {}
         """By folder and user."""
         self.trees: dict[str, PackedTree] = {}
-        self.allowance = Allowance(asyncio.get_running_loop().time)
+        self.allowance = TokenBucket(asyncio.get_running_loop().time)
         self.quits = False
         """The node was removed: its agent's end is the link's."""
 
@@ -115,8 +115,8 @@ class AgentFleet:
         self._paths = paths
         self._controller_id = controller_id
         self._rng = rng
-        self._links: dict[NodeName, Link] = {}
-        self._adding: dict[NodeName, Link] = {}
+        self._links: dict[NodeName, NodeConnection] = {}
+        self._adding: dict[NodeName, NodeConnection] = {}
         self._on_event: Callable[[FleetEvent], None] = lambda event: None
         self._heard: Callable[[], Awaitable[None]] = _at_once
         self._tasks: set[asyncio.Task[None]] = set()
@@ -136,7 +136,7 @@ class AgentFleet:
         """Connects once, so that what is wrong is told to whoever asks, and keeps the link from then on."""
         if node.name in self._adding or node.name in self._links:
             raise UserError(f"there is a node {node.name} already", "give it another --name")
-        link = Link(node)
+        link = NodeConnection(node)
         self._adding[node.name] = link
         try:
             with self._opening.one():
@@ -150,7 +150,7 @@ class AgentFleet:
         return node, welcome
 
     def connect(self, node: Node) -> None:
-        link = self._links[node.name] = Link(node)
+        link = self._links[node.name] = NodeConnection(node)
         link.task = asyncio.get_running_loop().create_task(self._keep(link, None))
 
     async def remove(self, name: NodeName) -> None:
@@ -251,20 +251,20 @@ class AgentFleet:
         self._links.clear()
         await self.files.close()
 
-    async def _end(self, link: Link) -> None:
+    async def _end(self, link: NodeConnection) -> None:
         if link.task is not None:
             link.task.cancel()
             await asyncio.gather(link.task, return_exceptions=True)
         self._drop(link)
 
-    def _drop(self, link: Link) -> None:
+    def _drop(self, link: NodeConnection) -> None:
         if link.transport is not None:
             link.transport.close()
             self._tidying.ended()
         link.channel = link.transport = None
         link.visible.clear()
 
-    async def _keep(self, link: Link, welcome: wire.Welcome | None) -> None:
+    async def _keep(self, link: NodeConnection, welcome: wire.Welcome | None) -> None:
         """The link's life: pump while it stands, then try again for ever."""
         name, attempt = link.node.name, 0
         while True:
@@ -290,7 +290,7 @@ class AgentFleet:
             await asyncio.sleep(pause_s)
             attempt += 1
 
-    async def _open_in_turn(self, link: Link, attempt: int) -> wire.Welcome:
+    async def _open_in_turn(self, link: NodeConnection, attempt: int) -> wire.Welcome:
         """First attempts take turns: after a start hundreds of handshakes at once would all come to their time-out. Later ones
         are apart by their pauses, so that hosts which do not answer hold up nobody."""
         with self._opening.one():
@@ -300,7 +300,7 @@ class AgentFleet:
                 return await self._open(link)
 
     async def _open(
-        self, link: Link, *, accept_host_key: str = "", progress: Progress | None = None
+        self, link: NodeConnection, *, accept_host_key: str = "", progress: Progress | None = None
     ) -> wire.Welcome:
         """Connects to an agent of our build; one of another build is told to go first, its jobs stay."""
         for _ in range(MAX_REPLACEMENTS):
@@ -338,7 +338,7 @@ class AgentFleet:
             transport.close()
         raise RemoteError(link.node.name, "an agent of another version does not go away")
 
-    def _claim(self, link: Link, machine: str) -> None:
+    def _claim(self, link: NodeConnection, machine: str) -> None:
         """A machine under two names would have its GPUs counted, and its agent connected, twice. Raises UserError."""
         for other in (*self._links.values(), *self._adding.values()):
             if other is not link and other.machine == machine:
@@ -348,7 +348,9 @@ class AgentFleet:
                 )
         link.machine = machine
 
-    async def _transport(self, link: Link, accept_host_key: str, progress: Progress | None) -> Transport:
+    async def _transport(
+        self, link: NodeConnection, accept_host_key: str, progress: Progress | None
+    ) -> Transport:
         if not link.node.target:
             return await connect_local(self._paths, claim=lambda machine: self._claim(link, machine))
         return await connect_ssh(
@@ -367,7 +369,7 @@ class AgentFleet:
         except (TimeoutError, RemoteError):
             return
 
-    def _take(self, link: Link, message: object, size: int) -> None:
+    def _take(self, link: NodeConnection, message: object, size: int) -> None:
         """Raises RemoteError where the agent may say no more."""
         size += TREE_BYTES if isinstance(message, wire.NeedTree) else 0
         if not isinstance(message, stepwire.CallOpened) and not link.allowance.spend(size):
@@ -406,7 +408,7 @@ class AgentFleet:
         except (OSError, UserError) as error:
             log.warning("upload of %s: %s", tree.tree, error)
 
-    async def _is_visible(self, link: Link, folder: str, uid: int) -> bool:
+    async def _is_visible(self, link: NodeConnection, folder: str, uid: int) -> bool:
         """Whether the submit folder is the same folder on the node: a file that the user makes here is looked for there."""
         if link.transport is not None and link.transport.is_local:
             return True
@@ -421,7 +423,7 @@ class AgentFleet:
             known = link.visible[folder, uid] = found
         return known
 
-    async def _probe(self, link: Link, folder: str, uid: int) -> bool | None:
+    async def _probe(self, link: NodeConnection, folder: str, uid: int) -> bool | None:
         """None where the folder does not answer on the node. Raises TimeoutError where the node, or this host's own file system,
         does not say."""
         try:

@@ -24,7 +24,7 @@ PAUSE_S = 60.0
 """How long a node is left alone that has said too much: what it earns meanwhile is a quarter of what it had."""
 
 
-class Allowance:
+class TokenBucket:
     """Of one node, over all its links."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -56,7 +56,7 @@ class CallFuture(Future[T]):
                 self.set_result(result)
 
 
-class Asked(NamedTuple):
+class CallRequest(NamedTuple):
     """A call that waits to be sent. `together`: how many calls may share its job."""
 
     future: CallFuture[Any]

@@ -20,7 +20,7 @@ from warpdeck.model import has_task
 from warpdeck.protocol.job_rows import JobRow
 
 from .asyncjob import AsyncJob
-from .callfutures import Asked, Bundle, CallFuture
+from .callfutures import Bundle, CallFuture, CallRequest
 from .calls import (
     MAX_CARRIED_BYTES,
     Answer,
@@ -58,7 +58,7 @@ class CallRunner:
         self._given = given
         self._keep = folder is not None
         self._folder = _made(folder, client.paths.calls)
-        self._queue: deque[Asked] = deque()
+        self._queue: deque[CallRequest] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending: asyncio.Task[None] | None = None
         self._on_the_way: list[Bundle] = []
@@ -66,7 +66,7 @@ class CallRunner:
         self._asking = asyncio.Semaphore(READS)
         self._files = 0
 
-    def begin(self, asked: Sequence[Asked]) -> None:
+    def begin(self, asked: Sequence[CallRequest]) -> None:
         """Any thread's. Raises RuntimeError where the client was closed."""
         self._client.portal.run_soon(self._enqueue, asked)
 
@@ -85,7 +85,7 @@ class CallRunner:
     def _cancel(self, job: Job) -> None:
         self._cancels.append(self._client.portal.start(job.behind.cancel()))
 
-    def _enqueue(self, asked: Iterable[Asked]) -> None:
+    def _enqueue(self, asked: Iterable[CallRequest]) -> None:
         self._queue.extend(asked)
         if self._sending is None or self._sending.done():
             self._sending = self._spawn(self._send_all(), self._unsent)
@@ -136,9 +136,9 @@ class CallRunner:
                 tasks.append([each.call for each in asked])
         return bundles, tasks
 
-    def _take(self) -> list[Asked]:
+    def _take(self) -> list[CallRequest]:
         """The next calls that share a job: as many as the first of them allows, without those that were cancelled."""
-        taken: list[Asked] = []
+        taken: list[CallRequest] = []
         most = self._queue[0].together
         while self._queue and len(taken) < most and self._queue[0].together == most:
             asked = self._queue.popleft()

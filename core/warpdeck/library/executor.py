@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from warpdeck.base.errors import UserError
 
-from .callfutures import Asked, CallFuture
+from .callfutures import CallFuture, CallRequest
 from .callrunner import CallRunner
 from .calls import Call, packed_call, packed_function
 from .client import Client
@@ -80,7 +80,7 @@ class Executor(Base):
             self._begin([future], [])
             future.set_exception(error)
         else:
-            self._begin([future], [Asked(future, call, self._together)])
+            self._begin([future], [CallRequest(future, call, self._together)])
         return future
 
     def map(
@@ -98,12 +98,12 @@ class Executor(Base):
         deadline = None if timeout is None else time.monotonic() + timeout
         together = self._together if chunksize is None else _checked(chunksize)
         futures: list[CallFuture[T]] = []
-        asked: list[Asked] = []
+        asked: list[CallRequest] = []
         refusal = None
         try:
             for call in _calls(fn, zip(*iterables, strict=False)):
                 futures.append(CallFuture())
-                asked.append(Asked(futures[-1], call, together))
+                asked.append(CallRequest(futures[-1], call, together))
         except UserError as error:
             refusal = error
         self._begin(futures, asked)
@@ -121,7 +121,7 @@ class Executor(Base):
         elif first:
             threading.Thread(target=self._end, args=(left,), name="warpdeck executor", daemon=True).start()
 
-    def _begin(self, futures: Sequence[CallFuture[T]], asked: Sequence[Asked]) -> None:
+    def _begin(self, futures: Sequence[CallFuture[T]], asked: Sequence[CallRequest]) -> None:
         with self._lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")

@@ -7,7 +7,7 @@ here.
 from .condition import Condition
 from .health import CHECKS, CLEARING, Check, GpuDrain, NodeHealth, Verdict
 from .ids import GpuUuid, JobId, NodeName
-from .job import Allocation, Component, ExitStatus, Job, Room, Share, ShareStatus, Why
+from .job import Allocation, Component, ExitStatus, Job, PendingReason, PreemptedClaim, Share, ShareStatus
 from .node import Facility, Gpu, GpuLinks, GpuProcess, GpuReading, Link, Node, Reading, Topology
 from .ranges import (
     Ranges,
@@ -85,6 +85,8 @@ __all__ = [
     "NodeMinimum",
     "NodeName",
     "OwnUse",
+    "PendingReason",
+    "PreemptedClaim",
     "PtySide",
     "PtySize",
     "Ranges",
@@ -92,7 +94,6 @@ __all__ = [
     "Request",
     "Reservation",
     "Resources",
-    "Room",
     "Share",
     "ShareStatus",
     "Snapshot",
@@ -100,7 +101,6 @@ __all__ = [
     "Topology",
     "Verdict",
     "WarnSignal",
-    "Why",
     "count_tasks",
     "format_ranges",
     "has_task",

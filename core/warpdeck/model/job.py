@@ -107,7 +107,7 @@ class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Why(msgspec.Struct, frozen=True, kw_only=True):
+class PendingReason(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job is pending: Slurm's reason code, a sentence, and the expected start (None if it cannot be
     predicted).
     """
@@ -132,7 +132,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.leader}-{self.leader + self.size - 1}"
 
 
-class Room(msgspec.Struct, frozen=True, kw_only=True):
+class PreemptedClaim(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes on which jobs were preempted for a pending job. Until `until_unix`, the pending job has priority
     on these nodes.
     """
@@ -183,7 +183,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """True if the user who requeued the job asked that it be shown differently from other held jobs (Slurm's
     state SPECIAL_EXIT).
     """
-    room: Room | None = None
+    room: PreemptedClaim | None = None
     """For a pending job: the nodes that were cleared for it by preemption."""
     partition: str = ""
     """The partition in which the job started. If the request names several, it is the one that had enough

@@ -5,7 +5,7 @@ submitted, and `priorities` computes the priority of each pending job. The packa
 uses no randomness and does no I/O.
 """
 
-from warpdeck.policy.cache.pass_cache import Memory
+from warpdeck.policy.cache.pass_cache import PassCache
 from warpdeck.policy.explain.start_estimates import NO_BACKLOG, TOLD, Backlog, likely_starts
 from warpdeck.policy.input.decisions import End, Plan, Preempt, Reserve, Resume, Start
 from warpdeck.policy.input.settings import Settings, Weights
@@ -25,7 +25,7 @@ from warpdeck.policy.resources.features import parse_constraint
 from warpdeck.policy.resources.tres import WALL, held_tres
 
 from .admit import Refusal, admit, admit_together, never_fits
-from .advise import Advice, advise
+from .advise import Estimate, advise
 from .plan import plan
 
 __all__ = [
@@ -33,15 +33,15 @@ __all__ = [
     "TOLD",
     "WALL",
     "AccountView",
-    "Advice",
     "Backlog",
     "End",
+    "Estimate",
     "Factors",
     "GpuView",
     "Limits",
-    "Memory",
     "NodeView",
     "PartitionView",
+    "PassCache",
     "PendingJob",
     "Plan",
     "Preempt",

@@ -17,10 +17,10 @@ from warpdeck.policy.input.site import Limits, PartitionView, QosView, Tres
 from warpdeck.policy.input.view import PendingJob, View
 from warpdeck.policy.limits.access import in_partition, partition_bars, partition_names, time_limit
 from warpdeck.policy.limits.inherited import effective
-from warpdeck.policy.limits.limits import Ledger
+from warpdeck.policy.limits.limits import LimitUsage
 from warpdeck.policy.placement.pending_reason import GIB, describe_need
 from warpdeck.policy.placement.placement import allocate, place_now
-from warpdeck.policy.placement.request_shape import Shape
+from warpdeck.policy.placement.request_shape import RequestClass
 from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Cluster, has_least, traits_of
 from warpdeck.policy.resources.features import parse_constraint
 from warpdeck.policy.resources.gpus import GpuBoard
@@ -100,7 +100,7 @@ def _alone(
     job: PendingJob, part: PartitionView | None, view: View, settings: Settings, *, must_fit: bool
 ) -> Refusal | None:
     """Return why the job could not start here even if it were the only job that ever existed."""
-    ledger = Ledger(_unused(view), 0.0, settings)
+    ledger = LimitUsage(_unused(view), 0.0, settings)
     most = ledger.most_per_node(job)
     given = _on_empty_cluster(job.resources, part, view, settings, most_per_node=most) if must_fit else None
     if isinstance(given, Refusal):
@@ -227,7 +227,7 @@ def _on_empty_cluster(
 ) -> Allocation | Refusal:
     """Return the allocation that the request would get on an empty and healthy cluster, or a refusal."""
     cluster = Cluster(view.nodes, as_if_healthy=True)
-    shape = Shape(
+    shape = RequestClass(
         cluster,
         asked,
         part,
@@ -269,7 +269,7 @@ def _scarce(asked: Resources, view: View) -> str:
     )
 
 
-def _largest(cluster: Cluster, shape: Shape) -> str:
+def _largest(cluster: Cluster, shape: RequestClass) -> str:
     usable = shape.usable()
     kind = shape.asked.gpus.type.lower()
     column = cluster.type_columns.get(kind, GPUS)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from warpdeck.model import JobId, NodeName, Resources, Why
+from warpdeck.model import JobId, NodeName, PendingReason, Resources
 from warpdeck.policy.explain.explain import explain
 from warpdeck.policy.input.settings import Settings
 from warpdeck.policy.input.site import PartitionView
@@ -24,7 +24,7 @@ from warpdeck.policy.limits.access import in_partition
 from warpdeck.policy.placement.pending_reason import before_its_time
 from warpdeck.policy.reservations.resource_pool import known
 from warpdeck.policy.resources.cluster import Ints
-from warpdeck.policy.scheduler.scheduling_pass import Pass, Place
+from warpdeck.policy.scheduler.scheduling_pass import SchedulingPass, StartPlacement
 
 from .plan import decide
 
@@ -40,7 +40,7 @@ MAX_LEADERS = 3
 """Maximum number of jobs ahead that are named."""
 
 
-class Advice(msgspec.Struct, frozen=True, kw_only=True):
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a dry run: whether the job starts now, or why not, when (None if unknown), the jobs ahead,
     and helpful changes.
 
@@ -53,7 +53,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """Number of CPUs that the job would get if it started now."""
     partition: str = ""
     """The partition in which it would start now."""
-    why: Why | None = None
+    why: PendingReason | None = None
     priority: int = 0
     ahead: int = 0
     """Number of pending jobs that are planned before it and compete for its nodes."""
@@ -62,7 +62,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[str, ...] = ()
 
 
-def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Advice:
+def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Estimate:
     """Return the advice for a pending job of the view. A dry run adds its request to the view first. Raises
     KeyError for an unknown id.
     """
@@ -77,25 +77,25 @@ def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Advice:
     starts = [each for each in current.starts if each.job_id in together]
     if starts:
         names = (name for start in starts for name in start.allocation.node_names())
-        return Advice(
+        return Estimate(
             starts_now=True,
             nodes=tuple(dict.fromkeys(names)),
             cpus=sum(share.cpus for start in starts for share in start.allocation.shares),
             partition=starts[0].partition,
             priority=priority,
         )
-    ends = {end.job_id: Why(code=end.code, sentence=end.sentence) for end in decided.ends}
+    ends = {end.job_id: PendingReason(code=end.code, sentence=end.sentence) for end in decided.ends}
     place = np.flatnonzero(ids[decided.order] == job_id)
     if not len(place):
         why = ends.get(job_id) or before_its_time(job, now)
-        return Advice(starts_now=False, why=why, priority=priority)
+        return Estimate(starts_now=False, why=why, priority=priority)
     before, own = np.split(decided.order[: place[0] + 1], [place[0]])
     ahead = _ahead(current, before, job)
     forecasts = len(ahead) + 1 if len(ahead) < MAX_FORECASTS else 0
     waits = bool(current.who_waits(own)[0])
     changes = tuple(_changes(current, job)) if waits and not job.components else ()
     whys = explain(current, np.concatenate([ahead, own]), in_line=decided.in_line, forecasts=forecasts)
-    return Advice(
+    return Estimate(
         starts_now=False,
         why=whys.get(job_id),
         priority=priority,
@@ -105,7 +105,7 @@ def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Advice:
     )
 
 
-def _ahead(current: Pass, before: Ints, job: PendingJob) -> Ints:
+def _ahead(current: SchedulingPass, before: Ints, job: PendingJob) -> Ints:
     """Return the rows before the job that do not start either and may use the same nodes."""
     wanted = _nodes(current, job.partition)
     meets = []
@@ -117,7 +117,7 @@ def _ahead(current: Pass, before: Ints, job: PendingJob) -> Ints:
     return found
 
 
-def _nodes(current: Pass, names: str) -> frozenset[NodeName] | None:
+def _nodes(current: SchedulingPass, names: str) -> frozenset[NodeName] | None:
     """Return the nodes of these partitions together; None means all nodes."""
     found: set[NodeName] = set()
     for part in current.terms.partitions_named(names):
@@ -127,7 +127,7 @@ def _nodes(current: Pass, names: str) -> frozenset[NodeName] | None:
     return frozenset(found)
 
 
-def _changes(current: Pass, job: PendingJob) -> Iterator[str]:
+def _changes(current: SchedulingPass, job: PendingJob) -> Iterator[str]:
     """Iterate over the smallest change of each kind with which the job would start now."""
     # A pass compares requests by identity, so these must not be freed before the pass ends.
     tried: list[tuple[Resources, str]] = []
@@ -153,7 +153,9 @@ def _changes(current: Pass, job: PendingJob) -> Iterator[str]:
                 break
 
 
-def _shorter(current: Pass, job: PendingJob, partition: PartitionView | None, limit_s: float | None) -> str:
+def _shorter(
+    current: SchedulingPass, job: PendingJob, partition: PartitionView | None, limit_s: float | None
+) -> str:
     """Return the longest limit, in the format of --time, with which the job would start now; "" if there is
     none.
     """
@@ -243,7 +245,7 @@ def _below(count: int) -> Iterator[int]:
     yield from range(count - step, 0, -step)
 
 
-def _fits(current: Pass, changed: PendingJob, partition: PartitionView | None) -> bool:
+def _fits(current: SchedulingPass, changed: PendingJob, partition: PartitionView | None) -> bool:
     """Return whether the job would start now on the resources that the plan leaves free, without violating a
     rule or limit.
     """
@@ -251,4 +253,4 @@ def _fits(current: Pass, changed: PendingJob, partition: PartitionView | None) -
         return False
     if current.settings.backfill == "none" and current.is_protecting_enough(current.queue.pool_of(changed)):
         return False  # In strict order, jobs ahead of it must start first.
-    return isinstance(current.place(in_partition(changed, partition), partition), Place)
+    return isinstance(current.place(in_partition(changed, partition), partition), StartPlacement)

@@ -9,7 +9,7 @@ order of priority or shortest first. Within one pass, free resources only shrink
 failed, every equal request that runs as long or longer fails too.
 
 A pass runs for every event, and most of its input has not changed since the last one. A cache of the last
-pass (`Memory`) makes it fast.
+pass (`PassCache`) makes it fast.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from collections.abc import Collection
 import msgspec
 import numpy as np
 
-from warpdeck.model import JobId, Why
-from warpdeck.policy.cache.pass_cache import Memory
-from warpdeck.policy.cache.waiting_queue import Queue
+from warpdeck.model import JobId, PendingReason
+from warpdeck.policy.cache.pass_cache import PassCache
+from warpdeck.policy.cache.waiting_queue import WaitingQueue
 from warpdeck.policy.explain.explain import explain
 from warpdeck.policy.input.decisions import End, Plan
 from warpdeck.policy.input.settings import Settings
@@ -31,8 +31,8 @@ from warpdeck.policy.priority.priority import Ranking, in_order
 from warpdeck.policy.priority.queue_order import turns
 from warpdeck.policy.resources.cluster import Ints, Mask
 from warpdeck.policy.scheduler.resuming import resumptions
-from warpdeck.policy.scheduler.rounds import first_round, second_round
-from warpdeck.policy.scheduler.scheduling_pass import Pass
+from warpdeck.policy.scheduler.rounds import backfill_pass, main_pass
+from warpdeck.policy.scheduler.scheduling_pass import SchedulingPass
 
 
 def plan(
@@ -40,7 +40,7 @@ def plan(
     now: float,
     settings: Settings,
     *,
-    memory: Memory | None = None,
+    memory: PassCache | None = None,
     tell: Collection[JobId] | None = None,
 ) -> Plan:
     """Return which jobs start now and where, and for every other pending job why it waits and until when.
@@ -80,7 +80,7 @@ def plan(
     )
 
 
-def _tell_components(view: View, whys: dict[JobId, Why], priorities: dict[JobId, int]) -> None:
+def _tell_components(view: View, whys: dict[JobId, PendingReason], priorities: dict[JobId, int]) -> None:
     """Give each component the reason and the priority of its leader, with which it starts."""
     leaders = set(view.leaders)
     for leader in (job for job in view.pending if job.id in leaders) if leaders else ():
@@ -92,8 +92,8 @@ def _tell_components(view: View, whys: dict[JobId, Why], priorities: dict[JobId,
                 priorities[job.id] = priorities[leader.id]
 
 
-def _waits_for_its_leader(leader: PendingJob) -> Why:
-    return Why(code="None", sentence=f"starts with {leader.name}, which is held")
+def _waits_for_its_leader(leader: PendingJob) -> PendingReason:
+    return PendingReason(code="None", sentence=f"starts with {leader.name}, which is held")
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     queue.
     """
 
-    current: Pass
+    current: SchedulingPass
     order: Ints
     """Rows of the jobs that could start as far as they themselves are concerned, in the order in which they
     are tried.
@@ -109,7 +109,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     in_line: Ints
     """Rows of the jobs that were not tried because jobs start in strict order."""
     ends: list[End]
-    whys: dict[JobId, Why]
+    whys: dict[JobId, PendingReason]
     """Pending reasons of the jobs that cannot start in any case, except held jobs, whose reasons never
     change.
     """
@@ -121,16 +121,16 @@ def decide(
     now: float,
     settings: Settings,
     *,
-    memory: Memory | None = None,
+    memory: PassCache | None = None,
     without_place: JobId | None = None,
 ) -> Decided:
     """Make all decisions of a pass.
 
     The job `without_place` gets no reservation, so that changes of it can be tried out.
     """
-    memory = memory or Memory()
+    memory = memory or PassCache()
     view = memory.follow(view, settings)
-    current = Pass(memory, view, now, without_place=without_place)
+    current = SchedulingPass(memory, view, now, without_place=without_place)
     priorities = Ranking(view, now, settings).of_all(memory.queue)
     rows, ends, whys = _ready(memory.queue, now)
     table = memory.queue.table.of(rows)
@@ -141,7 +141,7 @@ def decide(
         table, memory.queue, view, has_room=has_room, priorities=priorities[rows], turns=waiting.keys
     )
     order = rows[keys]
-    behind = first_round(current, order)
+    behind = main_pass(current, order)
     current.resumes += resumptions(current)
     if settings.backfill == "none":
         in_line = behind
@@ -153,17 +153,17 @@ def decide(
                 memory.queue.table["room_until_unix"][behind] > now
             ] = -1.0  # Negative, so that these jobs come first, as in the first round.
             behind = behind[np.argsort(likely, kind="stable")]
-        second_round(current, behind)
+        backfill_pass(current, behind)
     return Decided(current=current, order=order, in_line=in_line, ends=ends, whys=whys, priorities=priorities)
 
 
-def _ready(queue: Queue, now: float) -> tuple[Ints, list[End], dict[JobId, Why]]:
+def _ready(queue: WaitingQueue, now: float) -> tuple[Ints, list[End], dict[JobId, PendingReason]]:
     """Return the rows of eligible jobs, the jobs that end, and the reasons of the other jobs that are not
     held.
     """
     ready = queue.table["is_ready"].copy()
     ends: list[End] = []
-    whys: dict[JobId, Why] = {}
+    whys: dict[JobId, PendingReason] = {}
     for row in np.flatnonzero(~ready & ~queue.table["is_held"]).tolist():
         job = queue.jobs[row]
         reason = before_its_time(job, now)
@@ -177,7 +177,7 @@ def _ready(queue: Queue, now: float) -> tuple[Ints, list[End], dict[JobId, Why]]
     return np.flatnonzero(ready), ends, whys
 
 
-def _ends(job: PendingJob, reason: Why | None, now: float, settings: Settings) -> End | None:
+def _ends(job: PendingJob, reason: PendingReason | None, now: float, settings: Settings) -> End | None:
     kill = settings.kill_invalid_dependency if job.kill_invalid is None else job.kill_invalid
     if reason is not None and reason.code == "DependencyNeverSatisfied" and kill:
         return End(job_id=job.id, state="CANCELLED", code=reason.code, sentence=job.never)

@@ -10,7 +10,7 @@ import msgspec
 from warpdeck.model import Job
 
 
-class Who(msgspec.Struct, frozen=True, kw_only=True):
+class Principal(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks. `admin`: root, or the controller's own user."""
 
     user: str
@@ -18,21 +18,21 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
     admin: bool = False
 
 
-def owns(who: Who, job: Job) -> bool:
+def owns(who: Principal, job: Job) -> bool:
     """Whether it is the asker's own job. Of what only the owner gets, such as its variables, root gets nothing either."""
     return who.uid == job.uid
 
 
-def may_touch(who: Who, job: Job) -> bool:
+def may_touch(who: Principal, job: Job) -> bool:
     """Owners and admins."""
     return who.admin or owns(who, job)
 
 
-def is_namesake(who: Who, job: Job) -> bool:
+def is_namesake(who: Principal, job: Job) -> bool:
     """Whether the job is of somebody else who had the asker's name."""
     return who.user == job.user and not owns(who, job)
 
 
-def whose(who: Who, job: Job) -> str:
+def whose(who: Principal, job: Job) -> str:
     """The job's user, in words for who asks."""
     return f"{job.user} (uid {job.uid}, where you have {who.uid})" if is_namesake(who, job) else job.user

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.fair_semaphore import Turns
+from warpdeck.base.fair_semaphore import FairSemaphore
 
 MAX_COMMANDS = 64
 MAX_COMMANDS_OF_USER = 16
@@ -22,7 +22,7 @@ class CommandHost:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
-        self.turns = Turns(MAX_COMMANDS, MAX_COMMANDS_OF_USER)
+        self.turns = FairSemaphore(MAX_COMMANDS, MAX_COMMANDS_OF_USER)
 
     def begin(self) -> tuple[socket.socket, socket.socket]:
         """(the command's caller's side, its connection to us): a new command that waits for its request."""

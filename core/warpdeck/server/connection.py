@@ -12,7 +12,7 @@ import msgspec
 
 from warpdeck._version import __version__
 from warpdeck.base.errors import RESTART, UNCERTAIN, RemoteError, StoreError, UserError
-from warpdeck.controller.events.events import Who
+from warpdeck.ports.caller import Principal
 from warpdeck.protocol import requests
 from warpdeck_agent.wire import JSON, WireError, data_frame, split_data
 from warpdeck_agent.wire.frames import (
@@ -88,7 +88,7 @@ class Connection:
         server: Services,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        who: Who,
+        who: Principal,
         answers: Callable[[Connection], Answers],
         *,
         caller: Caller | None = None,

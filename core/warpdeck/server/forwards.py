@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Who
+from warpdeck.ports.caller import Principal
 from warpdeck.protocol.job_rows import ForwardRow
 
 _BEHIND = re.compile(r"[?#].*", re.DOTALL)
@@ -47,12 +47,12 @@ class ForwardTable:
         """Its client is gone."""
         self._kept.pop(number, None)
 
-    def own(self, who: Who, number: int) -> KeptForward | None:
+    def own(self, who: Principal, number: int) -> KeptForward | None:
         """The forward of that number if it is this user's."""
         kept = self._kept.get(number)
         return kept if kept is not None and kept.uid == who.uid else None
 
-    def rows(self, who: Who) -> list[ForwardRow]:
+    def rows(self, who: Principal) -> list[ForwardRow]:
         """The user's own, oldest first; an admin sees everybody's."""
         return [
             msgspec.structs.replace(kept.row, connections=kept.connections)
@@ -60,14 +60,14 @@ class ForwardTable:
             if who.admin or kept.uid == who.uid
         ]
 
-    def page(self, who: Who, number: int) -> str:
+    def page(self, who: Principal, number: int) -> str:
         """What of its URL follows the host, with its token. Raises UserError."""
         kept = self.own(who, number)
         if kept is None:
             raise _missing(number)
         return kept.page
 
-    def end(self, who: Who, number: int) -> None:
+    def end(self, who: Principal, number: int) -> None:
         """Ends one. Raises UserError."""
         kept = self._kept.get(number)
         if kept is None or not (who.admin or kept.uid == who.uid):

@@ -20,6 +20,7 @@ from warpdeck.controller.events.events import (
     CodeRecorded,
     Event,
     Held,
+    NotifyJob,
     Outcome,
     Released,
     Requeued,
@@ -27,7 +28,6 @@ from warpdeck.controller.events.events import (
     StepEndAsked,
     Submitted,
     Suspended,
-    Told,
     Updated,
 )
 from warpdeck.controller.launch.resubmission import carried_on
@@ -204,7 +204,7 @@ class Handlers:
                     ),
                 )
             case ask.Tell():
-                return await self._change(message.jobs, partial(Told, text=message.text))
+                return await self._change(message.jobs, partial(NotifyJob, text=message.text))
             case ask.Suspend():
                 return await self._change(message.jobs, Suspended)
             case ask.Resume():

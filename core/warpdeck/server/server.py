@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
-from warpdeck.controller.events.events import Who
 from warpdeck.model import JobId, NodeName
+from warpdeck.ports.caller import Principal
 from warpdeck.protocol.requests import MAX_CLIENTS, MAX_CLIENTS_OF_USER
 
 from .connection import Connection
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("warpdeck.api")
 
-NOBODY = Who(user="", uid=-1)
+NOBODY = Principal(user="", uid=-1)
 """Somebody to whom no more is said than why not."""
 
 
@@ -82,7 +82,7 @@ class ApiServer(Services):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.paths.socket)
 
-    def _full(self, who: Who) -> str:
+    def _full(self, who: Principal) -> str:
         """Why this user may not connect now, "" if they may."""
         if sum(len(of_one) for of_one in self._connections.values()) >= MAX_CLIENTS and not who.admin:
             return f"{MAX_CLIENTS} clients are connected already"
@@ -117,7 +117,9 @@ class ApiServer(Services):
             stranger.refuse(UserError(f"job {job_id} does not run on {node}", "", code="no_job"))
             return
         caller = Caller(job_id=job_id, node=node, lost=lost)
-        await self._serve_client(self._client(reader, writer, Who(user=job.user, uid=job.uid), caller=caller))
+        await self._serve_client(
+            self._client(reader, writer, Principal(user=job.user, uid=job.uid), caller=caller)
+        )
 
     async def serve_beside(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asker: Client
@@ -129,7 +131,7 @@ class ApiServer(Services):
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        who: Who,
+        who: Principal,
         *,
         caller: Caller | None = None,
         beside: bool = False,
@@ -158,7 +160,7 @@ class ApiServer(Services):
                 self._connections.pop(connection.who.uid, None)
 
 
-def identify(writer: asyncio.StreamWriter) -> Who:
+def identify(writer: asyncio.StreamWriter) -> Principal:
     """Who is at the other end (SO_PEERCRED). Raises UserError for somebody a personal controller does not serve."""
     peer: Any = writer.get_extra_info("socket")
     _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -171,4 +173,4 @@ def identify(writer: asyncio.StreamWriter) -> Who:
         name = pwd.getpwuid(uid).pw_name
     except KeyError:
         name = str(uid)
-    return Who(user=name, uid=uid, admin=uid in (0, own))
+    return Principal(user=name, uid=uid, admin=uid in (0, own))

@@ -9,17 +9,17 @@ from typing import Any, Protocol
 
 import msgspec
 
-from warpdeck.base.fair_semaphore import Turns
+from warpdeck.base.fair_semaphore import FairSemaphore
 from warpdeck.base.paths import Paths
-from warpdeck.controller.events.events import Who
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import JobId, NodeName
+from warpdeck.ports.caller import Principal
 
 from .command_host import CommandHost
 from .forwards import ForwardTable
 from .quotas import Quotas, StreamCounts
-from .step_leases import StepKeeper
+from .step_leases import StepLeases
 
 MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER = 4, 2
 """Each asks the store and all nodes; one more waits."""
@@ -38,7 +38,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 class Client(Protocol):
     """The identity of a connection. `caller` is set for processes of jobs."""
 
-    who: Who
+    who: Principal
     caller: Caller | None
 
 
@@ -55,10 +55,10 @@ class Services(ABC):
         self.forwards = ForwardTable()
         self.started_at = controller.clock()
         self.quotas = Quotas()
-        self.pages = Turns(MAX_PAGES, MAX_PAGES_OF_USER)
-        self.steps = StepKeeper(controller)
+        self.pages = FairSemaphore(MAX_PAGES, MAX_PAGES_OF_USER)
+        self.steps = StepLeases(controller)
         self.commands = CommandHost()
-        self.looks_back = Turns(MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER)
+        self.looks_back = FairSemaphore(MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER)
         self.reloads: set[asyncio.Task[Any]] = set()
         """Configurations that are being put in force."""
         self.amending = asyncio.Lock()

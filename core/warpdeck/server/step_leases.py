@@ -12,9 +12,10 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import StoreError, UserError
-from warpdeck.controller.events.events import HolderLeft, HolderSeen, StepEndAsked, Who
+from warpdeck.controller.events.events import HolderLeft, HolderSeen, StepEndAsked
 from warpdeck.model import JobId, Link
 from warpdeck.model.step import Step
+from warpdeck.ports.caller import Principal
 
 if TYPE_CHECKING:
     from warpdeck.controller.loop.controller import Controller
@@ -26,11 +27,11 @@ COME_BACK_S = 60.0
 LOOK_S = 5.0
 FIRST_LOOK_S = 1.0
 """After a start: who is away is noted, for the next start too."""
-ROOT = Who(user="root", uid=0, admin=True)
+ROOT = Principal(user="root", uid=0, admin=True)
 StepKey = tuple[JobId, int]
 
 
-class StepKeeper:
+class StepLeases:
     """`attached` counts the clients of each step."""
 
     def __init__(self, controller: Controller) -> None:

@@ -18,10 +18,11 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.config import Config
-from warpdeck.controller.events.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted, Who
+from warpdeck.controller.events.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import ArraySpec, GpuAsk, Job, JobId, Link, Node, NodeName, Request, Resources
+from warpdeck.ports.caller import Principal
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 
@@ -32,8 +33,8 @@ EPOCH_UNIX = 1_700_000_000.0
 """Virtual time 0."""
 FOR_EVER_S = 1e9
 """Ended jobs stay in memory, where what must hold of them can be checked."""
-USERS = (Who(user="ann", uid=1), Who(user="bob", uid=2))
-ROOT = Who(user="root", uid=0, admin=True)
+USERS = (Principal(user="ann", uid=1), Principal(user="bob", uid=2))
+ROOT = Principal(user="root", uid=0, admin=True)
 
 
 class Faults:

@@ -26,10 +26,11 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import name_of
 from warpdeck.base.paths import Paths
 from warpdeck.config import Config, load
-from warpdeck.controller.events.events import NodeAdded, NodeDrained, Submitted, Who
+from warpdeck.controller.events.events import NodeAdded, NodeDrained, Submitted
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import JobId, JobState, Node, NodeName, Request
+from warpdeck.ports.caller import Principal
 from warpdeck.ports.ports import OutputFile, Store
 from warpdeck.server.server import ApiServer
 from warpdeck.store import SqliteStore
@@ -139,7 +140,7 @@ def _config(paths: Paths, text: str) -> Config:
     return load(paths.config).config
 
 
-async def submit(controller: Controller, who: Who, request: Request) -> JobId:
+async def submit(controller: Controller, who: Principal, request: Request) -> JobId:
     """The new job's id."""
     outcome = await controller.apply(Submitted(who=who, request=request))
     assert outcome.job is not None

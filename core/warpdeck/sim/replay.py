@@ -22,7 +22,7 @@ import msgspec
 
 from warpdeck.model import JobId
 from warpdeck.policy import (
-    Memory,
+    PassCache,
     PendingJob,
     Plan,
     Preempt,
@@ -102,7 +102,7 @@ class _Replay:
         self._runs: dict[JobId, Run] = {}
         self._longest_wait_s = 0.0
         self._predictor = Predictor()
-        self._memory = Memory()
+        self._memory = PassCache()
         self._said: dict[JobId, float] = {}
         self._predictions: list[Prediction] = []
         self._back: set[JobId] = set()

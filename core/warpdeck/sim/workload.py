@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from warpdeck.controller.events.events import Who
 from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuAsk, JobId, PtySize, Request, Resources
 from warpdeck.notation.request.sweep import parse_grid, task_count, with_sweep
+from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire
 
 HOUR_S = 3600
@@ -46,11 +46,11 @@ USERS = ("alice", "bob", "carol", "dave", "erin")
 MINUTES = {kind.name: kind.minutes for kind in KINDS} | {"lr-sweep": (6.0, 25.0)}
 
 
-def who(user: str) -> Who:
-    return Who(user=user, uid=1000 + USERS.index(user))
+def who(user: str) -> Principal:
+    return Principal(user=user, uid=1000 + USERS.index(user))
 
 
-def any_request(rng: random.Random) -> tuple[Who, Request]:
+def any_request(rng: random.Random) -> tuple[Principal, Request]:
     """A job as such a lab submits them."""
     kind = rng.choices(KINDS, [kind.weight for kind in KINDS])[0]
     user = rng.choice(USERS)

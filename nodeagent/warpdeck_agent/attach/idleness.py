@@ -14,7 +14,7 @@ from typing import Dict, List, Sequence, Set
 
 from warpdeck_agent.launch.launch import Job
 from warpdeck_agent.metrics.metering import IDLE_PCT
-from warpdeck_agent.registry.launch_registry import Jobs
+from warpdeck_agent.registry.launch_registry import LaunchRegistry
 from warpdeck_agent.streams import terminal_relay
 from warpdeck_agent.wire.messages import GpuSample, IdleSession, Key
 
@@ -41,7 +41,7 @@ class _Session:
 class Idleness:
     """Tracks the idle sessions. It is called about once a second."""
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: LaunchRegistry) -> None:
         self._jobs = jobs
         self._sessions: Dict[Key, _Session] = {}
         self._idle: List[IdleSession] = []

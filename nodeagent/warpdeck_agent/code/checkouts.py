@@ -10,7 +10,7 @@ import asyncio
 import os
 from typing import Any, Dict
 
-from warpdeck_agent.isolation.hold import Hold
+from warpdeck_agent.isolation.hold import ContainmentHandle
 from warpdeck_agent.linux.own_program import OWN, SYSTEM_PATH, own_command
 from warpdeck_agent.linux.refusals import full_disk
 from warpdeck_agent.users.accounts import Account, groups_of
@@ -40,7 +40,7 @@ class Checkouts:
         """Return a new folder for a launch that has no tree."""
         return self._trees.empty(f"{launch.workspace}-{launch.job_id}", uid=who.uid, gid=who.gid)
 
-    async def folder(self, launch: Launch, who: Account, hold: Hold) -> str:
+    async def folder(self, launch: Launch, who: Account, hold: ContainmentHandle) -> str:
         """Return the submit folder in the checkout.
 
         If the tree does not contain that folder, return the checkout itself. The tree is unpacked unless an
@@ -59,7 +59,9 @@ class Checkouts:
                     file.write(words)
         return target if words == NO_FOLDER else folder
 
-    async def _unpack(self, launch: Launch, who: Account, hold: Hold, *, target: str, folder: str) -> str:
+    async def _unpack(
+        self, launch: Launch, who: Account, hold: ContainmentHandle, *, target: str, folder: str
+    ) -> str:
         """Unpack the tree and return the content of the ".ready" file.
 
         Other files that jobs wrote there stay.

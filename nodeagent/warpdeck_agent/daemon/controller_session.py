@@ -17,7 +17,7 @@ from warpdeck_agent.code.work_folders import Folders
 from warpdeck_agent.linux.file_reading import LogError, OwnFile
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.monitor.node_monitor import Monitor
-from warpdeck_agent.registry.launch_registry import Jobs
+from warpdeck_agent.registry.launch_registry import LaunchRegistry
 from warpdeck_agent.streams.log_following import follow
 from warpdeck_agent.streams.streams import OutStream
 from warpdeck_agent.streams.terminal_relay import Terminal, attach, pump
@@ -43,7 +43,7 @@ reconnects.
 class SessionHost(Protocol):
     """The parts of the agent that a session uses."""
 
-    jobs: Jobs
+    jobs: LaunchRegistry
     monitor: Monitor
     folders: Folders
     entrance: Entrance
@@ -55,7 +55,7 @@ class SessionHost(Protocol):
     def tree_arrived(self, sha256: str, error: str) -> None: ...
 
 
-class Session:
+class ControllerSession:
     """One connection of a controller, with its streams."""
 
     def __init__(

@@ -21,14 +21,14 @@ from warpdeck_agent.gpu.gpus import SILENT, GpuReader, GpuWatch
 from warpdeck_agent.health.inventory import take_inventory
 from warpdeck_agent.linux.linger import keeper
 from warpdeck_agent.monitor.node_monitor import Monitor
-from warpdeck_agent.registry.launch_registry import Jobs
+from warpdeck_agent.registry.launch_registry import LaunchRegistry
 from warpdeck_agent.storage.spool import Spool
 from warpdeck_agent.users import job_programs, login_path
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.messages import Key
 from warpdeck_agent.wire.steps import StepReport
 
-from .controller_session import Session
+from .controller_session import ControllerSession
 from .step_session import StepSession
 
 CLEAN_S = 600.0
@@ -51,15 +51,15 @@ class Agent:
         self._build = build
         self._trees = TreeStore(self._spool.path)
         gpus = GpuWatch(GpuReader(lambda: self.jobs.marks()))
-        self.jobs = Jobs(
+        self.jobs = LaunchRegistry(
             self._spool, self._trees, self._tell, gpus=gpus, show_gpus=lambda read: self.monitor.show(read)
         )
         self.monitor = Monitor(self._spool, self.jobs, gpus, self._tell)
         self.folders = Folders(answer_s=PROBE_S)
         self.entrance = Entrance(self._spool)
         self._access = Access(self._spool, self.jobs.find_begun, self._call_link)
-        self._session: Optional[Session] = None
-        self._connections: Dict[asyncio.Task[Any], Session] = {}
+        self._session: Optional[ControllerSession] = None
+        self._connections: Dict[asyncio.Task[Any], ControllerSession] = {}
         self._stop = asyncio.Event()
         self._welcomed_without_gpus = False
         self._waiting_for_tree: Dict[str, Dict[Key, wire.Launch]] = {}
@@ -158,7 +158,7 @@ class Agent:
             self._session.tell(message)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        session = Session(self, reader, writer)
+        session = ControllerSession(self, reader, writer)
         task = asyncio.current_task()
         assert task is not None
         self._connections[task] = session
@@ -170,7 +170,7 @@ class Agent:
                 self._session = None
             session.close()
 
-    def _take_over(self, session: Session) -> None:
+    def _take_over(self, session: ControllerSession) -> None:
         if self._session is not None:
             self._session.close()
         self._session = session

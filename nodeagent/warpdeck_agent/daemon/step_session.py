@@ -8,7 +8,7 @@ from typing import Any, Callable, Coroutine, Dict, Optional
 from warpdeck_agent.attach.job_access import Call
 from warpdeck_agent.launch.launch import Step
 from warpdeck_agent.linux.file_reading import LogError
-from warpdeck_agent.registry.launch_registry import Jobs
+from warpdeck_agent.registry.launch_registry import LaunchRegistry
 from warpdeck_agent.steps.step_streams import StepInput, StepOutput
 from warpdeck_agent.streams.streams import OutStream
 from warpdeck_agent.wire.steps import (
@@ -31,7 +31,7 @@ class StepSession:
 
     def __init__(
         self,
-        jobs: Jobs,
+        jobs: LaunchRegistry,
         tell: Callable[[Any], None],
         *,
         make_out: Callable[[int, int], OutStream],

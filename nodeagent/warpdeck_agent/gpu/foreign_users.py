@@ -17,7 +17,7 @@ MOST_USERS = 4
 """The most users per GPU and minute; the users with the most memory are kept."""
 
 
-class Seen(NamedTuple):
+class ForeignUse(NamedTuple):
     """Foreign GPU memory on one GPU in one minute."""
 
     users: Tuple[Tuple[str, int], ...] = ()
@@ -29,8 +29,8 @@ class Seen(NamedTuple):
         return Strangers(index=index, mem_bytes=dict(self.users), unexplained_bytes=self.unexplained_bytes)
 
 
-NOBODY = Seen()
-Minute = Dict[str, Seen]
+NOBODY = ForeignUse()
+Minute = Dict[str, ForeignUse]
 """Values by the GPU's uuid. A GPU that could not be read is absent."""
 
 
@@ -60,12 +60,12 @@ class StrangersSeen:
             del self._minutes[next(iter(self._minutes))]
         return found
 
-    def at(self, uuid: str, at_unix: float) -> Optional[Seen]:
+    def at(self, uuid: str, at_unix: float) -> Optional[ForeignUse]:
         """Return the values of the minute that contains that moment; None if they are not known."""
         return self._minutes.get(int(at_unix // MINUTE_S), {}).get(uuid)
 
 
-def _joined(before: Seen, gpu: GpuSample) -> Seen:
+def _joined(before: ForeignUse, gpu: GpuSample) -> ForeignUse:
     now: Dict[str, int] = {}
     for process in gpu.processes:
         if not process.job_id:
@@ -76,4 +76,4 @@ def _joined(before: Seen, gpu: GpuSample) -> Seen:
     for user, mem_bytes in now.items():
         most[user] = max(mem_bytes, most.get(user, 0))
     users = sorted(most.items(), key=lambda each: (-each[1], each[0]))[:MOST_USERS]
-    return Seen(tuple(users), max(gpu.unexplained_bytes, before.unexplained_bytes))
+    return ForeignUse(tuple(users), max(gpu.unexplained_bytes, before.unexplained_bytes))

@@ -21,7 +21,7 @@ from .cgroup_pool import Settings, Spares
 from .cgroups import Hierarchy, find_hierarchies
 from .cpus import Cpus, CpuTable
 from .devices import DeviceGate, gpu_minors
-from .hold import Hold
+from .hold import ContainmentHandle
 from .private_folders import can_cover
 
 KERNEL, WATCHED, ADVISED, MISSING = "enforced", "watched", "advised", "missing"
@@ -70,7 +70,7 @@ class Containment:
         self.facilities = self._describe()
         self.words = self._sentence()
 
-    def make(self, name: str, limits: Limits) -> Hold:
+    def make(self, name: str, limits: Limits) -> ContainmentHandle:
         """Create the cgroups and choose the CPUs of a launch, before its first process runs."""
         made: List[str] = []
         cpus = self._cpus.take(name, limits.cpus)
@@ -96,7 +96,7 @@ class Containment:
                 continue
             made.append(path)
         self.lock.expect()  # after the cgroups are made, because it would delay that
-        return Hold(
+        return ContainmentHandle(
             groups=tuple(made),
             cpus=cpus,
             processes=0 if held["pids"] else limits.processes,

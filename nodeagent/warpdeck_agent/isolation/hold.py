@@ -16,7 +16,7 @@ from . import launch_cgroups as groups
 
 
 @dataclass(frozen=True)
-class Hold:
+class ContainmentHandle:
     """The containment of one launch: its cgroups by path, its CPUs (empty: not pinned), and other limits.
 
     `processes` is a limit that is set on the launch's processes themselves, 0 for none. `watch_mem_bytes` is
@@ -36,9 +36,9 @@ def hold_name(job_id: int, restarts: int) -> str:
     return f"job-{job_id}.{restarts}"
 
 
-def hold_from(values: Dict[str, Any]) -> Hold:
+def hold_from(values: Dict[str, Any]) -> ContainmentHandle:
     """Return the Hold that was stored as `values`."""
-    return Hold(
+    return ContainmentHandle(
         groups=tuple(values.get("groups", ())),
         cpus=tuple(values.get("cpus", ())),
         processes=int(values.get("processes", 0)),
@@ -47,7 +47,7 @@ def hold_from(values: Dict[str, Any]) -> Hold:
     )
 
 
-def contain(pid: int, hold: Hold) -> bool:
+def contain(pid: int, hold: ContainmentHandle) -> bool:
     """Put a process, and all processes that it will start, into the launch's containment.
 
     Returns False if no cgroup has accepted it.

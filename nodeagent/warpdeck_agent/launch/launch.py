@@ -7,7 +7,7 @@ import os
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from warpdeck_agent.isolation import job_processes, launch_cgroups
-from warpdeck_agent.isolation.hold import Hold
+from warpdeck_agent.isolation.hold import ContainmentHandle
 from warpdeck_agent.linux.cpu_time import CpuTime, sum_of
 from warpdeck_agent.metrics.metering import Meter
 from warpdeck_agent.storage.spool import Folder, LaunchFolder, Meta
@@ -232,7 +232,7 @@ class Step:
         """The cgroups of the step that are not its job's."""
         return [group for group in self.hold.groups if group not in self.job.meta.hold.groups]
 
-    def hold_in(self, hold: Hold) -> None:
+    def hold_in(self, hold: ContainmentHandle) -> None:
         """Set the step's containment. None of its processes run yet, or all of them are already inside."""
         self.hold = hold
         if self.own_groups:

@@ -11,7 +11,7 @@ import json
 import os
 from typing import Any, Dict, List, Tuple
 
-from warpdeck_agent.gpu.foreign_users import MINUTE_S, MOST_MINUTES, Minute, Seen
+from warpdeck_agent.gpu.foreign_users import MINUTE_S, MOST_MINUTES, ForeignUse, Minute
 from warpdeck_agent.storage.spool import Folder
 from warpdeck_agent.wire.messages import COLUMNS
 
@@ -95,7 +95,7 @@ def _parsed(line: str) -> Tuple[int, Things, Minute]:
     return int(minute), measured, strangers
 
 
-def _seen(values: Dict[str, Any]) -> Seen:
+def _seen(values: Dict[str, Any]) -> ForeignUse:
     """Return the foreign memory on a GPU, as `add` wrote it. Lines of older agents do not have it."""
     users = tuple((str(user), int(mem_bytes)) for user, mem_bytes in values[USERS].items())
-    return Seen(users, int(values.get(UNEXPLAINED, 0)))
+    return ForeignUse(users, int(values.get(UNEXPLAINED, 0)))

@@ -13,7 +13,7 @@ from typing import Any, Callable, List, Tuple
 from warpdeck_agent.attach.idleness import Idleness
 from warpdeck_agent.gpu.gpus import GpuWatch
 from warpdeck_agent.health.health import Health
-from warpdeck_agent.registry.launch_registry import Jobs
+from warpdeck_agent.registry.launch_registry import LaunchRegistry
 from warpdeck_agent.storage.spool import Spool
 from warpdeck_agent.wire.messages import GpuInfo, GpuSample, Sample
 
@@ -30,7 +30,9 @@ LOOK_EVERY = 5
 class Monitor:
     """Watches the node. `tell` gets samples and changes of the node's health."""
 
-    def __init__(self, spool: Spool, jobs: Jobs, gpus: GpuWatch, tell: Callable[[Any], None]) -> None:
+    def __init__(
+        self, spool: Spool, jobs: LaunchRegistry, gpus: GpuWatch, tell: Callable[[Any], None]
+    ) -> None:
         self._gpus = gpus
         self._jobs = jobs
         self._tell = tell

@@ -62,7 +62,7 @@ class Spent(NamedTuple):
         )
 
 
-class Looks:
+class ProcessSampler:
     """Runs one walk at a time.
 
     `note` gets the result at once, because a process may end before the next reading.

@@ -12,22 +12,22 @@ from warpdeck_agent.health.inventory import CpuMeter, memory
 from warpdeck_agent.launch.launch import Step
 from warpdeck_agent.metrics.bounded_record import Values
 from warpdeck_agent.metrics.node_history import History
-from warpdeck_agent.registry.launch_registry import Jobs
+from warpdeck_agent.registry.launch_registry import LaunchRegistry
 from warpdeck_agent.storage.spool import Folder
 from warpdeck_agent.wire.messages import AskCurves, AskMoment, Curves, GpuInfo, GpuSample, Moment
 
-from .process_sampler import OWN, Looks, Part, Spent
+from .process_sampler import OWN, Part, ProcessSampler, Spent
 
 
 class Usage:
     """The usage of the node and its launches. It is fed with every reading."""
 
-    def __init__(self, jobs: Jobs, folder: Folder) -> None:
+    def __init__(self, jobs: LaunchRegistry, folder: Folder) -> None:
         self._jobs = jobs
         self._history = History(folder)
         self._cpu = CpuMeter()
         self._uuids: Dict[int, str] = {}
-        self._looks = Looks(self._note)
+        self._looks = ProcessSampler(self._note)
         self._spent: Dict[Part, Tuple[float, float]] = {}
         self.cpu_pct = 0.0
         self.mem_used_bytes = 0

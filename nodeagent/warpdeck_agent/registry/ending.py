@@ -24,7 +24,7 @@ from warpdeck_agent.launch.notices import Notices
 from warpdeck_agent.launch.signals import ALL, Signals
 from warpdeck_agent.steps.step_ending import end_steps
 
-from .teardown import Clearing
+from .teardown import Teardown
 
 STRAGGLERS_S = 1.0
 """Delay in seconds between the end of a grouped launch and the search for its processes outside of the
@@ -57,7 +57,7 @@ class Ending:
         self,
         pool: Executor,
         signals: Signals,
-        clearing: Clearing,
+        clearing: Teardown,
         tell: Callable[[Any], None],
         *,
         notices: Notices,

@@ -28,7 +28,7 @@ report takes up to CLOSE_S.
 """
 
 
-class Beginnings:
+class LaunchQueue:
     """Puts each launch that has begun into `jobs` and then calls `on_begin`.
 
     If the end of the launch is known by then, it calls `on_end` with the supervisor's report.

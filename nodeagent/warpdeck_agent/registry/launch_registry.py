@@ -31,11 +31,11 @@ from warpdeck_agent.linux.cpu_time import CpuTime
 from warpdeck_agent.linux.folder_removal import remove_tree
 from warpdeck_agent.linux.own_program import own_path
 from warpdeck_agent.linux.process_end_watch import Watch
-from warpdeck_agent.start.gpu_sharing import Parts, Turns
-from warpdeck_agent.start.launch_setup import Rooms
+from warpdeck_agent.start.gpu_sharing import Parts, StartGate
+from warpdeck_agent.start.launch_setup import LaunchSetup
 from warpdeck_agent.start.launch_start import Launcher
 from warpdeck_agent.start.login_shell import kill_left
-from warpdeck_agent.steps.step_registry import Steps
+from warpdeck_agent.steps.step_registry import StepRegistry
 from warpdeck_agent.storage.spool import KEEP_FORGOTTEN_S, Folder, LaunchFolder, Spool
 from warpdeck_agent.storage.tmpdirs import TempDirs
 from warpdeck_agent.supervisor.starter import SCRIPT, START, install
@@ -59,8 +59,8 @@ from warpdeck_agent.wire.messages import (
 )
 
 from .ending import Ending
-from .launch_queue import Beginnings
-from .teardown import Clearing
+from .launch_queue import LaunchQueue
+from .teardown import Teardown
 
 GIB = 2**30
 MAX_CURVES = 300
@@ -71,7 +71,7 @@ LAUNCH_THREADS = 4
 """Starting a process blocks for about a millisecond; more threads than this gain nothing."""
 
 
-class Jobs:
+class LaunchRegistry:
     """All launches that the controller has not yet forgotten."""
 
     def __init__(
@@ -91,10 +91,10 @@ class Jobs:
         pool = ThreadPoolExecutor(LAUNCH_THREADS, thread_name_prefix="launch")
         self._tempdirs = TempDirs(spool)
         leftovers = Leftovers(gpus, show_gpus)
-        self._turns = Turns(lambda launch, words: self._remark((launch.job_id, launch.restarts), words))
+        self._turns = StartGate(lambda launch, words: self._remark((launch.job_id, launch.restarts), words))
         self._parts = Parts(warn=self._warn_sharer, end=self._end_sharer)
         self._remnants = Remnants()
-        rooms = Rooms(
+        rooms = LaunchSetup(
             self.containment,
             self._tempdirs,
             gpus,
@@ -110,7 +110,7 @@ class Jobs:
         self._launcher = Launcher(
             spool, trees, rooms, self._supervision, ports=self.ports, pool=pool, children=children
         )
-        self.beginnings = Beginnings(
+        self.beginnings = LaunchQueue(
             self._launcher, self._jobs, tell, on_begin=self._limit_time, on_end=self._take_end
         )
         self._memory = MemoryWatch(pool)
@@ -132,8 +132,8 @@ class Jobs:
         install(spool.file(START), SCRIPT)
         install(spool.file("tasks.sh"), FANOUT)
 
-    def _make_steps(self, pool: ThreadPoolExecutor, children: UserChildren) -> Steps:
-        return Steps(
+    def _make_steps(self, pool: ThreadPoolExecutor, children: UserChildren) -> StepRegistry:
+        return StepRegistry(
             self._spool,
             self.find,
             self._tell,
@@ -144,8 +144,8 @@ class Jobs:
             children=children,
         )
 
-    def _make_clearing(self, pool: ThreadPoolExecutor, leftovers: Leftovers) -> Clearing:
-        return Clearing(
+    def _make_clearing(self, pool: ThreadPoolExecutor, leftovers: Leftovers) -> Teardown:
+        return Teardown(
             pool,
             self.containment,
             leftovers,

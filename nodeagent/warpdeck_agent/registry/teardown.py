@@ -42,7 +42,7 @@ or of a parent cgroup.
 GIB = 2**30
 
 
-class Clearing:
+class Teardown:
     """Cleanup of launches on this node.
 
     `sweep` kills remaining processes of a launch, and `left` returns them. `remark` shows a text to the

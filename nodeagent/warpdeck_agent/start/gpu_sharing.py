@@ -40,7 +40,7 @@ class _Last:
     still_since: float = 0.0
 
 
-class Turns:
+class StartGate:
     """Orders the starts of launches on shared GPUs. `say` reports to a waiting launch what it waits for."""
 
     def __init__(

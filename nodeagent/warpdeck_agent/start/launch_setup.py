@@ -20,7 +20,7 @@ from warpdeck_agent.gpu.gpus import GpuWatch
 from warpdeck_agent.gpu.residual_processes import Leftovers
 from warpdeck_agent.health.hooks import PROLOG, HookError, run_hook
 from warpdeck_agent.isolation.containment import Containment, Limits
-from warpdeck_agent.isolation.hold import Hold, hold_name
+from warpdeck_agent.isolation.hold import ContainmentHandle, hold_name
 from warpdeck_agent.isolation.private_folders import PrivateDirs, folders_of
 from warpdeck_agent.linux.folder_removal import remove_tree
 from warpdeck_agent.linux.refusals import NO_ROOM, LaunchError, full_disk
@@ -28,21 +28,21 @@ from warpdeck_agent.storage.tmpdirs import DEFAULT_PLACE, TempDirs
 from warpdeck_agent.users.ipc_cleanup import Remnants
 from warpdeck_agent.wire.messages import Launch
 
-from .gpu_sharing import Turns
+from .gpu_sharing import StartGate
 
 
 @dataclass(frozen=True)
-class Room:
+class LaunchResources:
     """The resources that were created for a launch."""
 
-    hold: Hold
+    hold: ContainmentHandle
     tmp_dir: str
     private: Optional[PrivateDirs] = None
     gpu_names: Dict[str, str] = field(default_factory=dict)
     """The names of its GPUs in CUDA_VISIBLE_DEVICES, by uuid."""
 
 
-class Rooms:
+class LaunchSetup:
     """Creates the resources of launches.
 
     `sharers` returns the jobs that may hold memory on the GPU with a given uuid. `own_paths` are paths of the
@@ -55,7 +55,7 @@ class Rooms:
         tempdirs: TempDirs,
         gpus: GpuWatch,
         leftovers: Leftovers,
-        turns: Turns,
+        turns: StartGate,
         remnants: Remnants,
         *,
         sharers: Callable[[str], Container[int]],
@@ -70,7 +70,7 @@ class Rooms:
         self._leftovers = leftovers
         self._sharers = sharers
 
-    async def make(self, launch: Launch, *, uid: int, gid: int) -> Room:
+    async def make(self, launch: Launch, *, uid: int, gid: int) -> LaunchResources:
         """Create the resources of a launch. Raises LaunchError; nothing of the launch is left then."""
         await self._turns.wait(launch)
         if launch.empty_gpus:
@@ -93,7 +93,7 @@ class Rooms:
         self._remnants.enter(uid, name, at_unix=time.time())
         hold = self._containment.make(name, limits)
         names = names_of(launch.gpus, found, how=launch.cuda_visible_devices, alone=hold.hides_gpus)
-        return Room(hold=hold, tmp_dir=tmp_dir, private=private, gpu_names=names)
+        return LaunchResources(hold=hold, tmp_dir=tmp_dir, private=private, gpu_names=names)
 
     def _private(self, launch: Launch, name: str) -> Optional[PrivateDirs]:
         """Create the private folders of a launch.
@@ -110,7 +110,7 @@ class Rooms:
         except OSError as error:
             raise _no_folder(error, " and ".join(launch.private_dirs)) from error
 
-    async def undo(self, launch: Launch, room: Room, *, uid: int) -> None:
+    async def undo(self, launch: Launch, room: LaunchResources, *, uid: int) -> None:
         """Remove the resources of a launch that did not begin."""
         name = hold_name(launch.job_id, launch.restarts)
         self._remnants.leave(uid, name)

@@ -22,13 +22,13 @@ from warpdeck_agent.containers.container_environment import Setting
 from warpdeck_agent.containers.containers import contained
 from warpdeck_agent.gpu.gpu_names import with_gpu_names
 from warpdeck_agent.isolation import job_processes
-from warpdeck_agent.isolation.hold import Hold, hold_name
+from warpdeck_agent.isolation.hold import ContainmentHandle, hold_name
 from warpdeck_agent.launch.launch import Job
 from warpdeck_agent.linux.env_passthrough import carrying
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.storage.scripts import Scripts
 from warpdeck_agent.storage.spool import SCRIPTS, LaunchFolder, Meta, Spool
-from warpdeck_agent.supervisor.starter import Order, runs_here
+from warpdeck_agent.supervisor.starter import LaunchOrder, runs_here
 from warpdeck_agent.supervisor.supervisor_link import Supervision, SupervisorLost
 from warpdeck_agent.tasks.ports import Ports
 from warpdeck_agent.users import login_path
@@ -46,7 +46,7 @@ from warpdeck_agent.users.user_children import DIE_S, ChildFailed, UserChildren
 from warpdeck_agent.wire.messages import Key, Launch
 from warpdeck_agent.wire.places import place_of
 
-from .launch_setup import Room, Rooms
+from .launch_setup import LaunchResources, LaunchSetup
 from .login_shell import kill_left, login_shell, variables_of
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -65,7 +65,7 @@ class Launcher:
         self,
         spool: Spool,
         trees: TreeStore,
-        rooms: Rooms,
+        rooms: LaunchSetup,
         supervision: Supervision,
         *,
         ports: Ports,
@@ -96,7 +96,7 @@ class Launcher:
         Raises LaunchError; nothing of the launch is left then.
         """
         folder = self._spool.job(launch.job_id, launch.restarts)
-        room: Optional[Room] = None
+        room: Optional[LaunchResources] = None
         job: Optional[Job] = None
         try:
             who = account(launch)
@@ -143,7 +143,9 @@ class Launcher:
                     job_processes.sweep(job.mark, job.meta.hold.groups)
                     raise self._spool.own.refusal(error) or LaunchError(str(error), again=True) from error
 
-    async def _prepare(self, launch: Launch, folder: LaunchFolder, *, room: Room, who: Account) -> Job:
+    async def _prepare(
+        self, launch: Launch, folder: LaunchFolder, *, room: LaunchResources, who: Account
+    ) -> Job:
         """Prepare the code and the stored metadata of a launch. No process runs yet."""
         uid, gid = who
         work_dir = await self._work_dir(launch, who, room.hold)
@@ -182,7 +184,7 @@ class Launcher:
         folder.write_meta(meta)
         return Job(folder, meta, agent=self._spool.identity)
 
-    async def _work_dir(self, launch: Launch, who: Account, hold: Hold) -> str:
+    async def _work_dir(self, launch: Launch, who: Account, hold: ContainmentHandle) -> str:
         if launch.tree is not None:
             return await self._checkouts.folder(launch, who, hold)
         if launch.cwd_visible and await self._folders.is_there(launch.cwd, uid=who.uid):
@@ -213,7 +215,7 @@ class Launcher:
                 return
             await asyncio.sleep(LOOK_S)
 
-    async def _order_in_time(self, launch: Launch, job: Job, *, who: Account) -> Order:
+    async def _order_in_time(self, launch: Launch, job: Job, *, who: Account) -> LaunchOrder:
         """Return the order for the supervisor.
 
         Parts that may block run outside of the event loop: the login shell, and the search for programs for
@@ -229,7 +231,7 @@ class Launcher:
 
     def _order(
         self, launch: Launch, job: Job, *, who: Account, login: Dict[str, str], program: List[str]
-    ) -> Order:
+    ) -> LaunchOrder:
         """Return the order for the supervisor. May block for containers and terminals."""
         uid, gid = who
         out, err = self._outputs(launch, job, gid)
@@ -245,7 +247,7 @@ class Launcher:
             raise ValueError("a zero byte in it")
         if launch.container is None:
             argv = carrying(argv, env)
-        return Order(
+        return LaunchOrder(
             job_id=launch.job_id,
             restarts=launch.restarts,
             record=job.folder.number,

@@ -12,7 +12,7 @@ import signal
 from typing import Any, Dict
 
 from warpdeck_agent.isolation import job_processes, launch_cgroups
-from warpdeck_agent.isolation.hold import Hold
+from warpdeck_agent.isolation.hold import ContainmentHandle
 from warpdeck_agent.launch.launch import Job
 from warpdeck_agent.linux.env_passthrough import ENV
 from warpdeck_agent.linux.own_program import SYSTEM_PATH
@@ -32,7 +32,9 @@ NOT_TAKEN = ("PWD", "OLDPWD", "SHLVL", "_", "WARPDECK_JOB", "WARPDECK_TOKEN")
 GATE = 'read -r WARPDECK_GO <&1 && [ "$WARPDECK_GO" = go ] || exit 1; unset WARPDECK_GO; exec "$@"'
 
 
-def login_shell(uid: int, *, home: str, mark: Dict[str, str], hold: Hold, drop: Dict[str, Any]) -> UserChild:
+def login_shell(
+    uid: int, *, home: str, mark: Dict[str, str], hold: ContainmentHandle, drop: Dict[str, Any]
+) -> UserChild:
     """Return the child process that prints the variables (see `variables_of`).
 
     `mark` holds the variables of the job tag.

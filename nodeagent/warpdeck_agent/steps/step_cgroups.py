@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Optional, Sequence, Tuple
 
 from warpdeck_agent.isolation import launch_cgroups
-from warpdeck_agent.isolation.hold import Hold
+from warpdeck_agent.isolation.hold import ContainmentHandle
 from warpdeck_agent.isolation.launch_cgroups import REST, V1, V2
 from warpdeck_agent.linux.procfs import text, write
 
@@ -25,7 +25,7 @@ there.
 """
 
 
-def held_to(hold: Hold, number: int, mem_bytes: int) -> Hold:
+def held_to(hold: ContainmentHandle, number: int, mem_bytes: int) -> ContainmentHandle:
     """Return the containment of a step that may use `mem_bytes` of its launch's memory.
 
     Blocks. The step gets a cgroup of its own. If that is not possible, the agent watches its memory.

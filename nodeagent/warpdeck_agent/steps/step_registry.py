@@ -66,7 +66,7 @@ NOTES = "pmi"
 """The file with the PMI messages of a step's ranks, one per line."""
 
 
-class Steps:
+class StepRegistry:
     """All steps whose end the controller has not recorded."""
 
     def __init__(

@@ -34,15 +34,20 @@ MAX_PID = 1 << 22
 """The kernel's own limit."""
 
 
-class Field(NamedTuple):
+class RecordField(NamedTuple):
     """A part of a record, in bytes."""
 
     offset: int
     size: int
 
 
-KEY, PROCESS, STATUS, MESSAGE = Field(0, 64), Field(64, 32), Field(96, 32), Field(128, 512)
-META = Field(HEAD_BYTES, RECORD_BYTES - HEAD_BYTES)
+KEY, PROCESS, STATUS, MESSAGE = (
+    RecordField(0, 64),
+    RecordField(64, 32),
+    RecordField(96, 32),
+    RecordField(128, 512),
+)
+META = RecordField(HEAD_BYTES, RECORD_BYTES - HEAD_BYTES)
 _PROCESS = re.compile(r"(\d{1,9}) ([01])", re.ASCII)
 _STATUS = re.compile(rb"(\d{1,3}) (\d{1,2}) end")
 
@@ -157,11 +162,11 @@ class Record:
         """Return (exit code, signal), or None if it is not known."""
         return self.end()[0]
 
-    def get(self, field: Field) -> str:
+    def get(self, field: RecordField) -> str:
         """Return a field's text."""
         return self._read(field.offset, field.size).decode("utf-8", "replace").strip()
 
-    def put(self, field: Field, text: str) -> None:
+    def put(self, field: RecordField, text: str) -> None:
         """Write a field with one system call. Text that is too long for the field is cut."""
         data = text.encode("utf-8", "replace")[: field.size - 1].decode("utf-8", "ignore").encode()
         self._write(field.offset, data.ljust(field.size))

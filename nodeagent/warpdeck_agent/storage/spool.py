@@ -26,7 +26,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from warpdeck_agent.isolation.hold import Hold, hold_from
+from warpdeck_agent.isolation.hold import ContainmentHandle, hold_from
 from warpdeck_agent.isolation.private_folders import PrivateDirs, folders_of, private_from
 from warpdeck_agent.linux.folder_removal import remove_tree
 from warpdeck_agent.wire.jsontext import dumps, loads
@@ -69,7 +69,7 @@ class Meta:
     gpus: Tuple[str, ...] = field(default_factory=tuple)
     gpu_names: Dict[str, str] = field(default_factory=dict)
     """The name of each GPU in CUDA_VISIBLE_DEVICES, by uuid."""
-    hold: Hold = field(default_factory=Hold)
+    hold: ContainmentHandle = field(default_factory=ContainmentHandle)
     warn_signal: int = 0
     warn_before_s: float = 0.0
     warn_batch_only: bool = False

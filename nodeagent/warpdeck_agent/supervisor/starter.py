@@ -78,7 +78,7 @@ ALL_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 """The signals that posix_spawn resets. For other sets, the C library would first query each signal."""
 
 
-class Order(NamedTuple):
+class LaunchOrder(NamedTuple):
     """A process for the supervisor to start.
 
     `account` is (uid, gid, all groups), or None to run as our own user.
@@ -127,7 +127,7 @@ def runs_here(script: str) -> bool:
     return script.partition("\n")[0] in OWN_SHELL
 
 
-def start(order: Order, script: str) -> Tuple[int, socket.socket]:
+def start(order: LaunchOrder, script: str) -> Tuple[int, socket.socket]:
     """Start the process and return (pid, our end of the gate). Raises OSError; then there is no process."""
     ours, theirs = socket.socketpair()
     argv = _command(order, script)
@@ -150,14 +150,14 @@ def start(order: Order, script: str) -> Tuple[int, socket.socket]:
     return pid, ours
 
 
-def _command(order: Order, script: str) -> List[str]:
+def _command(order: LaunchOrder, script: str) -> List[str]:
     name, command = (order.argv[0], order.argv[1:]) if order.here else ("sh", order.argv)
     how = ["append" if order.append else "truncate", "here" if order.here else "exec"]
     files = [order.cwd, order.stdin, order.out, order.err]
     return ["/bin/sh", "-c", '. "$1"', name, script, *files, *how, *command]
 
 
-def _covering(order: Order) -> Callable[[], None]:
+def _covering(order: LaunchOrder) -> Callable[[], None]:
     """Return the function that mounts the private folders in the new process.
 
     Few orders have any, so the module is imported on demand to keep the supervisor small.
@@ -171,7 +171,7 @@ def _covering(order: Order) -> Callable[[], None]:
     return lambda: cover(made)
 
 
-def _fork(order: Order, argv: List[str], gate: int, *, cover: Callable[[], None]) -> int:
+def _fork(order: LaunchOrder, argv: List[str], gate: int, *, cover: Callable[[], None]) -> int:
     """Fork a child that switches to the user before it runs a program with the user's environment."""
     pid = os.fork()
     if pid:

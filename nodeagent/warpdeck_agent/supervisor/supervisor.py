@@ -31,7 +31,7 @@ from warpdeck_agent.storage.launch_table import MESSAGE, PROCESS, STATUS, Launch
 from warpdeck_agent.wire.jsontext import dumps, loads
 
 from .descriptor_store import LineStore
-from .starter import START, Order, start
+from .starter import START, LaunchOrder, start
 
 JOIN_S = 60.0
 """How long a new supervisor waits for its first agent, in seconds. An agent connects at once, or was
@@ -67,7 +67,7 @@ class Launch:
     Its `gate` is open until its shell has become the job's program or has failed to.
     """
 
-    def __init__(self, order: Order, gate: socket.socket) -> None:
+    def __init__(self, order: LaunchOrder, gate: socket.socket) -> None:
         self.order = order
         self.gate = gate
         self.note = b""
@@ -189,7 +189,7 @@ class Supervisor:
             self._drop()
         return bool(data)
 
-    def _start(self, order: Order) -> None:
+    def _start(self, order: LaunchOrder) -> None:
         record = self._table.record(order.record)
         try:
             pid, gate = start(order, self._script)
@@ -260,7 +260,7 @@ class Supervisor:
             peak_bytes=self._peak.known(used.ru_maxrss * 1024),
         )
 
-    def _tell(self, what: str, order: Order, *, within_s: float = 0.0, **facts: object) -> None:
+    def _tell(self, what: str, order: LaunchOrder, *, within_s: float = 0.0, **facts: object) -> None:
         self._say({"is": what, "job": order.job_id, "restarts": order.restarts, **facts}, within_s=within_s)
 
     def _say(self, words: Dict[str, Any], *, within_s: float = 0.0) -> None:
@@ -297,15 +297,15 @@ class Supervisor:
         self._received.clear()
 
 
-def _order(values: Dict[str, Any]) -> Order:
+def _order(values: Dict[str, Any]) -> LaunchOrder:
     """Return the order that an agent sent.
 
     The agent may be of a later build, because a supervisor runs as long as its jobs. Unknown fields are
     ignored.
     """
-    known = {name: value for name, value in values.items() if name in Order._fields}
+    known = {name: value for name, value in values.items() if name in LaunchOrder._fields}
     account = known.pop("account", None)
-    return Order(account=tuple(account) if account else None, **known)
+    return LaunchOrder(account=tuple(account) if account else None, **known)
 
 
 def _listen(folder: str) -> socket.socket:

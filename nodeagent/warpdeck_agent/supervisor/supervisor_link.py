@@ -16,7 +16,7 @@ from warpdeck_agent.linux.own_program import own_command
 from warpdeck_agent.storage.launch_table import Key
 from warpdeck_agent.wire.jsontext import dumps, loads
 
-from .starter import Order
+from .starter import LaunchOrder
 
 START_S = 15.0
 """How long a supervisor may take to answer, in seconds."""
@@ -34,7 +34,7 @@ class SupervisorLost(Exception):
     """The supervisor was killed, or cannot be started."""
 
 
-class Link(asyncio.Protocol):
+class SupervisorConnection(asyncio.Protocol):
     """The lines from the supervisor, handled as they arrive without waking a task.
 
     `first` resolves to the first line. Later lines are buffered until `listen` is called.
@@ -106,7 +106,7 @@ class Supervision:
         self._folder = folder
         self._on_end = on_end
         self._on_loss = on_loss
-        self._link: Optional[Link] = None
+        self._link: Optional[SupervisorConnection] = None
         self._starting: Dict[Key, asyncio.Future[int]] = {}
         self._opening = asyncio.Lock()
         self.pid = 0
@@ -129,7 +129,7 @@ class Supervision:
             if self._link is None:
                 await self._start()
 
-    async def start(self, order: Order) -> int:
+    async def start(self, order: LaunchOrder) -> int:
         """Start a launch and return the pid of its first process.
 
         Raises SupervisorLost, in which case the process may or may not run. Raises OSError if the node has no
@@ -173,7 +173,9 @@ class Supervision:
         loop = asyncio.get_running_loop()
         descriptor = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _, link = await loop.create_unix_connection(Link, f"/proc/self/fd/{descriptor}/supervisor.sock")
+            _, link = await loop.create_unix_connection(
+                SupervisorConnection, f"/proc/self/fd/{descriptor}/supervisor.sock"
+            )
         finally:
             os.close(descriptor)
         first = await link.first

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from warpdeck_agent.isolation.hold import Hold, contain
+from warpdeck_agent.isolation.hold import ContainmentHandle, contain
 from warpdeck_agent.isolation.private_folders import PrivateDirs, within
 from warpdeck_agent.linux.cpu_time import CpuTime, from_times
 from warpdeck_agent.linux.env_passthrough import carrying
@@ -222,7 +222,7 @@ def run_task(
     env: Dict[str, str],
     cwd: str,
     other: str,
-    hold: Hold,
+    hold: ContainmentHandle,
     private: Optional[PrivateDirs],
     cpus: List[int],
     user: Dict[str, object],

@@ -18,7 +18,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Set, Tuple
 
-from warpdeck_agent.isolation.hold import Hold, contain
+from warpdeck_agent.isolation.hold import ContainmentHandle, contain
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.wire.messages import Key
 
@@ -48,7 +48,7 @@ class UserChild:
     limit_s: float
     most_bytes: int
     order: bytes = b""
-    hold: Hold = field(default_factory=Hold)
+    hold: ContainmentHandle = field(default_factory=ContainmentHandle)
     stdin: int = subprocess.DEVNULL
     drop: Dict[str, Any] = field(default_factory=dict)
 

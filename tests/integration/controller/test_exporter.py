@@ -12,16 +12,17 @@ from tests.support.core import GIB, ask
 from tests.support.served import Served, served
 
 from warpdeck.config import Config
-from warpdeck.controller.events.events import HealthTold, Submitted, Who
+from warpdeck.controller.events.events import HealthTold, Submitted
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.loop.prometheus_exporter import MAX_HEAD_BYTES, Exporter
-from warpdeck.controller.presenters.loop_counters import Tally
-from warpdeck.controller.presenters.prometheus_gauges import Picture
+from warpdeck.controller.presenters.loop_counters import LoopCounters
+from warpdeck.controller.presenters.prometheus_gauges import GaugeCollector
 from warpdeck.controller.state.state import State
 from warpdeck.model import Gpu, GpuUuid, Node, NodeName
+from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire
 
-ANN = Who(user="ann", uid=4001)
+ANN = Principal(user="ann", uid=4001)
 Found = dict[str, dict[tuple[tuple[str, str], ...], float]]
 
 
@@ -174,6 +175,6 @@ def test_whatever_a_driver_calls_a_gpu_is_read_back_as_it_was() -> None:
     state = State()
     gpu = Gpu(index=0, uuid=GpuUuid("u"), name=name, type="odd", mem_bytes=GIB)
     state.nodes[NodeName("a")] = Node(name=NodeName("a"), cpus=4, mem_bytes=GIB, gpus=(gpu,))
-    text = Picture(state, Tally(), clients=0).text().decode()
+    text = GaugeCollector(state, LoopCounters(), clients=0).text().decode()
     [drained] = [each for each in text_string_to_metric_families(text) if each.name == "warpdeck_gpu_drained"]
     assert [each.labels["modelName"] for each in drained.samples] == [name]

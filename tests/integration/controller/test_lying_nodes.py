@@ -12,10 +12,10 @@ from tests.support.served import served
 from warpdeck.controller.events.events import (
     CollectOutput,
     Event,
-    GivenBack,
     HealthTold,
     LaunchRefused,
-    Remarked,
+    LaunchRevoked,
+    NodeWarning,
     Reported,
     Requeued,
     StepAsked,
@@ -35,9 +35,9 @@ SAID = "I was there"
 @pytest.mark.parametrize(
     "event",
     [
-        Remarked(name=LIAR, remark=wire.Remark(job_id=1, restarts=0, text=SAID)),
+        NodeWarning(name=LIAR, remark=wire.Remark(job_id=1, restarts=0, text=SAID)),
         LaunchRefused(name=LIAR, failed=wire.LaunchFailed(job_id=1, restarts=0, message=SAID, again=True)),
-        GivenBack(name=LIAR, launches=((JobId(1), 0),)),
+        LaunchRevoked(name=LIAR, launches=((JobId(1), 0),)),
         Reported(name=LIAR, report=wire.JobReport(1, 0, phase="exited", message=SAID)),
     ],
     ids=lambda event: type(event).__name__,

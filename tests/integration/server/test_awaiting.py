@@ -10,7 +10,7 @@ import pytest
 from tests.support.core import ANN, ask
 from tests.support.served import Raw, Served, served
 
-from warpdeck.controller.events.events import Ahead, Cancelled, GivenBack, Planned, Submitted
+from warpdeck.controller.events.events import Ahead, Cancelled, LaunchRevoked, Planned, Submitted
 from warpdeck.model import ArraySpec, Job, JobId, NodeName
 from warpdeck.server import end_subscriptions
 from warpdeck.server.end_subscriptions import wait_for
@@ -86,7 +86,7 @@ async def test_a_request_follows_a_task_that_is_taken_back(short_tmp: Path) -> N
 
         waits = asyncio.create_task(wait_for(Quiet(site), handed, has_ended))  # type: ignore[arg-type]
         await asyncio.sleep(0)
-        await site.controller.apply(GivenBack(name=NodeName("a"), launches=((handed.id, 0),)))
+        await site.controller.apply(LaunchRevoked(name=NodeName("a"), launches=((handed.id, 0),)))
         assert handed.id not in state.jobs and not waits.done()
         await site.controller.apply(Cancelled(who=ANN, jobs=(f"{array}_{task}",)))
         async with asyncio.timeout(30):

@@ -9,10 +9,11 @@ import pytest
 from tests.support.core import ask
 from tests.support.served import Raw, Served, served
 
-from warpdeck.controller.events.events import Submitted, Who
+from warpdeck.controller.events.events import Submitted
+from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire
 
-ANN = Who(user="ann", uid=4001)
+ANN = Principal(user="ann", uid=4001)
 USED = wire.GpuUsage(seconds=100.0, busy_s=75.0, idle_s=20.0, mem_peak_bytes=7, energy_j=3600.0)
 
 

@@ -15,9 +15,10 @@ from tests.support.processes import kill, running
 from tests.support.served import QuietFleet, Raw, Served, served
 
 from warpdeck.base.errors import RemoteError
-from warpdeck.controller.events.events import Submitted, Who
+from warpdeck.controller.events.events import Submitted
 from warpdeck.fleet.userfiles import UserFiles
 from warpdeck.model import NodeName
+from warpdeck.ports.caller import Principal
 from warpdeck.ports.ports import OutputFile
 from warpdeck.sim.demo import NoOutputs
 from warpdeck_agent.wire.frames import JSON, parse_json, read_frame
@@ -50,7 +51,7 @@ async def site(short_tmp: Path) -> AsyncIterator[Served]:
     await here.files.close()
 
 
-async def job_of(site: Served, who: Who, path: Path) -> str:
+async def job_of(site: Served, who: Principal, path: Path) -> str:
     """A job that runs and writes there."""
     agent = Agent("a")
     if not site.controller.state.nodes:

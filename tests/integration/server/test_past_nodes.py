@@ -14,22 +14,15 @@ from tests.support.core import Agent, ask
 from tests.support.served import QuietFleet, Raw, Served, served
 
 from warpdeck.base.errors import RemoteError
-from warpdeck.controller.events.events import (
-    NodeDrained,
-    NodeLost,
-    NodeResumed,
-    NodeUp,
-    Requeued,
-    Submitted,
-    Who,
-)
+from warpdeck.controller.events.events import NodeDrained, NodeLost, NodeResumed, NodeUp, Requeued, Submitted
 from warpdeck.model import GpuAsk, Node, NodeName, Resources
+from warpdeck.ports.caller import Principal
 from warpdeck.ports.ports import Changes
 from warpdeck.server.queries import past_nodes
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 
-ANN = Who(user="ann", uid=4001)
+ANN = Principal(user="ann", uid=4001)
 BUSY = wire.GpuSample(index=1, util_pct=97, mem_used_bytes=7 << 30, power_w=650.0, temp_c=71)
 
 

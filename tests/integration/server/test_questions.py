@@ -12,12 +12,13 @@ from tests.support.served import Raw, Served, served
 
 from warpdeck.base.errors import UserError
 from warpdeck.config import Config, decode
-from warpdeck.controller.events.events import Submitted, Who
+from warpdeck.controller.events.events import Submitted
 from warpdeck.controller.planning.forecast import rehearse
 from warpdeck.model import Job, Request
+from warpdeck.ports.caller import Principal
 from warpdeck.store import MemoryStore
 
-ANN = Who(user="ann", uid=4001)
+ANN = Principal(user="ann", uid=4001)
 SITE = """
 [scheduler]
 default_partition = "long"
@@ -67,7 +68,7 @@ def site_config(text: str = SITE) -> Config:
     return decoded
 
 
-async def put(site: Served, request: Request, who: Who = ANN) -> Job:
+async def put(site: Served, request: Request, who: Principal = ANN) -> Job:
     outcome = await site.controller.apply(Submitted(who=who, request=request))
     assert outcome.job is not None
     return outcome.job

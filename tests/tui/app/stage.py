@@ -17,9 +17,10 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from warpdeck.base.paths import Paths
-from warpdeck.controller.events.events import Submitted, Who
+from warpdeck.controller.events.events import Submitted
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import ArraySpec, GpuAsk, Job, NodeName, PtySize, Request, Resources
+from warpdeck.ports.caller import Principal
 from warpdeck.ports.ports import Store
 from warpdeck.sim.clock import SimClock
 from warpdeck.sim.demo import simulated
@@ -73,7 +74,7 @@ class Cluster:
             fields.setdefault("script", "#!/bin/sh\necho hello\n")
         request = Request(name=name, **fields)  # type: ignore[arg-type]
         outcome = await self.controller.apply(
-            Submitted(who=Who(user=user, uid=os.geteuid()), request=request)
+            Submitted(who=Principal(user=user, uid=os.geteuid()), request=request)
         )
         assert outcome.job is not None
         return outcome.job

@@ -15,7 +15,7 @@ from tests.tui.app.stage import on_stage
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import config_dir
 from warpdeck.model import ArraySpec, GpuAsk, Resources
-from warpdeck_tui.data.action_log import MOST_KEPT, Chronicle, Undo
+from warpdeck_tui.data.action_log import MOST_KEPT, ActionLog, Undo
 from warpdeck_tui.terminal import clipboard
 from warpdeck_tui.terminal.clipboard import FILE_NAME
 from warpdeck_tui.viewmodels.jobs.limits import limit_change
@@ -26,7 +26,7 @@ async def nothing() -> None:
 
 
 def test_what_can_be_taken_back_is_taken_back_once_and_the_latest_first() -> None:
-    chronicle = Chronicle(clock=lambda: 0.0)
+    chronicle = ActionLog(clock=lambda: 0.0)
     chronicle.add("warpdeck hold 1", Undo("warpdeck release 1", nothing))
     chronicle.add("warpdeck hold 2", Undo("warpdeck release 2", nothing))
     chronicle.add("warpdeck cancel 3")
@@ -35,7 +35,7 @@ def test_what_can_be_taken_back_is_taken_back_once_and_the_latest_first() -> Non
 
 
 def test_what_was_refused_makes_room_for_the_others_and_is_there_by_its_key() -> None:
-    chronicle = Chronicle(clock=lambda: 0.0)
+    chronicle = ActionLog(clock=lambda: 0.0)
     for number in (1, 2):
         chronicle.add(f"warpdeck hold {number}", Undo(f"warpdeck release {number}", nothing))
     second = chronicle.take()
@@ -53,7 +53,7 @@ def test_what_was_refused_makes_room_for_the_others_and_is_there_by_its_key() ->
 
 
 def test_the_chronicle_has_an_end() -> None:
-    chronicle = Chronicle(clock=lambda: 0.0)
+    chronicle = ActionLog(clock=lambda: 0.0)
     for number in range(MOST_KEPT + 5):
         chronicle.add(f"warpdeck cancel {number}")
     assert len(list(chronicle)) == MOST_KEPT and chronicle.command("1") == ""

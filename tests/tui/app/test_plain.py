@@ -15,7 +15,7 @@ from tests.tui.app.stage import ME, on_stage
 from warpdeck.base.errors import UserError
 from warpdeck.cli.main import main
 from warpdeck_tui import plain
-from warpdeck_tui.plain import SCREENS, Wanted, screen_text
+from warpdeck_tui.plain import SCREENS, PlainRequest, screen_text
 from warpdeck_tui.terminal.glyph_sets import in_words
 
 SAYS = {
@@ -52,14 +52,14 @@ async def test_every_screen_says_what_it_shows(folder: Path) -> None:
         assert set(SAYS) == set(SCREENS)
         for screen, words in SAYS.items():
             what = {"job": str(job.id), "node": "gpu01"}.get(screen, "")
-            text = "\n".join(await screen_text(stage.cluster.paths, screen, Wanted(what, ME)))
+            text = "\n".join(await screen_text(stage.cluster.paths, screen, PlainRequest(what, ME)))
             assert all(word in text for word in words), f"{screen}: {text}"
             assert not set(text) & set("\x1b█▌●"), screen
             assert "naïve-世" not in text or screen in ("node", "nodes", "gpus", "site")
-        text = "\n".join(await screen_text(stage.cluster.paths, "queue", Wanted()))
+        text = "\n".join(await screen_text(stage.cluster.paths, "queue", PlainRequest()))
         assert "naïve-世" in text
         with pytest.raises(UserError, match="no node gpu77"):
-            await screen_text(stage.cluster.paths, "node", Wanted("gpu77"))
+            await screen_text(stage.cluster.paths, "node", PlainRequest("gpu77"))
 
 
 async def test_the_past_is_printed_as_it_is_shown(folder: Path) -> None:
@@ -69,15 +69,15 @@ async def test_the_past_is_printed_as_it_is_shown(folder: Path) -> None:
         began = stage.app.board.jobs[job.id].start
         assert began is not None
         paths = stage.cluster.paths
-        text = "\n".join(await screen_text(paths, "gpus", Wanted(at=began)))
+        text = "\n".join(await screen_text(paths, "gpus", PlainRequest(at=began)))
         assert "as it was on" in text and "means of 1 s" in text and "? " not in text
         assert all(f"{mode}:\ngpu01 mixed: " in text for mode in ("power", "memory", "temperature", "owner"))
-        before = "\n".join(await screen_text(paths, "gpus", Wanted(at=began - 3600)))
+        before = "\n".join(await screen_text(paths, "gpus", PlainRequest(at=began - 3600)))
         assert "no readings are known" in before and "gpu01 absent: !, !, !, !" in before
         assert "gpu02: it was no node of this cluster yet; it is known from " in before
-        listed = "\n".join(await screen_text(paths, "nodes", Wanted(at=began)))
+        listed = "\n".join(await screen_text(paths, "nodes", PlainRequest(at=began)))
         assert "as it was on" in listed and f" {job.id}" in listed
-        one = "\n".join(await screen_text(paths, "node", Wanted("gpu01", at=began)))
+        one = "\n".join(await screen_text(paths, "node", PlainRequest("gpu01", at=began)))
         assert "as it was on" in one and f"job {job.id} of {ME}" in one
         asked = {"what": "", "everybody": True, "at": began, "as_json": True}
         with contextlib.redirect_stdout(io.StringIO()) as printed:

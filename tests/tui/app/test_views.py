@@ -11,7 +11,7 @@ from warpdeck.notation.filters.job_filter import holds as holds_of
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.protocol.job_rows import JobDetail, JobRow, WhyRow
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
-from warpdeck_tui.data.client_state import Board
+from warpdeck_tui.data.client_state import ClientState
 from warpdeck_tui.table.palette import ansi_styles
 from warpdeck_tui.user_files.themes import STATE_ROLES
 from warpdeck_tui.viewmodels import Cell
@@ -187,7 +187,7 @@ def test_the_board_counts_gpus_as_nodes_come_change_and_go() -> None:
         ]
         return NodeRow(name=name, gpus=gpus)
 
-    board = Board()
+    board = ClientState()
     board.restart()
     board.apply(Delta(nodes=[node("a", "1", ""), node("b", "", "")], ready=True))
     assert (board.held_gpus, board.gpus) == (1, 4)
@@ -281,7 +281,7 @@ def test_a_duration_in_two_units(seconds: float, said: str) -> None:
 
 
 def test_after_a_reconnect_old_rows_stay_until_the_new_ones_are_complete() -> None:
-    board = Board()
+    board = ClientState()
     board.restart()
     board.apply(Delta(jobs=[row(1), row(2)], ready=True))
     board.restart()

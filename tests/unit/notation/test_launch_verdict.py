@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05
 from warpdeck.notation.verdict.launch import judge_launch
-from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import Verdict
 
 NOW = 1_800_000_000.0
@@ -24,7 +24,9 @@ def _id_of(text: str) -> int | None:
 
 
 def judged(command: str, *words: str, environ: dict[str, str] | None = None) -> Verdict:
-    place = Place(cwd="CWD", environ=environ or {}, now=NOW, is_root=True, user_id=_id_of, group_id=_id_of)
+    place = OptionSource(
+        cwd="CWD", environ=environ or {}, now=NOW, is_root=True, user_id=_id_of, group_id=_id_of
+    )
     return judge_launch(words, place, known=TABLES[command])
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from warpdeck.notation.script_lint import in_words, remarks
-from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import judge
 
 
 def told(*lines: str, folders: tuple[str, ...] = ("/here",)) -> list[str]:
     text = "#!/bin/bash\n" + "\n".join(lines) + "\n"
-    verdict = judge(text, "job.sh", Place(cwd="/here", environ={}, now=1_800_000_000.0))
+    verdict = judge(text, "job.sh", OptionSource(cwd="/here", environ={}, now=1_800_000_000.0))
     return [str(remark) for remark in remarks(text, verdict, is_folder=folders.__contains__)]
 
 

@@ -14,7 +14,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.client.submission import Draft, draft_script
 from warpdeck.notation.foreign.option_mapping import Meaning
 from warpdeck.notation.foreign.pbs_resources import resources
-from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import Verdict, judge
 
 NOW = 1_800_000_000.0
@@ -28,7 +28,7 @@ def script(*lines: str) -> str:
 
 
 def judged(*lines: str, environ: dict[str, str] | None = None, words: list[str] | None = None) -> Verdict:
-    place = Place(cwd="CWD", environ=environ or {}, now=NOW, is_root=True)
+    place = OptionSource(cwd="CWD", environ=environ or {}, now=NOW, is_root=True)
     return judge(script(*lines), "job.sh", place, words=words or [])
 
 

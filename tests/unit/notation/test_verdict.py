@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpdeck.notation.options.options import SBATCH, SBATCH_22_05, with_plugins
-from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import Verdict, judge
 
 NOW = 1_800_000_000.0
@@ -21,7 +21,7 @@ RELATIVE = ("begin", "deadline")
 
 
 def verdict(text: str, **settings: Any) -> Verdict:
-    place = Place(cwd="CWD", environ=settings.pop("environ", {}), now=NOW, is_root=True)
+    place = OptionSource(cwd="CWD", environ=settings.pop("environ", {}), now=NOW, is_root=True)
     return judge(text, "job.sh", place, **settings)
 
 

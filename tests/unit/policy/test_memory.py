@@ -10,8 +10,8 @@ from tests.support.builders import node, pending, running, view
 
 from warpdeck.policy import (
     Limits,
-    Memory,
     PartitionView,
+    PassCache,
     PendingJob,
     QosView,
     RunningJob,
@@ -64,7 +64,7 @@ def full_site(limit: int) -> View:
 
 
 def test_what_runs_counts_under_the_qos_that_its_partition_gets() -> None:
-    memory, site = Memory(), full_site(4)
+    memory, site = PassCache(), full_site(4)
     assert [start.job_id for start in plan(site, NOW, SETTINGS, memory=memory).starts] == [2]
     strict = msgspec.structs.replace(site, partitions=(PartitionView(name="p", qos="few"),))
     made = plan(strict, NOW, SETTINGS, memory=memory)
@@ -72,14 +72,14 @@ def test_what_runs_counts_under_the_qos_that_its_partition_gets() -> None:
 
 
 def test_a_job_whose_time_is_over_is_planned_to_end_in_a_moment_however_late_it_is() -> None:
-    memory = Memory()
+    memory = PassCache()
     site = view([node("a")], [pending(2, gpus=8)], [running(1, "a", tuple(range(8)), ends=NOW + 10)])
     assert plan(site, NOW, SETTINGS, memory=memory).reserves[0].at_unix == NOW + 10
     assert plan(site, NOW + 500, SETTINGS, memory=memory).reserves[0].at_unix == NOW + 501
 
 
 def test_endless_jobs_stay_endless_as_time_goes_on() -> None:
-    memory = Memory()
+    memory = PassCache()
     site = view([node("a")], [pending(2, gpus=8)], [running(1, "a", tuple(range(8)), ends=None)])
     for later in (0.0, 500.0, 1e6):
         made = plan(site, NOW + later, SETTINGS, memory=memory)
@@ -87,7 +87,7 @@ def test_endless_jobs_stay_endless_as_time_goes_on() -> None:
 
 
 def test_kinds_that_nobody_waits_with_any_more_are_forgotten() -> None:
-    memory = Memory()
+    memory = PassCache()
     blocker: RunningJob = running(1, "a", tuple(range(8)), ends=NOW + 10)
     for round_ in range(2, 12):
         jobs: list[PendingJob] = [

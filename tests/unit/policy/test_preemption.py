@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from tests.support.builders import node, pending, running, view
 
-from warpdeck.model import JobId, NodeName, Room
+from warpdeck.model import JobId, NodeName, PreemptedClaim
 from warpdeck.policy import (
     AccountView,
     PartitionView,
@@ -201,7 +201,7 @@ def test_what_is_never_preempted_gives_up_nobody() -> None:
 
 
 def test_whoever_others_left_for_goes_first_and_to_that_place() -> None:
-    room = Room(nodes=(NodeName("b"),), until_unix=NOW + 10)
+    room = PreemptedClaim(nodes=(NodeName("b"),), until_unix=NOW + 10)
     first = msgspec.structs.replace(pending(1, gpus=8), time_limit_s=60)
     owner = msgspec.structs.replace(pending(2, gpus=8), room=room)
     picture = view([node("a"), node("b")], [first, owner], [held(3, "a", (0,))])
@@ -217,7 +217,9 @@ def test_who_is_told_to_leave_leaves_the_whole_place_to_the_other() -> None:
     asked = pending(4, gpus=8, nodes=3, qos="high")
     made = planned(site(view([node("a"), node("b"), node("c")], [asked], there), qos=QOS))
     assert {told.room for told in made.preempts} == {
-        Room(nodes=(NodeName("a"), NodeName("b"), NodeName("c")), until_unix=NOW + 120 + ROOM_KEPT_S)
+        PreemptedClaim(
+            nodes=(NodeName("a"), NodeName("b"), NodeName("c")), until_unix=NOW + 120 + ROOM_KEPT_S
+        )
     }
 
 

@@ -9,7 +9,13 @@ import pytest
 
 from warpdeck.model import JobId, NodeName
 from warpdeck.policy import ReservationView
-from warpdeck.policy.reservations.lifecycle import NodePool, Tended, Use, next_deed_unix, tend
+from warpdeck.policy.reservations.lifecycle import (
+    NodePool,
+    ReservationActions,
+    ReservationUse,
+    next_deadline_unix,
+    reservation_actions,
+)
 
 NOW = 1000.0
 A, B, C, D = (NodeName(name) for name in "abcd")
@@ -28,9 +34,15 @@ def made(**facts: Any) -> ReservationView:
 
 
 def tended(
-    each: ReservationView, *, use: Use | None = None, pool: NodePool | None = None, now: float = NOW
-) -> Tended:
-    return tend(each, use or Use(), pool or NodePool(able=ALL, idle=ALL, spare=(C, D)), now)
+    each: ReservationView,
+    *,
+    use: ReservationUse | None = None,
+    pool: NodePool | None = None,
+    now: float = NOW,
+) -> ReservationActions:
+    return reservation_actions(
+        each, use or ReservationUse(), pool or NodePool(able=ALL, idle=ALL, spare=(C, D)), now
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,7 +74,7 @@ def test_nodes_give_way_only_where_so_many_were_asked_for(
 def test_one_that_is_idle_for_its_time_is_purged() -> None:
     each = made(purge_after_s=60)
     assert tended(each).idle_since_unix == NOW and not tended(each).purged
-    for use in (Use(waiting=(JobId(1),)), Use(running=((JobId(1), math.inf),))):
+    for use in (ReservationUse(waiting=(JobId(1),)), ReservationUse(running=((JobId(1), math.inf),))):
         assert tended(made(purge_after_s=60, idle_since_unix=NOW - 100), use=use).idle_since_unix is None
     assert not tended(made(purge_after_s=60, idle_since_unix=NOW - 59)).purged
     assert tended(made(purge_after_s=60, idle_since_unix=NOW - 60)).purged
@@ -70,21 +82,21 @@ def test_one_that_is_idle_for_its_time_is_purged() -> None:
 
 
 def test_when_it_is_over_it_ends_those_that_run_and_loses_those_that_wait() -> None:
-    use = Use(waiting=(JobId(1),), running=((JobId(2), NOW), (JobId(3), NOW + 1)))
+    use = ReservationUse(waiting=(JobId(1),), running=((JobId(2), NOW), (JobId(3), NOW + 1)))
     over = tended(made(end_unix=NOW), use=use)
     assert over.losers == (1,) and over.overrun == (2,)
     assert tended(made(), use=use).losers == ()
     assert tended(made(end_unix=NOW, repeat="daily"), use=use).losers == (), "it comes again"
-    flexible = Use(waiting=(JobId(1),), running=((JobId(2), math.inf),))
+    flexible = ReservationUse(waiting=(JobId(1),), running=((JobId(2), math.inf),))
     assert tended(made(end_unix=NOW, flex=True), use=flexible).losers == (1, 2)
 
 
 def test_the_clock_calls_when_something_is_to_be_done() -> None:
-    assert next_deed_unix(made(), Use()) == math.inf
-    assert next_deed_unix(made(), Use(waiting=(JobId(1),))) == 2000.0
-    assert next_deed_unix(made(), Use(running=((JobId(1), 1500.0),))) == 1500.0
-    assert next_deed_unix(made(purge_after_s=60, idle_since_unix=NOW), Use()) == NOW + 60
-    assert next_deed_unix(made(float_s=60), Use(waiting=(JobId(1),))) == math.inf
+    assert next_deadline_unix(made(), ReservationUse()) == math.inf
+    assert next_deadline_unix(made(), ReservationUse(waiting=(JobId(1),))) == 2000.0
+    assert next_deadline_unix(made(), ReservationUse(running=((JobId(1), 1500.0),))) == 1500.0
+    assert next_deadline_unix(made(purge_after_s=60, idle_since_unix=NOW), ReservationUse()) == NOW + 60
+    assert next_deadline_unix(made(float_s=60), ReservationUse(waiting=(JobId(1),))) == math.inf
 
 
 @pytest.mark.parametrize(

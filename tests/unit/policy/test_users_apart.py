@@ -8,7 +8,7 @@ import msgspec
 from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import JobId, NodeName, Resources
-from warpdeck.policy import Memory, PartitionView, PendingJob, Plan, QosView, RunningJob, Settings, plan
+from warpdeck.policy import PartitionView, PassCache, PendingJob, Plan, QosView, RunningJob, Settings, plan
 from warpdeck.policy.advise import advise
 from warpdeck.policy.input.view import NodeView, owner_of
 
@@ -135,7 +135,7 @@ def test_without_it_the_job_would_start_and_the_advice_says_so() -> None:
 
 
 def test_a_memory_forgets_whose_jobs_are_where_when_it_matters_no_more() -> None:
-    memory, nodes = Memory(), [node("a"), node("b")]
+    memory, nodes = PassCache(), [node("a"), node("b")]
     held = [runs(8, "bob"), runs(9, "ann", on="b", users_apart=True)]
     first = view(nodes, [pending(1, user="cat"), pending(2, user="bob")], held)
     assert plan(first, NOW, Settings(), memory=memory) == plan(first, NOW, Settings())
@@ -149,7 +149,7 @@ def test_requests_of_users_who_share_with_all_are_one_kind_and_those_of_owners_t
     same = Resources(cpus_per_task=2)
     jobs = [pending(number, user=user, resources=same) for number, user in enumerate(users, start=1)]
     jobs += [apart(50, "u3"), apart(51, "u4")]
-    memory = Memory()
+    memory = PassCache()
     plan(view([node("a")], jobs, [runs(99, "bob", cpus=64)]), NOW, Settings(), memory=memory)
     kinds = memory.queue.kinds
     assert memory.ground.owners == {owner_of("u3", 0), owner_of("u4", 0)}

@@ -8,10 +8,10 @@ from tests.support.core import ask
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import ArraySpec, Job, JobId, PtySize
-from warpdeck.ports.caller import Who
+from warpdeck.ports.caller import Principal
 from warpdeck.server.jobs.resubmit import asked_again, variables_of
 
-ANN, NEW_ANN = Who(user="ann", uid=1000), Who(user="ann", uid=1001)
+ANN, NEW_ANN = Principal(user="ann", uid=1000), Principal(user="ann", uid=1001)
 """One whose account was deleted, and who has her name now."""
 
 
@@ -40,7 +40,7 @@ def test_variables_are_their_own_users() -> None:
     job = a_job()
     mine = msgspec.structs.replace(job, request=msgspec.structs.replace(job.request, env={"A": "1"}))
     assert variables_of(mine, who=ANN).variables == {"A": "1"}
-    for other in (Who(user="root", uid=0, admin=True), NEW_ANN):
+    for other in (Principal(user="root", uid=0, admin=True), NEW_ANN):
         with pytest.raises(UserError, match="shown to nobody else"):
             variables_of(mine, who=other)
 
@@ -55,7 +55,7 @@ def test_a_task_runs_again_alone() -> None:
 
 def test_nobody_runs_anothers_job_again_nor_a_session() -> None:
     job = a_job()
-    for other in (Who(user="eve", uid=1001), NEW_ANN):
+    for other in (Principal(user="eve", uid=1001), NEW_ANN):
         with pytest.raises(UserError, match="nobody else's to run with"):
             asked_again(job, who=other, task=None)
     shell = msgspec.structs.replace(job.request, pty=PtySize())

@@ -6,12 +6,16 @@ import msgspec
 import pytest
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Who
+from warpdeck.ports.caller import Principal
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import ForwardRow
 from warpdeck.server.forwards import ForwardTable, masked
 
-ANN, BOB, ADMIN = Who(user="ann", uid=1001), Who(user="bob", uid=1002), Who(user="root", uid=0, admin=True)
+ANN, BOB, ADMIN = (
+    Principal(user="ann", uid=1001),
+    Principal(user="bob", uid=1002),
+    Principal(user="root", uid=0, admin=True),
+)
 
 
 def forward(page: str) -> ForwardRow:

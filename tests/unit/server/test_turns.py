@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from warpdeck.base.fair_semaphore import Turn, Turns
+from warpdeck.base.fair_semaphore import FairSemaphore, Turn
 
 
 async def test_one_more_waits_and_comes_next() -> None:
-    turns = Turns(2, 2)
+    turns = FairSemaphore(2, 2)
     first, _ = await turns.take(1), await turns.take(1)
     third = asyncio.ensure_future(turns.take(1))
     await asyncio.sleep(0)
@@ -18,7 +18,7 @@ async def test_one_more_waits_and_comes_next() -> None:
 
 
 async def test_a_user_who_has_enough_lets_others_pass() -> None:
-    turns = Turns(3, 1)
+    turns = FairSemaphore(3, 1)
     mine = await turns.take(1)
     waiting = asyncio.ensure_future(turns.take(1))
     await turns.take(2)
@@ -28,7 +28,7 @@ async def test_a_user_who_has_enough_lets_others_pass() -> None:
 
 
 async def test_a_turn_is_over_once_however_often_that_is_said() -> None:
-    turns = Turns(1, 1)
+    turns = FairSemaphore(1, 1)
     first = await turns.take(1)
     first.leave()
     first.leave()
@@ -40,7 +40,7 @@ async def test_a_turn_is_over_once_however_often_that_is_said() -> None:
 
 
 async def test_who_leaves_while_waiting_or_just_then_takes_no_turn() -> None:
-    turns = Turns(1, 1)
+    turns = FairSemaphore(1, 1)
     first = await turns.take(1)
     waiting, given = asyncio.ensure_future(turns.take(1)), asyncio.ensure_future(turns.take(1))
     await asyncio.sleep(0)
@@ -53,7 +53,7 @@ async def test_who_leaves_while_waiting_or_just_then_takes_no_turn() -> None:
 
 
 async def test_who_leaves_in_the_moment_in_which_a_turn_is_given_takes_none() -> None:
-    turns = Turns(1, 1)
+    turns = FairSemaphore(1, 1)
     first = await turns.take(1)
     waiting = asyncio.ensure_future(turns.take(1))
     await asyncio.sleep(0)

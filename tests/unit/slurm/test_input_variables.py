@@ -14,7 +14,7 @@ import pytest
 from warpdeck.notation.options.options import NONE, SALLOC_22_05, SBATCH_22_05, SRUN_22_05
 from warpdeck.notation.options.variables import SALLOC_VARIABLES, SBATCH_VARIABLES, SRUN_VARIABLES
 from warpdeck.notation.verdict.launch import judge_launch
-from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import judge
 from warpdeck.slurm.submit import scancel
 from warpdeck.slurm.viewers import sinfo, squeue
@@ -117,7 +117,7 @@ def test_a_variable_says_what_its_option_says(command: str, variable: str, optio
 
 def _shown(command: str, environ: dict[str, str], words: list[str]) -> dict[str, str]:
     """The options as the command shows them."""
-    place = Place(cwd="/here", environ=environ, now=1_800_000_000.0, read_text=lambda name: "")
+    place = OptionSource(cwd="/here", environ=environ, now=1_800_000_000.0, read_text=lambda name: "")
     if command == "sbatch":
         verdict = judge("#!/bin/sh\n", "job.sh", place, words=words)
     else:

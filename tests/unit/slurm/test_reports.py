@@ -1,8 +1,8 @@
-from warpdeck.slurm.sacct.reports import Form, Window, as_one_account, by_people, utilization
+from warpdeck.slurm.sacct.reports import Form, ReportWindow, as_one_account, by_people, utilization
 from warpdeck.slurm.sacct.size_reports import Lines, sizes
 
 DAY = 86_400.0
-WINDOW = Window(DAY, 2 * DAY)
+WINDOW = ReportWindow(DAY, 2 * DAY)
 HAVE = {"cpu": 10, "gres/gpu": 4}
 
 

@@ -39,7 +39,7 @@ class Done(NamedTuple):
     is_refused: bool = False
 
 
-class Chronicle:
+class ActionLog:
     """The changes made in this app, the latest last."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:

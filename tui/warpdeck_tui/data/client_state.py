@@ -10,7 +10,7 @@ from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
 
 
-class Board:
+class ClientState:
     """Jobs and nodes as last reported by the controller.
 
     After a reconnect the old rows stay visible until the new ones are complete. Then the rows that no longer

@@ -17,7 +17,7 @@ from warpdeck.client import code
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.client import GONE, Changed, Client, Delta, LogOpened
 from warpdeck.client.peek_terminal import Glance, glance
-from warpdeck.client.site_queries import Site
+from warpdeck.client.site_queries import SiteClient
 from warpdeck.model import Request
 from warpdeck.model.change import JobChange
 from warpdeck.model.past import Clause, GroupCost, PastQuery
@@ -216,11 +216,11 @@ class Core:
         return await self._live().jobs(user=user, finished=True, limit=limit)
 
     @property
-    def site(self) -> Site:
+    def site(self) -> SiteClient:
         """The requests of the "Site" screen, for administrators. Raises UserError if there is no
         connection.
         """
-        return Site(self._live())
+        return SiteClient(self._live())
 
     async def past(self, query: PastQuery, *, counted: bool = False) -> PastJobs:
         """Return a page of the jobs that have ended."""

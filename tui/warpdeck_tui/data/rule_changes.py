@@ -9,7 +9,7 @@ import asyncio
 from pathlib import Path
 
 from warpdeck.base.errors import UserError
-from warpdeck.client.site_queries import Reloaded, Site
+from warpdeck.client.site_queries import Reloaded, SiteClient
 
 from .action_log import Undo
 
@@ -17,10 +17,10 @@ RELOAD = "warpdeck config reload"
 """Command for the action log that reloads the rules. The change of the file follows it as a comment."""
 
 
-class Rules:
+class RuleChanges:
     """The rules of the controller that `site` asks. All methods raise UserError."""
 
-    def __init__(self, path: str, site: Site) -> None:
+    def __init__(self, path: str, site: SiteClient) -> None:
         self._path = Path(path)
         self._site = site
 

@@ -23,7 +23,7 @@ from warpdeck.notation.config.toml_edit import amended
 from warpdeck.protocol.job_rows import EventRow
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.site_rows import PartitionRow, QosRow, ReservationRow
-from warpdeck_tui.data.rule_changes import RELOAD, Rules
+from warpdeck_tui.data.rule_changes import RELOAD, RuleChanges
 from warpdeck_tui.data.what_if import what_if
 from warpdeck_tui.screens.shared.dialogs import Ask, TextPage
 from warpdeck_tui.screens.shared.key_line import KeyLine
@@ -317,8 +317,8 @@ class AdminScreen(NodeVerbs):
     # ---- Changes
 
     @property
-    def _rules(self) -> Rules:
-        return Rules(self.deck.core.paths.config, self.deck.core.site)
+    def _rules(self) -> RuleChanges:
+        return RuleChanges(self.deck.core.paths.config, self.deck.core.site)
 
     def action_new(self) -> None:
         if self._tab in KINDS:

@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from warpdeck.base.errors import UserError
-from warpdeck.client.site_queries import Site
+from warpdeck.client.site_queries import SiteClient
 from warpdeck.notation.filters.reservation_flags import FLAGS
 from warpdeck.notation.filters.reservations import Wish, parse_wish, wish_command, wish_of
 from warpdeck_tui.data.action_log import Undo
@@ -107,7 +107,7 @@ class Reserve(Arrives[str], ModalScreen[str]):
         self.dismiss("")
 
 
-def reserving(site: Site, before: dict[str, Any], *, instead: bool) -> Undo:
+def reserving(site: SiteClient, before: dict[str, Any], *, instead: bool) -> Undo:
     """Return the undo of a changed or removed reservation, which restores it from its former row `before`."""
     wish = wish_of(before)
 

@@ -19,7 +19,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.model.amendment import Amendment, Value
 from warpdeck.notation.config.rules import values_of
 from warpdeck.notation.config.toml_edit import amended
-from warpdeck_tui.data.rule_changes import RELOAD, Rules
+from warpdeck_tui.data.rule_changes import RELOAD, RuleChanges
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.screens.shared.deck_screen import Arrives
 from warpdeck_tui.screens.shared.key_line import DialogKeys
@@ -38,7 +38,7 @@ class RuleForm(Arrives[str], ModalScreen[str]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("rule")
 
-    def __init__(self, kind: Kind, rules: Rules, *, text: str, rule: str = "") -> None:
+    def __init__(self, kind: Kind, rules: RuleChanges, *, text: str, rule: str = "") -> None:
         super().__init__()
         self._kind = kind
         self._rules = rules

@@ -60,7 +60,7 @@ COLUMNS = (
 )
 
 
-class Seen(NamedTuple):
+class ShownSessions(NamedTuple):
     """The screen of a session, and the offset up to which its output was read."""
 
     screen: Screen
@@ -81,7 +81,7 @@ class SessionsScreen(DeckScreen):
         super().__init__()
         self._forwards: list[ForwardRow] = []
         self._ticks = 0
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, ShownSessions] = {}
         """The screens of the sessions that were looked at, by job key."""
         self._whole: tuple[str, str] = ("", "")
         """The key of the forward whose URL is shown with its token, and that URL. The next move of the cursor
@@ -148,7 +148,7 @@ class SessionsScreen(DeckScreen):
         row = self.deck.find_job(self.job_keys[0]) if self.job_keys else None
         if row is None or row.state != "RUNNING" or row.user != self.deck.user:
             return
-        seen = self._seen.get(str(row.id), Seen(Screen(cols=COLS)))
+        seen = self._seen.get(str(row.id), ShownSessions(Screen(cols=COLS)))
         try:
             found = await self.deck.core.glance(row.label, offset=seen.offset)
         except UserError:  # the session is starting, ending, or its node is unreachable; the table shows that

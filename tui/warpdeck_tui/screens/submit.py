@@ -50,7 +50,7 @@ from warpdeck_tui.viewmodels.jobs.script import BARE
 from .sweep import SweepGrid
 
 if TYPE_CHECKING:
-    from warpdeck_tui.screens.shared.form_opening import Filling
+    from warpdeck_tui.screens.shared.form_opening import FormOpening
 
 TYPING_S = 0.4
 """Seconds without typing after which the controller is asked when the job would start."""
@@ -82,7 +82,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
     If the job is refused, the form stays open.
     """
 
-    def __init__(self, core: Core, filling: Filling, sheet: Sheet) -> None:
+    def __init__(self, core: Core, filling: FormOpening, sheet: Sheet) -> None:
         super().__init__()
         self._core = core
         self._filling = filling

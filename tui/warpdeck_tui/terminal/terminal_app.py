@@ -109,7 +109,7 @@ def forget_drawn(widgets: Iterable[Widget]) -> None:
                 drawn._styles_cache.clear()
 
 
-class Window(App[None]):
+class TerminalApp(App[None]):
     """Base class of DeckApp."""
 
     def __init__(

@@ -17,7 +17,7 @@ from warpdeck.client.submission import draft_script, dry_run, local_files
 from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES
 from warpdeck.notation.options.options import SBATCH, SBATCH_22_05, with_plugins
 from warpdeck.notation.script_lint import Remark, in_words, remarks
-from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import Verdict, judge
 
 
@@ -89,8 +89,8 @@ def _read(path: str) -> bytes:
     return data
 
 
-def _place(cwd: str) -> Place:
-    return Place(
+def _place(cwd: str) -> OptionSource:
+    return OptionSource(
         cwd=cwd,
         environ=os.environ,
         now=time.time(),

@@ -167,7 +167,7 @@ def _start(row: dict[str, Any]) -> str:
     return format_time(row["why"]["expected_start"] if row.get("why") else row["start"]) or "N/A"
 
 
-class Column:
+class QueueColumn:
     """A column of the queue: its title, what it needs of a row, and its text of a row at a time."""
 
     def __init__(
@@ -180,26 +180,28 @@ class Column:
 
 
 COLUMNS = {
-    "job": Column("JOBID", "label", lambda row, now: row["label"], right=True),
-    "partition": Column("PARTITION", "partition", lambda row, now: row["partition"]),
-    "name": Column("NAME", "name", lambda row, now: row["name"]),
-    "user": Column("USER", "user", lambda row, now: row["user"]),
-    "account": Column("ACCOUNT", "account", lambda row, now: row["account"]),
-    "qos": Column("QOS", "qos", lambda row, now: row["qos"]),
-    "priority": Column("PRIORITY", "priority", lambda row, now: format_count(row["priority"]), right=True),
-    "state": Column("ST", "state_short", lambda row, now: row["state_short"]),
-    "time": Column("TIME", "start end", _time, right=True),
-    "limit": Column(
+    "job": QueueColumn("JOBID", "label", lambda row, now: row["label"], right=True),
+    "partition": QueueColumn("PARTITION", "partition", lambda row, now: row["partition"]),
+    "name": QueueColumn("NAME", "name", lambda row, now: row["name"]),
+    "user": QueueColumn("USER", "user", lambda row, now: row["user"]),
+    "account": QueueColumn("ACCOUNT", "account", lambda row, now: row["account"]),
+    "qos": QueueColumn("QOS", "qos", lambda row, now: row["qos"]),
+    "priority": QueueColumn(
+        "PRIORITY", "priority", lambda row, now: format_count(row["priority"]), right=True
+    ),
+    "state": QueueColumn("ST", "state_short", lambda row, now: row["state_short"]),
+    "time": QueueColumn("TIME", "start end", _time, right=True),
+    "limit": QueueColumn(
         "TIME_LIMIT", "time_limit_s", lambda row, now: format_duration(row["time_limit_s"]), right=True
     ),
-    "submit": Column("SUBMIT_TIME", "submit", lambda row, now: format_time(row["submit"]), right=True),
-    "start": Column("START_TIME", "start why", lambda row, now: _start(row), right=True),
-    "nodes": Column("NODES", "nodes", lambda row, now: str(row["nodes"]), right=True),
-    "cpus": Column("CPUS", "cpus", lambda row, now: str(row["cpus"]), right=True),
-    "gpus": Column("GPUS", "gpus", lambda row, now: str(row["gpus"]), right=True),
-    "restarts": Column("RESTARTS", "restarts", lambda row, now: str(row["restarts"]), right=True),
-    "comment": Column("COMMENT", "comment", lambda row, now: row["comment"]),
-    "where": Column("NODELIST(REASON)", "why node_list end exit_cause exit_code idle_since", where),
+    "submit": QueueColumn("SUBMIT_TIME", "submit", lambda row, now: format_time(row["submit"]), right=True),
+    "start": QueueColumn("START_TIME", "start why", lambda row, now: _start(row), right=True),
+    "nodes": QueueColumn("NODES", "nodes", lambda row, now: str(row["nodes"]), right=True),
+    "cpus": QueueColumn("CPUS", "cpus", lambda row, now: str(row["cpus"]), right=True),
+    "gpus": QueueColumn("GPUS", "gpus", lambda row, now: str(row["gpus"]), right=True),
+    "restarts": QueueColumn("RESTARTS", "restarts", lambda row, now: str(row["restarts"]), right=True),
+    "comment": QueueColumn("COMMENT", "comment", lambda row, now: row["comment"]),
+    "where": QueueColumn("NODELIST(REASON)", "why node_list end exit_cause exit_code idle_since", where),
 }
 SELECTED_BY = ("why", "end")
 """What --start looks at."""

@@ -25,7 +25,7 @@ from warpdeck.client.submission import (
     submit,
 )
 from warpdeck.notation.options.getopt import UNKNOWN, as_word, parse_components
-from warpdeck.notation.options.options import COMMAND, NONE, REQUIRED, SBATCH, Option, Table, table_of
+from warpdeck.notation.options.options import COMMAND, NONE, REQUIRED, SBATCH, Option, OptionTable, table_of
 from warpdeck.notation.request.sweep import array_of, parse_grid, with_sweep
 
 HELP = """usage: warpdeck submit [OPTIONS] SCRIPT [ARGS...]
@@ -83,7 +83,7 @@ def main(_: str, words: list[str]) -> int:
     return _submit(words, known)
 
 
-def _with_plugins() -> Table:
+def _with_plugins() -> OptionTable:
     try:
         with SyncClient.connect(default_paths(), start=False) as client:
             return site_options(client)
@@ -91,7 +91,7 @@ def _with_plugins() -> Table:
         return SBATCH
 
 
-def _submit(words: list[str], known: Table) -> int:
+def _submit(words: list[str], known: OptionTable) -> int:
     own, (options, *others), rest, wrap = split_words(words, known)
     if "--help" in own:
         print(HELP, end="")
@@ -158,7 +158,7 @@ def _say_forecast(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int:
 
 
 def split_words(
-    words: list[str], known: Table
+    words: list[str], known: OptionTable
 ) -> tuple[dict[str, str], list[list[str]], list[str], str | None]:
     """(what we are told to do with its values, sbatch's options of each component, script and its arguments, the wrapped
     command). Raises UserError."""

@@ -60,7 +60,7 @@ END_S, END_LOOK_S = 10.0, 0.1
 """How long the end of a job is waited for whose server is gone."""
 
 
-class Asked(NamedTuple):
+class ServerOptions(NamedTuple):
     """The command line."""
 
     options: list[str]
@@ -87,7 +87,7 @@ def main(verb: str, words: list[str]) -> int:
             return _interrupted(client, job, ours=not asked.job)
 
 
-def parse(words: list[str]) -> Asked:
+def parse(words: list[str]) -> ServerOptions:
     """The command line's parts. Raises UserError."""
     rest: list[str] = []
     if "--" in words:
@@ -125,7 +125,7 @@ def parse(words: list[str]) -> Asked:
     port = own.get("--port")
     if port is not None and not (port.isascii() and port.isdigit() and int(port) <= 65535):
         raise UserError(f"{port!r} is no port", "write: --port 8888", exit_code=USAGE_EXIT)
-    return Asked(
+    return ServerOptions(
         options=options,
         words=rest,
         job=own.get("--job", ""),
@@ -136,7 +136,7 @@ def parse(words: list[str]) -> Asked:
     )
 
 
-def _submit(client: SyncClient, paths: Paths, verb: str, asked: Asked) -> str:
+def _submit(client: SyncClient, paths: Paths, verb: str, asked: ServerOptions) -> str:
     """A job that is the server."""
     defaults = ["--job-name", verb, "--output", "%x-%j.log", "--no-requeue"]
     draft = draft_script(
@@ -156,7 +156,7 @@ def _submit(client: SyncClient, paths: Paths, verb: str, asked: Asked) -> str:
     return done.label
 
 
-def _serve(client: SyncClient, paths: Paths, verb: str, job: str, asked: Asked) -> int:
+def _serve(client: SyncClient, paths: Paths, verb: str, job: str, asked: ServerOptions) -> int:
     try:
         if asked.job and not _is_there(client, job, verb, asked.node):
             start_server(client, job, verb, words=asked.words, node=asked.node)
@@ -196,7 +196,7 @@ def _is_there(client: SyncClient, job: str, verb: str, node: str) -> bool:
         return False
 
 
-def _say(found: Found, url: str, job: str, asked: Asked) -> None:
+def _say(found: Found, url: str, job: str, asked: ServerOptions) -> None:
     if asked.json:
         print_json({"job": job, "kind": found.kind, "port": found.port, "url": url})
     else:
@@ -271,7 +271,7 @@ def _ended(client: SyncClient, job: str) -> bool:
     return False
 
 
-def _say_remote_ssh(client: SyncClient, paths: Paths, job: str, asked: Asked) -> int:
+def _say_remote_ssh(client: SyncClient, paths: Paths, job: str, asked: ServerOptions) -> int:
     """The node has no editor server: the user's own VS Code comes over SSH."""
     host = f"{ssh_client.PREFIX}{job}" + (f".{asked.node}" if asked.node else "")
     folder = client.call("job", job=job)["work_dir"]

@@ -10,7 +10,7 @@ from warpdeck.model.change import JobChange
 from warpdeck.model.created_by_nonce import Made, Mark
 from warpdeck.model.step import Step
 from warpdeck.policy import End, Preempt, Resume, Start
-from warpdeck.ports.caller import Who
+from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire
 
 from .step_events import (
@@ -33,11 +33,11 @@ __all__ = [
     "HolderSeen",
     "KillStep",
     "LaunchStep",
+    "Principal",
     "SpreadFence",
     "StepAsked",
     "StepEndAsked",
     "StepReported",
-    "Who",
 ]
 
 
@@ -50,7 +50,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     One whose `mark` its user has sent before makes nothing, and has the same outcome.
     """
 
-    who: Who
+    who: Principal
     request: Request
     components: tuple[Request, ...] = ()
     """Of a heterogeneous job: those after the first."""
@@ -61,7 +61,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What a user asks of jobs, named as users name them. `ended` are finished ones that are not in memory any more."""
 
-    who: Who
+    who: Principal
     jobs: tuple[str, ...]
     ended: tuple[Job, ...] = ()
 
@@ -93,7 +93,7 @@ class Requeued(Order, frozen=True, kw_only=True):
     """Those that neither run nor are suspended stay as they are."""
 
 
-class Told(Order, frozen=True, kw_only=True):
+class NotifyJob(Order, frozen=True, kw_only=True):
     """A line for the people who look at running jobs."""
 
     text: str
@@ -113,10 +113,10 @@ class Updated(Order, frozen=True, kw_only=True):
     change: JobChange
 
 
-class Annotated(msgspec.Struct, frozen=True, kw_only=True):
+class CommentUpdated(msgspec.Struct, frozen=True, kw_only=True):
     """The records of these jobs are to say something else. `ended` as in Order."""
 
-    who: Who
+    who: Principal
     ids: tuple[JobId, ...]
     annotating: Annotating
     ended: tuple[Job, ...] = ()
@@ -149,7 +149,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     ends: tuple[End, ...] = ()
 
 
-class GivenBack(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchRevoked(msgspec.Struct, frozen=True, kw_only=True):
     """A node's word that these launches, (job id, restarts), were handed to it ahead of time, have not begun and will not."""
 
     name: NodeName
@@ -234,21 +234,21 @@ class LaunchRefused(msgspec.Struct, frozen=True, kw_only=True):
     failed: wire.LaunchFailed
 
 
-class Remarked(msgspec.Struct, frozen=True, kw_only=True):
+class NodeWarning(msgspec.Struct, frozen=True, kw_only=True):
     """An agent has something to say of a launch that its people should know."""
 
     name: NodeName
     remark: wire.Remark
 
 
-class Noted(msgspec.Struct, frozen=True, kw_only=True):
+class JournalNote(msgspec.Struct, frozen=True, kw_only=True):
     """Something for the job's history that changes nothing else."""
 
     job_id: JobId
     text: str
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
+class MessagesRead(msgspec.Struct, frozen=True, kw_only=True):
     """Changes nothing: whoever has put it in learns that what came before it was dealt with."""
 
 
@@ -273,17 +273,17 @@ Event = (
     | Suspended
     | Resumed
     | Updated
-    | Annotated
+    | CommentUpdated
     | CodeRecorded
-    | Told
+    | NotifyJob
     | Planned
     | SiteEvent
     | Reported
-    | GivenBack
+    | LaunchRevoked
     | LaunchRefused
-    | Remarked
-    | Noted
-    | Heard
+    | NodeWarning
+    | JournalNote
+    | MessagesRead
     | StepEvent
 )
 

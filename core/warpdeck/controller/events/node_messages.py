@@ -8,7 +8,7 @@ from warpdeck.model import JobId, NodeName
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
-from .events import Event, GivenBack, HealthTold, LaunchRefused, Remarked, Reported, StepReported
+from .events import Event, HealthTold, LaunchRefused, LaunchRevoked, NodeWarning, Reported, StepReported
 
 Said = wire.Remark | wire.Health | wire.JobReport | wire.GivenBack | wire.LaunchFailed | stepwire.StepReport
 
@@ -17,14 +17,14 @@ def heard(name: NodeName, message: Said, *, received_unix: float) -> Event:
     """The event of a message, which arrived at that moment of our clock."""
     match message:
         case wire.Remark():
-            return Remarked(name=name, remark=message)
+            return NodeWarning(name=name, remark=message)
         case wire.Health():
             return HealthTold(name=name, health=message, received_unix=received_unix)
         case wire.JobReport():
             return Reported(name=name, report=message)
         case wire.GivenBack():
             keys = tuple((JobId(job_id), restarts) for job_id, restarts in message.launches)
-            return GivenBack(name=name, launches=keys)
+            return LaunchRevoked(name=name, launches=keys)
         case wire.LaunchFailed():
             return LaunchRefused(name=name, failed=message)
         case stepwire.StepReport():

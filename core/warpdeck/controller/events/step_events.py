@@ -6,7 +6,7 @@ import msgspec
 
 from warpdeck.model import JobId, NodeName
 from warpdeck.model.step import StepAsk
-from warpdeck.ports.caller import Who
+from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import steps as wire
 
 
@@ -22,7 +22,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
 class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
     """srun asks for a step. `first` is the node on which `port` was reserved: the layout must begin there."""
 
-    who: Who
+    who: Principal
     job_id: JobId
     ask: StepAsk
     cwd: str
@@ -46,7 +46,7 @@ class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
 class StepEndAsked(msgspec.Struct, frozen=True, kw_only=True):
     """A step is to end, or with `signal` to be sent one."""
 
-    who: Who
+    who: Principal
     job_id: JobId
     number: int
     cause: str = "cancelled"
@@ -64,7 +64,7 @@ class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
 class HolderLeft(msgspec.Struct, frozen=True, kw_only=True):
     """Whoever an allocation is held for (srun, salloc) has ended, with this code, or is gone."""
 
-    who: Who
+    who: Principal
     job_id: JobId
     code: int = 0
     signal: int = 0

@@ -25,7 +25,7 @@ class Listener:
         return jobs, nodes
 
 
-class Hub:
+class ChangeListeners:
     """The listeners of a controller. `on_jobs` gets every job that changes too: who waits for single jobs hears of these alone."""
 
     def __init__(self, on_jobs: Callable[[Iterable[JobId]], None]) -> None:

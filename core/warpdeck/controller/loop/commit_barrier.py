@@ -9,7 +9,7 @@ import asyncio
 from warpdeck.ports.ports import Changes, Store
 
 
-class Commits:
+class CommitBarrier:
     """One after another, into the store."""
 
     def __init__(self, store: Store) -> None:

@@ -16,14 +16,22 @@ from typing import NamedTuple
 
 from warpdeck.base.errors import InvalidTransition, StoreError, UserError, WarpdeckError
 from warpdeck.config import Config, Decoded, load
-from warpdeck.controller.events.events import AskHealth, Event, Heard, NodeLost, NodeUp, Noted, Outcome
+from warpdeck.controller.events.events import (
+    AskHealth,
+    Event,
+    JournalNote,
+    MessagesRead,
+    NodeLost,
+    NodeUp,
+    Outcome,
+)
 from warpdeck.controller.events.node_messages import heard
 from warpdeck.controller.planning.forecast import Forecaster
 from warpdeck.controller.planning.passes import goes_along, may_rest
-from warpdeck.controller.planning.recall import Recall
-from warpdeck.controller.presenters.loop_counters import Tally
+from warpdeck.controller.planning.recall import PrefetchRevoker
+from warpdeck.controller.presenters.loop_counters import LoopCounters
 from warpdeck.controller.reducers.reduce import reduce
-from warpdeck.controller.reducers.rule_changes import GroupsOf, Rules, unix_groups
+from warpdeck.controller.reducers.rule_changes import GroupsOf, RulesInForce, unix_groups
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.measurements import to_reading
 from warpdeck.controller.state.state import State
@@ -34,18 +42,18 @@ from warpdeck.ports.ports import Fleet, FleetEvent, OutputCollector, Store, Tree
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
-from .change_listeners import Hub
-from .commit_barrier import Commits
+from .change_listeners import ChangeListeners
+from .commit_barrier import CommitBarrier
 from .effects import EffectRunner
-from .end_waiters import EndWatch
+from .end_waiters import EndWaiters
 from .fences import Fences
-from .health_polling import Inquiry
+from .health_polling import HealthPolling
 from .housekeeping import ToldPriorities, evict_finished, needed_by_others
-from .initial_steps import Asked, FirstSteps
+from .initial_steps import Asked, InitialSteps
 from .planner import REPLAN_S, Planner
 from .reservation_manager import ReservationManager
-from .sample_rate import Sampling
-from .scheduler_statistics import Diagnosis
+from .sample_rate import SampleRate
+from .scheduler_statistics import SchedulerStatistics
 
 log = logging.getLogger("warpdeck.controller")
 
@@ -87,20 +95,20 @@ class Controller:
         groups_every_s: float = GROUPS_S,
     ) -> None:
         self.store = store
-        self.commits = Commits(store)
+        self.commits = CommitBarrier(store)
         self.fleet = fleet
         self.trees = trees
-        self._rules = Rules(config, groups_of)
+        self._rules = RulesInForce(config, groups_of)
         self.config_lines = config_lines
         """Where each key of the configuration in force stood in its file."""
         self.clock = clock
         self.forecaster = Forecaster(clock)
-        self.ends = EndWatch(lambda: self.state, store, self.commits)
-        self.hub = Hub(self.ends.touch)
-        self._sampling = Sampling()
-        self._inquiry = Inquiry()
-        self.tally = Tally()
-        self.diagnosis = Diagnosis(clock())
+        self.ends = EndWaiters(lambda: self.state, store, self.commits)
+        self.hub = ChangeListeners(self.ends.touch)
+        self._sampling = SampleRate()
+        self._inquiry = HealthPolling()
+        self.tally = LoopCounters()
+        self.diagnosis = SchedulerStatistics(clock())
         self.on_reload: Callable[[Config], Awaitable[None]] = _nothing
         """Is told of a configuration once it is in force."""
         self.state = State()
@@ -110,7 +118,7 @@ class Controller:
         self._owed: list[Asked] = []
         self._groups_every_s = groups_every_s
         self._told_priorities = ToldPriorities()
-        self._recall = Recall(lambda effects: self._effects.add(effects))
+        self._recall = PrefetchRevoker(lambda effects: self._effects.add(effects))
         self._reservations = ReservationManager(state=lambda: self.state, clock=clock, apply=self.apply)
         self._planner = Planner(
             self._recall,
@@ -126,7 +134,7 @@ class Controller:
         self.outputs = outputs
         self.submit_host = submit_host
         self._fences = Fences()
-        self.first_steps = FirstSteps()
+        self.first_steps = InitialSteps()
         self._effects = EffectRunner(
             fleet,
             trees,
@@ -155,7 +163,7 @@ class Controller:
     async def run(self) -> None:
         """Serves until cancelled. Links to all known nodes are kept from here on."""
         self.fleet.start(self.post, self.heard)
-        self.outputs.start(lambda job_id, text: self._put(Noted(job_id=job_id, text=text)))
+        self.outputs.start(lambda job_id, text: self._put(JournalNote(job_id=job_id, text=text)))
         for node in self.state.nodes.values():
             self.fleet.connect(node)
         self._planner.wakeup.now()
@@ -234,7 +242,7 @@ class Controller:
         """Returns when what nodes have said up to now is in the state and on disk."""
         while True:
             answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-            self._queue.put_nowait((Heard(), answer))
+            self._queue.put_nowait((MessagesRead(), answer))
             try:
                 await answer
             except UserError:

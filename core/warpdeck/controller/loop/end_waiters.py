@@ -16,7 +16,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId, JobState, has_task
 from warpdeck.ports.ports import Store
 
-from .commit_barrier import Commits
+from .commit_barrier import CommitBarrier
 
 Start = tuple[JobId, int]
 """One start of a job: its id and its number of restarts."""
@@ -54,10 +54,10 @@ class Waiter:
         return taken
 
 
-class EndWatch:
+class EndWaiters:
     """Who waits for which submission. `state` is called anew each time, since a loading controller replaces it."""
 
-    def __init__(self, state: Callable[[], State], store: Store, commits: Commits) -> None:
+    def __init__(self, state: Callable[[], State], store: Store, commits: CommitBarrier) -> None:
         self.state = state
         self.store = store
         self.commits = commits
@@ -138,7 +138,7 @@ class _Wait:
 class EndsAsked:
     """One question for the ends of submissions, each told once; with `begun` for their starts too. `close` it at the end."""
 
-    def __init__(self, watch: EndWatch, *, begun: bool = False) -> None:
+    def __init__(self, watch: EndWaiters, *, begun: bool = False) -> None:
         self._watch = watch
         self._tells_starts = begun
         self._waiter = Waiter()

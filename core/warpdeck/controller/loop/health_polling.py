@@ -15,7 +15,7 @@ MOST_AT_ONCE = 300
 """Every half a minute: ten a second, beside the samples of all nodes. A thousand nodes are asked every two minutes."""
 
 
-class Inquiry:
+class HealthPolling:
     """Who was asked last."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ class FirstStep:
             return None
 
 
-class FirstSteps:
+class InitialSteps:
     """All of them."""
 
     def __init__(self) -> None:

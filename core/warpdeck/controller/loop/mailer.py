@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from warpdeck.controller.reducers.mail import ONCE, Mail, Seen, mails, seen, told
+from warpdeck.controller.reducers.mail import ONCE, Mail, MailedEvents, mails, seen, told
 from warpdeck.model import JobId, JobState
 from warpdeck_agent.client.visible import visible_word
 
@@ -45,7 +45,7 @@ MAX_SUBJECT_CHARS = 490
 """Twice that is what a line of a mail may have (RFC 5322)."""
 UNFOLDED = email.policy.SMTP.clone(linesep="\n", max_line_length=MAX_SUBJECT_CHARS * 2)
 """A subject is one line: programs that sort mail look at the first."""
-FRESH = Seen(JobState.PENDING, 0)
+FRESH = MailedEvents(JobState.PENDING, 0)
 """How a job is that nobody has looked at."""
 _ADDRESS = re.compile(r"[A-Za-z0-9._%+][A-Za-z0-9._%+\-]{0,127}(?:@[A-Za-z0-9][A-Za-z0-9.\-]{0,190})?")
 
@@ -53,12 +53,12 @@ _ADDRESS = re.compile(r"[A-Za-z0-9._%+][A-Za-z0-9._%+\-]{0,127}(?:@[A-Za-z0-9][A
 class Others:
     """The tasks of an array but one, as they were last looked at: each is looked up when it is asked for."""
 
-    def __init__(self, last: Mapping[JobId, Seen], members: Collection[JobId], *, but: JobId) -> None:
+    def __init__(self, last: Mapping[JobId, MailedEvents], members: Collection[JobId], *, but: JobId) -> None:
         self._last = last
         self._members = members
         self._but = but
 
-    def __iter__(self) -> Iterator[Seen]:
+    def __iter__(self) -> Iterator[MailedEvents]:
         return (self._last.get(member, FRESH) for member in self._members if member != self._but)
 
 
@@ -67,7 +67,7 @@ class Mailer:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
-        self._seen: dict[JobId, Seen] = {}
+        self._seen: dict[JobId, MailedEvents] = {}
         self._waiting: asyncio.Queue[Mail] = asyncio.Queue(MAX_WAITING)
         self._sent: dict[str, deque[float]] = {}
 

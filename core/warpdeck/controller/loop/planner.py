@@ -13,16 +13,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.controller.events.events import Effect, Event, LaunchShare, Outcome, Planned
 from warpdeck.controller.planning.passes import Passes
-from warpdeck.controller.planning.recall import Recall
-from warpdeck.controller.presenters.loop_counters import Tally
-from warpdeck.controller.reducers.array_fast_path import Succession
+from warpdeck.controller.planning.recall import PrefetchRevoker
+from warpdeck.controller.presenters.loop_counters import LoopCounters
+from warpdeck.controller.reducers.array_fast_path import ArrayFastPath
 from warpdeck.controller.state.deadlines import next_moment
 from warpdeck.controller.state.state import State, amend
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.policy import Plan
 
-from .change_listeners import Hub
-from .scheduler_statistics import Diagnosis
+from .change_listeners import ChangeListeners
+from .scheduler_statistics import SchedulerStatistics
 from .wakeup import Wakeup
 
 log = logging.getLogger("warpdeck.controller")
@@ -42,16 +42,16 @@ class Planner:
 
     def __init__(
         self,
-        recall: Recall,
+        recall: PrefetchRevoker,
         *,
         state: Callable[[], State],
         clock: Callable[[], float],
         apply: Callable[[Event], Awaitable[Outcome]],
         decide: Callable[[Transaction, Event], Outcome | None],
         count_use: Callable[[], None],
-        tally: Tally,
-        diagnosis: Diagnosis,
-        hub: Hub,
+        tally: LoopCounters,
+        diagnosis: SchedulerStatistics,
+        hub: ChangeListeners,
     ) -> None:
         self._recall = recall
         self._state = state
@@ -66,7 +66,7 @@ class Planner:
         self.planned = asyncio.Event()
         """A pass has been made, or nobody waited; whoever waits for the next one clears it."""
         self._passes = Passes()
-        self._succession = Succession()
+        self._succession = ArrayFastPath()
 
     async def run(self, *, is_idle: Callable[[], bool]) -> None:
         """Makes passes for ever; between them it rests, unless nobody waits to be served."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from warpdeck.config import Config
-from warpdeck.controller.presenters.prometheus_gauges import Picture
+from warpdeck.controller.presenters.prometheus_gauges import GaugeCollector
 
 if TYPE_CHECKING:
     from .controller import Controller
@@ -93,7 +93,9 @@ class Exporter:
         self._scrapes += 1
         try:
             controller = self._controller
-            picture = Picture(controller.state, controller.tally, clients=len(controller.hub.listeners))
+            picture = GaugeCollector(
+                controller.state, controller.tally, clients=len(controller.hub.listeners)
+            )
             text = await asyncio.to_thread(picture.text)
         finally:
             self._scrapes -= 1

@@ -25,7 +25,7 @@ def interval_s(nodes: int, *, watched: bool) -> float:
     return max(SAMPLE_S, float(math.ceil(nodes / (WATCHED_A_SECOND if watched else UNWATCHED_A_SECOND))))
 
 
-class Sampling:
+class SampleRate:
     """Who looks on, and what each node was told."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ class Span:
         }
 
 
-class Diagnosis:
+class SchedulerStatistics:
     """Times and counts."""
 
     def __init__(self, now: float) -> None:

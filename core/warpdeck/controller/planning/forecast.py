@@ -28,7 +28,7 @@ from warpdeck.controller.state.state import State, amend
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Job, JobId, JobState
 from warpdeck.notation.values.hostlist import collapse
-from warpdeck.policy import TOLD, Advice, Backlog, Settings, View, advise, likely_starts, priorities
+from warpdeck.policy import TOLD, Backlog, Estimate, Settings, View, advise, likely_starts, priorities
 from warpdeck.protocol.site_rows import AheadRow, ForecastRow, PriorityRow
 
 T = TypeVar("T")
@@ -182,7 +182,7 @@ def _of_started(job: Job) -> ForecastRow:
     )
 
 
-def _row(view: View, advice: Advice, job_id: JobId, *, label: str) -> ForecastRow:
+def _row(view: View, advice: Estimate, job_id: JobId, *, label: str) -> ForecastRow:
     asked = next(job for job in view.pending if job.id == job_id)
     if advice.starts_now:
         return ForecastRow(

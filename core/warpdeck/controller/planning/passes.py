@@ -18,8 +18,8 @@ from warpdeck.controller.events.events import Outcome
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.controller.state.state import State, amend
-from warpdeck.model import Job, JobId, Why
-from warpdeck.policy import Memory, PendingJob, Plan, Settings, View, plan
+from warpdeck.model import Job, JobId, PendingReason
+from warpdeck.policy import PassCache, PendingJob, Plan, Settings, View, plan
 
 TELL_S = 1.0
 """On a large site all who wait are told anew no more often than this."""
@@ -32,7 +32,7 @@ replayed."""
 
 MOST_LEFT_OUT = 8
 """Jobs that one pass leaves out: each is looked for with some twenty plans."""
-LEFT_OUT = Why(
+LEFT_OUT = PendingReason(
     code="SystemFailure",
     sentence="planning it meets an error inside the controller, which is in its log; change the job, or submit another",
 )
@@ -90,7 +90,7 @@ class Passes:
     """One after the other, with what one remembers of the last."""
 
     def __init__(self) -> None:
-        self._memory = Memory()
+        self._memory = PassCache()
         self._told_all_unix = -math.inf
         self._owes_words = False
         self._left_out: dict[JobId, PendingJob] = {}
@@ -120,7 +120,7 @@ class Passes:
             made = plan(_without(view, self._left_out), now, settings, memory=self._memory, tell=tell)
         except Exception:
             bug_reports.note("a planning pass")
-            self._memory = Memory()
+            self._memory = PassCache()
             self._leave_out(view, now, settings)
             made = plan(_without(view, self._left_out), now, settings, memory=self._memory)
         return (

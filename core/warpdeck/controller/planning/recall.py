@@ -43,7 +43,7 @@ _CONCERNED = (
 """Orders that may be about tasks which wait, or about where they may run: nothing may begin behind their back."""
 
 
-class Recall:
+class PrefetchRevoker:
     """What was asked back. `send` gets the asking."""
 
     def __init__(self, send: Callable[[Sequence[Effect]], None]) -> None:

@@ -27,7 +27,7 @@ from warpdeck.protocol.job_rows import JobFacts, JobRow
 
 from . import node_counts
 from .reasons import dependency_text, is_held, reason_of, why_of
-from .row_context import Column, Sight
+from .row_context import Column, RowContext
 from .serializers import as_shown, idle_since, job_row
 
 WRAPPED = "wrap"
@@ -43,7 +43,7 @@ def shower(state: State, fields: Sequence[str], *, now: float) -> Callable[[Sequ
     unknown = [name for name in fields if name not in known]
     if unknown:
         raise UserError(f"jobs have no field {unknown[0]}", f"there are {', '.join(known)}")
-    sight = Sight(state, now)
+    sight = RowContext(state, now)
     columns = [(name, COLUMNS[name]) for name in fields if name in COLUMNS]
     of_row = [name for name in fields if name not in COLUMNS]
 
@@ -58,11 +58,11 @@ def shower(state: State, fields: Sequence[str], *, now: float) -> Callable[[Sequ
     return show
 
 
-def _nodes(_: Sight, job: Job) -> int:
+def _nodes(_: RowContext, job: Job) -> int:
     return len(job.allocation.shares) if job.allocation else job.request.resources.nodes_min
 
 
-def _nodes_told(sight: Sight, job: Job) -> int:
+def _nodes_told(sight: RowContext, job: Job) -> int:
     if job.allocation or job.state is not JobState.PENDING:
         return _nodes(sight, job)
     if node_counts.is_for_one(job):
@@ -71,17 +71,17 @@ def _nodes_told(sight: Sight, job: Job) -> int:
     return node_counts.likely_nodes(job, sight.largest(next(iter(partitions), "")))
 
 
-def _node_list(_: Sight, job: Job) -> str:
+def _node_list(_: RowContext, job: Job) -> str:
     return collapse(job.allocation.node_names()) if job.allocation else ""
 
 
-def _cpus(_: Sight, job: Job) -> int:
+def _cpus(_: RowContext, job: Job) -> int:
     asked = job.request.resources
     held = sum(share.cpus for share in job.allocation.shares) if job.allocation else 0
     return held or asked.task_count() * asked.cpus_per_task
 
 
-def _used_s(sight: Sight, job: Job) -> float:
+def _used_s(sight: RowContext, job: Job) -> float:
     """Seconds that its present or last start has run, less those that it was suspended."""
     if job.start_at_unix is None:
         return 0.0
@@ -94,7 +94,7 @@ def _stopped_at(job: Job) -> float | None:
     return job.suspended_at_unix or job.resumed_at_unix
 
 
-def _before_stop_s(_: Sight, job: Job) -> float:
+def _before_stop_s(_: RowContext, job: Job) -> float:
     """How long it had run when it was last suspended."""
     stopped_at = _stopped_at(job)
     if stopped_at is None or job.start_at_unix is None:
@@ -102,12 +102,12 @@ def _before_stop_s(_: Sight, job: Job) -> float:
     return max(0.0, stopped_at - job.start_at_unix - job.suspended_s)
 
 
-def _expected_start(sight: Sight, job: Job) -> float | None:
+def _expected_start(sight: RowContext, job: Job) -> float | None:
     why = why_of(sight, job) if job.state is JobState.PENDING else None
     return why.expected_start if why is not None else None
 
 
-def _eligible(sight: Sight, job: Job) -> float | None:
+def _eligible(sight: RowContext, job: Job) -> float | None:
     if is_held(job):
         return job.request.begin_at_unix
     if job.state is JobState.PENDING and dependency_text(sight, job):
@@ -115,7 +115,7 @@ def _eligible(sight: Sight, job: Job) -> float | None:
     return max(eligible_unix(sight.state, job, now=sight.now), job.request.begin_at_unix or 0.0)
 
 
-def _ends(sight: Sight, job: Job) -> float | None:
+def _ends(sight: RowContext, job: Job) -> float | None:
     if job.end_at_unix is not None:
         return job.end_at_unix
     if job.state is not JobState.PENDING:
@@ -130,14 +130,14 @@ def _asked_at_most(job: Job) -> int:
     return 0 if asked.nodes_open else asked.nodes_max
 
 
-def _limit_s(sight: Sight, job: Job) -> int | None:
+def _limit_s(sight: RowContext, job: Job) -> int | None:
     """What it runs under, or would."""
     if job.start_at_unix is not None or job.state is not JobState.PENDING:
         return job.time_limit_s
     return waiting_limit_s(sight.state, job, sight.namesakes, now=sight.now)
 
 
-def _tres(sight: Sight, job: Job) -> dict[str, int]:
+def _tres(sight: RowContext, job: Job) -> dict[str, int]:
     settings = sight.state.site.settings
     prices = settings.billing_weights
     if job.allocation is not None:
@@ -146,7 +146,7 @@ def _tres(sight: Sight, job: Job) -> dict[str, int]:
     return asked_tres(job.request.resources, prices, default_mem_per_cpu=default)
 
 
-def _tres_asked(sight: Sight, job: Job) -> dict[str, int]:
+def _tres_asked(sight: RowContext, job: Job) -> dict[str, int]:
     settings = sight.state.site.settings
     default = settings.default_mem_per_cpu_bytes
     return asked_tres(job.request.resources, settings.billing_weights, default_mem_per_cpu=default)
@@ -159,7 +159,7 @@ def _tres_text(job: Job, per: str) -> str:
     return ":".join(word for word in ("gres:gpu", asked.type, str(count)) if word) if count else ""
 
 
-def _mem_per_cpu(sight: Sight, job: Job) -> int | None:
+def _mem_per_cpu(sight: RowContext, job: Job) -> int | None:
     asked = job.request.resources
     if asked.mem_per_cpu_bytes is not None:
         return asked.mem_per_cpu_bytes
@@ -168,7 +168,7 @@ def _mem_per_cpu(sight: Sight, job: Job) -> int | None:
     return sight.state.site.settings.default_mem_per_cpu_bytes or None
 
 
-def _tasks_folded(_: Sight, job: Job) -> bool:
+def _tasks_folded(_: RowContext, job: Job) -> bool:
     """Whether it is what was left of an array and was never started, even if that is one task. Slurm drops the brackets of a
     last task as soon as it has nodes: 75_[6] waits or was cancelled while it waited, 75_6 starts."""
     never_began = job.start_at_unix is None and not job.restarts and job.allocation is None
@@ -176,14 +176,14 @@ def _tasks_folded(_: Sight, job: Job) -> bool:
     return bool(job.pending_tasks) or is_rest
 
 
-def _tasks_text(sight: Sight, job: Job) -> str:
+def _tasks_text(sight: RowContext, job: Job) -> str:
     one, spec = job.array_task_id, job.request.array
     text = format_ranges(job.pending_tasks) if one is None else str(one)
     limit = f"%{spec.throttle}" if spec is not None and spec.throttle else ""
     return text + limit if text and _tasks_folded(sight, job) else text
 
 
-def _command(_: Sight, job: Job) -> str:
+def _command(_: RowContext, job: Job) -> str:
     request = job.request
     if request.argv:
         return shlex.join(request.argv)
@@ -207,7 +207,7 @@ def _script_path(request: Request) -> str:
     return f"{request.submit_dir.rstrip('/')}/{script}"
 
 
-def _oversubscribe(sight: Sight, job: Job) -> str:
+def _oversubscribe(sight: RowContext, job: Job) -> str:
     asked = job.request.resources
     by_partition = sight.whole_partitions.get(job.partition or job.request.partition, "")
     if asked.exclusive or by_partition == "NO":
@@ -217,17 +217,17 @@ def _oversubscribe(sight: Sight, job: Job) -> str:
     return asked.share_with.upper()
 
 
-def _sched_nodes(_: Sight, job: Job) -> str:
+def _sched_nodes(_: RowContext, job: Job) -> str:
     """Plans name no nodes for starts to come."""
     return ""
 
 
-def _stderr(_: Sight, job: Job) -> str:
+def _stderr(_: RowContext, job: Job) -> str:
     stdout, stderr = output_paths(job)
     return stderr or stdout
 
 
-def _shares(sight: Sight, job: Job) -> list[dict[str, object]]:
+def _shares(sight: RowContext, job: Job) -> list[dict[str, object]]:
     """By node; `gpus` are indices by type, "" for GPUs whose type is not known any more."""
     shown: list[dict[str, object]] = []
     types = gpu_types(sight.state, job) if job.allocation else {}
@@ -239,7 +239,7 @@ def _shares(sight: Sight, job: Job) -> list[dict[str, object]]:
     return shown
 
 
-def _tasks(_: Sight, job: Job) -> int:
+def _tasks(_: RowContext, job: Job) -> int:
     """One on each node that it has got, where their number follows from the nodes."""
     asked = job.request.resources
     if asked.tasks is not None or job.allocation is None:
@@ -247,11 +247,11 @@ def _tasks(_: Sight, job: Job) -> int:
     return len(job.allocation.shares) * (asked.tasks_per_node or 1)
 
 
-def _priority(sight: Sight, job: Job) -> int | None:
+def _priority(sight: RowContext, job: Job) -> int | None:
     return sight.state.planned.priorities.get(job.id) if job.state is JobState.PENDING else None
 
 
-def _priority_told(sight: Sight, job: Job) -> int | None:
+def _priority_told(sight: RowContext, job: Job) -> int | None:
     """As Slurm tells it, where 0 is that of a held job alone: tools take any job with it for held."""
     if job.state is JobState.SUSPENDED or (job.held and job.state not in FINISHED):
         return 0
@@ -260,21 +260,21 @@ def _priority_told(sight: Sight, job: Job) -> int | None:
     return None if job.priority is None else max(1, job.priority)
 
 
-def _batch_host(_: Sight, job: Job) -> str:
+def _batch_host(_: RowContext, job: Job) -> str:
     return job.allocation.shares[0].node if job.allocation else ""
 
 
-def _admin_comment(_: Sight, job: Job) -> str:
+def _admin_comment(_: RowContext, job: Job) -> str:
     said = job.annotations.admin_comment if job.annotations else ""
     return said or job.request.admin_comment
 
 
-def _recorded_comment(_: Sight, job: Job) -> str:
+def _recorded_comment(_: RowContext, job: Job) -> str:
     said = job.annotations.comment if job.annotations else None
     return job.request.comment if said is None else said
 
 
-def _derived_exit(_: Sight, job: Job) -> int | None:
+def _derived_exit(_: RowContext, job: Job) -> int | None:
     said = job.annotations
     if said is None or (job.end_at_unix is not None and said.derived_at_unix < job.end_at_unix):
         return None

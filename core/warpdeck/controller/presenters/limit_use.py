@@ -11,7 +11,7 @@ import msgspec
 from warpdeck.base.cluster import NORMAL_QOS
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.policy.limits.limits import add_minutes, left_s
-from warpdeck.policy.limits.usage_by_scope import NO_USE, Scope, Scopes, Use, Uses
+from warpdeck.policy.limits.usage_by_scope import NO_USE, Scope, Scopes, ScopeUsage, UsageByScope
 from warpdeck.policy.resources.tres import add
 from warpdeck.protocol.site_rows import UseRow
 
@@ -26,15 +26,15 @@ def use_rows(state: State, now: float) -> list[UseRow]:
     """Of each scope under which something runs, waits, or was used."""
     view = build_view(state, now=now)
     scopes = Scopes(view)
-    counts = Uses(state.site.settings.billing_weights)
+    counts = UsageByScope(state.site.settings.billing_weights)
     counts.follow(view, scopes)
-    uses: dict[Scope, Use] = {}
+    uses: dict[Scope, ScopeUsage] = {}
     for job in view.running:
         tres, under = counts.of(job)
         qos = scopes.qos.get(job.qos)
         left = (left_s(job, now, counted_unix=view.counted_unix) or 0.0) * (qos.usage_factor if qos else 1.0)
         for scope in {*under, *_own(job.user, job.account, job.qos)}:
-            use = uses.setdefault(scope, Use())
+            use = uses.setdefault(scope, ScopeUsage())
             use.jobs += 1
             add(use.tres, tres)
             add_minutes(use.minutes, tres, left / SECONDS)
@@ -75,7 +75,7 @@ def _used(state: State) -> dict[Scope, Minutes]:
     }
 
 
-def _row(scope: Scope, use: Use, submitted: int, minutes: Minutes) -> UseRow:
+def _row(scope: Scope, use: ScopeUsage, submitted: int, minutes: Minutes) -> UseRow:
     found = UseRow(
         jobs=use.jobs, submitted=submitted, tres=use.tres, minutes=minutes, run_minutes=use.minutes
     )

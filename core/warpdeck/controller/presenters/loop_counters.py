@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Tally:
+class LoopCounters:
     """Since the controller began."""
 
     def __init__(self) -> None:

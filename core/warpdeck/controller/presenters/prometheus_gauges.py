@@ -20,7 +20,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.controller.state.view import gpu_holders, shares_on
 from warpdeck.model import Gpu, GpuReading, Job, Node, NodeHealth, Reading, count_tasks
 
-from .loop_counters import Tally
+from .loop_counters import LoopCounters
 from .serializers import node_state
 
 MIB = 2**20
@@ -37,10 +37,10 @@ class _NodePart(NamedTuple):
     cpus_used: int
 
 
-class Picture(Collector):
+class GaugeCollector(Collector):
     """One scrape's worth."""
 
-    def __init__(self, state: State, tally: Tally, *, clients: int) -> None:
+    def __init__(self, state: State, tally: LoopCounters, *, clients: int) -> None:
         self._jobs = [state.jobs[job_id] for job_id in (*state.index.active, *state.index.pending)]
         self._nodes = [_node_part(state, state.nodes[name]) for name in sorted(state.nodes)]
         self._tally = tally

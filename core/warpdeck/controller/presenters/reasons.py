@@ -9,7 +9,7 @@ from warpdeck.model import FINISHED, Dependency, Job, JobState
 from warpdeck.protocol.job_rows import WhyRow
 
 from . import unavailable_nodes
-from .row_context import Sight
+from .row_context import RowContext
 from .serializers import NEXT, why_row
 
 CAUSES = {
@@ -23,11 +23,11 @@ CAUSES = {
 """The cause of an end -> Slurm's reason. What was cancelled or preempted has none."""
 
 
-def why_of(sight: Sight, job: Job) -> WhyRow | None:
+def why_of(sight: RowContext, job: Job) -> WhyRow | None:
     return why_row(job, sight.state.planned.whys.get(job.id), sight.state.planned.backlog)
 
 
-def reason_of(sight: Sight, job: Job) -> str:
+def reason_of(sight: RowContext, job: Job) -> str:
     """Without the sentence, which most do not print."""
     if job.state is JobState.PENDING and job.behind is not None:
         return NEXT
@@ -59,7 +59,7 @@ def _hold_reason(job: Job) -> str:
     return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
 
 
-def dependency_text(sight: Sight, job: Job) -> str:
+def dependency_text(sight: RowContext, job: Job) -> str:
     asked = job.request.dependencies
     if asked is None or job.state is not JobState.PENDING:
         return ""

@@ -14,7 +14,7 @@ from warpdeck.model import Job
 from . import node_counts, unavailable_nodes
 
 
-class Sight:
+class RowContext:
     """The state at a moment, for columns of many jobs."""
 
     def __init__(self, state: State, now: float) -> None:
@@ -32,5 +32,5 @@ class Sight:
         return users | {part.name: "NO" for part in parts if part.exclusive}
 
 
-Column = Callable[[Sight, Job], Any]
+Column = Callable[[RowContext, Job], Any]
 """What a job has in it."""

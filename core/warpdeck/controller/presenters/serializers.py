@@ -30,9 +30,9 @@ from warpdeck.model import (
     Link,
     Node,
     NodeName,
+    PendingReason,
     ShareStatus,
     Verdict,
-    Why,
     count_tasks,
 )
 from warpdeck.model.step import StepPart
@@ -183,7 +183,7 @@ def never_started(job: Job) -> tuple[str, str]:
     return code, f"ended without a start: {job.exit.message}" if code and job.exit else ""
 
 
-def why_row(job: Job, why: Why | None, likely: Backlog = NO_BACKLOG) -> WhyRow | None:
+def why_row(job: Job, why: PendingReason | None, likely: Backlog = NO_BACKLOG) -> WhyRow | None:
     """Why it waits, or why it ended without a start; None for any other job. `likely`: the starts far back in the queue."""
     if job.state is not JobState.PENDING:
         code, sentence = never_started(job)

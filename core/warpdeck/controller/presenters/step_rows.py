@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BATCH, EXTERN = "batch", "extern"
 
 
-class Wanted(Protocol):
+class StepFilter(Protocol):
     """Which jobs are meant."""
 
     def has(self, job: Job) -> bool: ...
@@ -36,7 +36,7 @@ def step_rows(job: Job, steps: Sequence[Step]) -> list[StepRow]:
     return rows + [_row(job, step) for step in steps if step.restarts == job.restarts]
 
 
-def live_steps(state: State, wanted: Wanted) -> list[LiveStep]:
+def live_steps(state: State, wanted: StepFilter) -> list[LiveStep]:
     """What runs now of the jobs that are wanted, by job and step."""
     found = []
     for job_id in sorted(state.index.active):

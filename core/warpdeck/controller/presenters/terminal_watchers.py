@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from warpdeck.config import Config
 from warpdeck.model import Job
-from warpdeck.ports.caller import Who, is_namesake, may_touch
+from warpdeck.ports.caller import Principal, is_namesake, may_touch
 
 
-def may_watch(who: Who, job: Job, config: Config) -> bool:
+def may_watch(who: Principal, job: Job, config: Config) -> bool:
     """Whether this user may read what the terminal shows."""
     if may_touch(who, job):
         return True

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from warpdeck.controller.events.events import Ahead, Event, Heard, Planned, Reported
+from warpdeck.controller.events.events import Ahead, Event, MessagesRead, Planned, Reported
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId, JobState
 from warpdeck.model.ranges import count_tasks, iter_tasks
@@ -37,7 +37,7 @@ MOST_HANDED = 512
 """Tasks handed in all: so many places at once are kept busy by their number."""
 
 
-class Succession:
+class ArrayFastPath:
     """Of the array that waits alone, since the last pass."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Succession:
         if array is None or not 0 <= now - self._made_unix <= TRUST_S or list(state.index.pending) != [array]:
             return None
         told = [event.report for event in batch if isinstance(event, Reported)]
-        if len(told) < sum(not isinstance(event, Planned | Heard) for event in batch):
+        if len(told) < sum(not isinstance(event, Planned | MessagesRead) for event in batch):
             return None
         ended = [_ended(state, report) for report in told if report.phase != "running"]
         starts = _starts(state.jobs[array], [job for job in ended if job is None or job.id not in heirs])

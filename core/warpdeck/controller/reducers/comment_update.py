@@ -7,12 +7,12 @@ changed so, none is.
 from __future__ import annotations
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Annotated, Outcome, Who
+from warpdeck.controller.events.events import CommentUpdated, Outcome
 from warpdeck.controller.state.state import amend
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Job
 from warpdeck.model.annotations import Annotations
-from warpdeck.ports.caller import may_touch, whose
+from warpdeck.ports.caller import Principal, may_touch, whose
 
 from .job_commands import recall
 
@@ -20,7 +20,7 @@ OF_ADMINS = frozenset({"admin_comment", "system_comment"})
 NONE = Annotations()
 
 
-def annotate(txn: Transaction, event: Annotated) -> Outcome:
+def annotate(txn: Transaction, event: CommentUpdated) -> Outcome:
     """Raises UserError."""
     recall(txn, event.ended)
     wanted = event.annotating.asked()
@@ -35,7 +35,7 @@ def annotate(txn: Transaction, event: Annotated) -> Outcome:
     return Outcome(replan=False)
 
 
-def check_rights(who: Who, job: Job, wanted: dict[str, str | int]) -> None:
+def check_rights(who: Principal, job: Job, wanted: dict[str, str | int]) -> None:
     """Raises UserError."""
     if who.admin:
         return

@@ -13,7 +13,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.controller.state.view import why_unavailable
 from warpdeck.model import Node, NodeName, Reservation
 from warpdeck.policy import ReservationView
-from warpdeck.policy.reservations.reservation_allocation import Leftover, parts_of
+from warpdeck.policy.reservations.reservation_allocation import FreeCapacity, parts_of
 
 WHOLE = "a reservation of CPUs or GPUs has no nodes that are replaced"
 
@@ -69,13 +69,13 @@ def check_parts(state: State, new: ReservationView, there: Sequence[ReservationV
             )
 
 
-def _leftover(state: State, node: Node, others: Iterable[ReservationView]) -> Leftover:
+def _leftover(state: State, node: Node, others: Iterable[ReservationView]) -> FreeCapacity:
     """What of the node no part of these has; whole nodes are not minded."""
     parts = [part for each in others for part in each.parts if part.node == node.name]
     gpus = Counter(gpu.type.lower() for gpu in node.gpus)
     for part in parts:
         gpus.subtract(dict(part.gpus))
-    return Leftover(
+    return FreeCapacity(
         node=NodeName(node.name),
         cpus=node.cpus - sum(part.cpus for part in parts),
         gpus={name: max(0, count) for name, count in gpus.items()},

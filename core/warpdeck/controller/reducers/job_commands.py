@@ -12,21 +12,20 @@ from warpdeck.controller.events.events import (
     Effect,
     Held,
     KillShare,
+    NotifyJob,
     Order,
     Outcome,
     Released,
     Requeued,
     TellJob,
-    Told,
-    Who,
 )
-from warpdeck.controller.state.request_revision import Amended
+from warpdeck.controller.state.request_revision import RequestRevisions
 from warpdeck.controller.state.state import amend
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Job, JobId, JobState, Ranges, split_ranges
 from warpdeck.model.ranges import format_ranges, without_steps
 from warpdeck.notation.values.job_ids import parse_job_id
-from warpdeck.ports.caller import may_touch, whose
+from warpdeck.ports.caller import Principal, may_touch, whose
 
 from .naming import Naming
 
@@ -123,7 +122,7 @@ def hold(txn: Transaction, event: Held) -> Outcome:
 
 def release(txn: Transaction, event: Released) -> Outcome:
     """Held jobs may start again. A priority that was set gives way to the computed one, held or not, as in Slurm."""
-    amended = Amended()
+    amended = RequestRevisions()
     return on_each(txn, event, lambda job: _release_one(txn, job, event.who, amended))
 
 
@@ -133,7 +132,7 @@ def _hold_one(txn: Transaction, job: Job, event: Held) -> list[Effect]:
     return []
 
 
-def set_held(txn: Transaction, job: Job, who: Who, *, for_owner: bool = False) -> Job:
+def set_held(txn: Transaction, job: Job, who: Principal, *, for_owner: bool = False) -> Job:
     """What root holds, or an admin of somebody else's, only an admin releases, but for `for_owner`."""
     by_admin = job.held_by_admin or (who.admin and (who.uid == ROOT_UID or who.uid != job.uid))
     if who.admin and for_owner:
@@ -144,7 +143,7 @@ def set_held(txn: Transaction, job: Job, who: Who, *, for_owner: bool = False) -
     return txn.put_job(amend(job, held=True, held_by_admin=by_admin))
 
 
-def _release_one(txn: Transaction, job: Job, who: Who, amended: Amended) -> list[Effect]:
+def _release_one(txn: Transaction, job: Job, who: Principal, amended: RequestRevisions) -> list[Effect]:
     _check_unfinished(job)
     if job.held_by_admin and not who.admin:
         raise UserError(
@@ -155,7 +154,7 @@ def _release_one(txn: Transaction, job: Job, who: Who, amended: Amended) -> list
         job = txn.put_job(amended.of(txn, job, amend(job.request, priority=None)))
         txn.log(job.id, f"priority computed again, for {who.user}")
     if job.held:
-        # Who was held did not wait for anybody.
+        # A job that was held did not wait for anybody.
         eligible = max(job.eligible_at_unix, txn.now) if waits else job.eligible_at_unix
         txn.put_job(
             amend(
@@ -221,12 +220,12 @@ def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
     return end_job(txn, job, "requeued")
 
 
-def tell(txn: Transaction, event: Told) -> Outcome:
+def tell(txn: Transaction, event: NotifyJob) -> Outcome:
     """Shows a line where the people of running jobs see it: on the first node of each."""
     return on_each(txn, event, lambda job: _tell_one(job, event))
 
 
-def _tell_one(job: Job, event: Told) -> list[Effect]:
+def _tell_one(job: Job, event: NotifyJob) -> list[Effect]:
     if job.state is not JobState.RUNNING:
         raise UserError(f"job {job.label()} is not running ({job.state})", code="not_running")
     words = f"{event.who.user}: {event.text}"
@@ -356,11 +355,11 @@ def _found(txn: Transaction, naming: Naming, order: Order, reference: str) -> li
         raise
 
 
-def _not_theirs(who: Who, reference: str, job: Job) -> UserError:
+def _not_theirs(who: Principal, reference: str, job: Job) -> UserError:
     return UserError(f"job {reference} belongs to {whose(who, job)}, not to {who.user}", code="not_owner")
 
 
-def _own(who: Who, reference: str, act: Callable[[Job], list[Effect]], job: Job) -> list[Effect]:
+def _own(who: Principal, reference: str, act: Callable[[Job], list[Effect]], job: Job) -> list[Effect]:
     if not may_touch(who, job):
         raise _not_theirs(who, reference, job)
     return act(job)

@@ -26,7 +26,7 @@ ONCE = (*SHARES, INVALID)
 DAY_S = 86_400
 
 
-class Seen(msgspec.Struct, frozen=True):
+class MailedEvents(msgspec.Struct, frozen=True):
     """How a job was when it was last looked at."""
 
     state: JobState
@@ -56,13 +56,15 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
 
 
-def seen(job: Job, told: tuple[str, ...] = ()) -> Seen:
+def seen(job: Job, told: tuple[str, ...] = ()) -> MailedEvents:
     """How the job is now."""
     status = job.exit.code << 8 | job.exit.signal if job.exit is not None else 0
-    return Seen(job.state, job.restarts, told, job.start_at_unix, job.suspended_s, status)
+    return MailedEvents(job.state, job.restarts, told, job.start_at_unix, job.suspended_s, status)
 
 
-def mails(before: Seen, job: Job, others: Iterable[Seen], *, now: float, why: str = "") -> list[Mail]:
+def mails(
+    before: MailedEvents, job: Job, others: Iterable[MailedEvents], *, now: float, why: str = ""
+) -> list[Mail]:
     """What to send for a job that has changed. `others` of its array are as they were last looked at: of those that change at the
     same time one after the other is looked at, and exactly one of them is the first that began and the last that ended.
     They may be a hundred thousand, so no more of them are looked at than it takes. `why` is the reason code of a job that waits.
@@ -79,7 +81,7 @@ def mails(before: Seen, job: Job, others: Iterable[Seen], *, now: float, why: st
     ]
 
 
-def _events(before: Seen, job: Job, others: Iterable[Seen], now: float) -> list[str]:
+def _events(before: MailedEvents, job: Job, others: Iterable[MailedEvents], now: float) -> list[str]:
     found = []
     if job.restarts > before.restarts:
         found.append("REQUEUE")
@@ -93,12 +95,12 @@ def _events(before: Seen, job: Job, others: Iterable[Seen], now: float) -> list[
     return found
 
 
-def told(before: Seen, sent: Sequence[Mail]) -> tuple[str, ...]:
+def told(before: MailedEvents, sent: Sequence[Mail]) -> tuple[str, ...]:
     """What is told once and was told by now."""
     return (*before.told, *(mail.event for mail in sent if mail.event in ONCE))
 
 
-def _end(job: Job, others: Iterable[Seen]) -> list[str]:
+def _end(job: Job, others: Iterable[MailedEvents]) -> list[str]:
     asked = job.request.mail_types
     found = []
     if job.start_at_unix is None and INVALID in asked and job.ending_cause == "dependency":
@@ -133,7 +135,7 @@ WORDS = {
 }
 
 
-def _times(event: str, before: Seen, job: Job, now: float) -> str:
+def _times(event: str, before: MailedEvents, job: Job, now: float) -> str:
     """How long it waited or ran; an array as a whole did neither."""
     if as_whole(job) or event == INVALID:
         return ""
@@ -154,7 +156,7 @@ def _clock(seconds: float) -> str:
     return f"{days}-{clock}" if days else clock
 
 
-def _outcome(event: str, job: Job, tasks: Sequence[Seen]) -> str:
+def _outcome(event: str, job: Job, tasks: Sequence[MailedEvents]) -> str:
     """How it ended; of an array's tasks the least and the most."""
     if event not in ("END", "FAIL"):
         return ""

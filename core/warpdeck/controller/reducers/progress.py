@@ -10,12 +10,12 @@ from warpdeck.controller.events.events import (
     CollectOutput,
     Effect,
     ForgetShare,
-    GivenBack,
     KillShare,
     LaunchRefused,
+    LaunchRevoked,
     LimitShare,
+    NodeWarning,
     Outcome,
-    Remarked,
     Reported,
 )
 from warpdeck.controller.state.array_record_splitting import fold_back
@@ -63,7 +63,7 @@ def _starts_are_awaited(txn: Transaction) -> bool:
     return any(jobs[job_id].request.dependencies is not None for job_id in txn.state.index.pending)
 
 
-def remark(txn: Transaction, event: Remarked) -> Outcome:
+def remark(txn: Transaction, event: NodeWarning) -> Outcome:
     """For the job's history, and for whoever asks what it does."""
     said = event.remark
     job = txn.state.jobs.get(JobId(said.job_id))
@@ -92,7 +92,7 @@ def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:
     return Outcome(effects=tuple(apply_report(txn, event.name, gone)))
 
 
-def give_back(txn: Transaction, event: GivenBack) -> Outcome:
+def give_back(txn: Transaction, event: LaunchRevoked) -> Outcome:
     """Handed tasks that have not begun wait again, as if they had never been handed; what was asked of them meanwhile is done."""
     effects: list[Effect] = []
     for job_id, restarts in event.launches:

@@ -9,28 +9,29 @@ from collections.abc import Callable
 from typing import Any
 
 from warpdeck.controller.events.events import (
-    Annotated,
     Cancelled,
     CodeRecorded,
+    CommentUpdated,
     Event,
-    GivenBack,
     HealthTold,
-    Heard,
     Held,
     HolderLeft,
     HolderSeen,
+    JournalNote,
     LaunchRefused,
+    LaunchRevoked,
+    MessagesRead,
     NodeAdded,
     NodeDrained,
     NodeLost,
     NodeRemoved,
     NodeResumed,
     NodeUp,
-    Noted,
+    NodeWarning,
+    NotifyJob,
     Outcome,
     Planned,
     Released,
-    Remarked,
     Reported,
     Requeued,
     ReservationMade,
@@ -42,7 +43,6 @@ from warpdeck.controller.events.events import (
     StepReported,
     Submitted,
     Suspended,
-    Told,
     Updated,
 )
 from warpdeck.controller.state.transaction import Transaction
@@ -65,12 +65,12 @@ from . import (
 )
 
 
-def _note(txn: Transaction, event: Noted) -> Outcome:
+def _note(txn: Transaction, event: JournalNote) -> Outcome:
     txn.log(event.job_id, event.text)
     return Outcome(replan=False)
 
 
-def _nothing(txn: Transaction, event: Heard) -> Outcome:
+def _nothing(txn: Transaction, event: MessagesRead) -> Outcome:
     return Outcome(replan=False)
 
 
@@ -82,17 +82,17 @@ REDUCERS: dict[type, Callable[[Transaction, Any], Outcome]] = {
     Requeued: job_commands.requeue,
     Suspended: suspension.suspend,
     Resumed: suspension.resume,
-    Told: job_commands.tell,
+    NotifyJob: job_commands.tell,
     Updated: updates.update,
-    Annotated: comment_update.annotate,
+    CommentUpdated: comment_update.annotate,
     CodeRecorded: code_recording.record,
     Planned: apply_plan.decide,
     Reported: progress.report,
-    GivenBack: progress.give_back,
+    LaunchRevoked: progress.give_back,
     LaunchRefused: progress.refuse,
-    Remarked: progress.remark,
-    Noted: _note,
-    Heard: _nothing,
+    NodeWarning: progress.remark,
+    JournalNote: _note,
+    MessagesRead: _nothing,
     HolderLeft: allocations.leave,
     HolderSeen: allocations.see,
     StepAsked: step_commands.ask,

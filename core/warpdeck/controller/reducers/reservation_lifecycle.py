@@ -18,7 +18,13 @@ from warpdeck.controller.state.transaction import Transaction
 from warpdeck.controller.state.view import why_unavailable
 from warpdeck.model import Job, JobId, JobState
 from warpdeck.policy import ReservationView
-from warpdeck.policy.reservations.lifecycle import NodePool, Tended, Use, next_deed_unix, tend
+from warpdeck.policy.reservations.lifecycle import (
+    NodePool,
+    ReservationActions,
+    ReservationUse,
+    next_deadline_unix,
+    reservation_actions,
+)
 from warpdeck.policy.resources.features import with_features
 
 from .job_commands import end_job
@@ -38,7 +44,9 @@ def is_due(state: State, now: float) -> bool:
 def next_moment(state: State, now: float) -> float:
     """When the clock alone makes something to be done; inf for never."""
     uses = _uses(state)
-    moments = (next_deed_unix(each, uses.get(each.name, Use())) for each in reservations(state, now))
+    moments = (
+        next_deadline_unix(each, uses.get(each.name, ReservationUse())) for each in reservations(state, now)
+    )
     return min((at for at in moments if at > now), default=math.inf)
 
 
@@ -57,7 +65,7 @@ def tend_all(txn: Transaction) -> Outcome:
     return Outcome(effects=tuple(effects))
 
 
-def _keep(txn: Transaction, each: ReservationView, deed: Tended) -> None:
+def _keep(txn: Transaction, each: ReservationView, deed: ReservationActions) -> None:
     """The reservation as it is from now on."""
     made = txn.state.reserved[each.name]
     if deed.purged and not made.repeat:
@@ -72,19 +80,19 @@ def _keep(txn: Transaction, each: ReservationView, deed: Tended) -> None:
     txn.put_reservation(msgspec.structs.replace(made, idle_since_unix=deed.idle_since_unix))
 
 
-def _deeds(state: State, now: float) -> list[tuple[ReservationView, Tended]]:
+def _deeds(state: State, now: float) -> list[tuple[ReservationView, ReservationActions]]:
     uses = _uses(state)
     return [
-        (each, tend(each, uses.get(each.name, Use()), _pool(state, each, now), now))
+        (each, reservation_actions(each, uses.get(each.name, ReservationUse()), _pool(state, each, now), now))
         for each in reservations(state, now)
     ]
 
 
-def _nothing(each: ReservationView) -> Tended:
-    return Tended(nodes=each.nodes, idle_since_unix=each.idle_since_unix)
+def _nothing(each: ReservationView) -> ReservationActions:
+    return ReservationActions(nodes=each.nodes, idle_since_unix=each.idle_since_unix)
 
 
-def _uses(state: State) -> dict[str, Use]:
+def _uses(state: State) -> dict[str, ReservationUse]:
     """The jobs by reservation."""
     jobs = sorted((state.jobs[job_id] for job_id in state.index.in_reservations), key=_reservation)
     return {name: _use(state, list(some)) for name, some in itertools.groupby(jobs, key=_reservation)}
@@ -94,9 +102,9 @@ def _reservation(job: Job) -> str:
     return job.reservation
 
 
-def _use(state: State, jobs: list[Job]) -> Use:
+def _use(state: State, jobs: list[Job]) -> ReservationUse:
     running = [job for job in jobs if job.id not in state.index.pending]
-    return Use(
+    return ReservationUse(
         waiting=tuple(job.id for job in jobs if job.id in state.index.pending),
         running=tuple(
             (job.id, ends_for(state, job) if job.state is JobState.RUNNING else math.inf) for job in running

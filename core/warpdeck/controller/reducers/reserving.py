@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Outcome, ReservationMade, ReservationRemoved
-from warpdeck.controller.state.request_revision import Amended
+from warpdeck.controller.state.request_revision import RequestRevisions
 from warpdeck.controller.state.reservations import meet, reservations, view_of
 from warpdeck.controller.state.state import State, amend
 from warpdeck.controller.state.transaction import Transaction
@@ -161,7 +161,7 @@ def remove(txn: Transaction, event: ReservationRemoved) -> Outcome:
 
 def lose(txn: Transaction, losers: Iterable[JobId], *, hold: bool) -> None:
     """The reservation of these jobs is over: they go on without one, and wait held unless it says otherwise."""
-    amended = Amended()
+    amended = RequestRevisions()
     for job_id in losers:
         job = txn.state.jobs[job_id]
         name = job.reservation

@@ -35,7 +35,7 @@ def unix_groups(user: str) -> frozenset[str]:
     return frozenset(names)
 
 
-class Rules:
+class RulesInForce:
     """What holds now. `site` is made anew when the configuration, or what is known of the groups, changes."""
 
     def __init__(self, config: Config, groups_of: GroupsOf = unix_groups) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Outcome, Submitted, Who
+from warpdeck.controller.events.events import Outcome, Submitted
 from warpdeck.controller.state import admission
 from warpdeck.controller.state.array_record_splitting import fold
 from warpdeck.controller.state.cpu_assignment import with_core_threads
@@ -18,6 +18,7 @@ from warpdeck.model.created_by_nonce import Made, Mark, find_made
 from warpdeck.model.ranges import MAX_RANGES
 from warpdeck.notation.values.arrays import MAX_TASKS
 from warpdeck.policy import parse_constraint
+from warpdeck.ports.caller import Principal
 
 from .hetjob_components import as_components, check_components, place_of
 from .job_commands import recall
@@ -71,7 +72,7 @@ def _put_made(txn: Transaction, event: Submitted, job: Job, notes: tuple[str, ..
     return made
 
 
-def _checked(txn: Transaction, request: Request, who: Who) -> Request:
+def _checked(txn: Transaction, request: Request, who: Principal) -> Request:
     """The request with the site's defaults. Raises UserError for what can never be."""
     if not request.script and not request.argv and not request.holder:
         raise UserError("nothing to run: neither a script nor a command", "give a script with a #! line")
@@ -90,7 +91,7 @@ def _checked(txn: Transaction, request: Request, who: Who) -> Request:
     return request
 
 
-def _make(txn: Transaction, request: Request, who: Who, component: Component | None) -> Job:
+def _make(txn: Transaction, request: Request, who: Principal, component: Component | None) -> Job:
     """The job of a request that was checked. Raises UserError where there is no place for it in the queue."""
     state, job_id = txn.state, txn.new_job_id()
     is_led = component is not None and component.offset > 0
@@ -115,7 +116,7 @@ def _make(txn: Transaction, request: Request, who: Who, component: Component | N
     return job
 
 
-def _check_rights(request: Request, who: Who) -> None:
+def _check_rights(request: Request, who: Principal) -> None:
     if who.admin:
         return
     if request.admin_comment:
@@ -126,7 +127,7 @@ def _check_rights(request: Request, who: Who) -> None:
         )
 
 
-def check_reservation(txn: Transaction, request: Request, who: Who) -> None:
+def check_reservation(txn: Transaction, request: Request, who: Principal) -> None:
     """Raises UserError where the request names a reservation that is not there, or not for its user."""
     name = request.reservation
     if not name:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Effect, KillShare, Outcome, Resumed, Suspended, Who
+from warpdeck.controller.events.events import Effect, KillShare, Outcome, Resumed, Suspended
 from warpdeck.controller.state.state import amend
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.controller.state.view import all_is_free
 from warpdeck.model import Allocation, Job, JobState, NodeName
+from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
 
 from .job_commands import is_with_its_leader, on_each
@@ -34,13 +35,13 @@ def resume(txn: Transaction, event: Resumed) -> Outcome:
     return on_each(txn, event, lambda job: _resume_one(txn, job, event.who))
 
 
-def _check_admin(who: Who) -> None:
+def _check_admin(who: Principal) -> None:
     if not who.admin:
         hint = "ask an administrator; `warpdeck hold` keeps waiting jobs from starting"
         raise UserError("only admins may suspend and resume jobs", hint, code="denied")
 
 
-def _suspend_one(txn: Transaction, job: Job, who: Who, named: Collection[str]) -> list[Effect]:
+def _suspend_one(txn: Transaction, job: Job, who: Principal, named: Collection[str]) -> list[Effect]:
     if job.is_led and not is_with_its_leader(txn, job, named):
         raise UserError(
             f"job {job.label()} is a component", f"suspend all of it: {job.array_job_id}", code="component"
@@ -60,7 +61,7 @@ def _suspend_one(txn: Transaction, job: Job, who: Who, named: Collection[str]) -
     return suspend_job(txn, job, keeps_gpus=True, by=who.user)
 
 
-def _resume_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
+def _resume_one(txn: Transaction, job: Job, who: Principal) -> list[Effect]:
     if job.state is not JobState.SUSPENDED or job.allocation is None:
         code = "pending" if job.state is JobState.PENDING else "not_suspended"
         raise UserError(f"job {job.label()} is not suspended ({job.state})", code=code)

@@ -12,17 +12,18 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Effect, LimitShare, Outcome, Updated, Who
+from warpdeck.controller.events.events import Effect, LimitShare, Outcome, Updated
 from warpdeck.controller.state import admission
 from warpdeck.controller.state.cpu_assignment import with_core_threads
 from warpdeck.controller.state.dependencies import clause_name, not_waited_for, targets, without_unknown
-from warpdeck.controller.state.request_revision import Amended
+from warpdeck.controller.state.request_revision import RequestRevisions
 from warpdeck.controller.state.state import amend
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.controller.state.view import Namesakes, waiting_limit_s
 from warpdeck.model import ArraySpec, Dependencies, Job, JobState, Request, Resources
 from warpdeck.model.change import JobChange
 from warpdeck.model.request import MAX_LIMIT_S
+from warpdeck.ports.caller import Principal
 
 from .job_commands import on_each, set_held
 from .submitting import check_reservation, check_times
@@ -45,11 +46,11 @@ def update(txn: Transaction, event: Updated) -> Outcome:
     wanted = event.change.asked()
     if not wanted:
         raise UserError("no change is named", "name what is to be other, such as TimeLimit=2:00:00")
-    amended = Amended()
+    amended = RequestRevisions()
     return on_each(txn, event, lambda job: _update_one(txn, job, event, amended))
 
 
-def _update_one(txn: Transaction, job: Job, event: Updated, amended: Amended) -> list[Effect]:
+def _update_one(txn: Transaction, job: Job, event: Updated, amended: RequestRevisions) -> list[Effect]:
     change, wanted = event.change, event.change.asked()
     _check_state(job, wanted)
     _check_hold(job, change)
@@ -100,7 +101,7 @@ def _check_hold(job: Job, change: JobChange) -> None:
         raise UserError(f"job {job.label()} is held", "release it first", code="held")
 
 
-def _check_rights(job: Job, change: JobChange, who: Who, txn: Transaction) -> None:
+def _check_rights(job: Job, change: JobChange, who: Principal, txn: Transaction) -> None:
     if who.admin:
         return
     request = job.request
@@ -124,7 +125,7 @@ def _denied(sentence: str) -> UserError:
     return UserError(sentence, "ask an administrator", code="denied")
 
 
-def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Who) -> Request:
+def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Principal) -> Request:
     """The request of a waiting job as it is to be, if it may be so."""
     if isinstance(change.dependencies, Dependencies):
         change = amend(change, dependencies=_known_dependencies(txn, job, change.dependencies))

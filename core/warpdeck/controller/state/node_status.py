@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from warpdeck.model import Condition, Link, NodeHealth, NodeName, Reading
 
-from .suspect_nodes import Suspects
+from .suspect_nodes import SuspectNodes
 
 
 class NodeStatus:
@@ -17,7 +17,7 @@ class NodeStatus:
         self.health: dict[NodeName, NodeHealth] = {}
         self.conditions: dict[NodeName, Condition] = {}
         """The last that was written down of each node."""
-        self.suspects = Suspects()
+        self.suspects = SuspectNodes()
         """Nodes on which jobs fail at once."""
 
     def drop(self, name: NodeName) -> None:

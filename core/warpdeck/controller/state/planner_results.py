@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck.model import JobId, Why
+from warpdeck.model import JobId, PendingReason
 from warpdeck.policy import NO_BACKLOG
 from warpdeck.policy.priority.predict import Predictor
 from warpdeck.ports.ports import Waits
@@ -12,7 +12,7 @@ class PlannerResults:
     """Everything that the last passes reported about waiting jobs."""
 
     def __init__(self) -> None:
-        self.whys: dict[JobId, Why] = {}
+        self.whys: dict[JobId, PendingReason] = {}
         self.priorities: dict[JobId, int] = {}
         self.untold: dict[JobId, None] = {}
         """Waiting jobs that are new or others since the planner last told them why they wait."""

@@ -12,7 +12,7 @@ MAX_AMENDMENTS = 2**20
 """Of one job."""
 
 
-class Amended:
+class RequestRevisions:
     """Jobs that had one request have one again afterwards, so that an array's stays one in the store."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from .accounting import Accounting, key_of
 from .admission_cache import AdmissionCache
 from .deadlines import minds_the_clock, rests
 from .tables import Tables
-from .view_cache import Picture
+from .view_cache import ViewCache
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 MAX_ENDED_STEPS = 64
@@ -33,7 +33,7 @@ class State(Tables):
         super().__init__()
         self.admitted = AdmissionCache()
         self.accounting = Accounting()
-        self.picture = Picture()
+        self.picture = ViewCache()
 
     @classmethod
     def from_store(cls, loaded: Loaded) -> State:

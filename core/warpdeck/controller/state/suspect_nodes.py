@@ -23,7 +23,7 @@ HELD_AFTER_NODES = 3
 """A job that so many different nodes could not start waits held: else it might drain one node after the other."""
 
 
-class Suspects(msgspec.Struct):
+class SuspectNodes(msgspec.Struct):
     """What has failed at once on each node since something last went well there. In memory only: a new controller begins anew."""
 
     failed: dict[NodeName, dict[JobId, int]] = {}

@@ -17,9 +17,9 @@ from warpdeck.model import (
     Link,
     Node,
     NodeName,
+    PendingReason,
     Request,
     Reservation,
-    Why,
     may_become,
 )
 from warpdeck.model.created_by_nonce import Made, Mark, place_made
@@ -260,7 +260,7 @@ class Transaction:
     def touched_nodes(self) -> Iterable[NodeName]:
         return self._nodes
 
-    def _restore_job(self, job_id: JobId, before: Job | None, why: Why | None) -> None:
+    def _restore_job(self, job_id: JobId, before: Job | None, why: PendingReason | None) -> None:
         if before is None:
             self.state.drop_job(job_id)
             return

@@ -49,7 +49,7 @@ class _KeptNode(NamedTuple):
         )
 
 
-class Picture:
+class ViewCache:
     """The parts that are kept. One for each Tables."""
 
     def __init__(self) -> None:

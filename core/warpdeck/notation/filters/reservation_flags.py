@@ -64,14 +64,14 @@ class BadFlags(Exception):
     """No flag has this prefix, or the flag cannot be removed."""
 
 
-class Asked(NamedTuple):
+class ReservationFlags(NamedTuple):
     """Parsed flags: the name in output -> the value after its `=` ("" if none), and the flags to remove."""
 
     more: dict[str, str]
     less: frozenset[str]
 
 
-def parse_flags(text: str, *, sign: str = "") -> Asked:
+def parse_flags(text: str, *, sign: str = "") -> ReservationFlags:
     """Parse FLAG,... with an optional + or - before a flag. The sign also applies to the following flags.
 
     `sign` is the initial sign. Raises BadFlags.
@@ -92,7 +92,7 @@ def parse_flags(text: str, *, sign: str = "") -> Asked:
             less.add(told)
         else:
             more[told] = value
-    return Asked(more, frozenset(less))
+    return ReservationFlags(more, frozenset(less))
 
 
 def flag_fields(flags: Mapping[str, str]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
 from warpdeck.notation.options.directives import OTHER_MARKS, Directive, words_of
-from warpdeck.notation.options.getopt import Reader, Word
-from warpdeck.notation.options.options import Table
+from warpdeck.notation.options.getopt import OptionReader, Word
+from warpdeck.notation.options.options import OptionTable
 from warpdeck.notation.options.variables import is_on
 from warpdeck.notation.values.refusal import Refusal
 
@@ -35,7 +35,7 @@ OPTION_CHARS = 160
 
 
 class _Language(NamedTuple):
-    table: Table
+    table: OptionTable
     prepared: Callable[[Sequence[str]], list[str]]
     """Function that transforms the words of the directives before they are parsed."""
     meanings: Callable[[Word, ValueOf], Iterator[Meaning]]
@@ -64,7 +64,7 @@ class Translation:
         """Iterate over the options one by one. `value_of` is called for the current value of an option.
         Raises Refusal.
         """
-        reader = Reader(self._words, self._language.table)
+        reader = OptionReader(self._words, self._language.table)
         while True:
             self.line = self._lines[reader.at] if reader.at < len(self._lines) else self.line
             try:
@@ -115,13 +115,13 @@ def _lines(text: str, mark: str) -> list[Directive]:
     return found
 
 
-def is_ignored(environ: Mapping[str, str], words: Sequence[str], known: Table) -> bool:
+def is_ignored(environ: Mapping[str, str], words: Sequence[str], known: OptionTable) -> bool:
     """Return whether a variable or the command line disables these lines. The script itself may do that
     too.
     """
     if "SBATCH_IGNORE_PBS" in environ and is_on(environ["SBATCH_IGNORE_PBS"]):
         return True
     try:
-        return any(word.option == IGNORE for word in Reader(words, known))
+        return any(word.option == IGNORE for word in OptionReader(words, known))
     except UserError:
         return False  # The error is reported where the words are parsed.

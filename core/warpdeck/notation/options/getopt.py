@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
 
-from .options import NONE, OPTIONAL, REQUIRED, SBATCH, Table
+from .options import NONE, OPTIONAL, REQUIRED, SBATCH, OptionTable
 
 UNKNOWN = "unknown_option"
 """Code of the error about an unknown option, which might belong to a site's plugin."""
@@ -34,7 +34,7 @@ class Parsed(NamedTuple):
     rest: list[str]
 
 
-def parse_words(words: Iterable[str], where: str, known: Table = SBATCH) -> list[tuple[str, str]]:
+def parse_words(words: Iterable[str], where: str, known: OptionTable = SBATCH) -> list[tuple[str, str]]:
     """Return (long option, value) in order. Raises UserError, also for words that are not options."""
     found, rest = parse_leading(words, where, known)
     if rest:
@@ -42,7 +42,9 @@ def parse_words(words: Iterable[str], where: str, known: Table = SBATCH) -> list
     return found
 
 
-def parse_leading(words: Iterable[str], where: str, known: Table) -> tuple[list[tuple[str, str]], list[str]]:
+def parse_leading(
+    words: Iterable[str], where: str, known: OptionTable
+) -> tuple[list[tuple[str, str]], list[str]]:
     """Return (long option, value) in order up to the first word that is not an option, and the words from
     there on. Raises UserError.
     """
@@ -54,7 +56,7 @@ def parse_leading(words: Iterable[str], where: str, known: Table) -> tuple[list[
 
 
 def parse_components(
-    words: Iterable[str], where: str, known: Table
+    words: Iterable[str], where: str, known: OptionTable
 ) -> tuple[list[list[tuple[str, str]]], list[str]]:
     """Return the same for each component of a job. A colon separates components."""
     found, rest = parse_leading(words, where, known)
@@ -65,13 +67,15 @@ def parse_components(
     return parts, rest
 
 
-def parse_anywhere(words: Sequence[str], where: str, known: Table) -> tuple[list[tuple[str, str]], list[str]]:
+def parse_anywhere(
+    words: Sequence[str], where: str, known: OptionTable
+) -> tuple[list[tuple[str, str]], list[str]]:
     """Return (long option, value) in order, and all other words, which may be mixed with the options. Raises
     UserError.
 
     This is the behavior of getopt_long for commands that do not run another program.
     """
-    reader = Reader(words, known)
+    reader = OptionReader(words, known)
     found: list[tuple[str, str]] = []
     others: list[str] = []
     try:
@@ -89,14 +93,14 @@ def parse_anywhere(words: Sequence[str], where: str, known: Table) -> tuple[list
         raise UserError(f"{where}: {error.message}", error.hint, code=error.code) from None
 
 
-def getopt(words: Sequence[str], known: Table) -> Parsed:
+def getopt(words: Sequence[str], known: OptionTable) -> Parsed:
     """Return the leading options and the rest. Raises UserError with getopt's messages."""
-    reader = Reader(words, known)
+    reader = OptionReader(words, known)
     found = list(reader)
     return Parsed(found, list(words[reader.at :]))
 
 
-class Reader:
+class OptionReader:
     """Iterates over the leading options. Afterwards `at` is the position where it stopped. Raises UserError
     with getopt's messages.
 
@@ -104,13 +108,13 @@ class Reader:
     parsed.
     """
 
-    def __init__(self, words: Sequence[str], known: Table) -> None:
+    def __init__(self, words: Sequence[str], known: OptionTable) -> None:
         self._words = words
         self._known = known
         self._letters = ""
         self.at = 0
 
-    def __iter__(self) -> Reader:
+    def __iter__(self) -> OptionReader:
         return self
 
     def __next__(self) -> Word:
@@ -165,7 +169,7 @@ class Reader:
         return self._words[self.at - 1]
 
 
-def full_name(text: str, known: Table) -> str:
+def full_name(text: str, known: OptionTable) -> str:
     """Return the option that a word without its dashes (NAME or NAME=VALUE) stands for. Raises UserError."""
     given = text.partition("=")[0]
     if given in known.options and not _is_short(given, known):
@@ -183,12 +187,12 @@ def full_name(text: str, known: Table) -> str:
     raise UserError(f"unrecognized option '--{text}'", near(given, known), code=UNKNOWN)
 
 
-def _is_short(name: str, known: Table) -> bool:
+def _is_short(name: str, known: OptionTable) -> bool:
     """Return whether the option exists only as a single letter."""
     return "short" in known.options[name].marks
 
 
-def takes_next(word: str, known: Table = SBATCH) -> bool:
+def takes_next(word: str, known: OptionTable = SBATCH) -> bool:
     """Return whether the option's value is the next word. Raises UserError."""
     if word.startswith("--"):
         return "=" not in word and known.options[full_name(word[2:], known)].takes == REQUIRED
@@ -206,13 +210,13 @@ def split_command(words: list[str]) -> tuple[list[str], list[str]]:
     return words[:at], words[at:]
 
 
-def as_word(option: str, text: str, known: Table) -> str:
+def as_word(option: str, text: str, known: OptionTable) -> str:
     """Return the option as one word of a command line. An empty optional value is left out."""
     takes = known.options[option].takes
     return f"--{option}" if takes == NONE or (takes == OPTIONAL and not text) else f"--{option}={text}"
 
 
-def near(given: str, known: Table) -> str:
+def near(given: str, known: OptionTable) -> str:
     """Return a hint for an unknown option, which lists options with similar names."""
     names = difflib.get_close_matches(given, list(known.options), n=3)
     if not names:

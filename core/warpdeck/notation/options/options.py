@@ -233,7 +233,7 @@ class Option(NamedTuple):
         return "each" in self.marks
 
 
-class Table(NamedTuple):
+class OptionTable(NamedTuple):
     """The options of one command."""
 
     command: str
@@ -254,7 +254,7 @@ def _read(text: str) -> list[Option]:
 _ALL = _read(_TABLE)
 
 
-def table(command: str, options: Mapping[str, tuple[str, str]]) -> Table:
+def table(command: str, options: Mapping[str, tuple[str, str]]) -> OptionTable:
     """Return the table of a command with options of its own: long name -> (short letter or "", kind of
     value).
     """
@@ -264,17 +264,19 @@ def table(command: str, options: Mapping[str, tuple[str, str]]) -> Table:
     )
 
 
-def table_of(command: str, options: Iterable[Option]) -> Table:
+def table_of(command: str, options: Iterable[Option]) -> OptionTable:
     """Return a table that contains these options."""
     known = {option.name: option for option in options}
-    return Table(command, known, {option.short: option.name for option in known.values() if option.short})
+    return OptionTable(
+        command, known, {option.short: option.name for option in known.values() if option.short}
+    )
 
 
-def _of(command: str, letter: str) -> Table:
+def _of(command: str, letter: str) -> OptionTable:
     return table_of(command, (option for option in _ALL if letter in option.commands))
 
 
-def with_plugins(known: Table, plugins: Mapping[str, str]) -> Table:
+def with_plugins(known: OptionTable, plugins: Mapping[str, str]) -> OptionTable:
     """Return the table extended by the options of a site's plugins: name -> kind of value. They are accepted
     with a note.
     """
@@ -291,7 +293,7 @@ SALLOC = _of("salloc", "a")
 SRUN = _of("srun", "r")
 
 
-def _as_in_22_05(known: Table) -> Table:
+def _as_in_22_05(known: OptionTable) -> OptionTable:
     return table_of(
         known.command,
         (option for option in known.options.values() if not option.marks & {"newer", "plugin"}),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .options import NONE, Table
+from .options import NONE, OptionTable
 
 _SBATCH = """
 SBATCH_ACCOUNT            account
@@ -227,7 +227,7 @@ def override(
     environ: Mapping[str, str],
     variables: Sequence[tuple[str, str]],
     *,
-    known: Table,
+    known: OptionTable,
 ) -> list[tuple[str, str, str]]:
     """Return (option, value, where) of a script followed by those of the variables. Options that a variable
     turns off are removed.

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from warpdeck.notation.values.refusal import Refusal
 from warpdeck.notation.verdict.bindings import mem_bind, mem_bind_text
-from warpdeck.notation.verdict.option_fields import Fields, Place
+from warpdeck.notation.verdict.option_fields import Fields, OptionSource
 from warpdeck.notation.verdict.values import set_value
 
-_NOWHERE = Place(cwd="", environ={}, now=0)
+_NOWHERE = OptionSource(cwd="", environ={}, now=0)
 _ONE_THREAD = frozenset({"compute_bound", "memory_bound", "nomultithread"})
 ANY_NUMBER = 65_535
 """Slurm's value for an unlimited number of tasks per core."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from warpdeck.base.cluster import CLUSTER_OPTIONS, other_cluster
 from warpdeck.base.errors import UserError
-from warpdeck.notation.options.options import COMMAND, NOTED, REFUSED, SBATCH, Table
+from warpdeck.notation.options.options import COMMAND, NOTED, REFUSED, SBATCH, OptionTable
 from warpdeck.notation.options.submit_files import (
     LIMITS_FILE,
     Reader,
@@ -67,7 +67,7 @@ def build_request(
     environ: Mapping[str, str],
     *,
     now: float,
-    known: Table = SBATCH,
+    known: OptionTable = SBATCH,
     read: Reader | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
     """Return (fields that the options determine, notes).
@@ -116,7 +116,7 @@ def _set_environment(
     of_file: tuple[str, str],
     environ: Mapping[str, str],
     *,
-    known: Table,
+    known: OptionTable,
     read: Reader | None,
 ) -> None:
     """Set the variables of --export and --export-file. Both are pairs of a value and the place where it was given."""

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
 from warpdeck.notation.options.directives import OTHER_MARKS, Component, components, words_of
-from warpdeck.notation.options.getopt import Reader
-from warpdeck.notation.options.options import SBATCH, Table
+from warpdeck.notation.options.getopt import OptionReader
+from warpdeck.notation.options.options import SBATCH, OptionTable
 
 from .request import Options
 
@@ -29,7 +29,7 @@ class Said(NamedTuple):
     notes: list[str]
 
 
-def script_options(text: str, name: str, known: Table = SBATCH) -> Options:
+def script_options(text: str, name: str, known: OptionTable = SBATCH) -> Options:
     """Return the options of the script itself. Raises UserError."""
     return script_said(text, name, known).options
 
@@ -37,7 +37,7 @@ def script_options(text: str, name: str, known: Table = SBATCH) -> Options:
 def each_said(
     text: str,
     name: str,
-    known: Table = SBATCH,
+    known: OptionTable = SBATCH,
     *,
     environ: Mapping[str, str] = _NOBODY,
     words: Sequence[str] = (),
@@ -57,7 +57,7 @@ def each_said(
 def script_said(
     text: str,
     name: str,
-    known: Table = SBATCH,
+    known: OptionTable = SBATCH,
     *,
     environ: Mapping[str, str] = _NOBODY,
     words: Sequence[str] = (),
@@ -72,7 +72,7 @@ def script_said(
     return Said(options, "", [])
 
 
-def _of_directives(text: str, name: str, known: Table) -> Options:
+def _of_directives(text: str, name: str, known: OptionTable) -> Options:
     first, *others = components(text)
     if others:
         raise UserError(
@@ -83,11 +83,11 @@ def _of_directives(text: str, name: str, known: Table) -> Options:
     return _of_component(first, name, known)
 
 
-def _of_component(component: Component, name: str, known: Table) -> Options:
+def _of_component(component: Component, name: str, known: OptionTable) -> Options:
     pairs = list(words_of(component.directives, lambda number: f"{name}:{number}"))
     words, lines = [word for word, _ in pairs], [line for _, line in pairs]
     found: Options = []
-    reader = Reader(words, known)
+    reader = OptionReader(words, known)
     where = name
     try:
         while reader.at < len(words):
@@ -104,7 +104,13 @@ def _of_component(component: Component, name: str, known: Table) -> Options:
 
 
 def _with_others(
-    options: Options, text: str, name: str, *, environ: Mapping[str, str], words: Sequence[str], known: Table
+    options: Options,
+    text: str,
+    name: str,
+    *,
+    environ: Mapping[str, str],
+    words: Sequence[str],
+    known: OptionTable,
 ) -> Said:
     from warpdeck.notation.foreign.option_mapping import PASSED_OVER, UMASK
     from warpdeck.notation.foreign.translation import IGNORE, is_ignored, translation

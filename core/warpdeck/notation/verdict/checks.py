@@ -15,14 +15,14 @@ from warpdeck.notation.values.refusal import VALUE_EXIT, Refusal
 
 from .bind_help import answer
 from .bindings import binds
-from .option_fields import ENVIRONMENT, LINE, Fields, Place
+from .option_fields import ENVIRONMENT, LINE, Fields, OptionSource
 
 _LAYOUT_OPTIONS = ("ntasks-per-core", "threads-per-core", "extra-node-info")
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 _LEAVE_ONE = "keep one of them"
 
 
-def check(fields: Fields, place: Place) -> None:
+def check(fields: Fields, place: OptionSource) -> None:
     """Complete the fields. Raises Refusal for combinations that sbatch rejects before it shows the
     options.
     """
@@ -145,7 +145,7 @@ def _apply_hint(fields: Fields, word: str) -> None:
             )
 
 
-def complete_paths(fields: Fields, place: Place) -> None:
+def complete_paths(fields: Fields, place: OptionSource) -> None:
     """Make file names absolute: files of sbatch are relative to the directory where it was called."""
     cwd = fields.chdir or place.cwd
     for option in ("error", "input", "output"):
@@ -154,7 +154,7 @@ def complete_paths(fields: Fields, place: Place) -> None:
             fields.texts[option] = f"{cwd}/{path}"
 
 
-def _read_hosts(fields: Fields, place: Place) -> list[str]:
+def _read_hosts(fields: Fields, place: OptionSource) -> list[str]:
     """Return the requested nodes, without repetitions. A value with a slash names a host file."""
     texts = fields.texts
     if "/" in texts.get("exclude", ""):
@@ -243,7 +243,7 @@ def _no_hosts(words: str) -> Refusal:
     return Refusal("memory allocation failure", "write node[01-04,07]", more=(words,) if words else ())
 
 
-def read_hostfile(name: str, place: Place) -> str:
+def read_hostfile(name: str, place: OptionSource) -> str:
     """Return a file of node names as a hostlist. Raises Refusal."""
     if not name:
         raise Refusal("Invalid --nodefile node file", "name a file")

@@ -11,7 +11,7 @@ import re
 from warpdeck.notation.values.numbers import LONG_MAX, strtol
 from warpdeck.notation.values.refusal import Refusal
 
-from .option_fields import Fields, Place
+from .option_fields import Fields, OptionSource
 
 _WRONG = "Invalid generic resource (gres) specification"
 _WRONG_TYPE = "Invalid GRES specification (with and without type identification)"
@@ -58,7 +58,7 @@ class _Counts:
         self.tasks_per_gpu = per_gpu
 
 
-def check_gpus(fields: Fields, place: Place) -> None:
+def check_gpus(fields: Fields, place: OptionSource) -> None:
     """Check the generic resources of a component. Raises Refusal."""
     texts, counts = fields.texts, _Counts(fields)
     per_task = _prefixed(texts.get("gpus-per-task", ""))
@@ -121,7 +121,7 @@ def _split(gres: str) -> list[str]:
 
 
 def _gather(
-    asks: dict[tuple[str, str], _Ask], field: str, items: list[str], counts: _Counts, place: Place
+    asks: dict[tuple[str, str], _Ask], field: str, items: list[str], counts: _Counts, place: OptionSource
 ) -> None:
     for item in items:
         name, kind, count = _read(item)

@@ -6,19 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from warpdeck.notation.options.options import Table
+from warpdeck.notation.options.options import OptionTable
 from warpdeck.notation.options.variables import SALLOC_VARIABLES, SRUN_VARIABLES
 from warpdeck.notation.values.refusal import VALUE_EXIT, Refusal
 
 from .bindings import cpu_bind
 from .checks import check
 from .launch_values import SALLOCS, SRUNS
-from .option_fields import ENVIRONMENT, LINE, Fields, Place
+from .option_fields import ENVIRONMENT, LINE, Fields, OptionSource
 from .reading import Reading, exit_of
 from .verdict import Fault, Verdict, check_clusters, check_rest, shown
 
 
-def judge_launch(words: Sequence[str], place: Place, *, known: Table) -> Verdict:
+def judge_launch(words: Sequence[str], place: OptionSource, *, known: OptionTable) -> Verdict:
     """Check a command line. Nothing is raised; errors are in the verdict.
 
     `words` are the words after the command's name. `known` is SRUN_22_05 or SALLOC_22_05.
@@ -54,7 +54,7 @@ def judge_launch(words: Sequence[str], place: Place, *, known: Table) -> Verdict
     return verdict
 
 
-def _is_inside(fields: Fields, place: Place) -> bool:
+def _is_inside(fields: Fields, place: OptionSource) -> bool:
     """Return whether there is already an allocation, so that its resources are not requested again."""
     return "jobid" in fields.texts or "SLURM_JOB_ID" in place.environ
 
@@ -83,7 +83,7 @@ def _check_srun(fields: Fields) -> None:
         texts["overlap"] = "unset"
 
 
-def _check_allocation(fields: Fields, place: Place) -> None:
+def _check_allocation(fields: Fields, place: OptionSource) -> None:
     """Check rules that apply only to a new allocation. Raises Refusal."""
     if "relative" in fields.texts:
         raise Refusal(

@@ -13,7 +13,7 @@ from warpdeck.notation.values.refusal import Refusal, invalid
 
 from .checks import hosts_of
 from .notices import set_signal, signal_name, signal_number
-from .option_fields import Fields, Place, Setter
+from .option_fields import Fields, OptionSource, Setter
 
 MAX_HET_GROUPS = 128
 """Maximum number of components of a heterogeneous job in Slurm."""
@@ -25,7 +25,7 @@ def _number(option: str, *, positive: bool, called: str = "", alone: str = "") -
     given.
     """
 
-    def set_number(fields: Fields, text: str | None, place: Place) -> None:
+    def set_number(fields: Fields, text: str | None, place: OptionSource) -> None:
         word = alone if text is None and alone else text
         fields.texts[option] = str(int32(count(option, word, positive=positive, called=called)))
 
@@ -36,28 +36,28 @@ def _constant(option: str, value: str) -> Setter:
     return lambda fields, text, place: fields.texts.update({option: value})
 
 
-def _set_signal(fields: Fields, text: str | None, place: Place) -> None:
+def _set_signal(fields: Fields, text: str | None, place: OptionSource) -> None:
     """Set --signal. There is no batch shell that could be signaled alone."""
     set_signal(fields, text, place)
     if fields.warn_batch:
         raise invalid("signal", "write SIGNAL[@SECONDS]; B: is sbatch's")
 
 
-def _set_accel_bind(fields: Fields, text: str | None, place: Place) -> None:
+def _set_accel_bind(fields: Fields, text: str | None, place: OptionSource) -> None:
     found = "".join(letter for letter in "vgn" if letter in (text or ""))
     if not found:
         raise invalid("accel-bind", "write g, n or both; v says what is bound")
     fields.texts["accel-bind"] = found
 
 
-def _set_send_libs(fields: Fields, text: str | None, place: Place) -> None:
+def _set_send_libs(fields: Fields, text: str | None, place: OptionSource) -> None:
     word = (text or "yes").lower()
     if word not in ("yes", "y", "no", "n"):
         raise invalid("send-libs", "write yes or no")
     fields.texts["send-libs"] = "set" if word.startswith("y") else "(null)"
 
 
-def _set_slurmd_debug(fields: Fields, text: str | None, place: Place) -> None:
+def _set_slurmd_debug(fields: Fields, text: str | None, place: OptionSource) -> None:
     """Set --slurmd-debug. A value other than the lower levels counts as verbose."""
     word = text or ""
     level = int(word) if word.isdecimal() and len(word) == 1 else None
@@ -65,11 +65,11 @@ def _set_slurmd_debug(fields: Fields, text: str | None, place: Place) -> None:
     fields.texts["slurmd-debug"] = name if name in ("quiet", "fatal", "error", "info") else "verbose"
 
 
-def _set_compress(fields: Fields, text: str | None, place: Place) -> None:
+def _set_compress(fields: Fields, text: str | None, place: OptionSource) -> None:
     fields.texts["compress"] = "lz4" if (text or "lz4").lower() == "lz4" else "none"
 
 
-def _set_het_group(fields: Fields, text: str | None, place: Place) -> None:
+def _set_het_group(fields: Fields, text: str | None, place: OptionSource) -> None:
     """Check --het-group. The option is not shown among the options, so nothing is stored."""
     word = text or ""
     try:
@@ -89,7 +89,7 @@ def _bad_group(word: str, *more: str) -> Refusal:
 _MPI = frozenset({"cray_shasta", "list", "none", "openmpi", "pmi", "pmi1", "pmi2", "pmix"})
 
 
-def _set_mpi(fields: Fields, text: str | None, place: Place) -> None:
+def _set_mpi(fields: Fields, text: str | None, place: OptionSource) -> None:
     word = text or ""
     if word not in _MPI and not word.startswith("pmix_"):
         words = f"Invalid MPI type '{word}', --mpi=list for acceptable types"
@@ -97,12 +97,12 @@ def _set_mpi(fields: Fields, text: str | None, place: Place) -> None:
     fields.texts["mpi"] = word
 
 
-def _set_x11(fields: Fields, text: str | None, place: Place) -> None:
+def _set_x11(fields: Fields, text: str | None, place: OptionSource) -> None:
     word = "all" if text is None else text
     fields.texts["x11"] = word if word in ("all", "batch", "first", "last") else "unset"
 
 
-def _set_kill_command(fields: Fields, text: str | None, place: Place) -> None:
+def _set_kill_command(fields: Fields, text: str | None, place: OptionSource) -> None:
     number = int(signal.SIGTERM) if text is None else signal_number(text)
     if not number:
         raise invalid("kill-command", "write a signal, such as TERM")

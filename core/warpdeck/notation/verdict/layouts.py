@@ -7,10 +7,10 @@ import re
 from warpdeck.notation.values.numbers import UNLIMITED, count, int32, is_blank, seconds, strtol, time_text
 from warpdeck.notation.values.refusal import Refusal
 
-from .option_fields import Fields, Getter, Place, Setter
+from .option_fields import Fields, Getter, OptionSource, Setter
 
 
-def set_nodes(fields: Fields, text: str | None, place: Place) -> None:
+def set_nodes(fields: Fields, text: str | None, place: OptionSource) -> None:
     """Set COUNT or MIN-MAX. A missing minimum is 1."""
     word = text or ""
     low, dash, high = word.partition("-")
@@ -50,14 +50,14 @@ def show_nodes(fields: Fields) -> str:
     return str(fields.min_nodes)
 
 
-def set_switches(fields: Fields, text: str | None, place: Place) -> None:
+def set_switches(fields: Fields, text: str | None, place: OptionSource) -> None:
     number, at, wait = (text or "").partition("@")
     if at:
         fields.switches_wait_s = seconds(wait)
     fields.switches = count("switches", number)
 
 
-def set_switch_wait(fields: Fields, text: str | None, place: Place) -> None:
+def set_switch_wait(fields: Fields, text: str | None, place: OptionSource) -> None:
     fields.switches_wait_s = seconds(text or "")
 
 
@@ -70,7 +70,7 @@ def show_switches(fields: Fields) -> str:
 _LAYOUT = ("sockets", "cores", "threads")
 
 
-def set_extra(fields: Fields, text: str | None, place: Place) -> None:
+def set_extra(fields: Fields, text: str | None, place: OptionSource) -> None:
     """Set SOCKETS[:CORES[:THREADS]]; each is a count, a range or *."""
     pieces = [*(text or "").split(":"), "", ""][:3]
     for field, ordinal, piece in zip(_LAYOUT, ("first", "second", "third"), pieces, strict=True):
@@ -114,7 +114,7 @@ _THREADS = 0x8000
 
 
 def set_spec(option: str) -> Setter:
-    def set_spec(fields: Fields, text: str | None, place: Place) -> None:
+    def set_spec(fields: Fields, text: str | None, place: OptionSource) -> None:
         number = count(option, text, positive=option == "thread-spec")
         fields.core_spec = number | _THREADS if option == "thread-spec" else number
 

@@ -7,7 +7,7 @@ import signal
 from warpdeck.notation.values.numbers import is_blank, strtol
 from warpdeck.notation.values.refusal import invalid
 
-from .option_fields import Fields, Place
+from .option_fields import Fields, OptionSource
 
 MAIL_BITS = {
     "ARRAY_TASKS": 1,
@@ -27,7 +27,7 @@ _ALL_MAIL = sum(
 )
 
 
-def set_mail_type(fields: Fields, text: str | None, place: Place) -> None:
+def set_mail_type(fields: Fields, text: str | None, place: OptionSource) -> None:
     """Add mail types. If the option is given several times, all of them count."""
     fields.mail_types |= mail_bits(text)
 
@@ -75,7 +75,7 @@ MAX_LEAD_S = 65_535
 DEFAULT_LEAD_S = 60
 
 
-def set_signal(fields: Fields, text: str | None, place: Place) -> None:
+def set_signal(fields: Fields, text: str | None, place: OptionSource) -> None:
     """Set [R][B][:]SIGNAL[@SECONDS]. R and B stay set once they were given."""
     word = text or ""
     for letter in ("R", "B", "R"):

@@ -19,7 +19,7 @@ def _no_file(name: str) -> str:
     raise FileNotFoundError(2, "No such file or directory", name)
 
 
-class Place:
+class OptionSource:
     """External data that the parser needs. The notation package itself reads neither clock nor disk."""
 
     def __init__(
@@ -147,7 +147,7 @@ EACH = frozenset(name for name, option in SBATCH_22_05.options.items() if option
 """Options whose values are not taken over by the next component of a heterogeneous job."""
 _EACH_FIELDS = frozenset(field for option in EACH for field in FIELDS_OF.get(option, ()))
 
-Setter = Callable[[Fields, str | None, Place], None]
+Setter = Callable[[Fields, str | None, OptionSource], None]
 """Function that parses and stores an option's value; raises Refusal."""
 Getter = Callable[[Fields], str]
 """Function that returns the stored value of an option as text."""

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
 from warpdeck.notation.foreign.option_mapping import Meaning
-from warpdeck.notation.options.getopt import Reader
-from warpdeck.notation.options.options import NONE, OPTIONAL, REQUIRED, Table
+from warpdeck.notation.options.getopt import OptionReader
+from warpdeck.notation.options.options import NONE, OPTIONAL, REQUIRED, OptionTable
 from warpdeck.notation.options.variables import is_on
 from warpdeck.notation.values.exit_codes import PLAIN, exit_code
 from warpdeck.notation.values.refusal import VALUE_EXIT, Refusal
 
-from .option_fields import ENVIRONMENT, LINE, Fields, Place, Setter
+from .option_fields import ENVIRONMENT, LINE, Fields, OptionSource, Setter
 from .values import set_value
 
 EARLY = frozenset({"help", "quiet", "usage", "verbose", "version", "wrap"})
@@ -25,7 +25,7 @@ SBATCHS: Mapping[str, Setter] = {}
 SAME = {"cpu_bind": "cpu-bind", "pack-group": "het-group", "tasks-per-node": "ntasks-per-node"}
 
 
-def exit_of(error: Refusal, place: Place) -> int:
+def exit_of(error: Refusal, place: OptionSource) -> int:
     """Return the exit code. If the error has none, it is that of inconsistent options."""
     if error.exit_code:
         return error.exit_code
@@ -44,7 +44,7 @@ class Reading:
     """Reads the options of one component. `line` is the current line, `given` the options read so far."""
 
     def __init__(
-        self, fields: Fields, place: Place, *, known: Table, own: Mapping[str, Setter] = SBATCHS
+        self, fields: Fields, place: OptionSource, *, known: OptionTable, own: Mapping[str, Setter] = SBATCHS
     ) -> None:
         self.fields = fields
         self._place = place
@@ -84,7 +84,7 @@ class Reading:
         """Read the leading options and return the position of the first word that is not an option. Raises
         Refusal.
         """
-        reader = Reader(words, self._known)
+        reader = OptionReader(words, self._known)
         while True:
             self.line = lines[reader.at] if reader.at < len(lines) else self.line
             try:

@@ -34,7 +34,7 @@ from .layouts import (
     show_switches,
 )
 from .notices import mail_text, set_mail_type, set_signal, show_signal
-from .option_fields import Fields, Getter, Place, Setter
+from .option_fields import Fields, Getter, OptionSource, Setter
 
 FLAGS = frozenset(
     [
@@ -68,7 +68,7 @@ NO_VALUE = 2**32 - 2
 NICE_LIMIT = 2**31 - 3
 
 
-def set_value(fields: Fields, option: str, text: str | None, place: Place) -> None:
+def set_value(fields: Fields, option: str, text: str | None, place: OptionSource) -> None:
     """Parse and store the value of an option. Raises Refusal."""
     setter = _SETTERS.get(option)
     if setter is not None:
@@ -101,7 +101,7 @@ def show_value(fields: Fields, option: str) -> str:
 
 
 def _set_count(option: str, field: str, *, also: str = "") -> Setter:
-    def set_count(fields: Fields, text: str | None, place: Place) -> None:
+    def set_count(fields: Fields, text: str | None, place: OptionSource) -> None:
         setattr(fields, field, count(option, text))
         if also:
             setattr(fields, also, True)
@@ -124,7 +124,7 @@ def _show_count(field: str) -> Getter:
 
 
 def _choice(option: str, field: str, words: dict[str, str]) -> Setter:
-    def set_choice(fields: Fields, text: str | None, place: Place) -> None:
+    def set_choice(fields: Fields, text: str | None, place: OptionSource) -> None:
         found = words.get((text or "").lower())
         if found is None:
             raise invalid(option, "write " + " or ".join(filter(None, words)))
@@ -140,13 +140,13 @@ def _constant(field: str, value: str) -> Setter:
 _SHARED = {word: word for word in ("exclusive", "oversubscribe", "user", "mcs")} | {"": "exclusive"}
 
 
-def _set_chdir(fields: Fields, text: str | None, place: Place) -> None:
+def _set_chdir(fields: Fields, text: str | None, place: OptionSource) -> None:
     word = text or ""
     fields.chdir = word if word.startswith("/") else f"{place.cwd}/{word}"
 
 
 def _set_limit(option: str) -> Setter:
-    def set_limit(fields: Fields, text: str | None, place: Place) -> None:
+    def set_limit(fields: Fields, text: str | None, place: OptionSource) -> None:
         found = minutes(text or "")
         if found == NO_TIME:
             raise invalid(option, _TIME_HINT)
@@ -163,7 +163,7 @@ def _show_limit(option: str) -> Getter:
     return show
 
 
-def _set_delay(fields: Fields, text: str | None, place: Place) -> None:
+def _set_delay(fields: Fields, text: str | None, place: OptionSource) -> None:
     found = seconds(text or "")
     if found == NO_TIME:
         raise invalid("delay-boot", _TIME_HINT)
@@ -171,7 +171,7 @@ def _set_delay(fields: Fields, text: str | None, place: Place) -> None:
 
 
 def _set_moment(option: str) -> Setter:
-    def set_moment(fields: Fields, text: str | None, place: Place) -> None:
+    def set_moment(fields: Fields, text: str | None, place: OptionSource) -> None:
         try:
             setattr(fields, option, parse_moment(text or "", place.now))
         except UserError as error:
@@ -184,7 +184,7 @@ def _show_moment(option: str) -> Getter:
     return lambda fields: moment_text(getattr(fields, option))
 
 
-def _set_gres(fields: Fields, text: str | None, place: Place) -> None:
+def _set_gres(fields: Fields, text: str | None, place: OptionSource) -> None:
     word = text or ""
     if word.lower() in ("help", "list"):
         known = ", ".join(f"{name}[[:type]:count]" for name in place.gres)
@@ -194,22 +194,22 @@ def _set_gres(fields: Fields, text: str | None, place: Place) -> None:
     fields.texts["gres"] = word
 
 
-def _set_gpu_bind(fields: Fields, text: str | None, place: Place) -> None:
+def _set_gpu_bind(fields: Fields, text: str | None, place: OptionSource) -> None:
     fields.texts["gpu-bind"] = text or ""
     check_gpu_bind(text or "")
 
 
-def _set_gpu_freq(fields: Fields, text: str | None, place: Place) -> None:
+def _set_gpu_freq(fields: Fields, text: str | None, place: OptionSource) -> None:
     fields.texts["gpu-freq"] = text or ""
     if not is_gpu_freq(text or ""):
         raise Refusal(f"Invalid --gpu-freq argument: gpu:{text}", "write such as high or medium,memory=high")
 
 
-def _set_cpu_freq(fields: Fields, text: str | None, place: Place) -> None:
+def _set_cpu_freq(fields: Fields, text: str | None, place: OptionSource) -> None:
     fields.texts["cpu-freq"] = cpu_freq(text or "")
 
 
-def _set_distribution(fields: Fields, text: str | None, place: Place) -> None:
+def _set_distribution(fields: Fields, text: str | None, place: OptionSource) -> None:
     plane_size = place.environ.get("SLURM_DIST_PLANESIZE", "")
     fields.distribution, fields.plane_size = distribution(text or "", plane_size)
 
@@ -218,11 +218,11 @@ def _show_distribution(fields: Fields) -> str:
     return f"plane={fields.plane_size}" if fields.distribution == "plane" else fields.distribution or "(null)"
 
 
-def _set_mem_bind(fields: Fields, text: str | None, place: Place) -> None:
+def _set_mem_bind(fields: Fields, text: str | None, place: OptionSource) -> None:
     fields.mem_bind, fields.mem_bind_types = mem_bind(text or "", fields.mem_bind_types)
 
 
-def _set_user_env(fields: Fields, text: str | None, place: Place) -> None:
+def _set_user_env(fields: Fields, text: str | None, place: OptionSource) -> None:
     if text is None:
         fields.user_env_s = 0
         return
@@ -241,7 +241,7 @@ def _show_user_env(fields: Fields) -> str:
 
 
 def _set_identity(option: str) -> Setter:
-    def set_identity(fields: Fields, text: str | None, place: Place) -> None:
+    def set_identity(fields: Fields, text: str | None, place: OptionSource) -> None:
         if not place.is_root:
             raise Refusal(f"--{option} only permitted by root user", "leave it out")
         found = place.user_id(text or "") if option == "uid" else place.group_id(text or "")
@@ -252,14 +252,14 @@ def _set_identity(option: str) -> Setter:
     return set_identity
 
 
-def _set_nice(fields: Fields, text: str | None, place: Place) -> None:
+def _set_nice(fields: Fields, text: str | None, place: OptionSource) -> None:
     number = 100 if text is None else strtol(text)[0]
     if abs(number) > NICE_LIMIT:
         raise Refusal(f"Invalid --nice value, out of range (+/- {NICE_LIMIT})", "write less")
     fields.counts["nice"] = number
 
 
-def _set_priority(fields: Fields, text: str | None, place: Place) -> None:
+def _set_priority(fields: Fields, text: str | None, place: OptionSource) -> None:
     word = text or ""
     number = NO_VALUE - 1 if word.upper() == "TOP" else strtol(word)[0]
     if number < 0:
@@ -272,7 +272,7 @@ def _set_priority(fields: Fields, text: str | None, place: Place) -> None:
 _PROFILES = ("Energy", "Lustre", "Network", "Task")
 
 
-def _set_profile(fields: Fields, text: str | None, place: Place) -> None:
+def _set_profile(fields: Fields, text: str | None, place: OptionSource) -> None:
     word = (text or "").lower()
     named = [name for name in _PROFILES if "all" in word or name.lower() in word]
     if "none" in word:
@@ -282,7 +282,7 @@ def _set_profile(fields: Fields, text: str | None, place: Place) -> None:
     fields.texts["profile"] = ",".join(named)
 
 
-def _set_acctg_freq(fields: Fields, text: str | None, place: Place) -> None:
+def _set_acctg_freq(fields: Fields, text: str | None, place: OptionSource) -> None:
     """Set --acctg-freq. Every invalid word is reported."""
     wrong = []
     for word in filter(None, (text or "").split(",")):
@@ -299,11 +299,11 @@ def _set_acctg_freq(fields: Fields, text: str | None, place: Place) -> None:
     fields.texts["acctg-freq"] = text or ""
 
 
-def _set_propagate(fields: Fields, text: str | None, place: Place) -> None:
+def _set_propagate(fields: Fields, text: str | None, place: OptionSource) -> None:
     fields.texts["propagate"] = "ALL" if text is None else text
 
 
-def _set_kill_invalid(fields: Fields, text: str | None, place: Place) -> None:
+def _set_kill_invalid(fields: Fields, text: str | None, place: OptionSource) -> None:
     """Set --kill-on-invalid-dep. Once it is "yes" it stays so."""
     word = (text or "").lower()
     if word not in ("yes", "no"):
@@ -311,7 +311,7 @@ def _set_kill_invalid(fields: Fields, text: str | None, place: Place) -> None:
     fields.kill_invalid = "yes" if "yes" in (word, fields.kill_invalid) else "no"
 
 
-def _set_open_mode(fields: Fields, text: str | None, place: Place) -> None:
+def _set_open_mode(fields: Fields, text: str | None, place: OptionSource) -> None:
     letter = (text or "")[:1].lower()
     if letter not in ("a", "t"):
         raise invalid("open-mode", "write append or truncate")
@@ -319,7 +319,7 @@ def _set_open_mode(fields: Fields, text: str | None, place: Place) -> None:
 
 
 def _set_hosts(option: str) -> Setter:
-    def set_hosts(fields: Fields, text: str | None, place: Place) -> None:
+    def set_hosts(fields: Fields, text: str | None, place: OptionSource) -> None:
         fields.texts.pop("nodelist", None)
         fields.texts.pop("nodefile", None)
         fields.texts[option] = text or ""
@@ -327,22 +327,22 @@ def _set_hosts(option: str) -> Setter:
     return set_hosts
 
 
-def _set_wait_all(fields: Fields, text: str | None, place: Place) -> None:
+def _set_wait_all(fields: Fields, text: str | None, place: OptionSource) -> None:
     number = count("wait-all-nodes", text, positive=False) % 2**16
     if number > 1:
         raise invalid("wait-all-nodes", "write 0 or 1")
     fields.counts["wait-all-nodes"] = number
 
 
-def _set_power(fields: Fields, text: str | None, place: Place) -> None:
+def _set_power(fields: Fields, text: str | None, place: OptionSource) -> None:
     fields.texts["power"] = "LEVEL" if "level" in (text or "").lower().split(",") else "unset"
 
 
-def _set_overcommit(fields: Fields, text: str | None, place: Place) -> None:
+def _set_overcommit(fields: Fields, text: str | None, place: OptionSource) -> None:
     fields.overcommit = True
 
 
-def _set_no_kill(fields: Fields, text: str | None, place: Place) -> None:
+def _set_no_kill(fields: Fields, text: str | None, place: OptionSource) -> None:
     words = {"": "set", "set": "set", "off": "unset", "no": "unset"}
     found = words.get((text or "").lower())
     if found is None:
@@ -350,7 +350,7 @@ def _set_no_kill(fields: Fields, text: str | None, place: Place) -> None:
     fields.texts["no-kill"] = found
 
 
-def _set_cpus(fields: Fields, text: str | None, place: Place) -> None:
+def _set_cpus(fields: Fields, text: str | None, place: OptionSource) -> None:
     fields.cpus_per_task = count("cpus-per-task", text)
     fields.cpus_set = True
 

@@ -15,13 +15,13 @@ from warpdeck.base.cluster import other_cluster
 from warpdeck.base.errors import UserError
 from warpdeck.notation.foreign.translation import IGNORE, Translation, is_ignored, translation
 from warpdeck.notation.options.directives import Component, components, script_fault, words_of
-from warpdeck.notation.options.options import SBATCH_22_05, Table
+from warpdeck.notation.options.options import SBATCH_22_05, OptionTable
 from warpdeck.notation.options.variables import SBATCH_VARIABLES
 from warpdeck.notation.values.refusal import VALUE_EXIT, Refusal, invalid
 
 from .checks import check, complete_paths
 from .gpu_rules import check_gpus
-from .option_fields import Fields, Place
+from .option_fields import Fields, OptionSource
 from .reading import EARLY, Given, Reading, exit_of
 from .values import show_value
 
@@ -57,11 +57,11 @@ class Verdict(NamedTuple):
 def judge(
     text: str,
     name: str,
-    place: Place,
+    place: OptionSource,
     *,
     words: Sequence[str] = (),
     others: Sequence[Sequence[str]] = (),
-    known: Table = SBATCH_22_05,
+    known: OptionTable = SBATCH_22_05,
 ) -> Verdict:
     """Check a batch script. Any text has a verdict; nothing is raised.
 
@@ -103,7 +103,7 @@ def judge(
     return verdict
 
 
-def shown(fields: Fields, known: Table) -> dict[str, str]:
+def shown(fields: Fields, known: OptionTable) -> dict[str, str]:
     """Return the given options with their canonical values."""
     return {
         name: show_value(fields, name)
@@ -153,7 +153,7 @@ class _Others:
             reading.line = found.line
 
 
-def check_rest(fields: Fields, place: Place) -> None:
+def check_rest(fields: Fields, place: OptionSource) -> None:
     """Check rules that sbatch applies after it has shown the options. Raises Refusal."""
     texts = fields.texts
     if "bbf" in texts and not _is_readable(texts["bbf"], place):
@@ -194,7 +194,7 @@ def check_clusters(fields: Fields) -> None:
         raise Refusal(words, "leave the option out", more=("error: Problem talking to database",))
 
 
-def _is_readable(name: str, place: Place) -> bool:
+def _is_readable(name: str, place: OptionSource) -> bool:
     try:
         place.read_text(name)
     except OSError:

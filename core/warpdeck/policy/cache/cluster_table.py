@@ -18,8 +18,8 @@ from warpdeck.model import Resources
 from warpdeck.policy.input.settings import Settings
 from warpdeck.policy.input.site import PartitionView
 from warpdeck.policy.input.view import NodeView, PendingJob, RunningJob, View
-from warpdeck.policy.placement.block_reason import Obstacle
-from warpdeck.policy.placement.request_shape import Shape
+from warpdeck.policy.placement.block_reason import BlockReason
+from warpdeck.policy.placement.request_shape import RequestClass
 from warpdeck.policy.resources.cluster import Cluster, Floats, Ints
 from warpdeck.policy.resources.demand import ANYBODY
 from warpdeck.policy.resources.gpus import GpuBoard, Held, are_unsteady
@@ -32,7 +32,7 @@ MAX_SHAPES = 20_000
 """Maximum number of request classes kept from pass to pass. A typical site has a few hundred."""
 
 
-class Ground:
+class ClusterTable:
     """Cluster table: the nodes and running jobs of the current view. An instance belongs to one `Memory` or
     to one pass.
     """
@@ -53,14 +53,14 @@ class Ground:
         self._base = Timeline(self.cluster, -np.inf)
         self._unsteady: set[int] = set()
         """Rows that are recomputed for each pass."""
-        self._shapes: dict[tuple[int, str, str | None], tuple[Resources, Shape]] = {}
+        self._shapes: dict[tuple[int, str, str | None], tuple[Resources, RequestClass]] = {}
         """Request classes by the identity of the request. The request is kept with its request class, because
         the id of a deleted object can be reused.
         """
-        self._by_value: dict[tuple[Resources, str, str | None], Shape] = {}
-        self._owned: dict[int, list[Shape]] = {}
+        self._by_value: dict[tuple[Resources, str, str | None], RequestClass] = {}
+        self._owned: dict[int, list[RequestClass]] = {}
         """User-specific request classes, by the number of the request class that applies to all users."""
-        self._misfits: dict[tuple[int, float], Obstacle] = {}
+        self._misfits: dict[tuple[int, float], BlockReason] = {}
         self._least: list[tuple[int, int, int, int]] = []
         self._least_rows: Ints = np.zeros((0, 4), dtype=np.int64)
         self._owners: frozenset[str] | None = None
@@ -146,7 +146,7 @@ class Ground:
         found = {held.job.id: held.job for row in rows for held in self._held.get(row, ())}
         return [found[number] for number in sorted(found)]
 
-    def shape(self, job: PendingJob, partition: PartitionView | None) -> Shape:
+    def shape(self, job: PendingJob, partition: PartitionView | None) -> RequestClass:
         """Return the request class of a job.
 
         Equal requests get the same request class. If it matters which users share a node, equal requests of
@@ -163,7 +163,7 @@ class Ground:
         self._shapes[id(asked), name, user] = asked, found
         return found
 
-    def _new_shape(self, asked: Resources, partition: PartitionView | None, user: str | None) -> Shape:
+    def _new_shape(self, asked: Resources, partition: PartitionView | None, user: str | None) -> RequestClass:
         name, number = "" if partition is None else partition.name, len(self._by_value)
         if user is not None:
             of_all = self._by_value.get((asked, name, None)) or self._new_shape(asked, partition, None)
@@ -173,12 +173,14 @@ class Ground:
             self._least.append(self._least[of_all.number])
         else:
             default = self.settings.default_mem_per_cpu_bytes
-            made = Shape(self.cluster, asked, partition, default_mem_per_cpu_bytes=default, number=number)
+            made = RequestClass(
+                self.cluster, asked, partition, default_mem_per_cpu_bytes=default, number=number
+            )
             self._least.append(made.least())
         self._by_value[asked, name, user] = made
         return made
 
-    def owned(self, of_all: Shape) -> Sequence[Shape]:
+    def owned(self, of_all: RequestClass) -> Sequence[RequestClass]:
         """Return the user name for the job's request class in this partition, or None.
 
         This considers a job that is only tried with changed options. It may exclude other users although no
@@ -194,17 +196,17 @@ class Ground:
         apart = job.resources.share_with == "user" or (partition is not None and partition.exclusive_user)
         return job.owner if apart else self.tenant_of(job)
 
-    def misfit(self, shape: Shape, duration_s: float, reservation: str) -> Obstacle:
+    def misfit(self, shape: RequestClass, duration_s: float, reservation: str) -> BlockReason:
         """Return the block reason for jobs of this request class that fit nowhere for this duration."""
         key = (id(shape), duration_s)
         found = self._misfits.get(key)
         if found is None:
-            found = Obstacle("Resources", shape=shape, duration_s=duration_s, reservation=reservation)
+            found = BlockReason("Resources", shape=shape, duration_s=duration_s, reservation=reservation)
             self._misfits[key] = found
         return found
 
     def least(self) -> Ints:
-        """Return the minimum demand of each request class (see `Shape.least`), indexed by request class
+        """Return the minimum demand of each request class (see `RequestClass.least`), indexed by request class
         number.
         """
         known = len(self._least_rows)

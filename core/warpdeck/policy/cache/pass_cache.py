@@ -16,22 +16,22 @@ import msgspec
 from warpdeck.policy.input.settings import Settings
 from warpdeck.policy.input.view import NodeView, View
 from warpdeck.policy.limits.access import is_restricted
-from warpdeck.policy.limits.usage_by_scope import Uses
+from warpdeck.policy.limits.usage_by_scope import UsageByScope
 
-from .cluster_table import Ground
-from .unplaceable import Misfits
-from .waiting_queue import Queue
+from .cluster_table import ClusterTable
+from .unplaceable import UnplaceableClasses
+from .waiting_queue import WaitingQueue
 
 
-class Memory:
+class PassCache:
     """Cached data that follows the views of one site, pass by pass."""
 
     def __init__(self) -> None:
         self.settings = Settings()
-        self.queue = Queue(self.settings, is_personal=False)
-        self.ground = Ground(self.settings)
-        self.uses = Uses({})
-        self.misfits = Misfits()
+        self.queue = WaitingQueue(self.settings, is_personal=False)
+        self.ground = ClusterTable(self.settings)
+        self.uses = UsageByScope({})
+        self.misfits = UnplaceableClasses()
         self._owners: frozenset[str] | None = None
         """Users with a request or a running job that excludes other users from its nodes; None if no job or
         partition can do that.
@@ -52,8 +52,8 @@ class Memory:
             map(is_restricted, view.partitions)
         )
         if settings != self.settings:
-            self.settings, self.ground = settings, Ground(settings)
-            self.uses = Uses(settings.billing_weights)
+            self.settings, self.ground = settings, ClusterTable(settings)
+            self.uses = UsageByScope(settings.billing_weights)
         self._follow_queue(view, limits_people)
         self.ground.follow(view)
         self._owners = self._find_owners(view)
@@ -62,14 +62,14 @@ class Memory:
         lifting = [qos.name for qos in view.qos if qos.overrides_partition]
         misfits_of = (self.queue, self.ground, self.ground.shapes_begun, lifting, draws)
         if misfits_of != self._misfits_of:
-            self.misfits, self._misfits_of = Misfits(), misfits_of
+            self.misfits, self._misfits_of = UnplaceableClasses(), misfits_of
         return view
 
     def _follow_queue(self, view: View, limits_people: bool) -> None:
         queue, is_personal, owners = self.queue, limits_people, self._owners or frozenset()
         is_other = queue.settings != self.settings or queue.is_personal != is_personal
         if is_other or queue.owners != owners or queue.is_overgrown:
-            self.queue = Queue(self.settings, is_personal=is_personal, owners=owners)
+            self.queue = WaitingQueue(self.settings, is_personal=is_personal, owners=owners)
         self.queue.follow(view.pending)
 
     def _find_owners(self, view: View) -> frozenset[str] | None:

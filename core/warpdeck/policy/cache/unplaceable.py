@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from warpdeck.policy.input.view import PendingJob
-from warpdeck.policy.placement.block_reason import Obstacle
-from warpdeck.policy.placement.request_shape import Shape
+from warpdeck.policy.placement.block_reason import BlockReason
+from warpdeck.policy.placement.request_shape import RequestClass
 from warpdeck.policy.resources.cluster import Floats, Ints, Mask
 
 ASK, NEVER = -1, -2
@@ -24,20 +24,20 @@ cannot start, whatever is free.
 """
 
 
-class Misfits:
+class UnplaceableClasses:
     """Block reasons by equivalence class. Valid as long as queue, request classes and partitions stay the
     same.
     """
 
     def __init__(self) -> None:
-        self.obstacles: list[Obstacle | None] = []
+        self.obstacles: list[BlockReason | None] = []
         self._shape: Ints = np.zeros(0, dtype=np.int64)
         self._of_all: Ints = np.zeros(0, dtype=np.int64)
-        """The number of `Shape.of_all` of the equivalence class's request class."""
+        """The number of `RequestClass.of_all` of the equivalence class's request class."""
         self._least_s: Floats = np.zeros(0)
         """How long each equivalence class must be able to run, in seconds; 0 if that can be shortened."""
 
-    def follow(self, kinds: Sequence[PendingJob], find: Callable[[PendingJob], Obstacle | None]) -> None:
+    def follow(self, kinds: Sequence[PendingJob], find: Callable[[PendingJob], BlockReason | None]) -> None:
         """Add new equivalence classes. `kinds` may only grow; `find` returns the block reason of a job."""
         new = [find(job) for job in kinds[len(self.obstacles) :]]
         if new:
@@ -63,7 +63,7 @@ class Misfits:
         found = np.flatnonzero(kinds & (self._shape >= 0))
         return found, self._shape[found], self._least_s[found]
 
-    def as_hard_as(self, shape: Shape, duration_s: float) -> Mask:
+    def as_hard_as(self, shape: RequestClass, duration_s: float) -> Mask:
         """Return the equivalence classes of this request class that must run for at least this duration.
 
         If the request class applies to all users, classes with its user-specific variants are included.
@@ -77,11 +77,11 @@ class Misfits:
         return np.isin(self._shape, numbers)
 
 
-def _least_s(job: PendingJob, obstacle: Obstacle | None) -> float:
+def _least_s(job: PendingJob, obstacle: BlockReason | None) -> float:
     return 0.0 if obstacle is None or job.time_min_s is not None else obstacle.duration_s
 
 
-def _shape(obstacle: Obstacle | None, *, of_all: bool = False) -> int:
+def _shape(obstacle: BlockReason | None, *, of_all: bool = False) -> int:
     if obstacle is None:
         return ASK
     if obstacle.shape is None:

@@ -34,7 +34,7 @@ Column = npt.NDArray[Any]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-class Table:
+class QueueTable:
     """Columns of equal length, by name, optionally restricted to some rows."""
 
     def __init__(self, columns: dict[str, Column], rows: Ints | None = None) -> None:
@@ -48,25 +48,25 @@ class Table:
     def __len__(self) -> int:
         return len(self["id"])
 
-    def of(self, rows: Ints) -> Table:
+    def of(self, rows: Ints) -> QueueTable:
         """Return a table restricted to these rows."""
-        return Table(self._columns, rows)
+        return QueueTable(self._columns, rows)
 
-    def follow(self, before: Ints, new: Ints, made: dict[str, Column]) -> Table:
+    def follow(self, before: Ints, new: Ints, made: dict[str, Column]) -> QueueTable:
         """Return an updated table.
 
         `before` gives the old position of each row. The rows listed in `new` get their values from the
         columns `made` instead.
         """
         if len(new) == len(before):
-            return Table(made)
+            return QueueTable(made)
         columns = {name: column[before] for name, column in self._columns.items()}
         for name, column in columns.items():
             column[new] = made[name]
-        return Table(columns)
+        return QueueTable(columns)
 
 
-class Queue:
+class WaitingQueue:
     """The table of pending jobs, in the order of the view.
 
     If `is_personal` is set, jobs of different users belong to different equivalence classes. Otherwise this
@@ -104,7 +104,7 @@ class Queue:
         """
         self._numbers: Numbering[tuple[object, ...]] = Numbering()
         self._tres: dict[tuple[int, tuple[tuple[str, int], ...]], Tres] = {}
-        self.table = Table(self._rows(()))
+        self.table = QueueTable(self._rows(()))
         """The columns of the table. The less obvious ones are:
 
         - person: number of (account, user, uid)

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from warpdeck.model import JobId, Why
+from warpdeck.model import JobId, PendingReason
 from warpdeck.notation.values.durations import roughly
 from warpdeck.policy.input.view import PendingJob
-from warpdeck.policy.placement.block_reason import BUSY, IN_LINE, Obstacle
-from warpdeck.policy.placement.request_shape import Shape
+from warpdeck.policy.placement.block_reason import BUSY, IN_LINE, BlockReason
+from warpdeck.policy.placement.request_shape import RequestClass
 from warpdeck.policy.reservations.partial_reservation import in_words
-from warpdeck.policy.reservations.resource_pool import Field, known
+from warpdeck.policy.reservations.resource_pool import ResourcePool, known
 from warpdeck.policy.resources.cluster import Ints, Mask
-from warpdeck.policy.scheduler.scheduling_pass import Pass
+from warpdeck.policy.scheduler.scheduling_pass import SchedulingPass
 
 from .shortage import INSTANT_S, Shortages
 
@@ -30,14 +30,14 @@ clusters.
 
 
 def explain(
-    current: Pass,
+    current: SchedulingPass,
     rows: Ints,
     *,
     in_line: Ints,
     forecasts: int | None = None,
     told: Mask | None = None,
-) -> dict[JobId, Why]:
-    """Return a `Why` for every job of these rows that did not start completely. The rows are in the order of
+) -> dict[JobId, PendingReason]:
+    """Return a `PendingReason` for every job of these rows that did not start completely. The rows are in the order of
     the pass.
 
     `in_line` are the rows of jobs that were not tried. `forecasts` is the number of jobs whose expected start
@@ -57,7 +57,9 @@ class _Explainer:
     form a group and share a sentence.
     """
 
-    def __init__(self, current: Pass, rows: Ints, in_line: Ints, told: Mask | None, waits: Mask) -> None:
+    def __init__(
+        self, current: SchedulingPass, rows: Ints, in_line: Ints, told: Mask | None, waits: Mask
+    ) -> None:
         table, count = current.queue.table, len(current.queue.kinds)
         self._pass = current
         self._rows = rows
@@ -72,10 +74,10 @@ class _Explainer:
         self._own = self._find_own()
         self._missing: dict[int, tuple[str, str]] = {}
         self._shortages: dict[int, Shortages] = {}
-        self._words: dict[tuple[Obstacle, JobId | None], tuple[str, str]] = {}
+        self._words: dict[tuple[BlockReason, JobId | None], tuple[str, str]] = {}
         self._first = self._find_first()
 
-    def run(self, forecasts: int | None) -> dict[JobId, Why]:
+    def run(self, forecasts: int | None) -> dict[JobId, PendingReason]:
         alone = self._alone(self._affordable() if forecasts is None else forecasts)
         shared = self._shared(alone)
         # These are computed before the forecasts take resources from the timeline.
@@ -91,12 +93,12 @@ class _Explainer:
         for job_id in self._ids[self._told & ~self._waits].tolist():
             if job_id in self._pass.partly:
                 code, sentence = self._pass.partly[job_id]
-                whys[job_id] = Why(code=code, sentence=sentence)
+                whys[job_id] = PendingReason(code=code, sentence=sentence)
         for place, (code, sentence) in said.items():
             whys[JobId(int(self._ids[place]))] = self._why(place, code, sentence)
         return whys
 
-    def _find_own(self) -> dict[int, Obstacle]:
+    def _find_own(self) -> dict[int, BlockReason]:
         """Return, by position, the block reasons of jobs tried one by one that differ from the block reason
         of their group.
         """
@@ -105,12 +107,12 @@ class _Explainer:
         own = {place: blocked[self._ids[place]] for place in places}
         return {place: met for place, met in own.items() if met is not self._met(self._group[place])}
 
-    def _met(self, group: int) -> Obstacle:
+    def _met(self, group: int) -> BlockReason:
         """Return the block reason that the jobs of the group have in common."""
         asked = len(self._pass.queue.kinds)
         return IN_LINE if group >= asked else self._pass.met_by(int(group)) or BUSY
 
-    def _obstacle(self, place: int) -> Obstacle:
+    def _obstacle(self, place: int) -> BlockReason:
         return self._own.get(place) or self._met(self._group[place])
 
     def _first_places(self, wanted: Mask) -> Ints:
@@ -182,23 +184,23 @@ class _Explainer:
                     break
         return found
 
-    def _shared(self, alone: list[int]) -> list[Why | None]:
+    def _shared(self, alone: list[int]) -> list[PendingReason | None]:
         """Return the reason for all other jobs, by group."""
         others = self._waits & self._told
         others[alone] = False
         first = self._first_places(others)
-        found: list[Why | None] = [None] * self._groups
-        same: dict[tuple[Obstacle, str, int], Why] = {}
+        found: list[PendingReason | None] = [None] * self._groups
+        same: dict[tuple[BlockReason, str, int], PendingReason] = {}
         for group in self._in_order(first):
             key = (self._alike(self._met(group)), *self._among(group))
             why = same.get(key)
             if why is None:
                 code, sentence = self._in_words(int(first[group]))
-                why = same[key] = Why(code=code, sentence=sentence)
+                why = same[key] = PendingReason(code=code, sentence=sentence)
             found[group] = why
         return found
 
-    def _alike(self, met: Obstacle) -> Obstacle:
+    def _alike(self, met: BlockReason) -> BlockReason:
         """Return one representative of all block reasons that have the same sentence regardless of the
         user.
         """
@@ -207,13 +209,13 @@ class _Explainer:
         shape = self._of(self._pass.fields[met.reservation]).alike(met.shape)
         return self._pass.fields[met.reservation].ground.misfit(shape, met.duration_s, met.reservation)
 
-    def _of(self, field: Field) -> Shortages:
+    def _of(self, field: ResourcePool) -> Shortages:
         found = self._shortages.get(id(field))
         if found is None:
             found = self._shortages[id(field)] = Shortages(field)
         return found
 
-    def _why(self, place: int, code: str, sentence: str) -> Why:
+    def _why(self, place: int, code: str, sentence: str) -> PendingReason:
         """Return the reason for a job, with its expected start if that is known."""
         current, obstacle, job_id = self._pass, self._obstacle(place), JobId(int(self._ids[place]))
         at_unix = current.promised.get(job_id)
@@ -223,10 +225,10 @@ class _Explainer:
         if leaving:
             sentence = f"makes room: job {', '.join(leaving[:3])} was told to leave for it"
         if at_unix is None or not known(at_unix, current.now):
-            return Why(code=code, sentence=sentence)
-        return Why(code=code, sentence=sentence, expected_start_unix=at_unix)
+            return PendingReason(code=code, sentence=sentence)
+        return PendingReason(code=code, sentence=sentence, expected_start_unix=at_unix)
 
-    def _forecast(self, obstacle: Obstacle, shape: Shape) -> float | None:
+    def _forecast(self, obstacle: BlockReason, shape: RequestClass) -> float | None:
         field = self._pass.fields[obstacle.reservation]
         later = field.find_later(shape, obstacle.duration_s)
         if later is None:
@@ -256,7 +258,9 @@ class _Explainer:
         first = self._first.get(among, place)
         return self._pass.queue.jobs[self._rows[first]] if first != place else None
 
-    def _find_words(self, obstacle: Obstacle, shape: Shape, ahead: PendingJob | None) -> tuple[str, str]:
+    def _find_words(
+        self, obstacle: BlockReason, shape: RequestClass, ahead: PendingJob | None
+    ) -> tuple[str, str]:
         field = self._pass.fields[obstacle.reservation]
         begins = self._begins(obstacle.reservation)
         if begins:
@@ -279,14 +283,14 @@ class _Explainer:
             return ""
         return f"its reservation {name} begins in {roughly(each.start_unix - now)}"
 
-    def _shortage(self, field: Field, shape: Shape) -> tuple[str, str]:
+    def _shortage(self, field: ResourcePool, shape: RequestClass) -> tuple[str, str]:
         """Return (reason code, missing resources) for this request class."""
         found = self._missing.get(id(shape))
         if found is None:
             found = self._missing[id(shape)] = self._look(field, shape)
         return found
 
-    def _look(self, field: Field, shape: Shape) -> tuple[str, str]:
+    def _look(self, field: ResourcePool, shape: RequestClass) -> tuple[str, str]:
         if not shape.gangs:
             return "BadConstraints", f"cannot be laid out: {shape.wants}"
         shortages = self._of(field)
@@ -300,7 +304,7 @@ class _Explainer:
         are_there = np.count_nonzero(takes) >= min(gang.nodes for gang in shape.gangs)
         return ("Resources" if are_there else "ReqNodeNotAvail"), missing
 
-    def _holder(self, field: Field, takes: Mask) -> str:
+    def _holder(self, field: ResourcePool, takes: Mask) -> str:
         """Return a sentence naming the reservation that now holds the usable nodes; "" if some usable node is
         in no reservation.
         """
@@ -321,7 +325,7 @@ class _Explainer:
         ends = f" for {roughly(first.end_unix - now)} more" if known(first.end_unix, now) else ""
         return f"{what} {first.name} has {'its nodes' if len(inside) == 1 else 'some of its nodes'}{ends}"
 
-    def _set_aside(self, field: Field, takes: Mask) -> str:
+    def _set_aside(self, field: ResourcePool, takes: Mask) -> str:
         """Return a sentence about partial reservations on these nodes: those the job cannot use, or the one
         it is bound to; else "".
         """
@@ -342,7 +346,7 @@ class _Explainer:
         first = min(others, key=lambda each: (each.end_unix, each.name))
         return f"; {in_words(first)} are set aside for reservation {first.name}"
 
-    def _closing(self, field: Field, shape: Shape, duration_s: float) -> str:
+    def _closing(self, field: ResourcePool, shape: RequestClass, duration_s: float) -> str:
         """Return a sentence about a reservation that begins before the job could end, or "" if there is
         none.
         """

@@ -13,10 +13,10 @@ import numpy as np
 
 from warpdeck.policy.placement.gangs import NO_ROW, Gang
 from warpdeck.policy.placement.pending_reason import GIB, many
-from warpdeck.policy.placement.request_shape import Shape
-from warpdeck.policy.reservations.resource_pool import Field
+from warpdeck.policy.placement.request_shape import RequestClass
+from warpdeck.policy.reservations.resource_pool import ResourcePool
 from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Ints, Mask
-from warpdeck.policy.resources.demand import Need
+from warpdeck.policy.resources.demand import NodeRequirement
 
 INSTANT_S = 0.001
 """A duration so short that no reservation interferes. A request that fits this long would fit now if no job
@@ -29,7 +29,7 @@ MAX_NAMED = 3
 class Shortages:
     """Shortages in one resource pool, as it is when the object is created."""
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, field: ResourcePool) -> None:
         self._field = field
         field.look_again()
         self._usable: dict[int, Mask] = {}
@@ -37,11 +37,11 @@ class Shortages:
         """By number of the request class for all users: the users that are on the nodes with enough free
         resources.
         """
-        self._stranger: dict[int, Shape] = {}
+        self._stranger: dict[int, RequestClass] = {}
         """By the same number: the request class of a user that is on none of these nodes."""
         self._freest: dict[tuple[int, int, bool], int] = {}
 
-    def alike(self, shape: Shape) -> Shape:
+    def alike(self, shape: RequestClass) -> RequestClass:
         """Return a representative of the request classes that get the same sentence.
 
         For a request of several users, all users that are on none of the nodes with enough free resources are
@@ -60,18 +60,18 @@ class Shortages:
             return shape
         return self._stranger.setdefault(of_all.number, shape)
 
-    def fits_now(self, shape: Shape) -> bool:
+    def fits_now(self, shape: RequestClass) -> bool:
         """Return whether it would fit if there were no reservations."""
         return self._field.may_fit(shape) and self._field.find_now(shape, INSTANT_S) is not None
 
-    def usable(self, shape: Shape) -> Mask:
+    def usable(self, shape: RequestClass) -> Mask:
         """Return the nodes that the request allows and that accept jobs."""
         found = self._usable.get(id(shape.masks))
         if found is None:
             found = self._usable[id(shape.masks)] = shape.usable() & self._field.cluster.takes_jobs
         return found
 
-    def of(self, shape: Shape) -> str:
+    def of(self, shape: RequestClass) -> str:
         """Return a text that says what is missing for the request now."""
         cluster = self._field.cluster
         usable = self.usable(shape)
@@ -113,7 +113,7 @@ class Shortages:
             return self._free_words(row, need, which="which it names")
         return ""
 
-    def _barred_words(self, shape: Shape, usable: Mask, need: Need) -> str:
+    def _barred_words(self, shape: RequestClass, usable: Mask, need: NodeRequirement) -> str:
         """Return a text about nodes with enough free resources that are blocked only by other users' jobs, or
         "".
         """
@@ -136,10 +136,10 @@ class Shortages:
             " (--exclusive=user, or its partition's exclusive_user)"
         )
 
-    def _column(self, need: Need) -> int:
+    def _column(self, need: NodeRequirement) -> int:
         return self._field.cluster.type_columns.get(need.gpu_type, GPUS)
 
-    def _freest_row(self, shape: Shape, need: Need) -> int:
+    def _freest_row(self, shape: RequestClass, need: NodeRequirement) -> int:
         key = (id(shape.masks), self._column(need), bool(need.gpus))
         found = self._freest.get(key)
         if found is None:
@@ -151,7 +151,7 @@ class Shortages:
             found = self._freest[key] = int(rows[freest[0]])
         return found
 
-    def _free_words(self, row: int, need: Need, *, which: str = "the freest") -> str:
+    def _free_words(self, row: int, need: NodeRequirement, *, which: str = "the freest") -> str:
         cluster = self._field.cluster
         name = cluster.nodes[row].name
         free = [max(0, count) for count in self._field.timeline.free_now[:, row].tolist()]

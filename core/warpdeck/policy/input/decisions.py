@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.model import Allocation, JobId, NodeName, Room, Why
+from warpdeck.model import Allocation, JobId, NodeName, PendingReason, PreemptedClaim
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,9 +44,9 @@ class Preempt(msgspec.Struct, frozen=True, kw_only=True):
     """Why this job was chosen, for the journals of both jobs."""
     keeps_gpus: bool = True
     """True if the job keeps its GPUs while suspended."""
-    room: Room | None = None
+    room: PreemptedClaim | None = None
     """The nodes on which the other job is going to run, including nodes from which no job has to leave."""
-    rooms_beside: tuple[tuple[JobId, Room], ...] = ()
+    rooms_beside: tuple[tuple[JobId, PreemptedClaim], ...] = ()
     """If the other job is the leader of a heterogeneous job: the nodes for each of its other components."""
 
 
@@ -76,7 +76,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     preempts: tuple[Preempt, ...] = ()
     resumes: tuple[Resume, ...] = ()
     ends: tuple[End, ...] = ()
-    whys: dict[JobId, Why] = {}
+    whys: dict[JobId, PendingReason] = {}
     priorities: dict[JobId, int] = {}
     """The computed priority of each pending job; jobs with a higher number go first."""
     more: bool = False

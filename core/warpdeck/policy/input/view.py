@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from warpdeck.model import Allocation, GpuUuid, JobId, NodeName, Resources, Room, Topology
+from warpdeck.model import Allocation, GpuUuid, JobId, NodeName, PreemptedClaim, Resources, Topology
 
 from .site import AccountView, PartitionView, QosView, ReservationView, UserView
 
@@ -130,7 +130,7 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     """The start that the last pass reserved for the job. Conservative backfill keeps reservations in the
     order of these times.
     """
-    room: Room | None = None
+    room: PreemptedClaim | None = None
     """Nodes on which other jobs were preempted for this job. The job is tried first, and on these nodes."""
     partition: str = ""
     account: str = ""

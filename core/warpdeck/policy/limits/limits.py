@@ -23,7 +23,7 @@ from warpdeck.policy.input.view import PendingJob, RunningJob, View
 from warpdeck.policy.resources.tres import WALL, add, held_per_node, over, words
 
 from .inherited import effective
-from .usage_by_scope import Scope, Scopes, Use, Uses
+from .usage_by_scope import Scope, Scopes, ScopeUsage, UsageByScope
 
 NO_LIMITS = Limits()
 JOBS_CODES = {
@@ -32,8 +32,8 @@ JOBS_CODES = {
     ("Assoc", "user"): "AssocMaxJobsLimit",
 }
 """Reason codes for a user or account that already runs the maximum number of jobs."""
-Mark = tuple[dict[Scope, Use], dict[str, int], dict[str, dict[str, int]]]
-"""Saved state of a `Ledger`: its usage, free licenses, and unused licenses of reservations."""
+Mark = tuple[dict[Scope, ScopeUsage], dict[str, int], dict[str, dict[str, int]]]
+"""Saved state of a `LimitUsage`: its usage, free licenses, and unused licenses of reservations."""
 
 
 class Blocked(msgspec.Struct, frozen=True):
@@ -43,26 +43,26 @@ class Blocked(msgspec.Struct, frozen=True):
     sentence: str
 
 
-class Ledger:
+class LimitUsage:
     """Usage counted against limits during a pass, by scope: running jobs, and jobs that the pass starts.
 
     `uses` must belong to the same view.
     """
 
-    def __init__(self, view: View, now: float, settings: Settings, uses: Uses | None = None) -> None:
+    def __init__(self, view: View, now: float, settings: Settings, uses: UsageByScope | None = None) -> None:
         self._settings = settings
         self._now = now
         self._scopes = Scopes(view)
         self._users = {(user.account, user.user): user for user in view.users}
         self._running = view.running
-        self._started: dict[Scope, Use] = {}
+        self._started: dict[Scope, ScopeUsage] = {}
         """The scopes under which this pass started jobs, with their usage."""
         self.limits_anything = bool(view.qos or view.accounts or view.users)
         tables = [qos.limits for qos in view.qos] + [account.limits for account in view.accounts]
         tables += [user.limits for user in view.users]
         self.limits_nodes = any(limits.max_tres_per_node for limits in tables)
         self._counted_unix = view.counted_unix
-        self._uses = Uses(settings.billing_weights) if uses is None else uses
+        self._uses = UsageByScope(settings.billing_weights) if uses is None else uses
         if self.limits_anything:
             self._uses.follow(view, self._scopes)
         self._levels: dict[tuple[str, str], list[_Level]] = {}
@@ -194,7 +194,7 @@ class Ledger:
         """Return the account and its parents, nearest first."""
         return self._scopes.chain(account)
 
-    def _at(self, scope: Scope) -> Use:
+    def _at(self, scope: Scope) -> ScopeUsage:
         return self._started.get(scope) or self._uses.at(scope)
 
     def _minutes_at(self, scope: Scope) -> dict[str, float]:
@@ -206,7 +206,7 @@ class Ledger:
             use = self._started.get(scope)
             if use is None:
                 before = self._uses.at(scope)
-                use = self._started[scope] = Use(before.jobs, dict(before.tres))
+                use = self._started[scope] = ScopeUsage(before.jobs, dict(before.tres))
                 use.minutes = dict(self._promised_minutes.get(scope, {}))
             use.jobs += 1
             add(use.tres, tres)

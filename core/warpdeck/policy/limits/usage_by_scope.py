@@ -22,7 +22,7 @@ from warpdeck.policy.resources.tres import add, held_tres
 Scope = tuple[str, ...]
 
 
-class Use:
+class ScopeUsage:
     """Number of jobs and the TRES they hold. The caller adds the minutes that they may still use."""
 
     __slots__ = ("jobs", "minutes", "tres")
@@ -32,14 +32,14 @@ class Use:
         self.tres: Tres = {} if tres is None else tres
         self.minutes: dict[str, float] = {}
 
-    def copy(self) -> Use:
+    def copy(self) -> ScopeUsage:
         """Return a copy that can be modified."""
-        made = Use(self.jobs, dict(self.tres))
+        made = ScopeUsage(self.jobs, dict(self.tres))
         made.minutes = dict(self.minutes)
         return made
 
 
-NO_USE = Use()
+NO_USE = ScopeUsage()
 """The usage of a scope without running jobs. It must not be modified."""
 
 
@@ -95,7 +95,7 @@ class _Counted(NamedTuple):
     scopes: tuple[Scope, ...]
 
 
-class Uses:
+class UsageByScope:
     """Usage by scope, and for each running job its TRES and scopes."""
 
     def __init__(self, billing_weights: Mapping[str, float]) -> None:
@@ -105,7 +105,7 @@ class Uses:
         self._types: dict[str, str] | None = None
         self._running: Sequence[RunningJob] = ()
         self._counted: dict[JobId, _Counted] = {}
-        self._by_scope: dict[Scope, Use] = {}
+        self._by_scope: dict[Scope, ScopeUsage] = {}
 
     def follow(self, view: View, scopes: Scopes) -> None:
         """Update the counts to the running jobs of the view."""
@@ -125,7 +125,7 @@ class Uses:
             self._note(view.running[at], scopes)
         self._running = view.running
 
-    def at(self, scope: Scope) -> Use:
+    def at(self, scope: Scope) -> ScopeUsage:
         """Return the usage of a scope. It must not be modified."""
         return self._by_scope.get(scope, NO_USE)
 
@@ -156,7 +156,7 @@ class Uses:
         for scope in counted.scopes:
             use = self._by_scope.get(scope)
             if use is None:
-                use = self._by_scope[scope] = Use()
+                use = self._by_scope[scope] = ScopeUsage()
             use.jobs += times
             add(use.tres, counted.tres, times=times)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .request_shape import Shape
+    from .request_shape import RequestClass
 
 
-class Obstacle:
+class BlockReason:
     """The block reason of a job. If `shape` is set, the job did not fit for `duration_s` in the resource pool
     of its reservation.
 
@@ -26,7 +26,7 @@ class Obstacle:
         code: str,
         sentence: str = "",
         *,
-        shape: Shape | None = None,
+        shape: RequestClass | None = None,
         duration_s: float = 0.0,
         reservation: str = "",
     ) -> None:
@@ -37,5 +37,5 @@ class Obstacle:
         self.reservation = reservation
 
 
-IN_LINE = Obstacle("Priority")
-BUSY = Obstacle("None", "may start in a moment: the scheduler is busy starting others")
+IN_LINE = BlockReason("Priority")
+BUSY = BlockReason("None", "may start in a moment: the scheduler is busy starting others")

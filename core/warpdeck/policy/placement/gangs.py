@@ -17,7 +17,7 @@ import numpy as np
 from warpdeck.model import NodeName, Resources
 from warpdeck.policy.input.site import PartitionView
 from warpdeck.policy.resources.cluster import CPUS, FIRST_TYPE, GPUS, MEM, Cluster, Ints, Mask
-from warpdeck.policy.resources.demand import Need, Tenant
+from warpdeck.policy.resources.demand import NodeRequirement, Owner
 
 MAX_SIZES = 64
 """Maximum number of node counts tried for --nodes=MIN-MAX: both ends of a longer range, and some counts
@@ -43,7 +43,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     nodes: int
-    wanted: tuple[tuple[Need, int], ...]
+    wanted: tuple[tuple[NodeRequirement, int], ...]
     max_switches: int | None = None
     named: tuple[int, ...] = ()
     contiguous: bool = False
@@ -53,7 +53,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
         """True if not every choice of large enough nodes is acceptable."""
         return self.max_switches is not None or bool(self.named) or self.contiguous
 
-    def of(self, tenant: Tenant | None) -> Gang:
+    def of(self, tenant: Owner | None) -> Gang:
         """Return a copy of the layout for the job of this user."""
         wanted = tuple((msgspec.structs.replace(need, tenant=tenant), count) for need, count in self.wanted)
         return msgspec.structs.replace(self, wanted=wanted)

@@ -24,10 +24,10 @@ from warpdeck.policy.resources.timeline import Timeline
 from warpdeck.policy.resources.tres import MIB
 
 from .distribution import deal, fill
-from .request_shape import Shape, Spot, least_need, may_fill, need_for
+from .request_shape import Placement, RequestClass, least_need, may_fill, need_for
 
 
-def filled(timeline: Timeline, shape: Shape, spot: Spot, until: float) -> Spot:
+def filled(timeline: Timeline, shape: RequestClass, spot: Placement, until: float) -> Placement:
     """Return the same nodes, sorted by name, filled one after the other with the resources that are free
     there until `until`.
     """
@@ -38,7 +38,7 @@ def filled(timeline: Timeline, shape: Shape, spot: Spot, until: float) -> Spot:
     return _dealt(shape, rows.tolist(), rooms.tolist())
 
 
-def unevenly(timeline: Timeline, shape: Shape, duration_s: float) -> Spot | None:
+def unevenly(timeline: Timeline, shape: RequestClass, duration_s: float) -> Placement | None:
     """Return a placement on nodes with room for different numbers of tasks, those with the most room first;
     None if there is none.
     """
@@ -57,7 +57,7 @@ def unevenly(timeline: Timeline, shape: Shape, duration_s: float) -> Spot | None
     return None
 
 
-def _dealt(shape: Shape, rows: list[int], rooms: list[int]) -> Spot:
+def _dealt(shape: RequestClass, rows: list[int], rooms: list[int]) -> Placement:
     """Distribute all tasks over these rows, in ascending order, with room for `rooms` tasks each."""
     asked = shape.asked
     total = max(asked.tasks or 0, len(rows))
@@ -67,7 +67,7 @@ def _dealt(shape: Shape, rows: list[int], rooms: list[int]) -> Spot:
     return [(row, need_for(shape, count)) for row, count in zip(rows, deal(slots, total), strict=True)]
 
 
-def _rooms(cluster: Cluster, shape: Shape, free: Ints) -> Ints:
+def _rooms(cluster: Cluster, shape: RequestClass, free: Ints) -> Ints:
     """Return for how many tasks each node has room, within the limits per node. `free` is (column, row)."""
     asked, mem_bytes = shape.asked, _mem_bytes_of_task(shape)
     gpus, kind = asked.gpus.per_task or 0, asked.gpus.type.lower()
@@ -83,7 +83,7 @@ def _rooms(cluster: Cluster, shape: Shape, free: Ints) -> Ints:
     return np.minimum(rooms, min(bounds)) if bounds else rooms
 
 
-def _mem_bytes_of_task(shape: Shape) -> int:
+def _mem_bytes_of_task(shape: RequestClass) -> int:
     """Return the memory that each additional task takes of a node."""
     asked = shape.asked
     if asked.mem_per_node_bytes is not None:

@@ -5,7 +5,7 @@ The module is pure: it reads no clock and does no I/O.
 
 from __future__ import annotations
 
-from warpdeck.model import Job, Resources, Why, count_tasks
+from warpdeck.model import Job, PendingReason, Resources, count_tasks
 from warpdeck.notation.values.durations import roughly
 from warpdeck.policy.input.view import PendingJob
 from warpdeck.policy.resources.demand import WHOLE_NODE, needs
@@ -13,21 +13,21 @@ from warpdeck.policy.resources.demand import WHOLE_NODE, needs
 GIB = 2**30
 
 
-def before_its_time(job: PendingJob, now: float) -> Why | None:
+def before_its_time(job: PendingJob, now: float) -> PendingReason | None:
     """Return the reason why the job is not eligible by itself: held, dependencies, or begin time. None if it
     could start.
     """
     if job.held:
         return held(job)
     if job.never:
-        return Why(code="DependencyNeverSatisfied", sentence=f"can never start: {job.never}")
+        return PendingReason(code="DependencyNeverSatisfied", sentence=f"can never start: {job.never}")
     if job.waits_for:
-        return Why(code="Dependency", sentence=job.waits_for)
+        return PendingReason(code="Dependency", sentence=job.waits_for)
     if job.begin_at_unix is not None and job.begin_at_unix > now:
         if job.recording:
-            return Why(code="None", sentence="its code is being recorded")
+            return PendingReason(code="None", sentence="its code is being recorded")
         wait = roughly(job.begin_at_unix - now)
-        return Why(
+        return PendingReason(
             code="BeginTime",
             sentence=f"asked to begin later, in {wait}",
             expected_start_unix=job.begin_at_unix,
@@ -35,23 +35,25 @@ def before_its_time(job: PendingJob, now: float) -> Why | None:
     return None
 
 
-def held(job: Job | PendingJob) -> Why:
+def held(job: Job | PendingJob) -> PendingReason:
     """Return the reason of a held job, with who holds it and how to release it."""
     release = f"`warpdeck release {job.array_job_id}`"
     if job.lost_reservation:
-        return Why(
+        return PendingReason(
             code="ReservationDeleted",
             sentence=f"held: its reservation {job.lost_reservation} is over; {release} lets it go without one",
         )
     if job.held_by_admin:
-        return Why(code="JobHeldAdmin", sentence=f"held by an admin, who alone can release it: {release}")
+        return PendingReason(
+            code="JobHeldAdmin", sentence=f"held by an admin, who alone can release it: {release}"
+        )
     how = "requeued and held" if job.requeued_held else "held"
-    return Why(code="JobHeldUser", sentence=f"{how}; {release} lets it go")
+    return PendingReason(code="JobHeldUser", sentence=f"{how}; {release} lets it go")
 
 
-def throttled(job: PendingJob) -> Why:
+def throttled(job: PendingJob) -> PendingReason:
     """Return the reason of an array that runs as many tasks as its own limit allows."""
-    return Why(
+    return PendingReason(
         code="JobArrayTaskLimit",
         sentence=f"{job.throttle} tasks of the array run, as many as it allows; {count_tasks(job.tasks)} wait",
     )

@@ -19,17 +19,17 @@ import numpy as np
 from warpdeck.model import Allocation, GpuUuid, Share
 from warpdeck.policy.input.view import GpuView
 from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Cluster, Ints, Mask
-from warpdeck.policy.resources.demand import WHOLE_NODE, Need, Tenant
+from warpdeck.policy.resources.demand import WHOLE_NODE, NodeRequirement, Owner
 from warpdeck.policy.resources.gpus import GpuBoard
 from warpdeck.policy.resources.shared_gpus import SharedGpu
 from warpdeck.policy.resources.timeline import Timeline
 
 from .gangs import Gang, runs
 from .node_filling import filled, unevenly
-from .request_shape import Shape, Spot
+from .request_shape import Placement, RequestClass
 
 
-def place_now(timeline: Timeline, shape: Shape, duration_s: float) -> Spot | None:
+def place_now(timeline: Timeline, shape: RequestClass, duration_s: float) -> Placement | None:
     """Return nodes on which the request fits from now on for the duration, or None. Nothing is taken yet."""
     for gang in shape.gangs:
         for mask in shape.masks:
@@ -40,12 +40,12 @@ def place_now(timeline: Timeline, shape: Shape, duration_s: float) -> Spot | Non
     return unevenly(timeline, shape, duration_s) if shape.fills else None
 
 
-def place_later(timeline: Timeline, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
+def place_later(timeline: Timeline, shape: RequestClass, duration_s: float) -> tuple[float, Placement] | None:
     """Return the earliest time from which the request fits for the duration, and the nodes.
 
     None if it does not fit in the known future.
     """
-    best: tuple[float, Spot] | None = None
+    best: tuple[float, Placement] | None = None
     for gang in shape.gangs:
         for mask in shape.masks:
             pick = partial(choose, timeline, gang)
@@ -55,7 +55,7 @@ def place_later(timeline: Timeline, shape: Shape, duration_s: float) -> tuple[fl
     return best
 
 
-def choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> Spot | None:
+def choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> Placement | None:
     """Choose nodes for each requirement among the rows that satisfy it, by the rule described in this
     module.
     """
@@ -70,13 +70,13 @@ def choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> S
     return next((spot for spot in spots if spot is not None), None)
 
 
-def _choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> Spot | None:
+def _choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> Placement | None:
     cluster, max_switches = timeline.cluster, gang.max_switches
     several = gang.nodes > 1 and cluster.switch_count > 1
     switches = _switches(cluster, gang, rows) if several else []
     if several and (not switches or (max_switches is not None and len(switches) > max_switches)):
         return None
-    chosen: list[tuple[int, Need]] = []
+    chosen: list[tuple[int, NodeRequirement]] = []
     used: Ints = np.zeros(0, dtype=np.int64)
     for (need, count), fitting in zip(gang.wanted, rows, strict=True):
         fitting = np.setdiff1d(fitting, used, assume_unique=True) if len(used) else fitting
@@ -131,7 +131,7 @@ def _switches(cluster: Cluster, gang: Gang, rows: Sequence[Ints]) -> list[int]:
     return [*order[:most].tolist(), int(fitting[np.argmin(sizes[-1][fitting])])]
 
 
-def _best_first(timeline: Timeline, need: Need, rows: Ints, at: float) -> Ints:
+def _best_first(timeline: Timeline, need: NodeRequirement, rows: Ints, at: float) -> Ints:
     if len(rows) == 1:
         return rows
     free = timeline.free_now[:, rows] if at <= timeline.now else timeline.at(rows, at)
@@ -153,7 +153,7 @@ def _best_first(timeline: Timeline, need: Need, rows: Ints, at: float) -> Ints:
     return rows[np.lexsort((rows, free[CPUS], free[GPUS], cluster.weight[rows]))]
 
 
-def allocate(timeline: Timeline, board: GpuBoard, spot: Spot, ends: float) -> Allocation:
+def allocate(timeline: Timeline, board: GpuBoard, spot: Placement, ends: float) -> Allocation:
     """Return the shares of a gang that starts now and may run until `ends`, with GPUs by index.
 
     The GPU board is not changed; `commit` does that.
@@ -176,13 +176,13 @@ def allocate(timeline: Timeline, board: GpuBoard, spot: Spot, ends: float) -> Al
     return Allocation(shares=tuple(shares))
 
 
-def _memory(timeline: Timeline, row: int, need: Need, ends: float) -> int:
+def _memory(timeline: Timeline, row: int, need: NodeRequirement, ends: float) -> int:
     if need.all_memory:
         return int(timeline.least(row, timeline.now, ends)[MEM])
     return timeline.cluster.nodes[row].mem_bytes if need.mem_bytes == WHOLE_NODE else need.mem_bytes
 
 
-def _pick(timeline: Timeline, board: GpuBoard, row: int, need: Need, ends: float) -> list[GpuView]:
+def _pick(timeline: Timeline, board: GpuBoard, row: int, need: NodeRequirement, ends: float) -> list[GpuView]:
     if need.exclusive:
         return board.free_gpus(row)
     if not need.gpus:
@@ -200,7 +200,7 @@ def _pick(timeline: Timeline, board: GpuBoard, row: int, need: Need, ends: float
 
 
 def commit(
-    timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float, *, tenant: Tenant | None
+    timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float, *, tenant: Owner | None
 ) -> None:
     """Take the allocation from the timeline and the GPU board, from now until `ends`."""
     cluster = timeline.cluster
@@ -212,7 +212,7 @@ def commit(
 
 
 def uncommit(
-    timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float, *, tenant: Tenant | None
+    timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float, *, tenant: Owner | None
 ) -> None:
     """Undo a `commit`."""
     cluster = timeline.cluster
@@ -235,7 +235,7 @@ class Reserved(NamedTuple):
     amounts: Ints
     part: SharedGpu | None
     booking: tuple[float, float, int]
-    tenant: Tenant | None
+    tenant: Owner | None
 
 
 Taken = list[Reserved]
@@ -244,7 +244,7 @@ ALL_COMMON: Mapping[int, Mask] = {}
 
 def reserve(
     timeline: Timeline,
-    spot: Spot,
+    spot: Placement,
     start: float,
     end: float,
     *,
@@ -289,7 +289,9 @@ def release(timeline: Timeline, taken: Taken) -> None:
             timeline.reshare(kept.row, kept.part, undo, moments=())
 
 
-def _part_on(timeline: Timeline, row: int, need: Need, start: float, end: float) -> SharedGpu | None:
+def _part_on(
+    timeline: Timeline, row: int, need: NodeRequirement, start: float, end: float
+) -> SharedGpu | None:
     """Return the fullest shared GPU that has enough room for the part in the interval.
 
     None if a whole GPU must be divided for it.
@@ -308,7 +310,7 @@ def _part_on(timeline: Timeline, row: int, need: Need, start: float, end: float)
     return min(fitting, key=lambda gpu: (gpu.left_now, gpu.index), default=None)
 
 
-def whole_amounts(cluster: Cluster, row: int, need: Need) -> Ints:
+def whole_amounts(cluster: Cluster, row: int, need: NodeRequirement) -> Ints:
     """Return all amounts that a requirement takes of this node, by column.
 
     A part of a GPU counts as one GPU, because it is not known yet which GPU it will be.

@@ -12,14 +12,14 @@ from functools import cached_property
 from warpdeck.model import Resources
 from warpdeck.policy.input.site import PartitionView, Tres
 from warpdeck.policy.resources.cluster import Cluster, Mask
-from warpdeck.policy.resources.demand import Need, Tenant, need_of, needs
+from warpdeck.policy.resources.demand import NodeRequirement, Owner, need_of, needs
 from warpdeck.policy.resources.tres import MIB
 
 from .gangs import Gang, named_rows, sizes
 from .pending_reason import describe_need
 
 
-class Shape:
+class RequestClass:
     """A request class: all data for placing a request that stays constant during a pass. Equal requests share
     one.
     """
@@ -41,7 +41,7 @@ class Shape:
         """The number of this request class, which is its index in the cache."""
         self.asked = asked
         self.partition = partition
-        self.tenant: Tenant | None = None
+        self.tenant: Owner | None = None
         self.masks: list[Mask] = cluster.rows_for(asked, None if partition is None else partition.nodes)
         self.default_mem_per_cpu_bytes = default_mem_per_cpu_bytes
         self.most_per_node: Tres = {}
@@ -50,8 +50,8 @@ class Shape:
         """True if the tasks may be distributed unevenly over the nodes, according to their free resources."""
         self.is_spread = False
         """True if a limit per node excludes some of the numbers of nodes that the request allows."""
-        self._spread: dict[tuple[tuple[str, int], ...], Shape] = {}
-        self._each_size: tuple[Shape, ...] = ()
+        self._spread: dict[tuple[tuple[str, int], ...], RequestClass] = {}
+        self._each_size: tuple[RequestClass, ...] = ()
         self.gangs = self._lay_out(cluster)
         self.fills = any(may_fill(asked, gang) for gang in self.gangs)
 
@@ -94,12 +94,12 @@ class Shape:
             self.partition is not None and self.partition.exclusive_user
         )
 
-    def of_user(self, user: str, number: int) -> Shape:
+    def of_user(self, user: str, number: int) -> RequestClass:
         """Return a copy of this class bound to one user (for --exclusive=user)."""
-        made = Shape.__new__(Shape)
+        made = RequestClass.__new__(RequestClass)
         made.__dict__.update(self.__dict__)
         del made.gangs
-        made.tenant, made.number, made._spread, made._each_size = Tenant(user, self.apart), number, {}, ()
+        made.tenant, made.number, made._spread, made._each_size = Owner(user, self.apart), number, {}, ()
         return made
 
     @cached_property
@@ -122,13 +122,13 @@ class Shape:
             self.gangs[0].nodes,
         )
 
-    def within(self, rows: Mask) -> Shape:
+    def within(self, rows: Mask) -> RequestClass:
         """Return a copy that is restricted to these nodes."""
         made = copy(self)
         made.masks = [mask & rows for mask in self.masks]
         return made
 
-    def spread(self, most_per_node: Tres) -> Shape:
+    def spread(self, most_per_node: Tres) -> RequestClass:
         """Return a copy that uses only numbers of nodes for which no node exceeds `most_per_node`.
 
         If no number of nodes satisfies this, all of them stay allowed.
@@ -146,7 +146,7 @@ class Shape:
             self._spread[key] = made
         return self._spread[key]
 
-    def each_size(self) -> tuple[Shape, ...]:
+    def each_size(self) -> tuple[RequestClass, ...]:
         """Return one copy for each allowed number of nodes, in the order in which they are tried.
 
         With --nodes=2-8 the job gets eight nodes if it can have eight now (Slurm's rule). Without --nodes, or
@@ -171,7 +171,7 @@ class Shape:
         return found
 
 
-def _is_within(need: Need, most: Tres) -> bool:
+def _is_within(need: NodeRequirement, most: Tres) -> bool:
     asked = {"cpu": need.cpus, "mem": need.mem_bytes // MIB, "gres/gpu": need.gpus}
     if need.gpu_type:
         asked[f"gres/gpu:{need.gpu_type}"] = need.gpus
@@ -180,11 +180,11 @@ def _is_within(need: Need, most: Tres) -> bool:
 
 NOWHERE = (1 << 62, 0, 0, 1)
 """The minimum demand of a request that has no possible layout."""
-Spot = list[tuple[int, Need]]
+Placement = list[tuple[int, NodeRequirement]]
 """The (row, demand) for each node of a gang, in rank order."""
 
 
-def _largest_first(found: Sequence[tuple[Need, int]]) -> tuple[tuple[Need, int], ...]:
+def _largest_first(found: Sequence[tuple[NodeRequirement, int]]) -> tuple[tuple[NodeRequirement, int], ...]:
     ordered = sorted(found, key=lambda pair: (pair[0].gpus, pair[0].cpus, pair[0].mem_bytes))
     return tuple(reversed(ordered))
 
@@ -202,12 +202,12 @@ def may_fill(asked: Resources, gang: Gang) -> bool:
     return not any(need.exclusive for need, _ in gang.wanted)
 
 
-def least_need(shape: Shape) -> Need:
+def least_need(shape: RequestClass) -> NodeRequirement:
     """Return the least demand on each node if other nodes have room for the remaining tasks."""
     return need_for(shape, 1)
 
 
-def need_for(shape: Shape, tasks: int) -> Need:
+def need_for(shape: RequestClass, tasks: int) -> NodeRequirement:
     """Return what a node gives to this many tasks of the request."""
     return need_of(
         shape.asked,

@@ -24,7 +24,7 @@ from functools import cached_property
 from warpdeck.model import JobId
 from warpdeck.policy.input.site import AccountView, QosView, Tres
 from warpdeck.policy.input.view import RunningJob
-from warpdeck.policy.limits.limits import Ledger
+from warpdeck.policy.limits.limits import LimitUsage
 from warpdeck.policy.resources.tres import add
 
 
@@ -32,7 +32,7 @@ class Guarantees:
     """The guarantees of the running jobs, except those that are leaving."""
 
     def __init__(
-        self, running: Sequence[RunningJob], ledger: Ledger, *, rank: Callable[[RunningJob], int]
+        self, running: Sequence[RunningJob], ledger: LimitUsage, *, rank: Callable[[RunningJob], int]
     ) -> None:
         self._all = running
         self._ledger = ledger

@@ -20,19 +20,19 @@ from functools import partial
 
 import msgspec
 
-from warpdeck.model import JobId, Room, Share
+from warpdeck.model import JobId, PreemptedClaim, Share
 from warpdeck.policy.input.decisions import Preempt
 from warpdeck.policy.input.settings import Settings
 from warpdeck.policy.input.site import AccountView, PartitionView, QosView, Tres
 from warpdeck.policy.input.view import PendingJob, RunningJob, View
-from warpdeck.policy.limits.limits import Ledger
-from warpdeck.policy.placement.request_shape import Shape, Spot
+from warpdeck.policy.limits.limits import LimitUsage
+from warpdeck.policy.placement.request_shape import Placement, RequestClass
 from warpdeck.policy.resources.cluster import CPUS, GPUS, Cluster, Ints
 from warpdeck.policy.resources.timeline import OVERDUE_S, Timeline
 from warpdeck.policy.resources.tres import add
 
 from .guarantees import Guarantees, inside, ranks
-from .victims import Clearing, Give, ends_of_victim
+from .victims import Clearing, PreemptionCandidate, ends_of_victim
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -46,10 +46,10 @@ class Claim(msgspec.Struct, frozen=True):
     """For a claim on borrowed resources: the accounts that must exceed their quotas for the claim to hold."""
 
 
-class Rules:
+class PreemptionRules:
     """The site's preemption rules, applied to the running jobs."""
 
-    def __init__(self, view: View, now: float, settings: Settings, ledger: Ledger) -> None:
+    def __init__(self, view: View, now: float, settings: Settings, ledger: LimitUsage) -> None:
         self._now = now
         self._settings = settings
         self._ledger = ledger
@@ -235,7 +235,7 @@ ROOM_KEPT_S = 120.0
 epilogs and freeing GPU memory. A job that cannot start by then for another reason loses its precedence on
 these nodes.
 """
-Found = tuple[Spot, list[Preempt]]
+Found = tuple[Placement, list[Preempt]]
 Claimant = tuple[object, ...]
 
 
@@ -259,7 +259,9 @@ def claimant(job: PendingJob, *, tenant: str | None) -> Claimant:
 class Preemption:
     """Finds victims for one pending job."""
 
-    def __init__(self, rules: Rules, timeline: Timeline, running: Iterable[RunningJob], now: float) -> None:
+    def __init__(
+        self, rules: PreemptionRules, timeline: Timeline, running: Iterable[RunningJob], now: float
+    ) -> None:
         self._rules = rules
         self._timeline = timeline
         self._running = list(running)
@@ -267,7 +269,13 @@ class Preemption:
         self._told: set[JobId] = set()
 
     def find(
-        self, job: PendingJob, tres: Tres, shape: Shape, duration_s: float, *, given: Callable[[Spot], Tres]
+        self,
+        job: PendingJob,
+        tres: Tres,
+        shape: RequestClass,
+        duration_s: float,
+        *,
+        given: Callable[[Placement], Tres],
     ) -> Found | None:
         """Return where the job can run and the jobs that must leave for it; None if no job that it may
         preempt would help.
@@ -347,8 +355,8 @@ class Preemption:
                         timeline.reshare(row, gpu, change, moments=(gone_at,))
 
     def _among(
-        self, job: PendingJob, shape: Shape, duration_s: float, claims: Mapping[JobId, Claim]
-    ) -> tuple[Spot, set[JobId]] | None:
+        self, job: PendingJob, shape: RequestClass, duration_s: float, claims: Mapping[JobId, Claim]
+    ) -> tuple[Placement, set[JobId]] | None:
         victims = [victim for victim in self._running if victim.id in claims]
         victims.sort(key=lambda victim: (claims[victim.id].rank, -victim.start_at_unix, victim.id))
         gives = self._gives(victims, claims)
@@ -360,16 +368,20 @@ class Preemption:
                     return found
         return None
 
-    def _gives(self, victims: Sequence[RunningJob], claims: Mapping[JobId, Claim]) -> dict[int, list[Give]]:
+    def _gives(
+        self, victims: Sequence[RunningJob], claims: Mapping[JobId, Claim]
+    ) -> dict[int, list[PreemptionCandidate]]:
         cluster = self._timeline.cluster
-        found: dict[int, list[Give]] = {}
+        found: dict[int, list[PreemptionCandidate]] = {}
         for victim in victims:
             for share in victim.allocation.shares:
                 row = cluster.row.get(share.node)
                 if row is not None:
                     mode = claims[victim.id].mode
                     amounts, parts = self._rules.frees(cluster, share, mode)
-                    found.setdefault(row, []).append(Give(victim, amounts, parts, mode != "suspend"))
+                    found.setdefault(row, []).append(
+                        PreemptionCandidate(victim, amounts, parts, mode != "suspend")
+                    )
         return found
 
     def _lost_work(self, victims: Iterable[RunningJob]) -> float:
@@ -378,14 +390,14 @@ class Preemption:
         )
 
     def _orders(
-        self, job: PendingJob, spot: Spot, chosen: Sequence[RunningJob], claims: Mapping[JobId, Claim]
+        self, job: PendingJob, spot: Placement, chosen: Sequence[RunningJob], claims: Mapping[JobId, Claim]
     ) -> list[Preempt]:
         """Return the orders to leave. Each contains the nodes that are kept for the job until it starts."""
         graces_s = [
             0 if claims[victim.id].mode == "suspend" else self._rules.grace_s(victim) for victim in chosen
         ]
         nodes = tuple(self._timeline.cluster.nodes[row].name for row, _ in spot)
-        room = Room(nodes=nodes, until_unix=self._now + max(graces_s) + ROOM_KEPT_S)
+        room = PreemptedClaim(nodes=nodes, until_unix=self._now + max(graces_s) + ROOM_KEPT_S)
         return [
             Preempt(
                 job_id=victim.id,

@@ -17,9 +17,9 @@ from warpdeck.model import JobId
 from warpdeck.policy.input.view import RunningJob
 from warpdeck.policy.placement.gangs import Gang
 from warpdeck.policy.placement.placement import choose, whole_amounts
-from warpdeck.policy.placement.request_shape import Spot
+from warpdeck.policy.placement.request_shape import Placement
 from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Ints, Mask
-from warpdeck.policy.resources.demand import Need
+from warpdeck.policy.resources.demand import NodeRequirement
 from warpdeck.policy.resources.timeline import ENDLESS_S, Timeline
 
 ENOUGH_NODES = 100
@@ -28,7 +28,7 @@ nodes with the least lost work are taken.
 """
 
 
-class Give(NamedTuple):
+class PreemptionCandidate(NamedTuple):
     """A job that may be preempted, and the resources that it frees on one node.
 
     `parts` are (index, percent) of shared GPUs. If `leaves` is False, the job is only suspended and remains
@@ -41,7 +41,7 @@ class Give(NamedTuple):
     leaves: bool = True
 
 
-class Room:
+class FreeUntil:
     """Free resources of one node until a job's end, while candidate victims are removed and added again."""
 
     def __init__(self, timeline: Timeline, row: int, *, until: float) -> None:
@@ -53,7 +53,7 @@ class Room:
         self._shared = {index: gpu.copy() for index, gpu in timeline.shared.get(row, {}).items()}
         self._gone: set[JobId] = set()
 
-    def leave(self, give: Give, *, back: bool = False) -> None:
+    def leave(self, give: PreemptionCandidate, *, back: bool = False) -> None:
         """Remove the victim from the node, or add it again. After the victim's own end, its resources are
         free in any case.
         """
@@ -73,7 +73,7 @@ class Room:
             whole_again = before.astype(np.int64) - gpu.is_shared(self._times)
             self._free[self._timeline.cluster.counted_in(gpu.gpu_type)] += whole_again
 
-    def meets(self, need: Need) -> bool:
+    def meets(self, need: NodeRequirement) -> bool:
         """Return whether the requirement is met on this node."""
         if self._is_barred(need):
             return False
@@ -83,14 +83,14 @@ class Room:
         asked = wanted > 0
         return bool((self._free[asked] >= wanted[asked][:, None]).all()) and self._has_steady_types(need)
 
-    def _is_barred(self, need: Need) -> bool:
+    def _is_barred(self, need: NodeRequirement) -> bool:
         """Return whether another user's job on the node excludes this need."""
         tenants = self._timeline.tenants
         if tenants is None or need.tenant is None:
             return False
         return bool(tenants.barred_without(need.tenant, self._row, self._times, self._gone).any())
 
-    def _meets_part(self, need: Need, wanted: Ints) -> bool:
+    def _meets_part(self, need: NodeRequirement, wanted: Ints) -> bool:
         if (self._free[CPUS] < wanted[CPUS]).any() or (wanted[MEM] and (self._free[MEM] < wanted[MEM]).any()):
             return False
         cluster = self._timeline.cluster
@@ -103,7 +103,7 @@ class Room:
                 return True
         return False
 
-    def _has_steady_types(self, need: Need) -> bool:
+    def _has_steady_types(self, need: NodeRequirement) -> bool:
         """Return whether the same GPUs of any type stay free until the end."""
         columns = list(self._timeline.cluster.type_columns.values())
         if not columns or not need.gpus or need.gpu_type:
@@ -124,7 +124,7 @@ class Clearing:
         timeline: Timeline,
         mask: Mask,
         duration_s: float,
-        gives: Mapping[int, Sequence[Give]],
+        gives: Mapping[int, Sequence[PreemptionCandidate]],
         *,
         lost_work: Callable[[Iterable[RunningJob]], float],
     ) -> None:
@@ -143,13 +143,13 @@ class Clearing:
         self._gives = gives
         self._lost_work = lost_work
 
-    def find(self, gang: Gang) -> tuple[Spot, set[JobId]] | None:
+    def find(self, gang: Gang) -> tuple[Placement, set[JobId]] | None:
         """Return where the gang can run, and the jobs that must leave.
 
         None if it fits nowhere, or if it fits without preemption.
         """
         fitting: list[Ints] = []
-        leaving: dict[tuple[int, Need], list[Give]] = {}
+        leaving: dict[tuple[int, NodeRequirement], list[PreemptionCandidate]] = {}
         for need, _ in gang.wanted:
             fits: list[tuple[float, int]] = []
             for row in self._candidates(need):
@@ -173,7 +173,7 @@ class Clearing:
                 del gone[victim.id]
         return (spot, set(gone)) if gone else None
 
-    def _candidates(self, need: Need) -> list[int]:
+    def _candidates(self, need: NodeRequirement) -> list[int]:
         """Return the nodes that would suffice if all candidate victims left, sorted by the most free
         resources.
 
@@ -188,19 +188,19 @@ class Clearing:
         found: list[int] = rows[np.lexsort((rows, -free[CPUS, rows], -free[GPUS, rows]))].tolist()
         return found
 
-    def _is_met(self, need: Need, row: int, gone: Collection[JobId]) -> bool:
-        room = Room(self._timeline, row, until=self._until)
+    def _is_met(self, need: NodeRequirement, row: int, gone: Collection[JobId]) -> bool:
+        room = FreeUntil(self._timeline, row, until=self._until)
         for give in self._gives.get(row, ()):
             if give.victim.id in gone:
                 room.leave(give)
         return room.meets(need)
 
-    def _fewest(self, need: Need, row: int) -> list[Give] | None:
+    def _fewest(self, need: NodeRequirement, row: int) -> list[PreemptionCandidate] | None:
         """Return the fewest victims that must leave this node for the requirement, weakest claim first; None
         if it cannot be met.
         """
-        room = Room(self._timeline, row, until=self._until)
-        chosen: list[Give] = []
+        room = FreeUntil(self._timeline, row, until=self._until)
+        chosen: list[PreemptionCandidate] = []
         for give in self._gives.get(row, ()):
             if room.meets(need):
                 break

@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from warpdeck.model import JobId
-from warpdeck.policy.cache.waiting_queue import Queue, Table
+from warpdeck.policy.cache.waiting_queue import QueueTable, WaitingQueue
 from warpdeck.policy.input.settings import Settings, Weights
 from warpdeck.policy.input.site import Tres
 from warpdeck.policy.input.view import PendingJob, View
@@ -56,7 +56,7 @@ class Factors(msgspec.Struct, frozen=True, kw_only=True):
 
 def priorities(view: View, now: float, settings: Settings) -> dict[JobId, int]:
     """Return the priorities of all pending jobs."""
-    queue = Queue(settings, is_personal=False)
+    queue = WaitingQueue(settings, is_personal=False)
     queue.follow(view.pending)
     found = Ranking(view, now, settings).of_all(queue)
     return dict(zip(queue.table["id"].tolist(), found.tolist(), strict=True))
@@ -77,7 +77,7 @@ class Ranking:
         self._top_qos = max(self._qos.values(), default=0)
         self._shares = fairshare_by_user(view.accounts, view.users) if weights.fairshare else {}
 
-    def of_all(self, queue: Queue) -> Ints:
+    def of_all(self, queue: WaitingQueue) -> Ints:
         """Return the priorities of the queue, row by row."""
         table = queue.table
         found: Ints = -table["nice"]
@@ -111,7 +111,7 @@ class Ranking:
         own = math.floor(total + found.age + ROUNDING) - job.nice
         return msgspec.structs.replace(found, priority=own if job.priority is None else job.priority)
 
-    def _standing(self, queue: Queue) -> Floats:
+    def _standing(self, queue: WaitingQueue) -> Floats:
         """Return, by row, the sum of all parts except age, as in `explain`."""
         table = queue.table
         people = np.array([self._fairshare(account, user) for account, user, _ in queue.people.keys])
@@ -168,7 +168,7 @@ class Ranking:
 
 
 def in_order(
-    table: Table, queue: Queue, view: View, *, has_room: Mask, priorities: Ints, turns: Floats
+    table: QueueTable, queue: WaitingQueue, view: View, *, has_room: Mask, priorities: Ints, turns: Floats
 ) -> Ints:
     """Return the positions of these rows in the order in which jobs are tried.
 

@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from warpdeck.policy.cache.cluster_table import Ground
-from warpdeck.policy.cache.waiting_queue import Queue, Table
+from warpdeck.policy.cache.cluster_table import ClusterTable
+from warpdeck.policy.cache.waiting_queue import QueueTable, WaitingQueue
 from warpdeck.policy.input.view import View
 from warpdeck.policy.resources.cluster import CPUS, GPUS, Floats, Mask
 from warpdeck.policy.resources.timeline import ENDLESS_S
@@ -42,7 +42,7 @@ FIRST, OVERDUE = -np.inf, -1e300
 """Sort keys of jobs that come first and of overdue jobs. All other keys are response ratios."""
 
 
-class Turns(NamedTuple):
+class QueueOrder(NamedTuple):
     """The sort keys of the jobs (smaller is sooner), and the number of late jobs that should get
     reservations.
     """
@@ -51,23 +51,27 @@ class Turns(NamedTuple):
     late_count: int = 0
 
 
-def turns(table: Table, queue: Queue, ground: Ground, view: View, now: float) -> Turns:
+def turns(table: QueueTable, queue: WaitingQueue, ground: ClusterTable, view: View, now: float) -> QueueOrder:
     """Return the sort key of each job in `table`."""
     settings = queue.settings
     if settings.backfill == "conservative":
-        return Turns(table["promised_unix"])
+        return QueueOrder(table["promised_unix"])
     if settings.queue_order != "response" or not len(table):
-        return Turns(np.zeros(len(table)))
+        return QueueOrder(np.zeros(len(table)))
     waited: Floats = now - table["eligible_unix"]
     likely = np.maximum(table["likely_s"], SHORTEST_S)
     bound = settings.overdue_share * max(view.longest_wait_s, float(waited.max()))
     ahead, goes_now = _against_machines(table, likely, queue, _Machine(ground, view, now))
     late: Mask = waited >= bound
     keys = np.where(waited + ahead >= bound, OVERDUE, -(waited + likely) / likely)
-    return Turns(np.where(late & goes_now, FIRST, keys), int(np.count_nonzero(late & (waited >= likely))))
+    return QueueOrder(
+        np.where(late & goes_now, FIRST, keys), int(np.count_nonzero(late & (waited >= likely)))
+    )
 
 
-def _against_machines(table: Table, likely: Floats, queue: Queue, machine: _Machine) -> tuple[Floats, Mask]:
+def _against_machines(
+    table: QueueTable, likely: Floats, queue: WaitingQueue, machine: _Machine
+) -> tuple[Floats, Mask]:
     """Return, for each job, the seconds its partition needs for earlier work, and whether it is a wide job
     that fits now.
 
@@ -108,7 +112,7 @@ class _Use(NamedTuple):
 class _Machine:
     """Nodes that accept jobs, and the resources held on them."""
 
-    def __init__(self, ground: Ground, view: View, now: float) -> None:
+    def __init__(self, ground: ClusterTable, view: View, now: float) -> None:
         self._cluster = ground.cluster
         self._nodes = {part.name: part.nodes for part in view.partitions}
         self._parts = ground.parts

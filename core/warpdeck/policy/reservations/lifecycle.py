@@ -17,7 +17,7 @@ from warpdeck.model import JobId, NodeName
 from warpdeck.policy.input.site import ReservationView
 
 
-class Use(msgspec.Struct, frozen=True, kw_only=True):
+class ReservationUse(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs of a reservation."""
 
     waiting: tuple[JobId, ...] = ()
@@ -36,7 +36,7 @@ class NodePool(msgspec.Struct, frozen=True, kw_only=True):
     """Able and idle nodes of its partition that are in no other reservation, in order of preference."""
 
 
-class Tended(msgspec.Struct, frozen=True, kw_only=True):
+class ReservationActions(msgspec.Struct, frozen=True, kw_only=True):
     """The actions that a reservation needs now."""
 
     purged: bool = False
@@ -51,14 +51,16 @@ class Tended(msgspec.Struct, frozen=True, kw_only=True):
     """Running jobs that must be ended."""
 
 
-def tend(each: ReservationView, use: Use, pool: NodePool, now: float) -> Tended:
+def reservation_actions(
+    each: ReservationView, use: ReservationUse, pool: NodePool, now: float
+) -> ReservationActions:
     """Return the actions that the reservation needs now. If there are none, all values stay as they are."""
     is_over = each.end_unix <= now and not each.repeat and each.float_s is None
     idle_since = _idle_since(each, use, now)
     purged = (
         idle_since is not None and each.purge_after_s is not None and now - idle_since >= each.purge_after_s
     )
-    return Tended(
+    return ReservationActions(
         purged=purged,
         idle_since_unix=None if purged else idle_since,
         nodes=each.nodes if is_over or purged else _nodes(each, pool),
@@ -67,11 +69,11 @@ def tend(each: ReservationView, use: Use, pool: NodePool, now: float) -> Tended:
     )
 
 
-def _running_on(use: Use) -> tuple[JobId, ...]:
+def _running_on(use: ReservationUse) -> tuple[JobId, ...]:
     return tuple(job_id for job_id, _ in use.running)
 
 
-def next_deed_unix(each: ReservationView, use: Use) -> float:
+def next_deadline_unix(each: ReservationView, use: ReservationUse) -> float:
     """Return the next time at which an action becomes due merely because time passes; infinite for never."""
     moments = [closes_unix for _, closes_unix in use.running]
     if (use.waiting or use.running) and not each.repeat and each.float_s is None:
@@ -82,7 +84,7 @@ def next_deed_unix(each: ReservationView, use: Use) -> float:
     return min(moments, default=float("inf"))
 
 
-def _idle_since(each: ReservationView, use: Use, now: float) -> float | None:
+def _idle_since(each: ReservationView, use: ReservationUse, now: float) -> float | None:
     """Return the time since which no job has used it, if it is set to end for that reason."""
     in_time = each.start_unix <= now < each.end_unix
     if each.purge_after_s is None or each.float_s is not None or not in_time or use.waiting or use.running:

@@ -22,9 +22,9 @@ from warpdeck.notation.filters.reservations import part_in_words
 from warpdeck.policy.input.site import ReservationView
 from warpdeck.policy.input.view import RunningJob, View
 from warpdeck.policy.placement.placement import Taken, release, reserve
-from warpdeck.policy.placement.request_shape import Spot
+from warpdeck.policy.placement.request_shape import Placement
 from warpdeck.policy.resources.cluster import CPUS, GPUS, Cluster, Ints, Mask
-from warpdeck.policy.resources.demand import Tenant
+from warpdeck.policy.resources.demand import Owner
 from warpdeck.policy.resources.gpus import GpuBoard
 from warpdeck.policy.resources.timeline import OVERDUE_S, Timeline, ends_of
 
@@ -177,7 +177,7 @@ def beyond(other: ReservationView, own: ReservationView) -> ReservationView:
     return msgspec.structs.replace(other, parts=tuple(left))
 
 
-class Neighbour(NamedTuple):
+class LinkedTimeline(NamedTuple):
     """A linked resource pool: its timeline and GPU board contain nodes of another pool, so resources taken
     there are also taken here.
 
@@ -189,7 +189,7 @@ class Neighbour(NamedTuple):
     board: GpuBoard
     apart: Mapping[NodeName, Named]
 
-    def start(self, allocation: Allocation, ends: float, tenant: Tenant | None) -> None:
+    def start(self, allocation: Allocation, ends: float, tenant: Owner | None) -> None:
         """Mirror an allocation that was taken in the other resource pool."""
         for row, node, at in self._rows(allocation):
             share = allocation.shares[at]
@@ -201,7 +201,7 @@ class Neighbour(NamedTuple):
                 self.board.take(row, share.gpus)
 
     def give_back(
-        self, allocation: Allocation, ends: float, tenant: Tenant | None, *, origin: GpuBoard
+        self, allocation: Allocation, ends: float, tenant: Owner | None, *, origin: GpuBoard
     ) -> None:
         """Mirror that an allocation was given back in the other resource pool. `origin` is the `GpuBoard` of
         that pool.
@@ -228,7 +228,9 @@ class Neighbour(NamedTuple):
         else:
             self.board.take(row, share.gpus)
 
-    def reserve(self, spot: Spot, names: Sequence[NodeName], start: float, end: float, ready: float) -> Taken:
+    def reserve(
+        self, spot: Placement, names: Sequence[NodeName], start: float, end: float, ready: float
+    ) -> Taken:
         """Mirror a reservation of a placement in the other resource pool. `names` are its nodes."""
         rows = self.timeline.cluster.row
         here = [(rows[name], need) for name, (_, need) in zip(names, spot, strict=True) if name in rows]

@@ -20,7 +20,7 @@ from warpdeck.model.reservation import PartsAsked, ReservedPart
 from warpdeck.notation.filters.reservations import evenly
 
 
-class Leftover(msgspec.Struct, frozen=True, kw_only=True):
+class FreeCapacity(msgspec.Struct, frozen=True, kw_only=True):
     """Resources of a node that other reservations leave free.
 
     `gpus` is by type in lower case. `cpus_each` is the number of the node's CPUs per GPU.
@@ -41,7 +41,7 @@ def _busy() -> UserError:
     )
 
 
-def parts_of(asked: PartsAsked, nodes: Sequence[Leftover]) -> tuple[ReservedPart, ...]:
+def parts_of(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> tuple[ReservedPart, ...]:
     """Return the reserved parts, sorted by node. Raises UserError if they are not available."""
     if asked.chosen:
         order = sorted(nodes, key=lambda each: (not each.idle, each.node))
@@ -51,7 +51,7 @@ def parts_of(asked: PartsAsked, nodes: Sequence[Leftover]) -> tuple[ReservedPart
     return tuple(sorted(found, key=lambda part: part.node))
 
 
-def _named(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
+def _named(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
     """Reserve the requested part of each of these nodes."""
     if len(asked.cpus) > len(nodes):
         raise _busy()
@@ -71,7 +71,7 @@ def _named(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
     return _all(parts, len(nodes))
 
 
-def _alike(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
+def _alike(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
     """Take equal amounts from the requested number of nodes."""
     counts = asked.cpus if len(asked.cpus) == asked.nodes else evenly(sum(asked.cpus), asked.nodes)
     gpus, left, found = evenly(asked.gpus, asked.nodes), list(nodes), list[ReservedPart]()
@@ -84,7 +84,7 @@ def _alike(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
     return found
 
 
-def _first(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
+def _first(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
     """Take everything from one node if possible, else from as many as needed, in their order."""
     cpus, gpus = sum(asked.cpus), asked.gpus
     if gpus:
@@ -105,7 +105,7 @@ def _first(asked: PartsAsked, nodes: Sequence[Leftover]) -> list[ReservedPart]:
     raise _busy()
 
 
-def _part(each: Leftover, cpus: int, gpus: int, gpu_type: str) -> ReservedPart | None:
+def _part(each: FreeCapacity, cpus: int, gpus: int, gpu_type: str) -> ReservedPart | None:
     """Return a part of this size; None if the node has not enough left, or if nothing is requested of it."""
     cpus = cpus or (max(1, round(gpus * each.cpus_each)) if gpus else 0)
     if cpus > each.cpus or gpus > _count(each, gpu_type) or not cpus:
@@ -119,7 +119,7 @@ def _part(each: Leftover, cpus: int, gpus: int, gpu_type: str) -> ReservedPart |
     return ReservedPart(node=each.node, cpus=cpus, gpus=tuple(sorted(taken)))
 
 
-def _count(each: Leftover, gpu_type: str) -> int:
+def _count(each: FreeCapacity, gpu_type: str) -> int:
     return sum(count for name, count in each.gpus.items() if gpu_type in ("", name))
 
 

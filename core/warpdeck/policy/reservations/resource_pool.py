@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from warpdeck.model import Allocation, NodeName, Share
-from warpdeck.policy.cache.cluster_table import Ground
-from warpdeck.policy.cache.pass_cache import Memory
+from warpdeck.policy.cache.cluster_table import ClusterTable
+from warpdeck.policy.cache.pass_cache import PassCache
 from warpdeck.policy.input.site import PartitionView, ReservationView
 from warpdeck.policy.input.view import PendingJob, RunningJob, View
 from warpdeck.policy.placement.placement import (
@@ -27,13 +27,13 @@ from warpdeck.policy.placement.placement import (
     uncommit,
     whole_amounts,
 )
-from warpdeck.policy.placement.request_shape import Shape, Spot
+from warpdeck.policy.placement.request_shape import Placement, RequestClass
 from warpdeck.policy.resources.cluster import CPUS, FIRST_TYPE, GPUS, MEM, Floats, Ints, Mask
-from warpdeck.policy.resources.demand import Need, Tenant
+from warpdeck.policy.resources.demand import NodeRequirement, Owner
 from warpdeck.policy.resources.timeline import ENDLESS_S
 from warpdeck.policy.resources.user_exclusivity import NOBODY
 
-from .partial_reservation import Named, Neighbour, Users, apart_on, beyond, keep, narrow, users_of
+from .partial_reservation import LinkedTimeline, Named, Users, apart_on, beyond, keep, narrow, users_of
 
 NOTHING_APART: Mapping[NodeName, Named] = {}
 MAX_SCREENED = 4_000_000
@@ -46,16 +46,16 @@ NONE_FITS = 1 << 62
 """A demand larger than the resources of any node."""
 
 
-class Field:
+class ResourcePool:
     """Nodes with their free resources over time, from which a pass allocates."""
 
-    def __init__(self, ground: Ground, now: float, *, closes_unix: float = math.inf) -> None:
+    def __init__(self, ground: ClusterTable, now: float, *, closes_unix: float = math.inf) -> None:
         """`closes_unix` is the end of the reservation that this resource pool belongs to. No job starts there
         from then on.
         """
         self.now = now
         self.closes_unix = closes_unix
-        self._beside: list[Neighbour] = []
+        self._beside: list[LinkedTimeline] = []
         """Other resource pools that contain some of these nodes at the same time. Resources taken from one
         are taken from all of them.
         """
@@ -89,18 +89,18 @@ class Field:
         if reservation.start_unix > self.now:
             self._block(frozenset(self.cluster.row), self.now, reservation.start_unix)
 
-    def share_with(self, other: Field, apart: Mapping[NodeName, Named] = NOTHING_APART) -> None:
+    def share_with(self, other: ResourcePool, apart: Mapping[NodeName, Named] = NOTHING_APART) -> None:
         """Connect two resource pools that have nodes in common at the same time. For `apart`, see
         `portions.Neighbour`.
         """
-        self._beside.append(Neighbour(other.timeline, other.board, apart))
-        other._beside.append(Neighbour(self.timeline, self.board, apart))
+        self._beside.append(LinkedTimeline(other.timeline, other.board, apart))
+        other._beside.append(LinkedTimeline(self.timeline, self.board, apart))
 
-    def shape(self, job: PendingJob, partition: PartitionView | None) -> Shape:
+    def shape(self, job: PendingJob, partition: PartitionView | None) -> RequestClass:
         """Return the request class of a job. Jobs with equal requests share one."""
         return self.ground.shape(job, partition)
 
-    def may_fit(self, shape: Shape) -> bool:
+    def may_fit(self, shape: RequestClass) -> bool:
         """Return whether the request might fit somewhere now.
 
         This is a very cheap test, which usually returns False on a full cluster.
@@ -152,7 +152,7 @@ class Field:
         found: Mask = fits.all(axis=2).sum(axis=1) >= least[:, FIRST_TYPE]
         return found
 
-    def roomy(self, of_all: Shape) -> Ints:
+    def roomy(self, of_all: RequestClass) -> Ints:
         """Return the rows of the nodes on which the minimum demand of the request class is free now.
 
         The users whose jobs run there are not considered.
@@ -164,7 +164,7 @@ class Field:
             enough &= free[CPUS] >= self.cluster.capacity[CPUS]
         return np.flatnonzero(enough & of_all.usable())
 
-    def shut_out(self, of_all: Shape) -> list[int]:
+    def shut_out(self, of_all: RequestClass) -> list[int]:
         """Return the numbers of the user-specific variants of the request class that cannot be placed now
         because of other users' jobs.
         """
@@ -182,37 +182,37 @@ class Field:
                 found.append(each.number)
         return found
 
-    def may_give(self, need: Need) -> bool:
+    def may_give(self, need: NodeRequirement) -> bool:
         """Return whether some node might have these resources free now."""
         gpus = need.gpus if need.gpu_share_pct >= 100 else 0
         return (
             need.cpus <= self._most[CPUS] and need.mem_bytes <= self._most[MEM] and gpus <= self._most[GPUS]
         )
 
-    def find_now(self, shape: Shape, duration_s: float) -> Spot | None:
+    def find_now(self, shape: RequestClass, duration_s: float) -> Placement | None:
         """Return nodes on which the request fits from now on for this duration."""
         return place_now(self.timeline, shape, duration_s)
 
-    def find_later(self, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
+    def find_later(self, shape: RequestClass, duration_s: float) -> tuple[float, Placement] | None:
         """Return the earliest time at which the request fits, and the nodes, as far as the future is
         known.
         """
         found = place_later(self.timeline, shape, duration_s)
         return None if found is None or found[0] >= self.closes_unix else found
 
-    def allocation(self, spot: Spot, duration_s: float) -> Allocation:
+    def allocation(self, spot: Placement, duration_s: float) -> Allocation:
         """Return the allocation of a job that starts on the placement for this duration. Nothing is taken
         yet.
         """
         return allocate(self.timeline, self.board, spot, self.now + duration_s)
 
-    def start(self, allocation: Allocation, duration_s: float, tenant: Tenant | None) -> None:
+    def start(self, allocation: Allocation, duration_s: float, tenant: Owner | None) -> None:
         """Take the allocation from now on."""
         commit(self.timeline, self.board, allocation, self.now + duration_s, tenant=tenant)
         for other in self._beside:
             other.start(allocation, self.now + duration_s, tenant)
 
-    def give_back(self, allocation: Allocation, duration_s: float, tenant: Tenant | None) -> None:
+    def give_back(self, allocation: Allocation, duration_s: float, tenant: Owner | None) -> None:
         """Undo a `start`. The last one must be undone first."""
         uncommit(self.timeline, self.board, allocation, self.now + duration_s, tenant=tenant)
         for other in self._beside:
@@ -226,17 +226,17 @@ class Field:
         for other in self._beside:
             other.resume(share, kept=kept, ends=ends)
 
-    def reserve(self, spot: Spot, start: float, duration_s: float) -> list[Taken]:
+    def reserve(self, spot: Placement, start: float, duration_s: float) -> list[Taken]:
         """Reserve the placement for a later interval."""
         return self._keep(spot, start, start + duration_s, ready=start)
 
-    def clear(self, spot: Spot, ready: float, duration_s: float) -> list[Taken]:
+    def clear(self, spot: Placement, ready: float, duration_s: float) -> list[Taken]:
         """Reserve the placement from now on for the job for which others are preempted. They leave until
         `ready`.
         """
         return self._keep(spot, self.now, ready + duration_s, ready=ready)
 
-    def _keep(self, spot: Spot, start: float, end: float, *, ready: float) -> list[Taken]:
+    def _keep(self, spot: Placement, start: float, end: float, *, ready: float) -> list[Taken]:
         own = reserve(self.timeline, spot, start, end, ready=ready)
         if not self._beside:
             return [own]
@@ -249,14 +249,14 @@ class Field:
         for other, each in zip(self._beside, taken[1:], strict=True):
             other.release(each)
 
-    def amounts(self, row: int, need: Need) -> tuple[int, int, int]:
+    def amounts(self, row: int, need: NodeRequirement) -> tuple[int, int, int]:
         """Return the most CPUs, bytes of memory and GPUs that this requirement takes of the node."""
         amounts = whole_amounts(self.cluster, row, need)
         most = self.cluster.capacity[:, row]
         mem = most[MEM] if need.all_memory else amounts[MEM]
         return int(amounts[CPUS]), int(mem), int(most[GPUS]) if need.exclusive else need.gpus
 
-    def names(self, spot: Spot) -> tuple[NodeName, ...]:
+    def names(self, spot: Placement) -> tuple[NodeName, ...]:
         """Return the names of the placement's nodes."""
         return tuple(self.cluster.nodes[row].name for row, _ in spot)
 
@@ -268,14 +268,14 @@ class Field:
                 self.timeline.take(row, start, end, everything)
 
 
-def reserved_ground(view: View, general: Ground, reservation: ReservationView) -> Ground:
+def reserved_ground(view: View, general: ClusterTable, reservation: ReservationView) -> ClusterTable:
     """Return the cluster table for the jobs of a reservation.
 
     It contains only the nodes of the reservation, or all nodes if its jobs are not bound to them.
     """
     nodes = tuple(node for node in view.nodes if reservation.is_everywhere or node.name in reservation.nodes)
     rows = [general.cluster.row[node.name] for node in nodes]
-    made = Ground(general.settings)
+    made = ClusterTable(general.settings)
     made.set_owners(general.owners)
     made.follow(
         View(nodes=nodes, running=tuple(general.jobs_on(rows)), pending=(), partitions=view.partitions)
@@ -299,16 +299,16 @@ def planned_s(limit_s: float | None) -> float:
     return 2 * ENDLESS_S if limit_s is None else max(1.0, limit_s)
 
 
-Fields = dict[str, Field]
+Fields = dict[str, ResourcePool]
 
 
-def open_fields(view: View, now: float, memory: Memory) -> Fields:
+def open_fields(view: View, now: float, memory: PassCache) -> Fields:
     """Return the resource pools of a pass by reservation name.
 
     The general resource pool has the key "". There is one more for each reservation that a pending or
     suspended job names, or into which jobs can be drawn (magnetic reservations).
     """
-    general = Field(memory.ground, now)
+    general = ResourcePool(memory.ground, now)
     fields: Fields = {"": general}
     asked = {job.reservation for job in view.running if job.suspended}
     asked.update(memory.queue.reservations.keys)
@@ -323,7 +323,7 @@ def open_fields(view: View, now: float, memory: Memory) -> Fields:
     return fields
 
 
-def _join(general: Field, opened: Sequence[tuple[ReservationView, Field]]) -> None:
+def _join(general: ResourcePool, opened: Sequence[tuple[ReservationView, ResourcePool]]) -> None:
     """Connect the resource pools that have the same nodes at the same time."""
     for at, (one, field) in enumerate(opened):
         parts = [one] if one.is_of_parts else []
@@ -338,9 +338,13 @@ def _join(general: Field, opened: Sequence[tuple[ReservationView, Field]]) -> No
                 field.share_with(another, apart_on(of_parts))
 
 
-def _own_field(view: View, now: float, general: Ground, reservation: ReservationView, users: Users) -> Field:
+def _own_field(
+    view: View, now: float, general: ClusterTable, reservation: ReservationView, users: Users
+) -> ResourcePool:
     """Return the resource pool for the jobs of a reservation, limited to its nodes and its time."""
-    field = Field(reserved_ground(view, general, reservation), now, closes_unix=reservation.closes_unix())
+    field = ResourcePool(
+        reserved_ground(view, general, reservation), now, closes_unix=reservation.closes_unix()
+    )
     if not reservation.flex:
         field.keep_until(reservation)
     for other in view.reservations:

@@ -18,7 +18,7 @@ from warpdeck.model import NodeMinimum, NodeName, Resources, Share
 from warpdeck.notation.values.hostlist import by_number
 from warpdeck.policy.input.view import GpuView, NodeView
 
-from .demand import WHOLE_NODE, Need
+from .demand import WHOLE_NODE, NodeRequirement
 from .features import Traits, parse_constraint
 
 CPUS, MEM, GPUS, FIRST_TYPE = 0, 1, 2, 3
@@ -121,7 +121,7 @@ class Cluster:
                     found[self.type_columns[self._uuid_type[uuid]]] += 1
         return found
 
-    def need_amounts(self, need: Need) -> Ints:
+    def need_amounts(self, need: NodeRequirement) -> Ints:
         """Return the least amounts that must be free. `enough` adds the demand of whole nodes."""
         found = np.zeros(self.columns, dtype=np.int64)
         found[CPUS] = need.cpus

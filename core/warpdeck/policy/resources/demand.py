@@ -17,18 +17,18 @@ ANYBODY = "*"
 """Stands for the user of a job that shares its nodes with all users, if all jobs of this user do."""
 
 
-class Tenant(msgspec.Struct, frozen=True):
+class Owner(msgspec.Struct, frozen=True):
     """The user of a job, and whether the job excludes other users from its nodes."""
 
     user: str
     alone: bool
 
-    def bars(self, other: Tenant) -> bool:
+    def bars(self, other: Owner) -> bool:
         """Return whether the two cannot be on the same node."""
         return self.user != other.user and (self.alone or other.alone)
 
 
-class Need(msgspec.Struct, frozen=True, kw_only=True):
+class NodeRequirement(msgspec.Struct, frozen=True, kw_only=True):
     """The demand on one node of the gang. `gpu_type` is in lower case; "" means any type."""
 
     tasks: int
@@ -42,7 +42,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     """True if no other job may run on the node. It then gets all CPUs and GPUs available there."""
     all_memory: bool = False
     """True if it requested no amount of memory and is alone on the node. It then gets all free memory."""
-    tenant: Tenant | None = None
+    tenant: Owner | None = None
     """The owner of the job, if the owners matter for sharing nodes."""
 
 
@@ -52,7 +52,7 @@ def needs(
     *,
     default_mem_per_cpu_bytes: int,
     whole_nodes: bool = False,
-) -> tuple[tuple[Need, int], ...]:
+) -> tuple[tuple[NodeRequirement, int], ...]:
     """Return (demand, number of nodes with it), the largest first; () if the tasks cannot be distributed over
     this many nodes.
 
@@ -82,12 +82,12 @@ def need_of(
     gpus: int,
     default_mem_per_cpu_bytes: int,
     whole_nodes: bool = False,
-    tenant: Tenant | None = None,
-) -> Need:
+    tenant: Owner | None = None,
+) -> NodeRequirement:
     """Return the demand of one node with this many of the tasks and GPUs."""
     exclusive = asked.exclusive or whole_nodes
     cpus = _cpus(asked, tasks, gpus)
-    return Need(
+    return NodeRequirement(
         tasks=tasks,
         cpus=cpus * asked.cpus_held_each(),
         mem_bytes=_memory(asked, cpus, gpus, default_mem_per_cpu_bytes),

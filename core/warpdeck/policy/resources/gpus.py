@@ -20,7 +20,7 @@ from warpdeck.model import NodeName, Share
 from warpdeck.policy.input.view import GpuView, RunningJob
 
 from .cluster import Cluster, Ints
-from .demand import Need
+from .demand import NodeRequirement
 from .shared_gpus import SharedGpu
 from .timeline import Hold, Timeline, ends_of
 
@@ -105,7 +105,7 @@ class GpuBoard:
         for index in indices:
             free.pop(index, None)
 
-    def shared_room(self, timeline: Timeline, row: int, need: Need, ends: float) -> GpuView | None:
+    def shared_room(self, timeline: Timeline, row: int, need: NodeRequirement, ends: float) -> GpuView | None:
         """Return the fullest shared GPU that has room for the part until its end and is not reserved as a
         whole GPU.
         """

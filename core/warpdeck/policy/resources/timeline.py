@@ -20,7 +20,7 @@ import numpy as np
 from warpdeck.policy.input.view import RunningJob
 
 from .cluster import CPUS, GPUS, MEM, Cluster, Floats, Ints, Mask
-from .demand import WHOLE_NODE, Need, Tenant
+from .demand import WHOLE_NODE, NodeRequirement, Owner
 from .shared_gpus import SharedGpu
 from .user_exclusivity import Stay, Tenants
 
@@ -136,7 +136,7 @@ class Timeline:
         self.times[rows, position] = ends
         np.maximum.at(self._used, rows, position)
 
-    def fitting_now(self, need: Need, duration_s: float, mask: Mask) -> Ints:
+    def fitting_now(self, need: NodeRequirement, duration_s: float, mask: Mask) -> Ints:
         """Return the rows of the mask that meet the requirement from now on for the duration, in ascending
         order.
         """
@@ -152,7 +152,7 @@ class Timeline:
             return np.unique(found)
         return self._of_steady_types(need, found, until)
 
-    def longest_now(self, wanted: Sequence[tuple[Need, int]], mask: Mask) -> float:
+    def longest_now(self, wanted: Sequence[tuple[NodeRequirement, int]], mask: Mask) -> float:
         """Return for how many seconds rows of the mask can meet the gang's requirements from now on; 0 if
         they cannot.
         """
@@ -170,7 +170,7 @@ class Timeline:
 
     def earliest(
         self,
-        wanted: Sequence[tuple[Need, int]],
+        wanted: Sequence[tuple[NodeRequirement, int]],
         duration_s: float,
         mask: Mask,
         *,
@@ -224,7 +224,7 @@ class Timeline:
             possible &= begun - over >= total
         yield from times[possible][:MAX_MOMENTS].tolist()
 
-    def _windows(self, need: Need, duration_s: float, mask: Mask) -> tuple[Ints, Floats, Floats]:
+    def _windows(self, need: NodeRequirement, duration_s: float, mask: Mask) -> tuple[Ints, Floats, Floats]:
         """Return (row, first start, last start) of every stretch in which the requirement can be met for the
         duration.
         """
@@ -266,12 +266,12 @@ class Timeline:
         first = self._breakpoint(row, start)
         self.free[:, row, first:] = amounts[:, None]
 
-    def settle(self, row: int, start: float, end: float, tenant: Tenant | None) -> None:
+    def settle(self, row: int, start: float, end: float, tenant: Owner | None) -> None:
         """Record that a job of this user is on the node in an interval."""
         if self.tenants is not None and tenant is not None:
             self.tenants.add(Stay(row, tenant, start, end))
 
-    def unsettle(self, row: int, start: float, end: float, tenant: Tenant | None) -> None:
+    def unsettle(self, row: int, start: float, end: float, tenant: Owner | None) -> None:
         """Undo a `settle`."""
         if self.tenants is not None and tenant is not None:
             self.tenants.remove(Stay(row, tenant, start, end))
@@ -341,7 +341,7 @@ class Timeline:
         least: Ints = np.where(within, self.free[:, rows], most).min(axis=2)
         return least
 
-    def shared_lines(self, need: Need, row: int) -> Iterator[tuple[SharedGpu, Mask]]:
+    def shared_lines(self, need: NodeRequirement, row: int) -> Iterator[tuple[SharedGpu, Mask]]:
         """Iterate over the shared GPUs of a node that may take the part, with a mask of the steps in which it
         fits.
 
@@ -357,7 +357,7 @@ class Timeline:
                 whole = self.free[self.cluster.type_columns.get(gpu.gpu_type, GPUS), row] >= 1
                 yield gpu, base & gpu.has_room(need.gpu_share_pct, times, whole=whole)
 
-    def _lines(self, need: Need, rows: Ints) -> tuple[Ints, Mask]:
+    def _lines(self, need: NodeRequirement, rows: Ints) -> tuple[Ints, Mask]:
         """Return (row, mask of the steps in which the requirement is met). A part of a GPU gets one line for
         each GPU that it could use.
         """
@@ -370,7 +370,7 @@ class Timeline:
             lines += [(np.array([row]), fits[None, :]) for _, fits in self.shared_lines(need, row)]
         return np.concatenate([line[0] for line in lines]), np.concatenate([line[1] for line in lines])
 
-    def _fitting_at_once(self, need: Need, mask: Mask) -> Ints:
+    def _fitting_at_once(self, need: NodeRequirement, mask: Mask) -> Ints:
         """Return the rows on which the requirement is met at this moment. Rows with shared GPUs are included
         for closer inspection.
         """
@@ -380,12 +380,14 @@ class Timeline:
         able[list(self.shared)] = True
         return np.flatnonzero(able & mask)
 
-    def _mixes_types(self, need: Need) -> bool:
+    def _mixes_types(self, need: NodeRequirement) -> bool:
         """Return whether the requirement may be given GPUs of several types."""
         any_type = need.gpus > 0 and not need.gpu_type and need.gpu_share_pct >= 100
         return any_type and bool(self.cluster.type_columns)
 
-    def _of_steady_types(self, need: Need, rows: Ints, until: float, *, start: float | None = None) -> Ints:
+    def _of_steady_types(
+        self, need: NodeRequirement, rows: Ints, until: float, *, start: float | None = None
+    ) -> Ints:
         """Return the rows on which the same GPUs stay free until the end.
 
         On nodes with several GPU types, a request for any type could otherwise use different GPUs at
@@ -407,7 +409,7 @@ class Timeline:
         found: Ints = rows[steady >= need.gpus]
         return found
 
-    def _enough_rows(self, need: Need, rows: Ints) -> Mask:
+    def _enough_rows(self, need: NodeRequirement, rows: Ints) -> Mask:
         """Return, by row and step, whether the requirement is met."""
         every = len(rows) == len(self.cluster)
         met = self.enough(need, self.free) if every else self.enough(need, self.free[:, rows], rows)
@@ -415,7 +417,7 @@ class Timeline:
             met &= ~self.tenants.barred(need.tenant, rows, self.times[rows])
         return met
 
-    def enough(self, need: Need, free: Ints, rows: Ints | None = None) -> Mask:
+    def enough(self, need: NodeRequirement, free: Ints, rows: Ints | None = None) -> Mask:
         """Return whether these free amounts meet the requirement. `free` is (column, row) or (column, row,
         step).
         """

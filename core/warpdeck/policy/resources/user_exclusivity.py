@@ -24,7 +24,7 @@ from warpdeck.policy.input.site import PartitionView
 from warpdeck.policy.input.view import RunningJob
 
 from .cluster import Floats, Ints, Mask
-from .demand import Tenant
+from .demand import Owner
 from .row_diff import Numbering
 
 NOBODY, SEVERAL = -1, -2
@@ -37,7 +37,7 @@ class Stay(NamedTuple):
     """Presence of a user's job on a node during an interval."""
 
     row: int
-    tenant: Tenant
+    tenant: Owner
     start: float
     end: float
 
@@ -82,7 +82,7 @@ class Tenants:
         ends = np.where(np.isinf(running.ends), now + endless_s, running.ends)
         self._ends: Floats = np.where(ends <= now, now + overdue_s, ends)
         self._count = count
-        self._until: dict[Tenant, Floats] = {}
+        self._until: dict[Owner, Floats] = {}
         self._present: list[Stay] = []
         """Jobs that were placed in this pass."""
         self._later: dict[int, list[Stay]] = {}
@@ -140,11 +140,11 @@ class Tenants:
             number = self.number(stay.tenant.user)
             whose[stay.row] = number if whose[stay.row] in (NOBODY, number) else SEVERAL
 
-    def barred_now(self, tenant: Tenant, rows: Ints) -> Mask:
+    def barred_now(self, tenant: Owner, rows: Ints) -> Mask:
         """Return, by row, whether a job there conflicts with the user now."""
         return self._until_of(tenant)[rows] > self._now
 
-    def barred(self, tenant: Tenant, rows: Ints, times: Floats) -> Mask:
+    def barred(self, tenant: Owner, rows: Ints, times: Floats) -> Mask:
         """Return, by row and step, whether a job there conflicts with the user. `times` are the starts of the
         steps of these rows.
         """
@@ -154,7 +154,7 @@ class Tenants:
                 self._bar_later(found[at], tenant, row, times[at])
         return found
 
-    def barred_without(self, tenant: Tenant, row: int, times: Floats, gone: Collection[JobId]) -> Mask:
+    def barred_without(self, tenant: Owner, row: int, times: Floats, gone: Collection[JobId]) -> Mask:
         """Return, by step of one node, whether a job there conflicts with the user after the jobs in `gone`
         have left.
         """
@@ -166,12 +166,12 @@ class Tenants:
         self._bar_later(found, tenant, row, times)
         return found
 
-    def _bar_later(self, found: Mask, tenant: Tenant, row: int, times: Floats) -> None:
+    def _bar_later(self, found: Mask, tenant: Owner, row: int, times: Floats) -> None:
         for stay in self._later.get(row, ()):
             if tenant.bars(stay.tenant):
                 found |= (times >= stay.start) & (times < stay.end)
 
-    def _until_of(self, tenant: Tenant) -> Floats:
+    def _until_of(self, tenant: Owner) -> Floats:
         """Return, by row, the time from which no present job conflicts with the user."""
         found = self._until.get(tenant)
         if found is None:
@@ -185,7 +185,7 @@ class Tenants:
                     found[stay.row] = max(found[stay.row], stay.end)
         return found
 
-    def _conflicts(self, tenant: Tenant) -> Mask:
+    def _conflicts(self, tenant: Owner) -> Mask:
         """Return the mask of the running jobs' entries that conflict with the user."""
         number = self._running.users.get(tenant.user)
         others: Mask = self._running.user != (-1 if number is None else number)

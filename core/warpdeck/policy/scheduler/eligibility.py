@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.policy.cache.pass_cache import Memory
+from warpdeck.policy.cache.pass_cache import PassCache
 from warpdeck.policy.input.site import PartitionView, ReservationView, Tres
 from warpdeck.policy.input.view import PendingJob, View
 from warpdeck.policy.limits.access import partition_bars, partition_names, time_limit
-from warpdeck.policy.limits.limits import Ledger
-from warpdeck.policy.placement.block_reason import Obstacle
+from warpdeck.policy.limits.limits import LimitUsage
+from warpdeck.policy.placement.block_reason import BlockReason
 from warpdeck.policy.resources.tres import asked_per_node
 
 from .exclusive_nodes import WholeNodes
 
 
-class Terms:
+class Eligibility:
     """The conditions for starting jobs in one pass. Resources that the pass takes are counted in `ledger`."""
 
     def __init__(
-        self, memory: Memory, view: View, now: float, *, ledger: Ledger, whole_nodes: WholeNodes
+        self, memory: PassCache, view: View, now: float, *, ledger: LimitUsage, whole_nodes: WholeNodes
     ) -> None:
         self._now = now
         self._settings = memory.settings
@@ -78,7 +78,7 @@ class Terms:
 
     def bars(
         self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
-    ) -> Obstacle | None:
+    ) -> BlockReason | None:
         """Return the rule that forbids the job to start here now, whatever is free, or None."""
         closed = self.partition_bars(job, partition, limit_s)
         if closed is not None:
@@ -86,7 +86,7 @@ class Terms:
         if job.reservation:
             barred = self._reservation_bars(job, self._reservations.get(job.reservation))
             if barred is not None:
-                return Obstacle(*barred)
+                return BlockReason(*barred)
         return self.limit_bars(job, limit_s)
 
     @property
@@ -104,20 +104,20 @@ class Terms:
         own.sort(key=lambda each: (each.start_unix, each.name))
         return [msgspec.structs.replace(job, reservation=each.name) for each in own]
 
-    def limit_bars(self, job: PendingJob, limit_s: float | None) -> Obstacle | None:
+    def limit_bars(self, job: PendingJob, limit_s: float | None) -> BlockReason | None:
         """Return the limit that the job would exceed, or None."""
         over = self._ledger.check(job, self.tres(job), limit_s, per_node=self._per_node(job))
-        return None if over is None else Obstacle(over.code, over.sentence)
+        return None if over is None else BlockReason(over.code, over.sentence)
 
     def partition_bars(
         self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
-    ) -> Obstacle | None:
+    ) -> BlockReason | None:
         """Return the rule of the partition that forbids the job, or None."""
         if partition is None:
             return None
         any_time = self._ledger.lifts_partition(job.qos)
         barred = partition_bars(job, partition, limit_s, any_time=any_time)
-        return None if barred is None else Obstacle(*barred)
+        return None if barred is None else BlockReason(*barred)
 
     def _reservation_bars(self, job: PendingJob, asked: ReservationView | None) -> tuple[str, str] | None:
         if asked is None or asked.end_unix <= self._now:

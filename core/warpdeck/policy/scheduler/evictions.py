@@ -15,29 +15,29 @@ from typing import NamedTuple
 
 import msgspec
 
-from warpdeck.model import JobId, Room
+from warpdeck.model import JobId, PreemptedClaim
 from warpdeck.policy.input.decisions import Preempt
 from warpdeck.policy.input.site import Tres
 from warpdeck.policy.input.view import PendingJob, View
 from warpdeck.policy.limits.access import in_partition
-from warpdeck.policy.limits.limits import Ledger
-from warpdeck.policy.placement.block_reason import Obstacle
+from warpdeck.policy.limits.limits import LimitUsage
+from warpdeck.policy.placement.block_reason import BlockReason
 from warpdeck.policy.placement.placement import Taken
-from warpdeck.policy.placement.request_shape import Shape, Spot
-from warpdeck.policy.preemption.preemption import ROOM_KEPT_S, Claimant, Preemption, Rules, claimant
+from warpdeck.policy.placement.request_shape import Placement, RequestClass
+from warpdeck.policy.preemption.preemption import ROOM_KEPT_S, Claimant, Preemption, PreemptionRules, claimant
 from warpdeck.policy.reservations.partial_reservation import outside_of_parts
-from warpdeck.policy.reservations.resource_pool import Field
+from warpdeck.policy.reservations.resource_pool import ResourcePool
 from warpdeck.policy.resources.tres import MIB, billing
 
-from .eligibility import Terms
+from .eligibility import Eligibility
 
 
-class Wanted(NamedTuple):
+class ComponentRequest(NamedTuple):
     """A component, with the request class and duration for which it needs resources."""
 
     job: PendingJob
-    field: Field
-    shape: Shape
+    field: ResourcePool
+    shape: RequestClass
     duration_s: float
 
 
@@ -45,7 +45,7 @@ class _Try:
     """A trial placement of components, with the jobs that would have to be preempted for it."""
 
     def __init__(self) -> None:
-        self.kept: list[tuple[Wanted, Spot, list[Taken]]] = []
+        self.kept: list[tuple[ComponentRequest, Placement, list[Taken]]] = []
         self.told: list[Preempt] = []
 
 
@@ -57,13 +57,13 @@ class Evictions:
         *,
         view: View,
         now: float,
-        fields: Mapping[str, Field],
-        terms: Terms,
-        rules: Rules,
-        ledger: Ledger,
+        fields: Mapping[str, ResourcePool],
+        terms: Eligibility,
+        rules: PreemptionRules,
+        ledger: LimitUsage,
         billing_weights: Mapping[str, float],
         preempts: list[Preempt],
-        promise: Callable[[PendingJob, Field, Spot, float], None],
+        promise: Callable[[PendingJob, ResourcePool, Placement, float], None],
     ) -> None:
         self._now = now
         self._fields = fields
@@ -86,7 +86,9 @@ class Evictions:
             return False
         return self._rules.may_push(job, self._terms.tres(job))
 
-    def make_room(self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape) -> bool:
+    def make_room(
+        self, job: PendingJob, obstacle: BlockReason, field: ResourcePool, shape: RequestClass
+    ) -> bool:
         """Preempt jobs for this one if that helps. Return whether it was done."""
         found = self._find(job, field, shape, obstacle.duration_s)
         if found is None:
@@ -102,7 +104,7 @@ class Evictions:
         self._promise(job, field, spot, ready)
         return True
 
-    def make_room_together(self, leader: PendingJob, parts: Sequence[Wanted]) -> bool:
+    def make_room_together(self, leader: PendingJob, parts: Sequence[ComponentRequest]) -> bool:
         """Preempt jobs so that all components fit at the same time. If that is impossible, preempt none and
         return False.
         """
@@ -117,7 +119,7 @@ class Evictions:
         self._carry_out(leader, made)
         return True
 
-    def _keep(self, part: Wanted, made: _Try) -> bool:
+    def _keep(self, part: ComponentRequest, made: _Try) -> bool:
         """Reserve a placement for this component besides the components that already have one."""
         job = in_partition(part.job, part.shape.partition)
         spot = part.field.find_now(part.shape, part.duration_s)
@@ -139,11 +141,11 @@ class Evictions:
     def _carry_out(self, leader: PendingJob, made: _Try) -> None:
         grace_s = max(each.grace_s for each in made.told)
         ready, until_unix = self._now + grace_s, self._now + grace_s + ROOM_KEPT_S
-        rooms: dict[JobId, Room] = {}
+        rooms: dict[JobId, PreemptedClaim] = {}
         for part, spot, _ in made.kept:
             part.field.clear(spot, ready, part.duration_s)
             self._promise(part.job, part.field, spot, ready)
-            rooms[part.job.id] = Room(nodes=part.field.names(spot), until_unix=until_unix)
+            rooms[part.job.id] = PreemptedClaim(nodes=part.field.names(spot), until_unix=until_unix)
         own = rooms.pop(leader.id)
         told = [
             msgspec.structs.replace(
@@ -155,12 +157,14 @@ class Evictions:
         self._preemption.tell(told)
 
     def _find(
-        self, job: PendingJob, field: Field, shape: Shape, duration_s: float
-    ) -> tuple[Spot, list[Preempt]] | None:
+        self, job: PendingJob, field: ResourcePool, shape: RequestClass, duration_s: float
+    ) -> tuple[Placement, list[Preempt]] | None:
         given = partial(self._given, job, field)
         return self._preemption.find(job, self._terms.tres(job), shape, duration_s, given=given)
 
-    def _would_break_a_limit(self, job: PendingJob, field: Field, shape: Shape, spot: Spot) -> bool:
+    def _would_break_a_limit(
+        self, job: PendingJob, field: ResourcePool, shape: RequestClass, spot: Placement
+    ) -> bool:
         """Return whether the job would exceed a limit there, so that other jobs would be preempted in
         vain.
         """
@@ -176,7 +180,7 @@ class Evictions:
         limit_s = self._terms.limit_s(job, shape.partition)
         return ledger.check(job, self._given(job, field, spot), limit_s, per_node=most) is not None
 
-    def _given(self, job: PendingJob, field: Field, spot: Spot) -> Tres:
+    def _given(self, job: PendingJob, field: ResourcePool, spot: Placement) -> Tres:
         """Return the most that the job would count there."""
         given, amounts = dict(self._terms.tres(job)), [field.amounts(row, need) for row, need in spot]
         given["node"] = len(spot)

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 
 from warpdeck.policy.input.site import PartitionView, Tres
 from warpdeck.policy.input.view import PendingJob
-from warpdeck.policy.placement.request_shape import Shape
-from warpdeck.policy.reservations.resource_pool import Field
+from warpdeck.policy.placement.request_shape import RequestClass
+from warpdeck.policy.reservations.resource_pool import ResourcePool
 from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Cluster
 from warpdeck.policy.resources.tres import MIB, billing
 
@@ -22,7 +22,7 @@ from warpdeck.policy.resources.tres import MIB, billing
 class WholeNodes:
     """TRES of jobs with whole nodes in one pass. Jobs with equal requests share the result."""
 
-    def __init__(self, field: Field, weights: Mapping[str, float]) -> None:
+    def __init__(self, field: ResourcePool, weights: Mapping[str, float]) -> None:
         self._field = field
         self._weights = weights
         self._known: dict[tuple[object, ...], Tres] = {}
@@ -41,7 +41,7 @@ class WholeNodes:
         return found
 
 
-def _least_given(shape: Shape, cluster: Cluster, asked: Tres, weights: Mapping[str, float]) -> Tres:
+def _least_given(shape: RequestClass, cluster: Cluster, asked: Tres, weights: Mapping[str, float]) -> Tres:
     """Return the least TRES that the job holds wherever it runs.
 
     For a job that shares its nodes or fits nowhere, this is `asked`.

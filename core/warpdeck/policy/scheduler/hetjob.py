@@ -14,13 +14,13 @@ from collections.abc import Sequence
 
 from warpdeck.policy.input.view import PendingJob
 from warpdeck.policy.limits.access import in_partition
-from warpdeck.policy.placement.block_reason import BUSY, Obstacle
+from warpdeck.policy.placement.block_reason import BUSY, BlockReason
 from warpdeck.policy.placement.placement import Taken
-from warpdeck.policy.placement.request_shape import Spot
+from warpdeck.policy.placement.request_shape import Placement
 from warpdeck.policy.reservations.resource_pool import planned_s
 
-from .evictions import Wanted
-from .scheduling_pass import Pass
+from .evictions import ComponentRequest
+from .scheduling_pass import SchedulingPass
 
 MAX_ROUNDS = 16
 """Maximum number of start times tried for all components. A job that fits at none of them starts when there
@@ -28,17 +28,17 @@ is room.
 """
 
 
-_Kept = list[tuple[Wanted, Spot, list[Taken]]]
+_Kept = list[tuple[ComponentRequest, Placement, list[Taken]]]
 """Components with their placements and the reservations made for them."""
 
 
-def _difficulty(part: Wanted) -> tuple[int, int, int, int]:
+def _difficulty(part: ComponentRequest) -> tuple[int, int, int, int]:
     """Return a sort key that is smaller for components that are harder to place."""
     cpus, mem_bytes, gpus, nodes = part.shape.least()
     return int(part.shape.usable().sum()), -gpus * nodes, -cpus * nodes, -mem_bytes
 
 
-def try_together(current: Pass, leader: PendingJob, kind: int) -> None:
+def start_components(current: SchedulingPass, leader: PendingJob, kind: int) -> None:
     """Start the leader with all its components, or none of them.
 
     If they do not start, a start time is reserved if the leader is entitled to one.
@@ -58,7 +58,7 @@ def try_together(current: Pass, leader: PendingJob, kind: int) -> None:
         _secure(current, leader, parts, int(current.queue.of_kind["pool"][kind]))
 
 
-def _in_order(current: Pass, jobs: Sequence[PendingJob]) -> list[Wanted]:
+def _in_order(current: SchedulingPass, jobs: Sequence[PendingJob]) -> list[ComponentRequest]:
     found = []
     for job in jobs:
         partition = current.terms.partitions(job)[0]
@@ -66,25 +66,27 @@ def _in_order(current: Pass, jobs: Sequence[PendingJob]) -> list[Wanted]:
         # the order.
         field = current.fields.get(job.reservation, current.fields[""])
         limit_s = current.terms.limit_s(in_partition(job, partition), partition)
-        found.append(Wanted(job, field, field.shape(job, partition), planned_s(limit_s)))
+        found.append(ComponentRequest(job, field, field.shape(job, partition), planned_s(limit_s)))
     return sorted(found, key=lambda part: (*_difficulty(part), part.job.id))
 
 
-def _in_words(leader: PendingJob, job: PendingJob, obstacle: Obstacle) -> Obstacle:
+def _in_words(leader: PendingJob, job: PendingJob, obstacle: BlockReason) -> BlockReason:
     """Return the block reason of the whole job: it says which component lacks resources and how much it
     requests.
     """
     count = len(leader.components) + 1
     if obstacle.shape is None:
         who = "" if obstacle is BUSY else f"component {job.name}: "
-        return Obstacle(obstacle.code, f"{who}{obstacle.sentence}")
+        return BlockReason(obstacle.code, f"{who}{obstacle.sentence}")
     wants = obstacle.shape.wants
-    return Obstacle(
+    return BlockReason(
         "Resources", f"its {count} components start together: {job.name} waits for {wants} beside the others"
     )
 
 
-def _secure(current: Pass, leader: PendingJob, parts: Sequence[Wanted], pool: int) -> None:
+def _secure(
+    current: SchedulingPass, leader: PendingJob, parts: Sequence[ComponentRequest], pool: int
+) -> None:
     """Reserve the first time at which all components fit, or preempt other jobs."""
     protects = current.may_protect(pool)
     pushes = any(current.evictions.may_push(in_partition(part.job, part.shape.partition)) for part in parts)
@@ -105,7 +107,7 @@ def _secure(current: Pass, leader: PendingJob, parts: Sequence[Wanted], pool: in
         _release(kept)
 
 
-def _reserve(current: Pass, parts: Sequence[Wanted]) -> tuple[float, _Kept]:
+def _reserve(current: SchedulingPass, parts: Sequence[ComponentRequest]) -> tuple[float, _Kept]:
     """Return the first time at which all components fit, with their reservations; no reservations if there is
     none.
     """
@@ -127,7 +129,7 @@ def _release(kept: _Kept) -> None:
     kept.clear()
 
 
-def _place_at(parts: Sequence[Wanted], at_unix: float, kept: _Kept) -> float | None:
+def _place_at(parts: Sequence[ComponentRequest], at_unix: float, kept: _Kept) -> float | None:
     """Reserve placements for all components from `at_unix` on.
 
     Returns `at_unix` on success, a later time before which one of them does not fit, or None if one never

@@ -15,13 +15,13 @@ from warpdeck.model import Share
 from warpdeck.policy.input.decisions import Resume
 from warpdeck.policy.input.view import PendingJob, RunningJob
 from warpdeck.policy.preemption.preemption import Claimant
-from warpdeck.policy.reservations.resource_pool import Field
+from warpdeck.policy.reservations.resource_pool import ResourcePool
 from warpdeck.policy.resources.timeline import ends_of
 
-from .scheduling_pass import Pass
+from .scheduling_pass import SchedulingPass
 
 
-def resumptions(current: Pass) -> Iterator[Resume]:
+def resumptions(current: SchedulingPass) -> Iterator[Resume]:
     """Iterate over the suspended jobs to resume in this pass, oldest first, and take their resources."""
     stopped = [job for job in current.view.running if job.suspended and job.resumes_to is not None]
     if not stopped:
@@ -35,7 +35,7 @@ def resumptions(current: Pass) -> Iterator[Resume]:
             yield Resume(job_id=job.id)
 
 
-def _is_claimed(current: Pass, job: RunningJob, blocked: Iterable[PendingJob]) -> bool:
+def _is_claimed(current: SchedulingPass, job: RunningJob, blocked: Iterable[PendingJob]) -> bool:
     """Return whether a blocked job that could use the suspended job's nodes has a claim on it."""
     as_running = msgspec.structs.replace(job, suspended=False)
     asked: set[Claimant] = set()
@@ -52,7 +52,7 @@ def _is_claimed(current: Pass, job: RunningJob, blocked: Iterable[PendingJob]) -
     return False
 
 
-def _take_back(field: Field, job: RunningJob) -> bool:
+def _take_back(field: ResourcePool, job: RunningJob) -> bool:
     """Take the resources that the job held, if all of them are free until its end. Return whether they
     were.
     """
@@ -77,7 +77,7 @@ def _take_back(field: Field, job: RunningJob) -> bool:
     return True
 
 
-def _has_gpus(field: Field, row: int, share: Share, kept: Share, ends: float) -> bool:
+def _has_gpus(field: ResourcePool, row: int, share: Share, kept: Share, ends: float) -> bool:
     """Return whether the GPUs that the job gave up on a node are free for it until its end."""
     away = set(share.gpus) - set(kept.gpus)
     if share.gpu_share_pct == 100:

@@ -16,8 +16,8 @@ import numpy as np
 from warpdeck.policy.input.view import PendingJob
 from warpdeck.policy.resources.cluster import Ints, Mask
 
-from .hetjob import try_together
-from .scheduling_pass import Pass
+from .hetjob import start_components
+from .scheduling_pass import SchedulingPass
 
 LOOK = 64
 """Number of positions examined at first for the next job to try. Each further step examines four times as
@@ -55,7 +55,7 @@ class Walk:
         return len(self._kinds)
 
 
-def first_round(current: Pass, rows: Ints) -> Ints:
+def main_pass(current: SchedulingPass, rows: Ints) -> Ints:
     """Offer the jobs of these rows, in order, a start or a reservation. Return the rows of the jobs behind
     them.
     """
@@ -85,7 +85,7 @@ def first_round(current: Pass, rows: Ints) -> Ints:
     return rows[np.arange(len(rows)) > last[pools[kinds]]] if len(rows) else rows
 
 
-def second_round(current: Pass, rows: Ints) -> None:
+def backfill_pass(current: SchedulingPass, rows: Ints) -> None:
     """Start the jobs of these rows, in order, wherever that delays no reservation."""
     table, jobs = current.queue.table.of(rows), current.queue.jobs
     kinds = table["kind"]
@@ -107,7 +107,7 @@ def second_round(current: Pass, rows: Ints) -> None:
                 walk.is_open &= ~same
 
 
-def _borrowers_last(current: Pass, rows: Ints) -> Ints:
+def _borrowers_last(current: SchedulingPass, rows: Ints) -> Ints:
     """Offer jobs within their account's guaranteed quota, and jobs for which others left, before jobs that
     would borrow.
     """
@@ -122,7 +122,7 @@ def _borrowers_last(current: Pass, rows: Ints) -> Ints:
     return np.array(behind, dtype=np.int64)
 
 
-def _by_quota(current: Pass, rows: list[int]) -> Iterator[int]:
+def _by_quota(current: SchedulingPass, rows: list[int]) -> Iterator[int]:
     borrowing = []
     for row in rows:
         job = current.queue.jobs[row]
@@ -133,9 +133,9 @@ def _by_quota(current: Pass, rows: list[int]) -> Iterator[int]:
     yield from borrowing
 
 
-def _try(current: Pass, job: PendingJob, kind: int) -> None:
+def _try(current: SchedulingPass, job: PendingJob, kind: int) -> None:
     """Offer the free resources to one job, or to all components of a heterogeneous job together."""
     if job.components:
-        try_together(current, job, kind)
+        start_components(current, job, kind)
     else:
         current.try_job(job, kind)

@@ -13,42 +13,44 @@ import msgspec
 import numpy as np
 
 from warpdeck.model import Allocation, JobId, iter_tasks
-from warpdeck.policy.cache.pass_cache import Memory
+from warpdeck.policy.cache.pass_cache import PassCache
 from warpdeck.policy.input.decisions import Preempt, Reserve, Resume, Start
 from warpdeck.policy.input.settings import MOST_PROTECTED
 from warpdeck.policy.input.site import PartitionView
 from warpdeck.policy.input.view import PendingJob, View
 from warpdeck.policy.limits.access import in_partition
-from warpdeck.policy.limits.limits import Ledger
-from warpdeck.policy.placement.block_reason import BUSY, Obstacle
+from warpdeck.policy.limits.limits import LimitUsage
+from warpdeck.policy.placement.block_reason import BUSY, BlockReason
 from warpdeck.policy.placement.pending_reason import throttled
-from warpdeck.policy.placement.request_shape import Shape, Spot
-from warpdeck.policy.preemption.preemption import Rules
-from warpdeck.policy.reservations.resource_pool import Field, known, open_fields, planned_s
+from warpdeck.policy.placement.request_shape import Placement, RequestClass
+from warpdeck.policy.preemption.preemption import PreemptionRules
+from warpdeck.policy.reservations.resource_pool import ResourcePool, known, open_fields, planned_s
 from warpdeck.policy.resources.cluster import Ints, Mask
-from warpdeck.policy.resources.demand import Tenant
+from warpdeck.policy.resources.demand import Owner
 
-from .eligibility import Terms
+from .eligibility import Eligibility
 from .evictions import Evictions
 from .exclusive_nodes import WholeNodes
-from .search import Due, Search, shortened
+from .search import PlacementSearch, ReservedStart, shortened
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class StartPlacement(msgspec.Struct, frozen=True, kw_only=True):
     """A position at which a job can start now: pool, allocation and duration."""
 
-    field: Field
+    field: ResourcePool
     allocation: Allocation
     limit_s: int | None
     duration_s: float
-    tenant: Tenant | None
+    tenant: Owner | None
     reservation: str = ""
 
 
-class Pass:
+class SchedulingPass:
     """A scheduling pass. It decides job by job; the caller offers jobs in the order of their precedence."""
 
-    def __init__(self, memory: Memory, view: View, now: float, *, without_place: JobId | None = None) -> None:
+    def __init__(
+        self, memory: PassCache, view: View, now: float, *, without_place: JobId | None = None
+    ) -> None:
         """`memory` must already have been updated to the view."""
         settings = memory.settings
         self.view = view
@@ -57,21 +59,21 @@ class Pass:
         self.queue = memory.queue
         self._misfits = memory.misfits
         self.fields = open_fields(view, now, memory)
-        self.ledger = Ledger(view, now, settings, memory.uses)
+        self.ledger = LimitUsage(view, now, settings, memory.uses)
         whole_nodes = WholeNodes(self.fields[""], settings.billing_weights)
-        self.terms = Terms(memory, view, now, ledger=self.ledger, whole_nodes=whole_nodes)
-        self.rules = Rules(view, now, settings, self.ledger)
+        self.terms = Eligibility(memory, view, now, ledger=self.ledger, whole_nodes=whole_nodes)
+        self.rules = PreemptionRules(view, now, settings, self.ledger)
         self.starts: list[Start] = []
         self.reserves: list[Reserve] = []
         self.preempts: list[Preempt] = []
         self.resumes: list[Resume] = []
-        self.met: dict[int, Obstacle] = {}
+        self.met: dict[int, BlockReason] = {}
         """The block reason that applies to all jobs of an equivalence class, for equivalence classes of which
         a job was tried.
         """
         self._certain: Mask = np.zeros(0, dtype=np.bool_)
         """Mask of the equivalence classes whose jobs need not be tried."""
-        self.blocked: dict[JobId, Obstacle] = {}
+        self.blocked: dict[JobId, BlockReason] = {}
         """The block reasons of the jobs that were tried one by one."""
         self.promised: dict[JobId, float] = {}
         """The start times that are reserved for blocked jobs."""
@@ -92,9 +94,9 @@ class Pass:
         self._protected: Counter[int] = Counter()
         """Number of blocked jobs with a reservation, by pool."""
         self._most_protected = settings.most_protected()
-        self._search = Search(now, most_tests=settings.max_backfill_tests)
+        self._search = PlacementSearch(now, most_tests=settings.max_backfill_tests)
         self._without_place = without_place
-        self._trail: list[tuple[Place, Start]] | None = None
+        self._trail: list[tuple[StartPlacement, Start]] | None = None
         """The starts since `start_all` began, so that it can undo them."""
         self._started: Counter[JobId] = Counter()
 
@@ -155,7 +157,7 @@ class Pass:
         self._certain |= same
         return same
 
-    def _misfit(self, job: PendingJob) -> Obstacle | None:
+    def _misfit(self, job: PendingJob) -> BlockReason | None:
         """Return the block reason for jobs of this equivalence class when no resources are free.
 
         None if it depends on more than their request.
@@ -170,7 +172,7 @@ class Pass:
         shape = self.fields[""].shape(job, partitions[0])
         return self.fields[""].ground.misfit(shape, planned_s(limit_s), "")
 
-    def met_by(self, kind: int) -> Obstacle | None:
+    def met_by(self, kind: int) -> BlockReason | None:
         """Return the block reason for jobs of an equivalence class that were not tried one by one.
 
         A rule that forbids them to start takes precedence over missing resources.
@@ -234,7 +236,7 @@ class Pass:
     def _running_tasks(self) -> Counter[JobId]:
         return Counter(job.array_job_id for job in self.view.running)
 
-    def _start(self, job: PendingJob, kind: int, task: int | None) -> Obstacle | None:
+    def _start(self, job: PendingJob, kind: int, task: int | None) -> BlockReason | None:
         """Start one task, or return and record the block reason."""
         if len(self.starts) >= self.settings.max_starts:
             self.stopped = True
@@ -244,7 +246,7 @@ class Pass:
             self.met[kind] = found
         return found
 
-    def start(self, job: PendingJob, task: int | None = None) -> Obstacle | None:
+    def start(self, job: PendingJob, task: int | None = None) -> BlockReason | None:
         """Start one task in the first partition in which it can start. Return the block reason if there is
         none.
         """
@@ -256,7 +258,7 @@ class Pass:
             obstacles.append(obstacle)
         return next((each for each in obstacles if each.shape is not None), obstacles[0])
 
-    def start_all(self, jobs: Sequence[PendingJob]) -> tuple[PendingJob, Obstacle] | None:
+    def start_all(self, jobs: Sequence[PendingJob]) -> tuple[PendingJob, BlockReason] | None:
         """Start all of the jobs or none. If it is none, return the job that could not start and its block
         reason.
         """
@@ -280,10 +282,10 @@ class Pass:
 
     def _start_in(
         self, job: PendingJob, task: int | None, partition: PartitionView | None
-    ) -> Obstacle | None:
+    ) -> BlockReason | None:
         job = in_partition(job, partition)
         place = self.place(job, partition)
-        if isinstance(place, Obstacle):
+        if isinstance(place, BlockReason):
             return place
         place.field.start(place.allocation, place.duration_s, place.tenant)
         self.ledger.take(job, self.ledger.tres_of(job, place.allocation), place.limit_s)
@@ -301,17 +303,17 @@ class Pass:
             self._trail.append((place, start))
         return None
 
-    def place(self, job: PendingJob, partition: PartitionView | None) -> Place | Obstacle:
+    def place(self, job: PendingJob, partition: PartitionView | None) -> StartPlacement | BlockReason:
         """Return where the job could start now in this partition, or its block reason. Nothing is taken
         yet.
         """
         for drawn in self.terms.drawn_as(job):
             found = self._place_in(drawn, partition)
-            if isinstance(found, Place):
+            if isinstance(found, StartPlacement):
                 return found
         return self._place_in(job, partition)
 
-    def _place_in(self, job: PendingJob, partition: PartitionView | None) -> Place | Obstacle:
+    def _place_in(self, job: PendingJob, partition: PartitionView | None) -> StartPlacement | BlockReason:
         """Return the same for the job's own reservation, or for the general pool if it has none."""
         limit_s = self.terms.limit_s(job, partition)
         barred = self.terms.bars(job, partition, limit_s)
@@ -319,16 +321,16 @@ class Pass:
             return barred
         field = self.fields[job.reservation]
         shape = self._shape(job, field, partition)
-        found: Place | Obstacle | None = None
+        found: StartPlacement | BlockReason | None = None
         for each in shape.each_size():
             found = self._place_as(job, field, each, limit_s)
-            if isinstance(found, Place):
+            if isinstance(found, StartPlacement):
                 return found
         return found or field.ground.misfit(shape, planned_s(limit_s), job.reservation)
 
     def _place_as(
-        self, job: PendingJob, field: Field, shape: Shape, limit_s: int | None
-    ) -> Place | Obstacle | None:
+        self, job: PendingJob, field: ResourcePool, shape: RequestClass, limit_s: int | None
+    ) -> StartPlacement | BlockReason | None:
         """Return where the job could start now with this request class.
 
         None if it does not fit, or if it would take resources that are reserved for other jobs.
@@ -350,8 +352,8 @@ class Pass:
             held, most = self.ledger.tres_of(job, allocation), self.ledger.per_node_of(allocation)
             over = self.ledger.check(job, held, limit_s, per_node=most)
             if over is not None:
-                return Obstacle(over.code, over.sentence)
-        return Place(
+                return BlockReason(over.code, over.sentence)
+        return StartPlacement(
             field=field,
             allocation=allocation,
             limit_s=limit_s,
@@ -360,21 +362,21 @@ class Pass:
             reservation=job.reservation,
         )
 
-    def _shape(self, job: PendingJob, field: Field, partition: PartitionView | None) -> Shape:
+    def _shape(self, job: PendingJob, field: ResourcePool, partition: PartitionView | None) -> RequestClass:
         """Return the job's request class, restricted to numbers of nodes that the limits per node permit."""
         shape = field.shape(job, partition)
         if len(shape.gangs) < 2 and not shape.fills:
             return shape
         return shape.spread(self.ledger.most_per_node(job))
 
-    def _find(self, field: Field, shape: Shape, duration_s: float) -> Spot | None:
+    def _find(self, field: ResourcePool, shape: RequestClass, duration_s: float) -> Placement | None:
         """Return a placement that is free from now on for this duration."""
         found = self._search.spot_now(field, shape, duration_s)
         if found is None and self._search.is_over and self.starts:
             self.stopped = True
         return found
 
-    def _block(self, job: PendingJob, kind: int, obstacle: Obstacle) -> None:
+    def _block(self, job: PendingJob, kind: int, obstacle: BlockReason) -> None:
         """Record that the job is blocked. Reserve resources or preempt other jobs for it if it is entitled to
         that.
         """
@@ -405,7 +407,12 @@ class Pass:
         self._protected[pool] += 1
 
     def protect_all(
-        self, jobs: Sequence[PendingJob], spots: Sequence[tuple[Field, Spot]], *, at_unix: float, pool: int
+        self,
+        jobs: Sequence[PendingJob],
+        spots: Sequence[tuple[ResourcePool, Placement]],
+        *,
+        at_unix: float,
+        pool: int,
     ) -> None:
         """Record that these jobs wait for `at_unix` and for these placements, which are already reserved."""
         self.count_protected(pool)
@@ -413,7 +420,14 @@ class Pass:
             self.promise(job, field, spot, at_unix)
 
     def _secure(
-        self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape, *, protects: bool, pushes: bool
+        self,
+        job: PendingJob,
+        obstacle: BlockReason,
+        field: ResourcePool,
+        shape: RequestClass,
+        *,
+        protects: bool,
+        pushes: bool,
     ) -> bool:
         """Reserve the earliest interval for a blocked job, or preempt other jobs for it.
 
@@ -433,14 +447,14 @@ class Pass:
         if later is None or not (protects or soon):
             return False
         if self.settings.reservation_holds == "start":
-            if not self._search.promise(Due(field, shape, obstacle.duration_s, later[0])):
+            if not self._search.promise(ReservedStart(field, shape, obstacle.duration_s, later[0])):
                 return False
         else:
             field.reserve(later[1], later[0], obstacle.duration_s)
         self.promise(job, field, later[1], later[0])
         return True
 
-    def _room(self, job: PendingJob, field: Field, shape: Shape) -> Shape | None:
+    def _room(self, job: PendingJob, field: ResourcePool, shape: RequestClass) -> RequestClass | None:
         """Return the request class restricted to the nodes on which jobs were just preempted for this job;
         None if there are none.
         """
@@ -460,7 +474,7 @@ class Pass:
         """
         return max((self.rules.grace_s(job) for job in self.view.running if job.ending), default=0.0) + 1.0
 
-    def promise(self, job: PendingJob, field: Field, spot: Spot, at_unix: float) -> None:
+    def promise(self, job: PendingJob, field: ResourcePool, spot: Placement, at_unix: float) -> None:
         """Record that the job waits and has this placement reserved from `at_unix` on."""
         self.promised[job.id] = at_unix
         if known(at_unix, self.now):

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from warpdeck.policy.placement.request_shape import Shape, Spot
-from warpdeck.policy.reservations.resource_pool import Field
+from warpdeck.policy.placement.request_shape import Placement, RequestClass
+from warpdeck.policy.reservations.resource_pool import ResourcePool
 
 
-class Due(NamedTuple):
+class ReservedStart(NamedTuple):
     """A reservation of a start time only, on any nodes."""
 
-    field: Field
-    shape: Shape
+    field: ResourcePool
+    shape: RequestClass
     duration_s: float
     at_unix: float
 
 
-class Search:
+class PlacementSearch:
     """The searches of one pass at time `now`. `most_tests` bounds the number of placements tried."""
 
     def __init__(self, now: float, *, most_tests: int) -> None:
@@ -30,7 +30,7 @@ class Search:
         """By request class, the shortest duration for which no placement was free now."""
         self._never: dict[int, float] = {}
         """By request class, the shortest duration for which there was no placement at any time."""
-        self._due: list[Due] = []
+        self._due: list[ReservedStart] = []
         self._found = 0
         """Number of user-specific searches that found a placement."""
         self._shut_out: dict[int, tuple[tuple[int, int], frozenset[int]]] = {}
@@ -54,7 +54,7 @@ class Search:
         """Restore a savepoint. Requests that did not fit besides allocations now given back may fit again."""
         self._too_long = mark
 
-    def failed(self, shape: Shape) -> tuple[Shape, float] | None:
+    def failed(self, shape: RequestClass) -> tuple[RequestClass, float] | None:
         """Return the request class for which no placement was free now, and the shortest duration for which
         that is so.
 
@@ -65,8 +65,8 @@ class Search:
                 return each, self._too_long[id(each)]
         return None
 
-    def shut_out(self, field: Field, of_all: Shape) -> frozenset[int]:
-        """Return the result of `Field.shut_out`, recomputed if resources were taken since or if there are
+    def shut_out(self, field: ResourcePool, of_all: RequestClass) -> frozenset[int]:
+        """Return the result of `ResourcePool.shut_out`, recomputed if resources were taken since or if there are
         more of these request classes.
         """
         moment = self._found, len(field.ground.owned(of_all))
@@ -75,7 +75,7 @@ class Search:
             known = self._shut_out[id(of_all)] = moment, frozenset(field.shut_out(of_all))
         return known[1]
 
-    def spot_now(self, field: Field, shape: Shape, duration_s: float) -> Spot | None:
+    def spot_now(self, field: ResourcePool, shape: RequestClass, duration_s: float) -> Placement | None:
         """Return a placement from now on for this duration. A failed search also rules out longer
         durations.
         """
@@ -99,7 +99,9 @@ class Search:
             self._found += 1
         return found
 
-    def spot_later(self, field: Field, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
+    def spot_later(
+        self, field: ResourcePool, shape: RequestClass, duration_s: float
+    ) -> tuple[float, Placement] | None:
         """Return the earliest start as (Unix seconds, placement), or None."""
         failed = self._never.get(id(shape))
         if failed is not None and duration_s >= failed:
@@ -109,7 +111,7 @@ class Search:
             self._never[id(shape)] = duration_s
         return later
 
-    def promise(self, due: Due) -> bool:
+    def promise(self, due: ReservedStart) -> bool:
         """Record the start time. Return False if the resource pool has one already, because two on arbitrary
         nodes cannot both be guaranteed.
         """
@@ -118,7 +120,7 @@ class Search:
         self._due.append(due)
         return True
 
-    def keeps_promises(self, field: Field, spot: Spot, duration_s: float) -> bool:
+    def keeps_promises(self, field: ResourcePool, spot: Placement, duration_s: float) -> bool:
         """Return whether jobs with only a reserved time can still start by then if this placement is taken
         now.
         """
@@ -133,8 +135,8 @@ class Search:
 
 
 def shortened(
-    field: Field, shape: Shape, *, least_s: float, limit_s: float
-) -> tuple[Spot | None, float | None]:
+    field: ResourcePool, shape: RequestClass, *, least_s: float, limit_s: float
+) -> tuple[Placement | None, float | None]:
     """Return (placement, seconds) for the longest time the job can have now, if that is enough for
     --time-min.
     """

@@ -19,7 +19,7 @@ from warpdeck.controller.launch.environment import component_variables, made_env
 from warpdeck.controller.launch.node_aliases import address_variables
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId, JobState, Request
-from warpdeck.notation.options.options import SALLOC_22_05, Table, with_plugins
+from warpdeck.notation.options.options import SALLOC_22_05, OptionTable, with_plugins
 from warpdeck.notation.request.request import Options, build_request
 from warpdeck.notation.step.salloc import parse_salloc
 from warpdeck.ports.caller import may_touch
@@ -78,7 +78,7 @@ async def make_allocation(
     submission: Submission,
     *,
     wish: Wish,
-    known: Table,
+    known: OptionTable,
 ) -> Job:
     """A new allocation, for which the client is there; that of an srun that asks again may have ended. Raises UserError, in the
     words of the command whose options are `known`."""
@@ -149,7 +149,7 @@ async def _wait(connection: Connection, message: ask.Srun | ask.Salloc, job: Job
 
 @contextlib.contextmanager
 def judged(
-    connection: Connection, message: ask.Srun | ask.Salloc, known: Table
+    connection: Connection, message: ask.Srun | ask.Salloc, known: OptionTable
 ) -> Iterator[Callable[[UserError | None], None]]:
     """What is refused within is refused as the real command would, if that would; the value asks so of values passed over."""
 

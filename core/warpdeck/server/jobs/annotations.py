@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Annotated
+from warpdeck.controller.events.events import CommentUpdated
 from warpdeck.controller.reducers.comment_update import check_rights
 from warpdeck.model import JobId
 from warpdeck.protocol.job_requests import JobAnnotate
@@ -25,5 +25,7 @@ async def answer(connection: Connection, message: JobAnnotate) -> dict[str, Any]
         for job in (*ended, *here):
             check_rights(who, job, wanted)
     else:
-        await controller.apply(Annotated(who=who, ids=ids, ended=tuple(ended), annotating=message.annotating))
+        await controller.apply(
+            CommentUpdated(who=who, ids=ids, ended=tuple(ended), annotating=message.annotating)
+        )
     return {}

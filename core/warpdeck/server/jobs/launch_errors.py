@@ -10,14 +10,14 @@ from collections.abc import Mapping
 
 from warpdeck.base.errors import ANSWERED, SAID, UserError
 from warpdeck.base.passwd import group_there, user_there
-from warpdeck.controller.events.events import Who
 from warpdeck.controller.reducers.step_commands import BUSY, EXPIRED, STARTING
 from warpdeck.model import JobId
-from warpdeck.notation.options.options import Table
+from warpdeck.notation.options.options import OptionTable
 from warpdeck.notation.values.exit_codes import IMMEDIATE, PLAIN, exit_code
 from warpdeck.notation.verdict.launch import judge_launch
-from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import Fault
+from warpdeck.ports.caller import Principal
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.refusals import WORDS, in_slurms_words, said_first
 
@@ -28,10 +28,12 @@ _UNREAD = "localhost\n"
 """What a file that nobody asked the client for is taken to hold: a name."""
 
 
-def check(message: ask.Srun | ask.Salloc, known: Table, *, who: Who, ours: UserError | None) -> None:
+def check(
+    message: ask.Srun | ask.Salloc, known: OptionTable, *, who: Principal, ours: UserError | None
+) -> None:
     """Raises UserError in the command's own words where it would refuse the message's. `ours` is what we refuse them for."""
     files = message.files if isinstance(message, ask.Srun) else {}
-    place = Place(
+    place = OptionSource(
         cwd=message.cwd,
         environ=message.env,
         now=time.time(),
@@ -53,7 +55,7 @@ def _is_of_getopt(fault: Fault) -> bool:
     return fault.words[-1].startswith(_TRY)
 
 
-def in_its_words(error: UserError, known: Table, environ: Mapping[str, str]) -> UserError:
+def in_its_words(error: UserError, known: OptionTable, environ: Mapping[str, str]) -> UserError:
     """What the controller refuses an allocation for, as the command says it."""
     return _told(error, f"{_FAILED[known.command]}: ", known.command, environ)
 

@@ -12,11 +12,11 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import ArraySpec, Job, Request
-from warpdeck.ports.caller import Who, owns, whose
+from warpdeck.ports.caller import Principal, owns, whose
 from warpdeck.protocol.job_rows import JobVariables
 
 
-def variables_of(job: Job, *, who: Who) -> JobVariables:
+def variables_of(job: Job, *, who: Principal) -> JobVariables:
     """To its own user. Raises UserError for others."""
     if not owns(who, job):
         raise UserError(
@@ -26,7 +26,7 @@ def variables_of(job: Job, *, who: Who) -> JobVariables:
     return JobVariables(variables=dict(job.request.env))
 
 
-def asked_again(job: Job, *, who: Who, task: int | None) -> Request:
+def asked_again(job: Job, *, who: Principal, task: int | None) -> Request:
     """What to submit. `task`: of an array that one alone, None all. Raises UserError for what is not the user's, or no script."""
     request, label = job.request, job.label()
     if not owns(who, job):

@@ -36,7 +36,7 @@ NOT_ELIGIBLE = frozenset({"Dependency", "BeginTime", "JobArrayTaskLimit", "Depen
 ALL_FIELDS = tuple(dict.fromkeys((*JobRow.__struct_fields__, *JobFacts.__struct_fields__)))
 
 
-class Window:
+class HistoryWindow:
     """Which jobs of those that the names let through. Raises UserError for a state or an id that cannot be."""
 
     def __init__(self, message: ask.Records) -> None:
@@ -128,7 +128,7 @@ async def _pages(
 
 async def jobs_of(controller: Controller, message: ask.Records) -> AsyncIterator[tuple[list[Job], bool]]:
     """The jobs that are meant, in pages, none of them empty, each with whether it is certainly the last. Raises UserError."""
-    state, store, window = controller.state, controller.store, Window(message)
+    state, store, window = controller.state, controller.store, HistoryWindow(message)
     numbers = set(
         await in_slices(
             list(state.jobs.values()),
@@ -154,7 +154,7 @@ async def jobs_of(controller: Controller, message: ask.Records) -> AsyncIterator
             yield wanted, at + PAGE_JOBS >= len(ordered)
 
 
-async def _with_runs(controller: Controller, message: ask.Records, window: Window) -> list[JobId]:
+async def _with_runs(controller: Controller, message: ask.Records, window: HistoryWindow) -> list[JobId]:
     """Jobs of which an earlier start may be meant, whether or not the job is itself."""
     if window.ids:
         named = [job for number, _ in window.ids for job in controller.state.named(JobId(number))]
@@ -170,7 +170,7 @@ def _whose(message: ask.Records) -> list[str]:
     return users if len(users) == len(message.users) else []
 
 
-async def _stored(controller: Controller, message: ask.Records, window: Window) -> list[JobId]:
+async def _stored(controller: Controller, message: ask.Records, window: HistoryWindow) -> list[JobId]:
     """The ended jobs that may be meant, and are not in memory."""
     store = controller.store
     if window.ids:

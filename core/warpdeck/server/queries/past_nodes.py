@@ -52,7 +52,7 @@ Held = list[tuple[Job, Share]]
 """What a node's jobs had of it."""
 
 
-class Told(NamedTuple):
+class PastAnswer(NamedTuple):
     """What an agent said, in our own types: of a thousand nodes that is a tenth of the objects."""
 
     reading: Reading
@@ -66,7 +66,7 @@ class Told(NamedTuple):
     mem_used_bytes: int | None = None
 
 
-NOTHING = Told(Reading(at_unix=0.0, cpu_pct=0.0, mem_used_bytes=0))
+NOTHING = PastAnswer(Reading(at_unix=0.0, cpu_pct=0.0, mem_used_bytes=0))
 
 
 class Then(NamedTuple):
@@ -78,7 +78,7 @@ class Then(NamedTuple):
     added: bool
     condition: Condition | None
     held: Held
-    told: Told
+    told: PastAnswer
     unknown: str
     """Why nothing was measured; "" where it was."""
 
@@ -109,11 +109,11 @@ def rows(nodes: Sequence[Then]) -> list[PastNodeRow]:
 
 async def _all_asked(
     controller: Controller, nodes: Sequence[Node], at_unix: float
-) -> list[Told | RemoteError]:
+) -> list[PastAnswer | RemoteError]:
     """Each of them waits for its own answer alone; they are asked a few at a time, so that the answers do not come all at once."""
     loop = asyncio.get_running_loop()
 
-    def begin(some: Sequence[Node]) -> list[asyncio.Task[Told | RemoteError]]:
+    def begin(some: Sequence[Node]) -> list[asyncio.Task[PastAnswer | RemoteError]]:
         return [loop.create_task(_asked(controller, node.name, at_unix)) for node in some]
 
     return list(await asyncio.gather(*await in_slices(nodes, begin, rows=ASKED_A_TURN)))
@@ -130,7 +130,7 @@ async def _held(controller: Controller, at_unix: float) -> dict[NodeName, Held]:
     return found
 
 
-async def _asked(controller: Controller, name: NodeName, at_unix: float) -> Told | RemoteError:
+async def _asked(controller: Controller, name: NodeName, at_unix: float) -> PastAnswer | RemoteError:
     try:
         return _told(await controller.fleet.moment(name, at_unix=at_unix))
     except RemoteError as error:
@@ -138,7 +138,7 @@ async def _asked(controller: Controller, name: NodeName, at_unix: float) -> Told
 
 
 def _then(
-    node: Node, at_unix: float, condition: Condition | None, held: Held, told: Told | RemoteError
+    node: Node, at_unix: float, condition: Condition | None, held: Held, told: PastAnswer | RemoteError
 ) -> Then:
     added = node.added_at_unix <= at_unix
     condition = condition if added else None  # of another node that had its name
@@ -153,7 +153,7 @@ def _then(
         added=added,
         condition=condition,
         held=held,
-        told=told if isinstance(told, Told) else NOTHING,
+        told=told if isinstance(told, PastAnswer) else NOTHING,
         unknown=unknown,
     )
 
@@ -198,14 +198,14 @@ def _untold(then: Then) -> list[str]:
     return [NO_CONDITION] * (then.added and then.condition is None) + [NO_STRANGERS] * missing
 
 
-def _told(moment: wire.Moment) -> Told:
+def _told(moment: wire.Moment) -> PastAnswer:
     strangers = {each.index: each for each in moment.strangers}
     measured = {gpu.index: gpu for gpu in moment.gpus}
     gpus = tuple(
         _gpu_reading(measured.get(index, wire.GpuSample(index)), strangers.get(index, wire.Strangers(index)))
         for index in sorted({*strangers, *measured})
     )
-    return Told(
+    return PastAnswer(
         reading=Reading(at_unix=moment.begin_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus),
         seen=frozenset(strangers),
         begin_unix=moment.begin_unix,

@@ -35,7 +35,7 @@ def stream_plan(parts: Sequence[Part], steps: Sequence[Step], *, cwd: str) -> di
     job, wanted, streams = parts[0]
     tasks = sum(step.task_count() for step in steps)
     places = [
-        Place(part.job, step, tasks=tasks, name=job.request.name, cwd=cwd)
+        StepPlacement(part.job, step, tasks=tasks, name=job.request.name, cwd=cwd)
         for part, step in zip(parts, steps, strict=True)
     ]
     outputs = {}
@@ -69,7 +69,7 @@ def _pattern(streams: Streams, channel: str) -> str:
     return streams.output if channel == OUT else streams.error or streams.output
 
 
-def _joined(found: Sequence[Any], places: Sequence[Place]) -> Any:
+def _joined(found: Sequence[Any], places: Sequence[StepPlacement]) -> Any:
     """The sinks of all components as one: the same for all tasks, or one for each."""
     if all(each == found[0] for each in found) and not isinstance(found[0], dict):
         return found[0]
@@ -80,7 +80,7 @@ def _joined(found: Sequence[Any], places: Sequence[Place]) -> Any:
     }
 
 
-def _labelled(parts: Sequence[Part], places: Sequence[Place]) -> bool | list[int]:
+def _labelled(parts: Sequence[Part], places: Sequence[StepPlacement]) -> bool | list[int]:
     """Whether lines have a label, or the tasks whose lines have one."""
     labels = [part.streams.label for part in parts]
     if all(labels) or not any(labels):
@@ -101,7 +101,7 @@ def written_paths(streams: Streams, *, cwd: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-class Place(NamedTuple):
+class StepPlacement(NamedTuple):
     """What the patterns of one component are filled with. `tasks` is the number of all, `name` the first component's."""
 
     job: Job
@@ -133,7 +133,7 @@ class Place(NamedTuple):
         return path if path.startswith("/") else f"{self.cwd.rstrip('/')}/{path}"
 
 
-def _sinks(pattern: str, place: Place) -> Any:
+def _sinks(pattern: str, place: StepPlacement) -> Any:
     """ "" for srun's own stream, one path, or a path for each task. A mode that names a task drops all others."""
     if pattern in ("", "all"):
         return ""
@@ -148,7 +148,7 @@ def _sinks(pattern: str, place: Place) -> Any:
     return {str(rank): place.path(pattern, rank) for rank in place.ranks()}
 
 
-def _sources(pattern: str, place: Place) -> list[list[Any]]:
+def _sources(pattern: str, place: StepPlacement) -> list[list[Any]]:
     """[rank, path] of each file that is read: one for all tasks, or one for each."""
     if pattern in ("", "all", "none") or task_number(pattern) in range(place.tasks):
         return []

@@ -8,7 +8,7 @@ from warpdeck.base.cluster import CLUSTER_NAME, other_cluster
 from warpdeck.base.errors import UserError
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.notation.options.getopt import parse_leading
-from warpdeck.notation.options.options import NONE, OPTIONAL, REQUIRED, Table, table
+from warpdeck.notation.options.options import NONE, OPTIONAL, REQUIRED, OptionTable, table
 
 from .console import CommandError, Console
 
@@ -24,7 +24,7 @@ class WordsError(CommandError):
         super().__init__(message, exit_code=exit_code, bare=True)
 
 
-def options(command: str, text: str) -> Table:
+def options(command: str, text: str) -> OptionTable:
     """The table of a command: words such as `jobs=,j` (a value), `json` (none), `steps?,s` (perhaps one)."""
     found = {}
     for word in text.split():
@@ -34,7 +34,7 @@ def options(command: str, text: str) -> Table:
     return table(command, found)
 
 
-def read(words: list[str], known: Table) -> tuple[Words, list[str]]:
+def read(words: list[str], known: OptionTable) -> tuple[Words, list[str]]:
     """(long option, value) in order, and the words that are none. Raises WordsError."""
     try:
         return parse_leading(words, known.command, known)
@@ -42,7 +42,7 @@ def read(words: list[str], known: Table) -> tuple[Words, list[str]]:
         raise WordsError(f'{error.message}\nTry "{known.command} --help" for more information') from None
 
 
-def read_anywhere(words: list[str], known: Table) -> tuple[Words, list[str]]:
+def read_anywhere(words: list[str], known: OptionTable) -> tuple[Words, list[str]]:
     """The same where options may stand behind and between other words, as in the commands of accounting. Raises WordsError."""
     found: Words = []
     others: list[str] = []
@@ -55,7 +55,7 @@ def read_anywhere(words: list[str], known: Table) -> tuple[Words, list[str]]:
     return found, others
 
 
-def read_lists(words: list[str], known: Table, *, optional: Collection[str]) -> tuple[Words, list[str]]:
+def read_lists(words: list[str], known: OptionTable, *, optional: Collection[str]) -> tuple[Words, list[str]]:
     """The same of squeue and sprio: the first word that is no option is the value of the first of `optional` that was given, be
     it with a value or without. A list that is given and empty is EMPTY, which is not the same as none. Raises WordsError."""
     found, rest = read_anywhere(
@@ -75,7 +75,7 @@ def _is_empty(word: str, optional: Collection[str]) -> bool:
     )
 
 
-def refuse_rest(rest: list[str], known: Table, usage: str, console: Console) -> None:
+def refuse_rest(rest: list[str], known: OptionTable, usage: str, console: Console) -> None:
     """Viewers take options alone. Raises WordsError."""
     if rest:
         print(usage, file=console.out)

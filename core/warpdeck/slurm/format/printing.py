@@ -12,7 +12,7 @@ MAX_WIDTH = 10_000
 _WIDTH = re.compile(r"\s*([+-]?\d{1,9})")
 
 
-class Column(NamedTuple):
+class PrintedColumn(NamedTuple):
     """A field in its width; one below 0 puts the text to the left."""
 
     name: str
@@ -42,23 +42,23 @@ class UnknownField(ValueError):
     """The field that there is not."""
 
 
-def columns_of(form: str, widths: Mapping[str, int]) -> list[Column]:
+def columns_of(form: str, widths: Mapping[str, int]) -> list[PrintedColumn]:
     """The columns of a --format; `widths` has all fields by name. Raises UnknownField.
 
     The first that begins with a word is meant, in any case: elap, nnod.
     """
-    found: list[Column] = []
+    found: list[PrintedColumn] = []
     for word in form.split(","):
         if not word.strip():
             continue
         given, width = width_of(word)
         if given.lower() == "all":
-            found += [Column(name, width) for name, width in widths.items()]
+            found += [PrintedColumn(name, width) for name, width in widths.items()]
             continue
         name = _beginning(given, widths)
         if not name:
             raise UnknownField(given)
-        found.append(Column(name, max(-MAX_WIDTH, min(MAX_WIDTH, width or widths[name]))))
+        found.append(PrintedColumn(name, max(-MAX_WIDTH, min(MAX_WIDTH, width or widths[name]))))
     return found
 
 
@@ -69,7 +69,9 @@ def width_of(word: str) -> tuple[str, int | None]:
     return name, (int(match[1]) if match is not None else 0) if is_given else None
 
 
-def with_one_width(columns: Iterable[Column], form: str, *, zero_counts: bool = True) -> list[Column]:
+def with_one_width(
+    columns: Iterable[PrintedColumn], form: str, *, zero_counts: bool = True
+) -> list[PrintedColumn]:
     """As sacct and sstat have it: a field that comes twice has the width that was said last. In sacct %0 is a width."""
     columns = list(columns)
     said = [width_of(word)[1] for word in form.split(",") if word.strip()]
@@ -88,7 +90,11 @@ def _beginning(word: str, widths: Mapping[str, int]) -> str:
 
 
 def print_header(
-    console: Console, columns: Iterable[Column], style: Style, *, titles: Mapping[str, str] | None = None
+    console: Console,
+    columns: Iterable[PrintedColumn],
+    style: Style,
+    *,
+    titles: Mapping[str, str] | None = None,
 ) -> None:
     """The titles, and without a delimiter a line of dashes below."""
     if not style.header:
@@ -106,7 +112,7 @@ def print_header(
 
 def print_row(
     console: Console,
-    columns: Iterable[Column],
+    columns: Iterable[PrintedColumn],
     values: Iterable[str],
     style: Style,
     *,
@@ -135,7 +141,7 @@ def _cut(value: str, width: int) -> str:
     return value if len(value) <= width else value[: width - 1] + "+" if width else ""
 
 
-def _padded(text: str, column: Column) -> str:
+def _padded(text: str, column: PrintedColumn) -> str:
     return (text.ljust(-column.width) if column.width < 0 else text.rjust(column.width)) + " "
 
 

@@ -80,7 +80,7 @@ NEEDS = COLUMNS.split()
 """The columns of an answer to Records from which all fields are made."""
 
 
-class Window:
+class AccountedWindow:
     """The time that is looked at, with --truncate; else everything."""
 
     def __init__(self, now: float, since: float = 0.0, until: float | None = None) -> None:
@@ -110,7 +110,7 @@ def recorded_derived_exit(job: Record) -> str:
     return f"{status >> 8 & 0xFF}:0"
 
 
-def job_values(job: Record, window: Window, *, unit: str = "") -> dict[str, str]:
+def job_values(job: Record, window: AccountedWindow, *, unit: str = "") -> dict[str, str]:
     """Field -> text of a job; what is not in it is empty."""
     start, end = window.start(job["start"]), window.end(job["end"])
     waited_s = max(0.0, (start or window.now) - (job["eligible"] or start or window.now))
@@ -167,12 +167,12 @@ def job_values(job: Record, window: Window, *, unit: str = "") -> dict[str, str]
     return _both(facts, window, tres=tres, account=job["account"], db=job["id"]) | own
 
 
-def _suspended_s(job: Record, window: Window) -> float:
+def _suspended_s(job: Record, window: AccountedWindow) -> float:
     more = 0.0 if job["suspended_at"] is None else max(0.0, window.now - job["suspended_at"])
     return float(job["suspended_s"]) + more
 
 
-def step_values(step: Record, job: Record, window: Window, *, unit: str = "") -> dict[str, str]:
+def step_values(step: Record, job: Record, window: AccountedWindow, *, unit: str = "") -> dict[str, str]:
     """Field -> text of a step."""
     row = step["row"]
     name = row["id"].rpartition(".")[2]
@@ -205,7 +205,13 @@ def step_values(step: Record, job: Record, window: Window, *, unit: str = "") ->
 
 
 def _both(
-    facts: Mapping[str, Any], window: Window, *, tres: str, account: str, db: int, is_step: bool = False
+    facts: Mapping[str, Any],
+    window: AccountedWindow,
+    *,
+    tres: str,
+    account: str,
+    db: int,
+    is_step: bool = False,
 ) -> dict[str, str]:
     """What a job and a step have in the same way."""
     start, end = facts["start"], facts["end"]

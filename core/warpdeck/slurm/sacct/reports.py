@@ -24,7 +24,7 @@ ALL_USERS = 10
 """How many users are the top ones."""
 
 
-class Window(NamedTuple):
+class ReportWindow(NamedTuple):
     """From when to when, in whole seconds, as Slurm keeps them; `until` is the first moment that is not in it."""
 
     since: float
@@ -84,7 +84,7 @@ class Report(NamedTuple):
     rows: list[Texts]
 
 
-def utilization(jobs: Iterable[Row], have: Mapping[str, int], window: Window, form: Form) -> Report:
+def utilization(jobs: Iterable[Row], have: Mapping[str, int], window: ReportWindow, form: Form) -> Report:
     """cluster Utilization. `have`: what all nodes have of each TRES."""
     held = _held(jobs, window)
     rows = []
@@ -106,7 +106,7 @@ def utilization(jobs: Iterable[Row], have: Mapping[str, int], window: Window, fo
 def by_people(
     jobs: Iterable[Row],
     have: Mapping[str, int],
-    window: Window,
+    window: ReportWindow,
     form: Form,
     *,
     report: str,
@@ -172,7 +172,7 @@ EMPTY = {
 RESERVED_WIDTHS = {"": 20, "only": 20, "too": 29}
 
 
-def empty(kind: str, window: Window, form: Form) -> Report:
+def empty(kind: str, window: ReportWindow, form: Form) -> Report:
     """One of those: its columns alone, as where nobody has made a wckey or used a reservation."""
     length = f" ({window.length_s} secs)"
     told = form.line()
@@ -188,7 +188,7 @@ def empty(kind: str, window: Window, form: Form) -> Report:
     return Report([f"{EMPTY[kind]} {window.text()}{length}", told], widths, titles, list(widths), [])
 
 
-def _held(jobs: Iterable[Row], window: Window) -> dict[str, float]:
+def _held(jobs: Iterable[Row], window: ReportWindow) -> dict[str, float]:
     """TRES -> what was held of it x seconds."""
     held: dict[str, float] = {}
     for job in jobs:

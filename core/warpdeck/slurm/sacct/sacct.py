@@ -32,7 +32,7 @@ from .accounted_values import (
     NEEDS,
     NUMBERS,
     WIDTHS,
-    Window,
+    AccountedWindow,
     job_values,
     label,
     recorded_state,
@@ -102,7 +102,7 @@ HELP = """sacct [<OPTION>]
 """
 
 
-class Asked:
+class SacctOptions:
     """The words of one sacct, read. Raises CommandError, WordsError."""
 
     def __init__(self, words: list[tuple[str, str]], console: Console) -> None:
@@ -240,11 +240,11 @@ class Asked:
         ends = self.parsable[-1] == "parsable"
         return Style(self.given.get("delimiter", "") or "|", ends=ends, header=header)
 
-    def window(self) -> Window:
+    def window(self) -> AccountedWindow:
         """The window that --truncate cuts at."""
         if self.has("truncate"):
-            return Window(self.now, self.since, self.until if self.until is not None else self.now)
-        return Window(self.now)
+            return AccountedWindow(self.now, self.since, self.until if self.until is not None else self.now)
+        return AccountedWindow(self.now)
 
 
 def main(words: list[str], console: Console) -> int:
@@ -252,7 +252,7 @@ def main(words: list[str], console: Console) -> int:
     try:
         found, rest = read(words, OPTIONS)
         _inform(dict(found), console)
-        asked = Asked(found, console)
+        asked = SacctOptions(found, console)
         if rest:
             lines = "".join(f"\nsacct: error:  {word}" for word in rest)
             raise WordsError(f"sacct: error: Unknown arguments:{lines}")
@@ -278,7 +278,7 @@ def _inform(given: dict[str, str], console: Console) -> None:
         raise Done
 
 
-def _run(asked: Asked) -> int:
+def _run(asked: SacctOptions) -> int:
     try:
         columns = with_one_width(columns_of(asked.form(), WIDTHS), asked.form())
     except UnknownField as error:
@@ -301,7 +301,7 @@ def _run(asked: Asked) -> int:
     return 0
 
 
-def _lines(jobs: list[Record], asked: Asked) -> Iterator[dict[str, str]]:
+def _lines(jobs: list[Record], asked: SacctOptions) -> Iterator[dict[str, str]]:
     window = asked.window()
     for job in jobs:
         if not asked.only or _wants(asked, job, ""):
@@ -312,7 +312,7 @@ def _lines(jobs: list[Record], asked: Asked) -> Iterator[dict[str, str]]:
                     yield step_values(step, job, window, unit=asked.unit)
 
 
-def _jobs_of(asked: Asked, question: Record) -> list[Record]:
+def _jobs_of(asked: SacctOptions, question: Record) -> list[Record]:
     with asked.console.connect() as client:
         _check_qos(question.get("qos", ()), client)
         jobs = client.call("records", **question)["jobs"]
@@ -336,7 +336,7 @@ def _check_qos(names: Iterable[str], client: SyncClient) -> None:
             raise WordsError(f"{told}\nsacct: fatal: problem processing qos list")
 
 
-def _is_named(job: Record, asked: Asked) -> bool:
+def _is_named(job: Record, asked: SacctOptions) -> bool:
     """With --whole-hetjob=no the leader's number means the leader alone."""
     if asked.whole_hetjob != "no" or not asked.jobs or not job["het_job_offset"]:
         return True
@@ -349,7 +349,7 @@ def _place(job: Record) -> tuple[int, int]:
     return job["array_job_id"], -1 if task is None else task
 
 
-def _wants(asked: Asked, job: Record, step: str) -> bool:
+def _wants(asked: SacctOptions, job: Record, step: str) -> bool:
     """Whether a line is named by -j: a whole job, or one step of it."""
     names = {label(job), str(job["id"]), str(job["array_job_id"]), str(job["label"]), str(job["het_job_id"])}
     steps = [each.step for each in asked.only if each.job in names]
@@ -361,7 +361,7 @@ def _wants(asked: Asked, job: Record, step: str) -> bool:
     return whole or step in steps
 
 
-def _fits(job: Record, asked: Asked) -> bool:
+def _fits(job: Record, asked: SacctOptions) -> bool:
     """The filters that are seldom used."""
     limit_s, has_run = job["limit_s"], job["start"] is not None
     tests: list[tuple[str, Callable[[str], bool]]] = [
@@ -376,7 +376,7 @@ def _fits(job: Record, asked: Asked) -> bool:
     return all(test(asked.given[name]) for name, test in tests if name in asked.given)
 
 
-def _scripts(asked: Asked, question: Record) -> int:
+def _scripts(asked: SacctOptions, question: Record) -> int:
     """-B: the script of each job, of one's own ones."""
     with asked.console.connect() as client:
         jobs = client.call("records", **{**question, "steps": False, "scripts": True})["jobs"]

@@ -11,7 +11,7 @@ from warpdeck.slurm.format.job_states import told_exit
 
 from .accounted_usage import cpu_times
 from .accounted_values import (
-    Window,
+    AccountedWindow,
     exit_code,
     recorded_derived_exit,
     recorded_state,
@@ -27,12 +27,12 @@ META = {
 TRES_IDS = {"cpu": 1, "mem": 2, "energy": 3, "node": 4, "billing": 5, "gres/gpu": 1001}
 
 
-def answer(jobs: list[Record], window: Window) -> Record:
+def answer(jobs: list[Record], window: AccountedWindow) -> Record:
     """The whole document."""
     return {"meta": META, "errors": [], "jobs": [_job(job, window) for job in jobs]}
 
 
-def _job(job: Record, window: Window) -> Record:
+def _job(job: Record, window: AccountedWindow) -> Record:
     group, _ = group_of(job["uid"])
     limit_s = job["limit_s"]
     return {
@@ -111,7 +111,7 @@ def _array(job: Record) -> Record:
     }
 
 
-def _times(row: Record, window: Window) -> Record:
+def _times(row: Record, window: AccountedWindow) -> Record:
     start, end = row["start"], row["end"]
     total_s, system_s = cpu_times(row["used"])
     elapsed = 0 if start is None else int(max(0.0, (end or window.now) - start))
@@ -153,7 +153,7 @@ def tres_list(tres: dict[str, int]) -> list[Record]:
     return found
 
 
-def _step(step: Record, job: Record, window: Window) -> Record:
+def _step(step: Record, job: Record, window: AccountedWindow) -> Record:
     from warpdeck_agent.wire.hostnames import expand
 
     row = step["row"]

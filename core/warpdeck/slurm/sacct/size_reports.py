@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
 
-from .reports import ROOT, UNITS_S, Form, Report, Row, Window
+from .reports import ROOT, UNITS_S, Form, Report, ReportWindow, Row
 
 GROUPS = (50, 250, 500, 1000)
 WIDTHS = {"": 13, "only": 13, "too": 20}
@@ -52,7 +52,7 @@ class Lines(NamedTuple):
 
 def sizes(
     jobs: Iterable[Row],
-    window: Window,
+    window: ReportWindow,
     form: Form,
     *,
     lines: Lines,
@@ -77,14 +77,14 @@ def sizes(
     )
 
 
-def empty(name: str, first: Mapping[str, int], window: Window, form: Form) -> Report:
+def empty(name: str, first: Mapping[str, int], window: ReportWindow, form: Form) -> Report:
     """A report by wckeys, of which there are none."""
     sized = dict.fromkeys(_titles(GROUPS, [], form), WIDTHS[form.percent])
     widths = {"Cluster": 9, **first, **sized, "% of cluster": 12}
     return Report(heading(f"{name} {window.text()}", window, form), widths, {}, [*widths], [])
 
 
-def heading(title: str, window: Window, form: Form, *, count: bool = False) -> list[str]:
+def heading(title: str, window: ReportWindow, form: Form, *, count: bool = False) -> list[str]:
     """Above the columns."""
     tres = [f"TRES type is {form.tres[0]}"] if form.tres else []
     told = form.line().replace("TRES ", "").replace("CPU ", "").replace("Usage", "Time")

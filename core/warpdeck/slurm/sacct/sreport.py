@@ -13,13 +13,20 @@ from warpdeck.base.slurm_version import VERSION
 from warpdeck.notation.values.time_points import parse_moment
 from warpdeck.slurm.console.arguments import WordsError, listed, options, read_anywhere
 from warpdeck.slurm.console.console import CommandError, Console
-from warpdeck.slurm.format.printing import Column, Style, last_of_formats, print_header, print_row, width_of
+from warpdeck.slurm.format.printing import (
+    PrintedColumn,
+    Style,
+    last_of_formats,
+    print_header,
+    print_row,
+    width_of,
+)
 from warpdeck.slurm.sacctmgr.abbreviations import Name, meant, names
 from warpdeck.slurm.sacctmgr.entities import TRES
 
 from . import reports, size_reports
 from .record_choice import in_group
-from .reports import FIELDS, Form, Report, Window
+from .reports import FIELDS, Form, Report, ReportWindow
 from .size_reports import Lines
 
 OPTIONS = options(
@@ -281,7 +288,7 @@ def _tres(text: str) -> tuple[str, ...]:
     return found
 
 
-def _window(conditions: dict[str, str], console: Console) -> Window:
+def _window(conditions: dict[str, str], console: Console) -> ReportWindow:
     """Yesterday, unless it is said; never later than now, and an hour where the end is not behind the start."""
     now = time.time()
     today = _moment("00:00", now, console)
@@ -292,7 +299,7 @@ def _window(conditions: dict[str, str], console: Console) -> Window:
     if until is None:
         until = today if today is not None and since < today else now
     until = min(until, now)
-    return Window(int(since), int(until if until > since else since + HOUR_S))
+    return ReportWindow(int(since), int(until if until > since else since + HOUR_S))
 
 
 def _moment(text: str, now: float, console: Console) -> float | None:
@@ -304,7 +311,7 @@ def _moment(text: str, now: float, console: Console) -> float | None:
         return None
 
 
-def _jobs(client: Any, window: Window, asked: dict[str, str], kind: str) -> list[dict[str, Any]]:
+def _jobs(client: Any, window: ReportWindow, asked: dict[str, str], kind: str) -> list[dict[str, Any]]:
     narrows = ("users", "partitions", "nodes") if kind == "sizes" else ("users",)
     narrowed = {name: listed(asked[name]) for name in narrows if asked.get(name)}
     wanted = {"since": window.since, "until": window.until, "ended": True, "fields": list(FIELDS)}
@@ -327,7 +334,7 @@ def _made(
     kind: str,
     jobs: list[dict[str, Any]],
     have: dict[str, int],
-    window: Window,
+    window: ReportWindow,
     form: Form,
     asked: dict[str, str],
     *,
@@ -395,11 +402,11 @@ def _print(
         header="noheader" not in given,
     )
     widths = {**report.widths, "Account": -20} if "tree" in asked else report.widths
-    columns = [Column(name, widths[name]) for name in report.shown]
+    columns = [PrintedColumn(name, widths[name]) for name in report.shown]
     wrong: list[str] = []
     if asked.get("format"):
         columns, wrong = _columns(asked["format"], widths, kind)
-        columns += [Column(name, widths[name]) for name in report.shown if name[:1] in "0123456789>%"]
+        columns += [PrintedColumn(name, widths[name]) for name in report.shown if name[:1] in "0123456789>%"]
     if style.header:
         console.print_lines([RULE, *report.heading, RULE])
     if columns:
@@ -411,13 +418,13 @@ def _print(
     return wrong
 
 
-def _columns(form: str, widths: dict[str, int], kind: str) -> tuple[list[Column], list[str]]:
-    columns: list[Column] = []
+def _columns(form: str, widths: dict[str, int], kind: str) -> tuple[list[PrintedColumn], list[str]]:
+    columns: list[PrintedColumn] = []
     wrong: list[str] = []
     for word in listed(form.lower()):
         name, width = width_of(word)
         if field := meant(name, FIELDS_OF[kind]):
-            columns.append(Column(field, width or widths.get(field, USUAL_WIDTH)))
+            columns.append(PrintedColumn(field, width or widths.get(field, USUAL_WIDTH)))
         else:
             wrong.append(f" Unknown field '{name}'\n")
     return columns, wrong

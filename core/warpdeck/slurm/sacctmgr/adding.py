@@ -9,7 +9,7 @@ from warpdeck.slurm.format.account_tree import ROOT
 
 from .decision import Change, Decision, Nothing, Tables, check_default, default_changes, place_line, put
 from .entity_settings import FIELDS, FLAG_NAMES, LAST, Given, Values, shown, values_for
-from .listing import Asked
+from .listing import ListOptions
 
 NOTHING = " Nothing new added.\n"
 OF_ACCOUNT = ("Description", "Organization")
@@ -19,14 +19,14 @@ UNPADDED = ("MaxJobsPerUser", "MaxJobsPerAccount", "MaxSubmitJobsPerAccount")
 """Slurm prints these so."""
 
 
-def add(entity: str, tables: Tables, wanted: Asked) -> Decision:
+def add(entity: str, tables: Tables, wanted: ListOptions) -> Decision:
     """Raises Nothing, Unknown."""
     if not wanted.names:
         raise Nothing(f" Need name of {entity} to add.\n")
     return {"account": _accounts, "user": _users, "qos": _qos}[entity](tables, wanted)
 
 
-def _accounts(tables: Tables, wanted: Asked) -> Decision:
+def _accounts(tables: Tables, wanted: ListOptions) -> Decision:
     values = values_for(wanted.settings, {}, qos=tables.qos_names())
     parent = values.get("parent") or ""
     if parent == ROOT and not tables.account(ROOT):
@@ -51,7 +51,7 @@ def _accounts(tables: Tables, wanted: Asked) -> Decision:
     return Decision(_text(told), [put(values, "accounts", name) for name in names])
 
 
-def _users(tables: Tables, wanted: Asked) -> Decision:
+def _users(tables: Tables, wanted: ListOptions) -> Decision:
     default = next(iter(wanted.where.get("defaultaccounts", [])), "")
     accounts = wanted.where.get("accounts") or ([default] if default else [])
     if not accounts:
@@ -99,7 +99,7 @@ def _defaults(tables: Tables, user: str, fresh: Sequence[str], default: str) -> 
     return default_changes({**places, **{account: {} for account in fresh}}, meant, user)
 
 
-def _qos(tables: Tables, wanted: Asked) -> Decision:
+def _qos(tables: Tables, wanted: ListOptions) -> Decision:
     values = values_for(wanted.settings, {}, qos=tables.qos_names())
     there = {name.lower() for name in tables.qos_names()}
     names = [name for name in wanted.names if name not in there]

@@ -21,7 +21,7 @@ from .adding import add
 from .decision import Change, Decision, Nothing, Tables, put
 from .deleting import delete
 from .entity_settings import Unknown
-from .listing import Asked, asked
+from .listing import ListOptions, asked
 from .modifying import modify
 
 ENTITIES = {
@@ -130,7 +130,7 @@ def _entity(verb: str, word: str) -> str:
     )
 
 
-def _asked(verb: str, entity: str, words: Sequence[str]) -> Asked:
+def _asked(verb: str, entity: str, words: Sequence[str]) -> ListOptions:
     """Raises Unknown, Nothing."""
     if verb == "modify" and "set" not in (word.lower() for word in words):
         asked(verb, entity, words)
@@ -138,7 +138,7 @@ def _asked(verb: str, entity: str, words: Sequence[str]) -> Asked:
     return asked(verb, entity, words)
 
 
-def _decide(verb: str, entity: str, wanted: Asked, client: Any) -> Decision:
+def _decide(verb: str, entity: str, wanted: ListOptions, client: Any) -> Decision:
     """Raises Nothing, Unknown."""
     try:
         text = client.call("config")["text"]

@@ -15,7 +15,7 @@ from warpdeck.slurm.console.arguments import options, read_anywhere
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.console.repl import prompted
 from warpdeck.slurm.format.printing import (
-    Column,
+    PrintedColumn,
     Style,
     UnknownField,
     last_of_formats,
@@ -25,7 +25,7 @@ from warpdeck.slurm.format.printing import (
 
 from .abbreviations import meant
 from .changing import change
-from .conditions import EVENT_STATES, EVENTS, Asked, asked_of, is_state, unknown_qos
+from .conditions import EVENT_STATES, EVENTS, ConditionOptions, asked_of, is_state, unknown_qos
 from .entities import ENTITIES, NO_ENTITY, OF_CLUSTER_EVENTS, WITHOUT_LIMITS, name_of
 from .field_names import OF_WCKEYS, WORDS, columns_of
 from .matching import chosen
@@ -176,7 +176,7 @@ def _show(words: list[str], given: set[str], console: Console) -> int:
     return 0
 
 
-def _usual_form(name: str, asked: Asked) -> str:
+def _usual_form(name: str, asked: ConditionOptions) -> str:
     """What is shown without format=."""
     entity = ENTITIES[name]
     if name == "event" and [meant(each, EVENTS) for each in asked.where.get("Events", ())] == ["Cluster"]:
@@ -185,7 +185,7 @@ def _usual_form(name: str, asked: Asked) -> str:
     return ",".join([usual, *(fields for flag, fields in entity.more.items() if flag in asked.flags)])
 
 
-def _bad_event(asked: Asked, console: Console) -> bool:
+def _bad_event(asked: ConditionOptions, console: Console) -> bool:
     """Whether it names a user or state that there is not, which is said."""
     users = [name for name in asked.where.get("Users", ()) if user_there(name) is None]
     states = [word for word in asked.where.get("States", ()) if not is_state(word)]
@@ -194,7 +194,7 @@ def _bad_event(asked: Asked, console: Console) -> bool:
     return bool(users or states)
 
 
-def _in_period(name: str, rows: list[Row], asked: Asked, console: Console) -> list[Row]:
+def _in_period(name: str, rows: list[Row], asked: ConditionOptions, console: Console) -> list[Row]:
     """What was, or is to be, between Start and End: now, of reservations, where nothing is asked."""
     if name not in ("event", "reservation"):
         return rows
@@ -220,7 +220,7 @@ def _moment(values: Sequence[str], now: float, console: Console) -> float | None
 
 
 def _print(
-    rows: list[Row], columns: list[Column], given: set[str], console: Console, *, is_tree: bool
+    rows: list[Row], columns: list[PrintedColumn], given: set[str], console: Console, *, is_tree: bool
 ) -> None:
     parsable = bool(given & {"parsable", "parsable2"})
     style = Style(

@@ -147,7 +147,7 @@ MODES = ("off", "cancel", "cluster", "gang", "requeue", "suspend", "within")
 _NUMBER = re.compile(r"\s*[+-]?\d+")
 
 
-class Asked(NamedTuple):
+class ConditionOptions(NamedTuple):
     """Condition -> values, and flags, by their names above; `fields` is what format= says, None where it was not said."""
 
     where: dict[str, list[str]]
@@ -159,7 +159,7 @@ class Asked(NamedTuple):
     """The QoS that are named, each with the word that names it."""
 
 
-def asked_of(entity: str, words: Iterable[str]) -> Asked:
+def asked_of(entity: str, words: Iterable[str]) -> ConditionOptions:
     """What the words behind an entity say."""
     grammar = GRAMMARS[entity]
     where: dict[str, list[str]] = {}
@@ -181,10 +181,10 @@ def asked_of(entity: str, words: Iterable[str]) -> Asked:
         else:
             where.setdefault(name, []).extend(listed(value))
             qos += [(each, word) for each in listed(value) if name in ("QOSLevel", "DefaultQOS")]
-    return Asked(where, frozenset(flags), fields, wrong, qos)
+    return ConditionOptions(where, frozenset(flags), fields, wrong, qos)
 
 
-def unknown_qos(entity: str, asked: Asked, known: Iterable[str]) -> str:
+def unknown_qos(entity: str, asked: ConditionOptions, known: Iterable[str]) -> str:
     """What is told of conditions that name a QoS which there is not."""
     there = list(known)
     return "".join(

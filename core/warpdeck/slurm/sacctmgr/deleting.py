@@ -8,7 +8,7 @@ from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.slurm.format.account_tree import ROOT
 
 from .decision import Change, Decision, Nothing, Table, Tables, default_changes, default_line, drop, put
-from .listing import NO_CONDITION, Asked
+from .listing import NO_CONDITION, ListOptions
 
 NOTHING = " Nothing deleted\n"
 IN_USE = " Error with request: Job(s) active, cancel job(s) before remove\n"
@@ -21,7 +21,7 @@ Active = Iterable[tuple[int, str, str]]
 """(job, account, user) of the jobs that wait or run."""
 
 
-def delete(entity: str, tables: Tables, wanted: Asked, *, active: Active = ()) -> Decision:
+def delete(entity: str, tables: Tables, wanted: ListOptions, *, active: Active = ()) -> Decision:
     """Raises Nothing."""
     if not wanted.names and not wanted.where:
         raise Nothing(NO_CONDITION)
@@ -36,7 +36,7 @@ def delete(entity: str, tables: Tables, wanted: Asked, *, active: Active = ()) -
     return decided
 
 
-def _accounts(tables: Tables, wanted: Asked, active: Active) -> Decision:
+def _accounts(tables: Tables, wanted: ListOptions, active: Active) -> Decision:
     if ROOT in wanted.names:
         raise Nothing(" You are not allowed to remove the root account.\n Use remove cluster instead.\n")
     parents = wanted.where.get("parents", [])
@@ -67,7 +67,7 @@ def _with_all_below(tables: Tables, named: list[str]) -> list[str]:
     return gone
 
 
-def _users(tables: Tables, wanted: Asked, active: Active) -> Decision:
+def _users(tables: Tables, wanted: ListOptions, active: Active) -> Decision:
     accounts = wanted.where.get("accounts", [])
     gone = tables.places(wanted.names, accounts)
     _check_idle((job, account, user) for job, account, user in active if (user, account) in gone)
@@ -109,7 +109,7 @@ def _check_idle(active: Active) -> None:
         raise Nothing(IN_USE + "".join(lines))
 
 
-def _qos(tables: Tables, wanted: Asked) -> Decision:
+def _qos(tables: Tables, wanted: ListOptions) -> Decision:
     """Lists that name it are without it then. Raises Nothing where somebody has it by default."""
     gone = [name for name in tables.qos if name.lower() in wanted.names]
     changes = [drop("qos", name) for name in gone]

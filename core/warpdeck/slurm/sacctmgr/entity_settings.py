@@ -31,7 +31,7 @@ class Unknown(Exception):
     """The whole text of what sacctmgr complains of."""
 
 
-class Field(NamedTuple):
+class EntityField(NamedTuple):
     """A field that can be set: its key in config.toml, how its value is read, and what Slurm calls it."""
 
     key: str
@@ -39,12 +39,12 @@ class Field(NamedTuple):
     label: str
 
 
-def _limits(more: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, Field]:
+def _limits(more: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, EntityField]:
     found = {}
     for policy_name, field in {**LIMITS, **more}.items():
         key = policy_name.removesuffix("_s")
         kind = "wall" if policy_name.endswith("_s") else "tres" if "tres" in key else "count"
-        found[field] = Field(key, kind, labels.get(field, field))
+        found[field] = EntityField(key, kind, labels.get(field, field))
     return found
 
 
@@ -62,29 +62,29 @@ _QOS_LABELS = {
     "MinTRES": "MinTRESPerJob",
 }
 _OF_USER = {
-    "Share": Field("shares", "share", "Fairshare"),
-    "QOS": Field("qos", "qos", "QOS"),
-    "DefaultQOS": Field("default_qos", "default", "DefQOS"),
+    "Share": EntityField("shares", "share", "Fairshare"),
+    "QOS": EntityField("qos", "qos", "QOS"),
+    "DefaultQOS": EntityField("default_qos", "default", "DefQOS"),
     **_limits(OF_ASSOCIATION, _ASSOCIATION_LABELS),
 }
-FIELDS: Mapping[str, Mapping[str, Field]] = {
+FIELDS: Mapping[str, Mapping[str, EntityField]] = {
     "user": _OF_USER,
     "account": {
         **_OF_USER,
-        "ParentName": Field("parent", "word", "Parent"),
-        "Description": Field("description", "text", "Description"),
-        "Organization": Field("organization", "text", "Organization"),
+        "ParentName": EntityField("parent", "word", "Parent"),
+        "Description": EntityField("description", "text", "Description"),
+        "Organization": EntityField("organization", "text", "Organization"),
     },
     "qos": {
         **_limits(OF_QOS, _QOS_LABELS),
-        "Priority": Field("priority", "count", "Priority"),
-        "Preempt": Field("preempts", "qos", "Preempt"),
-        "PreemptMode": Field(PREEMPT_MODE, "mode", "PreemptMode"),
-        "PreemptExemptTime": Field("preempt_exempt_s", "span", "PreemptExemptTime"),
-        "GraceTime": Field("grace_s", "count", "GraceTime"),
-        "UsageFactor": Field("usage_factor", "factor", "UsageFactor"),
-        "Flags": Field("", "flags", "Flags"),
-        "Description": Field("", "nothing", "Description"),
+        "Priority": EntityField("priority", "count", "Priority"),
+        "Preempt": EntityField("preempts", "qos", "Preempt"),
+        "PreemptMode": EntityField(PREEMPT_MODE, "mode", "PreemptMode"),
+        "PreemptExemptTime": EntityField("preempt_exempt_s", "span", "PreemptExemptTime"),
+        "GraceTime": EntityField("grace_s", "count", "GraceTime"),
+        "UsageFactor": EntityField("usage_factor", "factor", "UsageFactor"),
+        "Flags": EntityField("", "flags", "Flags"),
+        "Description": EntityField("", "nothing", "Description"),
     },
 }
 """Entity -> what can be set of it, by sacctmgr's field; a quality of service is described by its name here."""
@@ -120,7 +120,7 @@ LAST = "DefQOS"
 class Given(NamedTuple):
     """One word: the field, +, - or nothing, and the text behind the =."""
 
-    field: Field
+    field: EntityField
     sign: str
     text: str
     word: str
@@ -162,7 +162,7 @@ def values_for(found: Iterable[Given], before: Mapping[str, Any], *, qos: Iterab
     return values
 
 
-def shown(field: Field, value: Any) -> str:
+def shown(field: EntityField, value: Any) -> str:
     """As Slurm shows what was set."""
     if value is None:
         return "NONE"

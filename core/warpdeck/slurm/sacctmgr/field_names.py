@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from warpdeck.slurm.format.printing import Column, UnknownField, width_of
+from warpdeck.slurm.format.printing import PrintedColumn, UnknownField, width_of
 from warpdeck.slurm.format.units import tres_text
 
 from .abbreviations import Name, meant, names
@@ -158,7 +158,7 @@ PARTS = {
 """A field from before TRES -> the limit and what of it."""
 
 
-def columns_of(form: str, *, words: tuple[Name, ...] = WORDS) -> list[Column]:
+def columns_of(form: str, *, words: tuple[Name, ...] = WORDS) -> list[PrintedColumn]:
     """Each of the fields once. Raises UnknownField."""
     columns = []
     for word in dict.fromkeys(each.strip() for each in form.lower().rstrip(",").split(",")):
@@ -166,7 +166,7 @@ def columns_of(form: str, *, words: tuple[Name, ...] = WORDS) -> list[Column]:
         title = meant(name, words) if name else ""
         if not title:
             raise UnknownField(name)
-        columns.append(Column(title, width or WIDTHS.get(title, 10)))
+        columns.append(PrintedColumn(title, width or WIDTHS.get(title, 10)))
     return columns
 
 

@@ -31,7 +31,7 @@ LEAST = 3
 NO_CONDITION = " No conditions given to remove, not executing.\n"
 
 
-class Asked(NamedTuple):
+class ListOptions(NamedTuple):
     """`names` of the entity itself, in small letters; `where` of others: accounts, parents, defaultaccounts."""
 
     names: list[str]
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
     settings: list[Given]
 
 
-def asked(verb: str, entity: str, words: Iterable[str]) -> Asked:
+def asked(verb: str, entity: str, words: Iterable[str]) -> ListOptions:
     """Raises Unknown."""
     named: list[str] = []
     where: dict[str, list[str]] = {}
@@ -70,7 +70,7 @@ def asked(verb: str, entity: str, words: Iterable[str]) -> Asked:
     if complaint:
         is_all = verb == "delete" and not named and not where
         raise Unknown(complaint + (NO_CONDITION if is_all else ""))
-    return Asked(list(dict.fromkeys(named)), where, settings)
+    return ListOptions(list(dict.fromkeys(named)), where, settings)
 
 
 def _refusal(entity: str, key: str) -> str:

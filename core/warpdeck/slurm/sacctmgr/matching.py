@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from warpdeck_agent.wire.hostnames import HostlistError, expand
 
-from .conditions import PLACES, Asked
+from .conditions import PLACES, ConditionOptions
 
 Row = dict[str, str]
 FIELDS = {
@@ -33,7 +33,7 @@ NOWHERE = dict.fromkeys(
 """What Slurm prints of a place where there is none."""
 
 
-def chosen(entity: str, key: str, rows: Sequence[Row], asked: Asked) -> list[Row]:
+def chosen(entity: str, key: str, rows: Sequence[Row], asked: ConditionOptions) -> list[Row]:
     """Of all rows; `key` is the field of the entity's name."""
     fields = {**FIELDS, "Names": key}
     own = {fields[name]: values for name, values in asked.where.items() if name in fields}

@@ -7,7 +7,7 @@ from warpdeck.slurm.format.account_tree import ROOT
 
 from .decision import Change, Decision, Nothing, Tables, check_default, default_changes, put
 from .entity_settings import Values, values_for
-from .listing import Asked
+from .listing import ListOptions
 
 NOTHING = " Nothing modified\n"
 NOTHING_TO_SET = " You didn't give me anything to set\n"
@@ -15,7 +15,7 @@ ABOUT = ("description", "organization")
 """What is of an account itself, not of its place in the tree."""
 
 
-def modify(entity: str, tables: Tables, wanted: Asked) -> Decision:
+def modify(entity: str, tables: Tables, wanted: ListOptions) -> Decision:
     """Raises Nothing, Unknown."""
     decided = {"account": _accounts, "user": _users, "qos": _qos}[entity](tables, wanted)
     if not decided.changes:
@@ -23,7 +23,7 @@ def modify(entity: str, tables: Tables, wanted: Asked) -> Decision:
     return decided
 
 
-def _accounts(tables: Tables, wanted: Asked) -> Decision:
+def _accounts(tables: Tables, wanted: ListOptions) -> Decision:
     if not wanted.settings:
         raise Nothing(NOTHING_TO_SET)
     names = {name.lower() for name in wanted.names}
@@ -54,7 +54,7 @@ def _accounts(tables: Tables, wanted: Asked) -> Decision:
     return Decision("\n".join([*lines, ""]), changes)
 
 
-def _users(tables: Tables, wanted: Asked) -> Decision:
+def _users(tables: Tables, wanted: ListOptions) -> Decision:
     default = next(iter(wanted.where.get("defaultaccounts", [])), "")
     if not wanted.settings and not default:
         raise Nothing(NOTHING_TO_SET)
@@ -89,7 +89,7 @@ def _check_default(tables: Tables, users: list[str], default: str) -> None:
         raise Nothing(f"{told} '{default}'...\n{lines}", is_error=False)
 
 
-def _qos(tables: Tables, wanted: Asked) -> Decision:
+def _qos(tables: Tables, wanted: ListOptions) -> Decision:
     if not wanted.settings:
         raise Nothing(NOTHING_TO_SET)
     names = [name for name in tables.qos_names() if not wanted.names or name.lower() in wanted.names]

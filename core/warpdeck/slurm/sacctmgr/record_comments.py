@@ -49,7 +49,7 @@ class Refused(Exception):
         self.told = told
 
 
-class Asked(NamedTuple):
+class CommentOptions(NamedTuple):
     """Which jobs are meant, and what their records are to say. `told` is said of words that set nothing, `complaint` of values
     that are none."""
 
@@ -59,7 +59,7 @@ class Asked(NamedTuple):
     complaint: str
 
 
-def asked(words: Sequence[str]) -> Asked:
+def asked(words: Sequence[str]) -> CommentOptions:
     """Raises Refused."""
     where: dict[str, str] = {}
     values: dict[str, str | int] = {}
@@ -88,7 +88,7 @@ def asked(words: Sequence[str]) -> Asked:
         raise Refused(complaint + invalid, told=told)
     if not values:
         raise Refused(invalid + NOTHING_TO_SET, told=told)
-    return Asked(where, values, told, invalid)
+    return CommentOptions(where, values, told, invalid)
 
 
 def _setting(key: str) -> str:

@@ -28,7 +28,7 @@ class Silent(Exception):
     """Said on standard error, and no failure to Slurm."""
 
 
-class Wanted(NamedTuple):
+class AssociationFilter(NamedTuple):
     """What is asked for: kinds, and names of which () are all."""
 
     kinds: frozenset[str]
@@ -37,7 +37,7 @@ class Wanted(NamedTuple):
     qos: tuple[str, ...]
 
 
-def wanted(words: Iterable[str]) -> Wanted:
+def wanted(words: Iterable[str]) -> AssociationFilter:
     """accounts=, flags=, qos= and users= by any letters of them. Raises Failed, Silent."""
     found: dict[str, tuple[str, ...]] = {}
     for word in words:
@@ -53,7 +53,7 @@ def wanted(words: Iterable[str]) -> Wanted:
             raise Silent(f"invalid flag '{value}', valid options are 'Assoc, QOS, and/or Users'")
     flags = ",".join(found.get("flags", ())) or ",".join(KINDS)
     kinds = frozenset(kind for kind in KINDS if kind in flags)
-    return Wanted(kinds, *(found.get(name, ()) for name in ("accounts", "users", "qos")))
+    return AssociationFilter(kinds, *(found.get(name, ()) for name in ("accounts", "users", "qos")))
 
 
 def show_associations(session: Session, words: Sequence[str]) -> None:
@@ -107,7 +107,9 @@ def _numbered(user: str) -> str:
     return f"{user}({'N/A' if uid is None else uid})"
 
 
-def _associations(shares: Sequence[Row], uses: Sequence[Row], asked: Wanted) -> Iterator[list[str]]:
+def _associations(
+    shares: Sequence[Row], uses: Sequence[Row], asked: AssociationFilter
+) -> Iterator[list[str]]:
     numbers: dict[str, int] = {}
     for row, above in used_tree(shares, uses) if shares else ():
         user = row["user"]

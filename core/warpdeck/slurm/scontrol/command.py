@@ -7,7 +7,7 @@ import shlex
 from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import user_there
 from warpdeck.base.slurm_version import VERSION
-from warpdeck.notation.options.getopt import Reader
+from warpdeck.notation.options.getopt import OptionReader
 from warpdeck.protocol.refusals import in_slurms_words
 from warpdeck.slurm.console.arguments import WordsError, only_ours, options
 from warpdeck.slurm.console.console import Console
@@ -44,7 +44,7 @@ def _options(words: list[str], session: Session) -> list[str]:
     """Sets what options say, wherever they stand, up to one that ends it all; the other words. Raises WordsError."""
     rest: list[str] = []
     while words:
-        reader = Reader(words, OPTIONS)
+        reader = OptionReader(words, OPTIONS)
         try:
             for word in reader:
                 _set(word.option, word.text or "", session)

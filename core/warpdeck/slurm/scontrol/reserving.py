@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import members_of, uid_of
 from warpdeck.notation.filters.reservation_flags import (
-    Asked,
     BadFlags,
+    ReservationFlags,
     flag_fields,
     parse_flags,
     told_flags,
@@ -400,7 +400,7 @@ def _end(given: dict[str, str], start: float) -> float | None:
     return None if lasts_s is None else start + lasts_s
 
 
-def _flags(text: str, *, sign: str = "") -> Asked:
+def _flags(text: str, *, sign: str = "") -> ReservationFlags:
     try:
         return parse_flags(text, sign=sign)
     except BadFlags as error:

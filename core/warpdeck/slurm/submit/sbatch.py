@@ -26,7 +26,7 @@ from warpdeck.client.submission import (
 )
 from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES
 from warpdeck.notation.options.getopt import MISUSED, UNKNOWN, as_word, parse_components
-from warpdeck.notation.options.options import COMMAND, SBATCH, Table
+from warpdeck.notation.options.options import COMMAND, SBATCH, OptionTable
 from warpdeck.notation.step import container_help
 from warpdeck.notation.values.exit_codes import exit_code
 from warpdeck.protocol.refusals import WORDS, in_slurms_words, said_first
@@ -74,7 +74,7 @@ def main(words: list[str], console: Console) -> int:
         return USAGE_EXIT
 
 
-def _with_plugins(console: Console) -> Table:
+def _with_plugins(console: Console) -> OptionTable:
     try:
         with console.connect() as client:
             return site_options(client)
@@ -82,7 +82,7 @@ def _with_plugins(console: Console) -> Table:
         return SBATCH
 
 
-def _run(words: list[str], console: Console, known: Table, *, is_last: bool = False) -> int:
+def _run(words: list[str], console: Console, known: OptionTable, *, is_last: bool = False) -> int:
     try:
         parts, rest = parse_components(words, "sbatch", known)
     except UserError as error:
@@ -112,7 +112,7 @@ def _draft(
     rest: list[str],
     own: dict[str, str],
     console: Console,
-    known: Table,
+    known: OptionTable,
     *,
     is_last: bool,
 ) -> Draft:

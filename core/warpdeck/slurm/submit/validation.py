@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from warpdeck.base.passwd import group_there, user_there
 from warpdeck.client.submission import MAX_FILE_CHARS
-from warpdeck.notation.options.options import SBATCH_22_05, Table
-from warpdeck.notation.verdict.option_fields import Place
+from warpdeck.notation.options.options import SBATCH_22_05, OptionTable
+from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import Fault, judge
 from warpdeck.slurm.console.console import CommandError, Console
 
@@ -24,14 +24,14 @@ def check(
     console: Console,
     *,
     others: Sequence[Sequence[str]] = (),
-    refused_by: Table | None = None,
+    refused_by: OptionTable | None = None,
 ) -> None:
     """Raises CommandError in sbatch's words, with its exit code, where it would refuse; ours is how to do better.
 
     `refused_by`: the table of options by which we do not understand the options either. Else an option that 22.05 has not is
     passed over: we may have it.
     """
-    place = Place(
+    place = OptionSource(
         cwd=console.folder,
         environ=console.env,
         now=time.time(),

@@ -32,7 +32,7 @@ LISTS = ("account", "licenses", "name", "partition", "qos", "reservation", "stat
 """Options with a list of what they let through: one that is empty lets nothing through."""
 
 
-class Asked(NamedTuple):
+class JobFilterOptions(NamedTuple):
     """A command line, its environment variables filled in: option -> its last value."""
 
     values: dict[str, str]
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
         return listed(self.values.get(name, ""))
 
 
-def job_rows(asked: Asked, client: SyncClient, *, needs: list[str]) -> list[Row]:
+def job_rows(asked: JobFilterOptions, client: SyncClient, *, needs: list[str]) -> list[Row]:
     """The jobs with these columns, arrays folded or not as it was asked. Raises WordsError."""
     states, ids = _states(asked), _ids(asked)
     filters = _filters(asked, client)
@@ -72,7 +72,7 @@ def job_rows(asked: Asked, client: SyncClient, *, needs: list[str]) -> list[Row]
     return [line for row in rows for line in _lines(row, asked, named)]
 
 
-def step_rows(asked: Asked, client: SyncClient) -> list[Row]:
+def step_rows(asked: JobFilterOptions, client: SyncClient) -> list[Row]:
     """The steps that run. Raises WordsError."""
     wanted = frozenset(_step_id(word) for word in asked.listed("steps"))
     filters = _filters(asked, client)
@@ -98,7 +98,7 @@ def _is_wanted(row: Row, wanted: frozenset[tuple[str, str]]) -> bool:
     return not wanted or (job, step) in wanted or (str(row["job_id"]), step) in wanted
 
 
-def _states(asked: Asked) -> frozenset[str]:
+def _states(asked: JobFilterOptions) -> frozenset[str]:
     """The states that are wanted. Raises WordsError."""
     text = asked.values.get("states", "PENDING" if asked.has("start") else None)
     return LISTED if text is None else _states_of(text)
@@ -129,7 +129,7 @@ def check(option: str, value: str, complain: Callable[[str], None]) -> None:
             complain(f"Invalid user: {name}\n")
 
 
-def _ids(asked: Asked) -> list[str]:
+def _ids(asked: JobFilterOptions) -> list[str]:
     """Raises WordsError."""
     return [_id(word) for word in words_of(asked.values.get("jobs", ""))]
 
@@ -154,7 +154,7 @@ def _step_id(word: str) -> tuple[str, str]:
     return job, step
 
 
-def _filters(asked: Asked, client: SyncClient) -> dict[str, Any] | None:
+def _filters(asked: JobFilterOptions, client: SyncClient) -> dict[str, Any] | None:
     """For the controller; None: nothing can be meant. Raises WordsError."""
     nodes = _nodes(asked, client)
     if any(option in asked.values and not asked.listed(option) for option in LISTS):
@@ -174,12 +174,12 @@ def _filters(asked: Asked, client: SyncClient) -> dict[str, Any] | None:
     return {name: words for name, words in filters.items() if words}
 
 
-def _users(asked: Asked) -> list[str]:
+def _users(asked: JobFilterOptions) -> list[str]:
     """Those that there are."""
     return [name for name in asked.listed("user") if user_there(name) is not None]
 
 
-def _nodes(asked: Asked, client: SyncClient) -> list[str]:
+def _nodes(asked: JobFilterOptions, client: SyncClient) -> list[str]:
     """Node names; a host's own name stands for the nodes on it. Raises WordsError."""
     text = asked.values.get("nodelist", "")
     if not text:
@@ -199,7 +199,7 @@ def _nodes(asked: Asked, client: SyncClient) -> list[str]:
     return [node for name in names for node in on_host[name]]
 
 
-def _lines(row: Row, asked: Asked, named: list[tuple[int, TaskRanges | None]]) -> Iterator[Row]:
+def _lines(row: Row, asked: JobFilterOptions, named: list[tuple[int, TaskRanges | None]]) -> Iterator[Row]:
     """A folded array as one line, as a line for each task, or as those tasks that were named."""
     text = row["tasks_text"]
     if not row["tasks_folded"]:

@@ -66,14 +66,14 @@ FROM_ENV = {
 ORDER, ORDER_OF_NODES = "#P,-t", "N"
 
 
-class Site(NamedTuple):
+class SinfoTables(NamedTuple):
     """What the controller told."""
 
     partitions: list[Row]
     nodes: list[Row]
 
 
-class Asked(NamedTuple):
+class SinfoOptions(NamedTuple):
     """A command line, its environment variables filled in: option -> its last value."""
 
     values: dict[str, str]
@@ -94,7 +94,7 @@ def main(words: list[str], console: Console) -> int:
     return 0
 
 
-def _asked(found: Words, console: Console) -> Asked:
+def _asked(found: Words, console: Console) -> SinfoOptions:
     """Raises WordsError for what cannot be together."""
     values = dict(found)
     if values.keys() & {"format", "Format"} and "long" in values:
@@ -110,10 +110,10 @@ def _asked(found: Words, console: Console) -> Asked:
             continue
         if option != "format" or not values.keys() & laid_out:
             values[option] = console.env[variable]
-    return Asked(values)
+    return SinfoOptions(values)
 
 
-def _list(asked: Asked, console: Console, client: SyncClient) -> None:
+def _list(asked: SinfoOptions, console: Console, client: SyncClient) -> None:
     """One listing. Raises WordsError."""
     only_ours("sinfo", asked.values.get("clusters"))
     now = time.time()
@@ -127,7 +127,7 @@ def _list(asked: Asked, console: Console, client: SyncClient) -> None:
         _complain(stamps, console)
         return
     parts = sorted(client.call("partitions")["partitions"], key=lambda part: int(part["position"]))
-    site = Site(parts, client.call("nodes", facts=True)["nodes"])
+    site = SinfoTables(parts, client.call("nodes", facts=True)["nodes"])
     if asked.has("json", "yaml"):
         _dump(asked, console, site)
         return
@@ -140,7 +140,7 @@ def _complain(stamps: Stamps, console: Console) -> None:
         print(f"sinfo: error: {stamps.complaint}", file=console.err)
 
 
-def _print(asked: Asked, console: Console, site: Site, named: dict[str, Print]) -> None:
+def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict[str, Print]) -> None:
     columns = _columns(asked, site, lambda sentence: print(sentence, file=console.err))
     fields = [column.field for column in columns if column.field]
     rows = _rows(asked, site, [named[field] for field in fields], of_names=bool(NAMED_BY & {*fields}))
@@ -157,7 +157,7 @@ def _print(asked: Asked, console: Console, site: Site, named: dict[str, Print]) 
 # What is printed
 
 
-def _columns(asked: Asked, site: Site, complain: Callable[[str], None]) -> list[Column]:
+def _columns(asked: SinfoOptions, site: SinfoTables, complain: Callable[[str], None]) -> list[Column]:
     def unknown_name(word: str) -> None:
         complain(f"sinfo: error: Invalid job format specification: {word}")
 
@@ -187,7 +187,7 @@ NAMES = {
 """Names of -O -> what is printed."""
 
 
-def _default(asked: Asked, site: Site) -> str:
+def _default(asked: SinfoOptions, site: SinfoTables) -> str:
     part = max([NAME_WIDTH, *(len(each["name"]) + each["default"] for each in site.partitions)])
     node = max([NAME_WIDTH, *(len(each["name"]) for each in site.nodes)])
     long = asked.has("long")
@@ -211,7 +211,7 @@ NAMED_BY = frozenset({"partition", "partitionname"})
 """Fields that name the partition: with one of them a partition without nodes has a line, too."""
 
 
-def _rows(asked: Asked, site: Site, printed: list[Print], *, of_names: bool) -> list[Row]:
+def _rows(asked: SinfoOptions, site: SinfoTables, printed: list[Print], *, of_names: bool) -> list[Row]:
     """The lines: one for each group of nodes that agree (with -N for each node of each partition), and, where lines name
     partitions (`of_names`), one for each partition without any that is meant."""
     exact, alone = asked.has("exact"), asked.has("Node")
@@ -231,17 +231,17 @@ def _rows(asked: Asked, site: Site, printed: list[Print], *, of_names: bool) -> 
     return [group(part, list(found.values())) for part, found in groups.values()]
 
 
-def _partitions(asked: Asked, site: Site) -> list[Row]:
+def _partitions(asked: SinfoOptions, site: SinfoTables) -> list[Row]:
     wanted = asked.values.get("partition")
     return [part for part in site.partitions if wanted is None or part["name"] in listed(wanted)]
 
 
-def _nodes_of(part: Row, site: Site) -> Iterable[Row]:
+def _nodes_of(part: Row, site: SinfoTables) -> Iterable[Row]:
     members = frozenset(expand(part["node_list"]))
     return (node for node in site.nodes if node["name"] in members)
 
 
-def _filter(asked: Asked) -> Callable[[Row], bool]:
+def _filter(asked: SinfoOptions) -> Callable[[Row], bool]:
     """Which nodes are meant. Raises WordsError for a state or a list that cannot be."""
     states = asked.values.get("states", REASONS if asked.has("list-reasons") else "all")
     tests = None if states.lower() == "all" else [_state_test(word) for word in listed(states)]
@@ -287,7 +287,7 @@ def _names(text: str | None) -> frozenset[str] | None:
         raise WordsError(f"sinfo: error: '{text}' invalid entry for --nodes") from None
 
 
-def _sort(rows: list[Row], asked: Asked, site: Site, named: dict[str, Print]) -> None:
+def _sort(rows: list[Row], asked: SinfoOptions, site: SinfoTables, named: dict[str, Print]) -> None:
     """By the letters of -S, the first the most important; unknown ones count nothing. Ties stay as the site has them."""
     usual = ORDER_OF_NODES if asked.has("Node") else ORDER
     for word in reversed(listed(asked.values.get("sort", usual))):
@@ -325,7 +325,7 @@ def _print_reservations(console: Console, client: SyncClient, stamps: Stamps, *,
         console.print_lines([form % (row["name"], state, *times, lasts, row["node_list"])])
 
 
-def _dump(asked: Asked, console: Console, site: Site) -> None:
+def _dump(asked: SinfoOptions, console: Console, site: SinfoTables) -> None:
     from warpdeck.slurm.format.serial import dump
 
     from .node_dump import node_object

@@ -34,7 +34,7 @@ from warpdeck.slurm.format.format_strings import (
 from warpdeck.slurm.format.timestamps import Stamps, ctime
 
 from . import job_fields, job_order, step_fields
-from .job_choice import LISTS, Asked, check, job_rows, step_rows
+from .job_choice import LISTS, JobFilterOptions, check, job_rows, step_rows
 
 OPTIONS = options(
     "squeue",
@@ -103,7 +103,7 @@ def main(words: list[str], console: Console) -> int:
     return 0
 
 
-def _asked(found: Words, console: Console) -> Asked:
+def _asked(found: Words, console: Console) -> JobFilterOptions:
     """Raises WordsError for what cannot be together."""
     values: dict[str, str] = {}
     env = console.env
@@ -135,10 +135,10 @@ def _asked(found: Words, console: Console) -> Asked:
             if env.get(variable):
                 values[option] = env[variable]
                 break
-    return Asked(values, console.user, console.host, complain)
+    return JobFilterOptions(values, console.user, console.host, complain)
 
 
-def _list(asked: Asked, console: Console, client: SyncClient) -> None:
+def _list(asked: JobFilterOptions, console: Console, client: SyncClient) -> None:
     """One listing. Raises WordsError."""
     only_ours("squeue", asked.values.get("clusters"))
     if asked.has("json", "yaml"):
@@ -172,7 +172,7 @@ def _by_partition(row: Row) -> list[Row]:
     return [{**row, "partition": name} for name in sorted(row["partition"].split(","))]
 
 
-def _print(layout: Layout, rows: list[Row], asked: Asked, console: Console, *, now: float) -> None:
+def _print(layout: Layout, rows: list[Row], asked: JobFilterOptions, console: Console, *, now: float) -> None:
     lines = [layout.line(row) for row in rows]
     if not asked.has("noheader"):
         lines.insert(0, layout.titles())
@@ -184,7 +184,7 @@ def _print(layout: Layout, rows: list[Row], asked: Asked, console: Console, *, n
         console.print_lines(lines)
 
 
-def _jobs_view(asked: Asked, console: Console, now: float, stamps: Stamps) -> View:
+def _jobs_view(asked: JobFilterOptions, console: Console, now: float, stamps: Stamps) -> View:
     fields = job_fields.JobFields(console.env, now=now, stamps=stamps, convert=not asked.has("noconvert"))
     return View("job", job_fields.LETTERS, fields.by_name, job_order.job_keys(fields))
 
@@ -194,7 +194,7 @@ def _steps_view(now: float, stamps: Stamps) -> View:
     return View("job step", step_fields.LETTERS, fields, step_fields.step_keys(fields, now=now))
 
 
-def _columns(asked: Asked, view: View) -> list[Column]:
+def _columns(asked: JobFilterOptions, view: View) -> list[Column]:
     def unknown(word: str) -> None:
         asked.complain(f"Invalid {view.kind} format specification: {word}")
 
@@ -203,7 +203,7 @@ def _columns(asked: Asked, view: View) -> list[Column]:
     return short_columns(asked.values.get("format", _default(asked)), view.letters, unknown)
 
 
-def _default(asked: Asked) -> str:
+def _default(asked: JobFilterOptions) -> str:
     if asked.has("steps"):
         return STEPS
     if asked.has("start"):
@@ -213,7 +213,7 @@ def _default(asked: Asked) -> str:
     return LONG if asked.has("long") else DEFAULT
 
 
-def _keys(asked: Asked, view: View) -> tuple[list[job_order.Key], WordsError | None]:
+def _keys(asked: JobFilterOptions, view: View) -> tuple[list[job_order.Key], WordsError | None]:
     """What to sort by, or what is wrong with it."""
     usual = (
         "P,i" if asked.has("steps") else job_order.DEFAULT_START if asked.has("start") else job_order.DEFAULT
@@ -231,7 +231,7 @@ def _needs(columns: list[Column], keys: list[job_order.Key], view: View) -> list
     return list(dict.fromkeys([*needed(columns, view.fields), *of_keys, *ties]))
 
 
-def _dump(asked: Asked, console: Console, client: SyncClient) -> None:
+def _dump(asked: JobFilterOptions, console: Console, client: SyncClient) -> None:
     """Jobs in any state; what is asked for besides narrows them, as later releases have it."""
     from warpdeck.slurm.format.serial import dump
 

@@ -39,7 +39,7 @@ DEFAULT = "Account User RawShares NormShares RawUsage EffectvUsage FairShare"
 LONG = "Account User RawShares NormShares RawUsage NormUsage EffectvUsage FairShare LevelFS GrpTRESMins TRESRunMins"
 
 
-class Column(NamedTuple):
+class ShareColumn(NamedTuple):
     """A field: its usual width (below 0: to the left), its text."""
 
     width: int
@@ -190,20 +190,20 @@ def _effective_usage(row: Row) -> str:
 
 
 COLUMNS = {
-    "Account": Column(-20, _account),
-    "Cluster": Column(10, lambda row: CLUSTER_NAME),
-    "EffectvUsage": Column(13, _effective_usage),
-    "FairShare": Column(10, _fairshare),
-    "GrpTRESMins": Column(30, lambda row: tres_text(row["limits"].get("grp_tres_mins", {}))),
-    "GrpTRESRaw": Column(30, lambda row: counts(row["use"]["minutes"])),
-    "ID": Column(6, lambda row: str(row["number"])),
-    "LevelFS": Column(10, _level),
-    "NormShares": Column(11, lambda row: f"{row['norm_shares']:.6f}"),
-    "NormUsage": Column(11, _norm_usage),
-    "Partition": Column(12, lambda row: ""),
-    "RawShares": Column(10, lambda row: str(row["shares"])),
-    "RawUsage": Column(11, lambda row: f"{row['usage']:.0f}"),
-    "TRESRunMins": Column(30, lambda row: counts(row["use"]["run_minutes"])),
-    "User": Column(10, lambda row: str(row["user"])),
+    "Account": ShareColumn(-20, _account),
+    "Cluster": ShareColumn(10, lambda row: CLUSTER_NAME),
+    "EffectvUsage": ShareColumn(13, _effective_usage),
+    "FairShare": ShareColumn(10, _fairshare),
+    "GrpTRESMins": ShareColumn(30, lambda row: tres_text(row["limits"].get("grp_tres_mins", {}))),
+    "GrpTRESRaw": ShareColumn(30, lambda row: counts(row["use"]["minutes"])),
+    "ID": ShareColumn(6, lambda row: str(row["number"])),
+    "LevelFS": ShareColumn(10, _level),
+    "NormShares": ShareColumn(11, lambda row: f"{row['norm_shares']:.6f}"),
+    "NormUsage": ShareColumn(11, _norm_usage),
+    "Partition": ShareColumn(12, lambda row: ""),
+    "RawShares": ShareColumn(10, lambda row: str(row["shares"])),
+    "RawUsage": ShareColumn(11, lambda row: f"{row['usage']:.0f}"),
+    "TRESRunMins": ShareColumn(30, lambda row: counts(row["use"]["run_minutes"])),
+    "User": ShareColumn(10, lambda row: str(row["user"])),
 }
 """In the order of their names, as --helpformat has them."""

@@ -13,7 +13,7 @@ from tests.integration.agent.conftest import Gpus, MakeAgent
 from tests.support.waiting import comes, eventually
 
 from warpdeck_agent.linux.refusals import LaunchError
-from warpdeck_agent.start.gpu_sharing import STEP_BYTES, STILL_S, Turns
+from warpdeck_agent.start.gpu_sharing import STEP_BYTES, STILL_S, StartGate
 from warpdeck_agent.wire import messages as wire
 
 GIB = 1 << 30
@@ -50,7 +50,7 @@ def reading(job: int, mem: int) -> list[wire.GpuSample]:
 
 async def test_a_sharer_waits_until_the_one_before_has_its_memory() -> None:
     clock, said = Clock(), list[str]()
-    turns = Turns(lambda asked, words: said.append(words), clock=clock)
+    turns = StartGate(lambda asked, words: said.append(words), clock=clock)
     alive = {(1, 0), (2, 0)}
     await turns.wait(launch(1))
     second = asyncio.ensure_future(turns.wait(launch(2)))
@@ -72,7 +72,7 @@ async def test_a_sharer_waits_until_the_one_before_has_its_memory() -> None:
 
 async def test_nobody_waits_for_longer_than_the_bound_nor_for_what_has_ended() -> None:
     clock = Clock()
-    turns = Turns(lambda asked, words: None, clock=clock)
+    turns = StartGate(lambda asked, words: None, clock=clock)
     await turns.wait(launch(1))
     clock.now += 29
     assert not turns.is_settled("GPU-0", 30.0)
@@ -85,7 +85,7 @@ async def test_nobody_waits_for_longer_than_the_bound_nor_for_what_has_ended() -
 
 
 async def test_whole_gpus_and_sites_without_a_guard_wait_for_nobody() -> None:
-    turns = Turns(lambda asked, words: None, clock=Clock())
+    turns = StartGate(lambda asked, words: None, clock=Clock())
     await turns.wait(launch(1))
     async with asyncio.timeout(30):
         await turns.wait(launch(2, pct=100))
@@ -93,7 +93,7 @@ async def test_whole_gpus_and_sites_without_a_guard_wait_for_nobody() -> None:
 
 
 async def test_one_that_is_given_up_while_it_waits_never_begins() -> None:
-    turns = Turns(lambda asked, words: None, clock=Clock())
+    turns = StartGate(lambda asked, words: None, clock=Clock())
     await turns.wait(launch(1))
     second, third = (asyncio.ensure_future(turns.wait(launch(job))) for job in (2, 3))
     await comes(lambda: turns._waiting == {(2, 0), (3, 0)})

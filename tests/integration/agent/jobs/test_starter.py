@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from warpdeck_agent.start.launch_start import DEFAULT_PATH
-from warpdeck_agent.supervisor.starter import SCRIPT, START, Order, install, runs_here, start
+from warpdeck_agent.supervisor.starter import SCRIPT, START, LaunchOrder, install, runs_here, start
 
 OWN_WORDS = {"go": "1", "cwd": "2", "in": "3", "out": "4", "err": "5", "mode": "train", "folder": "7"}
 """Names that a script such as ours would like to use, in the user's environment."""
@@ -21,7 +21,7 @@ def ran(folder: Path, script: str, *words: str, here: bool, **fields: object) ->
     path.write_text(script)
     path.chmod(0o700)
     env = {"PATH": DEFAULT_PATH, **OWN_WORDS}
-    order = Order(1, 0, 0, [str(path), *words], env, str(folder), str(folder / "output"), "", False, {})
+    order = LaunchOrder(1, 0, 0, [str(path), *words], env, str(folder), str(folder / "output"), "", False, {})
     pid, gate = start(order._replace(here=here, **fields), str(folder / START))  # type: ignore[arg-type]
     with gate:
         gate.setblocking(True)

@@ -18,7 +18,7 @@ from tests.support.waiting import WAIT_S, eventually
 
 from warpdeck_agent.start.launch_start import DEFAULT_PATH
 from warpdeck_agent.storage.spool import LaunchFolder, Spool
-from warpdeck_agent.supervisor.starter import SCRIPT, START, Order, install
+from warpdeck_agent.supervisor.starter import SCRIPT, START, LaunchOrder, install
 from warpdeck_agent.supervisor.supervisor import MAX_NOTE_BYTES, READ_BYTES, Launch
 
 LARGE_BYTES = 64 * 1024 * 1024
@@ -63,7 +63,7 @@ def ordered(spool: Spool, job_id: int, script: str) -> tuple[LaunchFolder, dict[
     folder.create(uid=0, gid=0, terminal=False)
     command, env = ["/bin/sh", "-c", script], {"PATH": DEFAULT_PATH}
     out = spool.file(f"said-{job_id}")
-    return folder, Order(job_id, 0, folder.number, command, env, "/", out, "", False, {})._asdict()
+    return folder, LaunchOrder(job_id, 0, folder.number, command, env, "/", out, "", False, {})._asdict()
 
 
 def line(words: dict[str, Any]) -> bytes:
@@ -122,7 +122,7 @@ def test_who_writes_on_at_the_gate_is_listened_to_no_longer(tmp_path: Path) -> N
     gate, far = socket.socketpair()
     gate.setblocking(False)
     with gate, far:
-        launch = Launch(Order(**words), gate)
+        launch = Launch(LaunchOrder(**words), gate)
         assert launch.take_note(), "nothing yet"
         far.sendall(b"x" * 3 * MAX_NOTE_BYTES)
         assert not launch.take_note()

@@ -14,7 +14,7 @@ from tests.integration.agent.memory import peak_bytes
 from tests.support.agent import AgentProcess
 from tests.support.waiting import eventually
 
-from warpdeck_agent.isolation.hold import Hold
+from warpdeck_agent.isolation.hold import ContainmentHandle
 from warpdeck_agent.start.login_shell import login_shell, variables_of
 from warpdeck_agent.users.user_children import MOST_OF_USER, ChildFailed, UserChildren
 from warpdeck_agent.wire import messages as wire
@@ -26,7 +26,9 @@ def asked(home: Path, text: str) -> dict[str, str]:
     """The variables that these start files set."""
     for name in (".bash_profile", ".profile", ".zprofile"):
         (home / name).write_text(text)
-    child = login_shell(os.getuid(), home=str(home), mark={"WARPDECK_JOB": "m"}, hold=Hold(), drop={})
+    child = login_shell(
+        os.getuid(), home=str(home), mark={"WARPDECK_JOB": "m"}, hold=ContainmentHandle(), drop={}
+    )
 
     async def ask() -> bytes:
         with ThreadPoolExecutor(1) as pool:

@@ -13,7 +13,7 @@ from warpdeck.controller.events.events import HealthTold, LaunchRefused, Release
 from warpdeck.controller.launch.environment import job_environment
 from warpdeck.controller.launch.launching import build_launch
 from warpdeck.controller.presenters.reasons import reason_of
-from warpdeck.controller.presenters.row_context import Sight
+from warpdeck.controller.presenters.row_context import RowContext
 from warpdeck.model import Container, JobState, NodeName, PtySize
 from warpdeck.model.request import Mount
 from warpdeck_agent.wire import messages as wire
@@ -195,6 +195,6 @@ def test_a_job_that_three_nodes_could_not_start_waits_held_until_it_is_released(
     job = core.job(job_id)
     assert (job.held, job.failed_nodes) == (True, ("a", "b", "c"))
     assert job.notice == "held: 3 nodes could not start it (a, b, c)"
-    assert reason_of(Sight(core.state, core.now), job) == "launch failed requeued held"
+    assert reason_of(RowContext(core.state, core.now), job) == "launch failed requeued held"
     core.apply(Released(who=ANN, jobs=(str(job_id),)))
     assert (core.job(job_id).held, core.job(job_id).failed_nodes) == (False, ())

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from tests.support.core import ANN, Core, ask, done
 
-from warpdeck.controller.events.events import Ahead, Cancelled, GivenBack, Planned, Requeued
-from warpdeck.controller.loop.commit_barrier import Commits
-from warpdeck.controller.loop.end_waiters import EndsAsked, EndWatch, Page
+from warpdeck.controller.events.events import Ahead, Cancelled, LaunchRevoked, Planned, Requeued
+from warpdeck.controller.loop.commit_barrier import CommitBarrier
+from warpdeck.controller.loop.end_waiters import EndsAsked, EndWaiters, Page
 from warpdeck.controller.loop.housekeeping import evict_finished
 from warpdeck.model import ArraySpec, Job, JobId, NodeName
 from warpdeck.ports.ports import Changes
@@ -18,11 +18,11 @@ from warpdeck.store import MemoryStore
 ARRAY = ArraySpec(ranges=((0, 5, 1),))
 
 
-def watch_of(core: Core) -> EndWatch:
-    return EndWatch(lambda: core.state, core.store, Commits(core.store))
+def watch_of(core: Core) -> EndWaiters:
+    return EndWaiters(lambda: core.state, core.store, CommitBarrier(core.store))
 
 
-def heard(watch: EndWatch, asked: EndsAsked, core: Core) -> list[Page]:
+def heard(watch: EndWaiters, asked: EndsAsked, core: Core) -> list[Page]:
     """What is told after any change."""
     watch.touch(list(core.state.jobs))
     return done(asked.look())
@@ -48,7 +48,7 @@ def test_a_task_that_is_taken_back_is_waited_for_where_it_waits_again() -> None:
     asked = EndsAsked(watch)
     asked.add([array])
     assert done(asked.look()) == []
-    core.apply(GivenBack(name=NodeName("a"), launches=((task.id, 0),)))
+    core.apply(LaunchRevoked(name=NodeName("a"), launches=((task.id, 0),)))
     assert task.id not in core.state.jobs
     record = done(watch.record_of(task))
     assert record is not None and (record.id, record.is_folded_array) == (array, True)
@@ -123,8 +123,8 @@ class Disk(MemoryStore):
 async def test_an_end_is_told_once_it_is_on_disk(kept: bool) -> None:
     core = Core("a")
     disk = Disk()
-    commits = Commits(disk)
-    watch = EndWatch(lambda: core.state, core.store, commits)
+    commits = CommitBarrier(disk)
+    watch = EndWaiters(lambda: core.state, core.store, commits)
     job = core.run()
     before = core.job(job)
     asked = EndsAsked(watch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from warpdeck.controller.events.events import SetSampling
-from warpdeck.controller.loop.sample_rate import UNWATCHED_A_SECOND, WATCHED_A_SECOND, Sampling, interval_s
+from warpdeck.controller.loop.sample_rate import UNWATCHED_A_SECOND, WATCHED_A_SECOND, SampleRate, interval_s
 from warpdeck.model import NodeName
 
 NODES = [NodeName(f"n{number}") for number in range(500)]
@@ -21,14 +21,14 @@ def test_all_nodes_together_keep_to_the_rate_and_none_is_asked_more_than_once_a_
 
 
 def test_a_small_site_is_never_told_anything() -> None:
-    sampling = Sampling()
+    sampling = SampleRate()
     assert sampling.begins(NODES[0], nodes=1) == []
     with sampling.watched():
         assert sampling.orders(NODES[:50], nodes=50) == []
 
 
 def test_nodes_are_told_what_changes_and_once() -> None:
-    sampling = Sampling()
+    sampling = SampleRate()
     [order] = sampling.begins(NODES[0], nodes=500)
     assert order == SetSampling(node=NODES[0], interval_s=20.0)
     assert [each.node for each in sampling.orders(NODES, nodes=500)] == NODES[1:]
@@ -40,7 +40,7 @@ def test_nodes_are_told_what_changes_and_once() -> None:
 
 
 def test_a_node_whose_link_is_new_is_told_again() -> None:
-    sampling = Sampling()
+    sampling = SampleRate()
     sampling.orders(NODES, nodes=500)
     assert [each.node for each in sampling.begins(NODES[3], nodes=500)] == [NODES[3]]
     sampling.orders(NODES[1:], nodes=500)
@@ -48,6 +48,6 @@ def test_a_node_whose_link_is_new_is_told_again() -> None:
 
 
 def test_of_a_site_that_shrinks_all_are_told_to_tell_more_often() -> None:
-    sampling = Sampling()
+    sampling = SampleRate()
     sampling.orders(NODES, nodes=500)
     assert {each.interval_s for each in sampling.orders(NODES[:25], nodes=25)} == {1.0}

@@ -13,8 +13,8 @@ from warpdeck.controller.events.events import (
     Ahead,
     Cancelled,
     Effect,
-    GivenBack,
     Held,
+    LaunchRevoked,
     LaunchShare,
     NodeDrained,
     NodeRemoved,
@@ -24,9 +24,9 @@ from warpdeck.controller.events.events import (
     Submitted,
     TakeBack,
 )
-from warpdeck.controller.planning.recall import Recall
+from warpdeck.controller.planning.recall import PrefetchRevoker
 from warpdeck.controller.presenters.serializers import job_row
-from warpdeck.controller.reducers.array_fast_path import MOST_AHEAD, Succession
+from warpdeck.controller.reducers.array_fast_path import MOST_AHEAD, ArrayFastPath
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import (
     ArraySpec,
@@ -66,7 +66,7 @@ class Place(Core):
         return [(job.state, job.behind, job.holds_resources) for job in map(self.job, jobs)]
 
     def give_back(self, *jobs: JobId) -> Outcome:
-        return self.apply(GivenBack(name=N, launches=tuple((job_id, 0) for job_id in jobs)))
+        return self.apply(LaunchRevoked(name=N, launches=tuple((job_id, 0) for job_id in jobs)))
 
 
 WAITS, RUNS, STARTS = JobState.PENDING, JobState.RUNNING, JobState.CONFIGURING
@@ -212,7 +212,7 @@ class Ran:
 
     def __init__(self, ran_s: float, *, tasks: int = TASKS) -> None:
         self.place = place = Place(tasks=tasks)
-        self.succession = Succession()
+        self.succession = ArrayFastPath()
         self.succession.learn(place.state, Plan(), place.now)
         said = place.agents[N].end((place.first, 0), started_at=place.now, ended_at=place.now + ran_s)
         place.told("a", said)
@@ -263,7 +263,7 @@ def test_what_is_left_of_a_moments_work_is_shared_out_at_once() -> None:
 class Asked:
     def __init__(self) -> None:
         self.effects: list[Effect] = []
-        self.recall = Recall(self.effects.extend)
+        self.recall = PrefetchRevoker(self.effects.extend)
 
 
 def test_a_pass_that_relies_on_nothing_asks_for_all_once() -> None:

@@ -9,10 +9,10 @@ import pytest
 from tests.support.core import Core, ask
 
 from warpdeck.controller.loop.mailer import addresses, message
-from warpdeck.controller.reducers.mail import Seen, mails, seen, told
+from warpdeck.controller.reducers.mail import MailedEvents, mails, seen, told
 from warpdeck.model import ArraySpec, ExitStatus, Job, JobId, JobState, Request
 
-PENDING, RUNNING = Seen(JobState.PENDING, 0), Seen(JobState.RUNNING, 0)
+PENDING, RUNNING = MailedEvents(JobState.PENDING, 0), MailedEvents(JobState.RUNNING, 0)
 
 
 def job(state: JobState, *types: str, **more: object) -> Job:
@@ -30,7 +30,7 @@ def job(state: JobState, *types: str, **more: object) -> Job:
     return msgspec.structs.replace(made, **more)
 
 
-def events(before: Seen, now: Job, *others: Seen, at: float = 110.0) -> list[str]:
+def events(before: MailedEvents, now: Job, *others: MailedEvents, at: float = 110.0) -> list[str]:
     return [mail.event for mail in mails(before, now, others, now=at)]
 
 
@@ -68,7 +68,7 @@ def test_each_share_of_the_limit_is_told_once() -> None:
     assert events(RUNNING, now, at=149.0) == []
     found = mails(RUNNING, now, [], now=151.0)
     assert [mail.event for mail in found] == ["TIME_LIMIT_50"]
-    again = Seen(JobState.RUNNING, 0, told=told(RUNNING, found))
+    again = MailedEvents(JobState.RUNNING, 0, told=told(RUNNING, found))
     assert events(again, now, at=160.0) == []
     assert events(again, now, at=181.0) == ["TIME_LIMIT_80"]
 
@@ -102,11 +102,13 @@ def test_of_tasks_that_change_at_once_one_is_the_first_and_one_the_last() -> Non
     assert events(PENDING, good, seen(bad)) == ["FAIL"]
 
 
-def subjects(before: Seen, now: Job, *others: Seen, at: float = 190.0, why: str = "") -> list[str]:
+def subjects(
+    before: MailedEvents, now: Job, *others: MailedEvents, at: float = 190.0, why: str = ""
+) -> list[str]:
     return [mail.subject.removeprefix("Slurm ") for mail in mails(before, now, others, now=at, why=why)]
 
 
-STARTED = Seen(JobState.RUNNING, 0, start_unix=100.0)
+STARTED = MailedEvents(JobState.RUNNING, 0, start_unix=100.0)
 TIMEOUT = ExitStatus(signal=15, cause="timeout")
 
 
@@ -130,7 +132,7 @@ TIMEOUT = ExitStatus(signal=15, cause="timeout")
         ),
     ],
 )  # fmt: skip
-def test_subjects_are_slurms(before: Seen, now: Job, words: list[str]) -> None:
+def test_subjects_are_slurms(before: MailedEvents, now: Job, words: list[str]) -> None:
     assert subjects(before, now) == [f"Job_id=7 Name=n {each}" for each in words]
 
 
@@ -162,7 +164,7 @@ def test_an_array_is_told_of_by_the_least_and_the_most_of_its_tasks(exits: list[
     running = job(JobState.RUNNING, request=request, array_task_id=0)
     assert subjects(PENDING, running, PENDING) == ["Array Summary Job_id=7_* (7) Name=n Began"]
     again = msgspec.structs.replace(tasks[1], restarts=1)
-    assert subjects(Seen(JobState.RUNNING, 1, start_unix=1.0), again, seen(tasks[0]))[0].endswith(
+    assert subjects(MailedEvents(JobState.RUNNING, 1, start_unix=1.0), again, seen(tasks[0]))[0].endswith(
         ", with requeued tasks"
     )
 
@@ -185,10 +187,10 @@ def test_a_dependency_that_cannot_hold_is_told_once_of_a_job_that_stays() -> Non
 
 def test_an_end_looks_at_no_more_of_its_array_than_it_takes() -> None:
     array = ArraySpec(ranges=((0, 99, 1),))
-    looked: list[Seen] = []
+    looked: list[MailedEvents] = []
 
-    class Counted(list[Seen]):
-        def __iter__(self) -> Iterator[Seen]:
+    class Counted(list[MailedEvents]):
+        def __iter__(self) -> Iterator[MailedEvents]:
             for each in super().__iter__():
                 looked.append(each)
                 yield each

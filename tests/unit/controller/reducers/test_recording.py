@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tests.support.core import ANN, BOB, Core, ask
 
-from warpdeck.controller.events.events import CodeRecorded, Held, Outcome, Who
+from warpdeck.controller.events.events import CodeRecorded, Held, Outcome
 from warpdeck.controller.reducers.submitting import MOST_RECORDING_S
 from warpdeck.controller.state.deadlines import next_moment
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, Job, JobId, JobState, Snapshot
 from warpdeck.policy import Settings, plan
+from warpdeck.ports.caller import Principal
 
 SNAPSHOT = Snapshot(commit="c" * 40, tree="t" * 40, root="/work")
 DUE_S = 60.0
@@ -19,7 +20,7 @@ def submit(core: Core, *, due_s: float = DUE_S, array: ArraySpec | None = None) 
     return core.submit(ask(code_due_unix=core.now + due_s, array=array))
 
 
-def record(core: Core, job: int, *, who: Who = ANN, snapshot: Snapshot | None = SNAPSHOT) -> Outcome:
+def record(core: Core, job: int, *, who: Principal = ANN, snapshot: Snapshot | None = SNAPSHOT) -> Outcome:
     return core.apply(CodeRecorded(who=who, jobs=(str(job),), snapshot=snapshot, note="no snapshot: no git"))
 
 

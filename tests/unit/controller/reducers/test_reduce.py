@@ -27,7 +27,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import ArraySpec, Job, JobId, JobState, NodeName, Resources
 from warpdeck.policy import ReservationView, Start
-from warpdeck.ports.caller import Who
+from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire
 
 
@@ -139,7 +139,7 @@ def test_a_start_that_does_not_fit_any_more_is_left_for_the_next_pass() -> None:
 @pytest.mark.parametrize("apart", [0, 1])
 @pytest.mark.parametrize("other", [BOB, NEW_ANN], ids=["another name", "another uid"])
 def test_a_start_beside_a_user_who_came_meanwhile_is_left_if_one_of_the_two_is_to_be_apart(
-    apart: int, other: Who
+    apart: int, other: Principal
 ) -> None:
     core, asked = Core("a"), [ask(), ask()]
     own = msgspec.structs.replace(asked[apart].resources, share_with="user")

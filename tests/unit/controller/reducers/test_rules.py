@@ -7,17 +7,17 @@ import grp
 import os
 
 from warpdeck.config import Config, decode
-from warpdeck.controller.reducers.rule_changes import Rules, unix_groups
+from warpdeck.controller.reducers.rule_changes import RulesInForce, unix_groups
 
 GROUPS = {"ann": frozenset({"phys", "staff"}), "bob": frozenset({"chem"})}
 TWO = '[partitions.p]\nallow_groups = ["phys"]\n[partitions.q]\nallow_groups = ["chem", "phys"]\n'
 
 
-def rules(text: str) -> Rules:
-    return Rules(decode(text, "f").config, lambda user: GROUPS.get(user, frozenset()))
+def rules(text: str) -> RulesInForce:
+    return RulesInForce(decode(text, "f").config, lambda user: GROUPS.get(user, frozenset()))
 
 
-def allowed(made: Rules) -> dict[str, frozenset[str] | None]:
+def allowed(made: RulesInForce) -> dict[str, frozenset[str] | None]:
     return {each.name: each.allow_users for each in made.site.partitions}
 
 
@@ -53,7 +53,7 @@ def test_another_configuration_keeps_what_is_known_of_its_groups() -> None:
 
 
 def test_without_groups_nobody_need_be_looked_up() -> None:
-    assert Rules(Config()).groups_named() == frozenset()
+    assert RulesInForce(Config()).groups_named() == frozenset()
 
 
 def test_the_groups_of_this_machines_users_are_found() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from tests.support.core import ANN, BOB, Core, ask
 
-from warpdeck.controller.events.events import Event, Heard, Held, Planned, Reported
-from warpdeck.controller.reducers.array_fast_path import TRUST_S, Succession
+from warpdeck.controller.events.events import Event, Held, MessagesRead, Planned, Reported
+from warpdeck.controller.reducers.array_fast_path import TRUST_S, ArrayFastPath
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, JobId, JobState, NodeName
 from warpdeck.policy import Plan, Settings, plan
@@ -21,7 +21,7 @@ class Line(Core):
 
     def __init__(self) -> None:
         super().__init__("a")
-        self.succession = Succession()
+        self.succession = ArrayFastPath()
         self.array = self.submit(ask(gpus=2, array=ARRAY))
         self.pass_over()
 
@@ -99,13 +99,13 @@ def test_whatever_else_happens_calls_for_a_pass_also_for_the_ends_that_follow() 
 
 def test_who_only_asks_whether_all_was_heard_calls_for_no_pass() -> None:
     line = Line()
-    assert line.decide(Heard()) is None
-    assert line.decide(line.end_one(), Heard()) is not None
+    assert line.decide(MessagesRead()) is None
+    assert line.decide(line.end_one(), MessagesRead()) is not None
 
 
 def test_a_task_of_another_submission_is_not_followed() -> None:
     line = Core("a")
-    succession = Succession()
+    succession = ArrayFastPath()
     other = line.run(ask(gpus=2))
     line.submit(ask(gpus=2, array=ARRAY))
     succession.learn(line.state, plan(build_view(line.state, now=line.now), line.now, Settings()), line.now)

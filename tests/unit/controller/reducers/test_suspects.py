@@ -7,21 +7,21 @@ from collections.abc import Sequence
 import pytest
 from tests.support.core import Core, ask
 
-from warpdeck.controller.events.events import Who
 from warpdeck.model import ArraySpec, NodeName
+from warpdeck.ports.caller import Principal
 
 A = NodeName("a")
-USERS = [Who(user=name, uid=uid) for uid, name in enumerate(("ann", "bob", "cyd"), 1)]
+USERS = [Principal(user=name, uid=uid) for uid, name in enumerate(("ann", "bob", "cyd"), 1)]
 
 
-def runs(core: Core, who: Who, *, seconds: float = 0.5, **facts: object) -> None:
+def runs(core: Core, who: Principal, *, seconds: float = 0.5, **facts: object) -> None:
     """A job of that user begins on the node and ends so."""
     job_id = core.run(ask(), who)
     began, core.now = core.now, core.now + seconds
     core.end(job_id, started_at=began, ended_at=core.now, **facts)
 
 
-def fail(core: Core, users: Sequence[Who], count: int) -> None:
+def fail(core: Core, users: Sequence[Principal], count: int) -> None:
     for number in range(count):
         runs(core, users[number % len(users)], exit_code=1)
 

@@ -24,9 +24,9 @@ from warpdeck.controller.events.events import (
 from warpdeck.controller.launch.launching import build_launch
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.controller.state.view import gpu_holders
-from warpdeck.model import JobId, JobState, NodeName, Room, WarnSignal
+from warpdeck.model import JobId, JobState, NodeName, PreemptedClaim, WarnSignal
 from warpdeck.policy import Preempt, Resume
-from warpdeck.ports.caller import Who
+from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
 
 
@@ -71,7 +71,7 @@ def test_the_one_for_whom_others_leave_knows_where_until_it_starts() -> None:
     core = Core("a")
     victim = core.run(ask(gpus=4))
     other = core.submit(ask(gpus=4), BOB)
-    room = Room(nodes=(NodeName("a"),), until_unix=core.now + 1000)
+    room = PreemptedClaim(nodes=(NodeName("a"),), until_unix=core.now + 1000)
     order = Preempt(
         job_id=victim, for_job_id=other, mode="requeue", grace_s=20, sentence="makes room", room=room
     )
@@ -272,7 +272,7 @@ def test_a_job_that_never_wants_to_be_requeued_is_not() -> None:
 
 def test_who_has_a_controller_for_himself_holds_his_jobs_like_anybody() -> None:
     core = Core("a")
-    me = Who(user="ann", uid=1, admin=True)
+    me = Principal(user="ann", uid=1, admin=True)
     job_id = core.submit(who=me)
     core.apply(Held(who=me, jobs=(str(job_id),)))
     assert core.job(job_id).held and not core.job(job_id).held_by_admin

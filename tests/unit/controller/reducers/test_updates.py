@@ -17,28 +17,28 @@ from warpdeck.controller.events.events import (
     Outcome,
     Released,
     Updated,
-    Who,
 )
 from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuAsk, Job, JobId, JobState, NodeName
 from warpdeck.model.change import JobChange
 from warpdeck.model.request import MAX_LIMIT_S
+from warpdeck.ports.caller import Principal
 
 HOUR_S = 3600
 LATER = 4e9
 
 
-def update(core: Core, job: int | str, who: Who = ANN, **fields: Any) -> Outcome:
+def update(core: Core, job: int | str, who: Principal = ANN, **fields: Any) -> Outcome:
     return core.apply(Updated(who=who, jobs=(str(job),), change=JobChange(**fields)))
 
 
-def change(core: Core, job: int | str, who: Who = ANN, **fields: Any) -> Outcome:
+def change(core: Core, job: int | str, who: Principal = ANN, **fields: Any) -> Outcome:
     """An update that must be made."""
     outcome = update(core, job, who, **fields)
     assert not outcome.errors
     return outcome
 
 
-def refusal(core: Core, job: int | str, who: Who = ANN, **fields: Any) -> tuple[str, str]:
+def refusal(core: Core, job: int | str, who: Principal = ANN, **fields: Any) -> tuple[str, str]:
     before = dict(core.state.jobs)
     outcome = update(core, job, who, **fields)
     assert core.state.jobs == before

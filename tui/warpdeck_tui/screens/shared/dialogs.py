@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobRow
-from warpdeck_tui.data.action_log import Chronicle
+from warpdeck_tui.data.action_log import ActionLog
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels import Cell, Line
@@ -28,7 +28,7 @@ from .deck_screen import Arrives, TextPane
 from .key_line import DialogKeys
 
 if TYPE_CHECKING:
-    from .form_opening import Filling
+    from .form_opening import FormOpening
 
 CHOICE_COLUMNS = (
     Column("JOB", 12),
@@ -171,7 +171,7 @@ class Fill(Arrives[str], ModalScreen[str]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("fill")
 
-    def __init__(self, filling: Filling, rows: Sequence[tuple[str, Line]]) -> None:
+    def __init__(self, filling: FormOpening, rows: Sequence[tuple[str, Line]]) -> None:
         super().__init__()
         self._filling = filling
         self._rows = list(rows)
@@ -213,7 +213,7 @@ class DonePage(Arrives[None], ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("done")
 
-    def __init__(self, chronicle: Chronicle) -> None:
+    def __init__(self, chronicle: ActionLog) -> None:
         super().__init__()
         self._chronicle = chronicle
 

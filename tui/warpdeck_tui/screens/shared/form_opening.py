@@ -26,7 +26,7 @@ LOOKED_AT = 200
 PRESETS_FILE = "presets.json"
 
 
-class Filling:
+class FormOpening:
     """Source of the initial values for the forms of one app."""
 
     def __init__(self, app: Deck) -> None:

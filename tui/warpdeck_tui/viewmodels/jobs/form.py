@@ -28,7 +28,7 @@ from warpdeck_tui.viewmodels.cells import plural
 from .script import BARE, Pair, as_words, body_of, with_body, with_option, with_others
 
 
-class Field(NamedTuple):
+class FormField(NamedTuple):
     """A field of the form.
 
     `option` is the command-line option that it sets, or "" for the script and similar fields.
@@ -41,18 +41,18 @@ class Field(NamedTuple):
 
 
 FIELDS = (
-    Field("folder", "folder", "", "where you submit from"),
-    Field("script", "script", "", "train.sh"),
-    Field("args", "arguments", "", "--lr 0.1"),
-    Field("wrap", "or command", "", "python train.py"),
-    Field("gpus", "GPUs", "gpus", "1, or h100:2"),
-    Field("cpus", "CPUs a task", "cpus-per-task", "1"),
-    Field("mem", "memory", "mem", "64G"),
-    Field("time", "time limit", "time", "4:00:00"),
-    Field("name", "job name", "job-name", "the script's name"),
-    Field("sweep", "sweep", "", "lr=0.1,0.2 seed=1..5"),
-    Field("more", "more", "", "--array=0-9 --hold"),
-    Field("code", "code of job", "", "now, or a job's id"),
+    FormField("folder", "folder", "", "where you submit from"),
+    FormField("script", "script", "", "train.sh"),
+    FormField("args", "arguments", "", "--lr 0.1"),
+    FormField("wrap", "or command", "", "python train.py"),
+    FormField("gpus", "GPUs", "gpus", "1, or h100:2"),
+    FormField("cpus", "CPUs a task", "cpus-per-task", "1"),
+    FormField("mem", "memory", "mem", "64G"),
+    FormField("time", "time limit", "time", "4:00:00"),
+    FormField("name", "job name", "job-name", "the script's name"),
+    FormField("sweep", "sweep", "", "lr=0.1,0.2 seed=1..5"),
+    FormField("more", "more", "", "--array=0-9 --hold"),
+    FormField("code", "code of job", "", "now, or a job's id"),
 )
 OPTIONS = {field.option: field.id for field in FIELDS if field.option}
 """Maps options to their fields. All other options are shown in the field "more"."""
@@ -249,7 +249,7 @@ def arguments(sheet: Sheet) -> list[str]:
         return []
 
 
-def _check_field(field: Field, value: str, *, now: float) -> list[FieldError]:
+def _check_field(field: FormField, value: str, *, now: float) -> list[FieldError]:
     try:
         words = [f"--{field.option}={value}"] if field.option else shlex.split(value)
         if field.id != "args":

@@ -33,7 +33,7 @@ MAX_UNFINISHED = 4096
 _SGR = re.compile(rf"[0-9;:]{{0,{MAX_SGR_BYTES}}}")
 
 
-class Place(NamedTuple):
+class CellPosition(NamedTuple):
     """A cell of the screen. `char` is "" in the second half of a wide character."""
 
     char: str
@@ -47,7 +47,7 @@ class Written(NamedTuple):
     style: Style = PLAIN
 
 
-BLANK = Place(" ")
+BLANK = CellPosition(" ")
 
 
 class Screen:
@@ -57,7 +57,7 @@ class Screen:
         self._rows, self._cols = min(rows, MAX_SIDE), min(cols, MAX_SIDE)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
-        self._other: tuple[list[list[Place]], int, int] | None = None
+        self._other: tuple[list[list[CellPosition]], int, int] | None = None
         self._reset()
 
     def lines(self) -> list[list[Written]]:
@@ -91,7 +91,7 @@ class Screen:
         self._top, self._bottom = 0, self._rows - 1
         self._saved = (0, 0, PLAIN)
 
-    def _blank(self, cols: int | None = None) -> list[Place]:
+    def _blank(self, cols: int | None = None) -> list[CellPosition]:
         """Return `cols` empty cells, or a whole line by default.
 
         They have the current background color, as in xterm.
@@ -100,7 +100,7 @@ class Screen:
 
     def _wear(self, style: Style) -> None:
         self._style = style
-        self._empty = BLANK if style.bgcolor is None else Place(" ", Style(bgcolor=style.bgcolor))
+        self._empty = BLANK if style.bgcolor is None else CellPosition(" ", Style(bgcolor=style.bgcolor))
 
     def _write(self, text: str) -> None:
         for char in text:
@@ -111,9 +111,9 @@ class Screen:
                 self._x = 0
                 self._down()
             row = self._cells[self._y]
-            row[self._x] = Place(char, self._style)
+            row[self._x] = CellPosition(char, self._style)
             if width > 1:
-                row[self._x + 1] = Place("", self._style)
+                row[self._x + 1] = CellPosition("", self._style)
             self._x += width
 
     def _control(self, char: str) -> None:
@@ -278,7 +278,7 @@ class Screen:
             self._top, self._bottom = 0, self._rows - 1
 
 
-def _written(row: list[Place]) -> list[Written]:
+def _written(row: list[CellPosition]) -> list[Written]:
     """Return the content of a row without blanks at its end."""
     cols = len(row)
     while cols and row[cols - 1] == BLANK:

@@ -45,7 +45,7 @@ class Thing(NamedTuple):
     words: str
 
 
-class Search:
+class ObjectSearch:
     """A query that is compared with names."""
 
     def __init__(self, query: str) -> None:
@@ -115,7 +115,7 @@ class JobSearch:
 
     def __init__(self, query: str) -> None:
         self._verb, rest = verb_of(query)
-        self._search = Search(_of_kind(rest, "job"))
+        self._search = ObjectSearch(_of_kind(rest, "job"))
         self._by_name: dict[str, float] = {}
         self._best: list[tuple[float, int, JobRow]] = []
 
@@ -153,7 +153,7 @@ def _job(score: float, row: JobRow, verb: str) -> Thing:
 
 def find_nodes(nodes: Iterable[NodeRow], query: str) -> list[Thing]:
     """Return the nodes that match best."""
-    search = Search(_of_kind(query, "node"))
+    search = ObjectSearch(_of_kind(query, "node"))
     if search.is_empty:
         return []
     fitting = [(score, node) for node in nodes if (score := search.score(node.name))]
@@ -166,7 +166,7 @@ def find_nodes(nodes: Iterable[NodeRow], query: str) -> list[Thing]:
 
 def find_users(jobs: Iterable[JobRow], query: str) -> list[Thing]:
     """Return the users with jobs that match best."""
-    search = Search(_of_kind(query, "user"))
+    search = ObjectSearch(_of_kind(query, "user"))
     if search.is_empty:
         return []
     counts: dict[str, int] = {}

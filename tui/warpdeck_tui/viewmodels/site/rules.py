@@ -18,7 +18,7 @@ WORD, COUNT, NUMBER, NAMES = "word", "count", "number", "names"
 """Types of fields: a text, a whole number, a number, names separated by commas."""
 
 
-class Field(NamedTuple):
+class RuleField(NamedTuple):
     """A field. `name` is the key in config.toml; `hint` is shown while the field is empty."""
 
     name: str
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
 
     table: str
     noun: str
-    fields: tuple[Field, ...]
+    fields: tuple[RuleField, ...]
 
 
 KINDS = {
@@ -39,33 +39,33 @@ KINDS = {
         "qos",
         "QoS",
         (
-            Field("priority", COUNT, "100; more goes first"),
-            Field("preempts", NAMES, "normal,scavenger: whose jobs give way"),
-            Field("preempt_mode", WORD, "requeue, suspend, cancel: its own jobs"),
-            Field("grace_s", COUNT, "60: seconds that they get to end"),
-            Field("usage_factor", NUMBER, "1.0; 0.0 costs nothing"),
-            Field("max_wall", WORD, "12:00:00, of a job"),
-            Field("max_tres_per_job", WORD, "gres/gpu=8"),
-            Field("max_tres_per_user", WORD, "gres/gpu=32,cpu=256"),
-            Field("grp_tres", WORD, "gres/gpu=64, of all its jobs together"),
-            Field("max_jobs_per_user", COUNT, "10 that run"),
-            Field("max_submit_per_user", COUNT, "100 that wait or run"),
+            RuleField("priority", COUNT, "100; more goes first"),
+            RuleField("preempts", NAMES, "normal,scavenger: whose jobs give way"),
+            RuleField("preempt_mode", WORD, "requeue, suspend, cancel: its own jobs"),
+            RuleField("grace_s", COUNT, "60: seconds that they get to end"),
+            RuleField("usage_factor", NUMBER, "1.0; 0.0 costs nothing"),
+            RuleField("max_wall", WORD, "12:00:00, of a job"),
+            RuleField("max_tres_per_job", WORD, "gres/gpu=8"),
+            RuleField("max_tres_per_user", WORD, "gres/gpu=32,cpu=256"),
+            RuleField("grp_tres", WORD, "gres/gpu=64, of all its jobs together"),
+            RuleField("max_jobs_per_user", COUNT, "10 that run"),
+            RuleField("max_submit_per_user", COUNT, "100 that wait or run"),
         ),
     ),
     "partitions": Kind(
         "partitions",
         "partition",
         (
-            Field("nodes", WORD, "gpu[01-16]; empty is all"),
-            Field("state", WORD, "UP, DOWN, DRAIN, INACTIVE"),
-            Field("max_time", WORD, "2-00:00:00, of a job"),
-            Field("default_time", WORD, "1:00:00, where a job names none"),
-            Field("max_nodes", COUNT, "4, of a job"),
-            Field("priority_tier", COUNT, "1; more goes first, whatever the priority"),
-            Field("qos", WORD, "a QoS whose limits hold for all in it"),
-            Field("allow_groups", NAMES, "staff,phd: Unix groups"),
-            Field("allow_accounts", NAMES, "vision,speech"),
-            Field("allow_qos", NAMES, "normal,urgent"),
+            RuleField("nodes", WORD, "gpu[01-16]; empty is all"),
+            RuleField("state", WORD, "UP, DOWN, DRAIN, INACTIVE"),
+            RuleField("max_time", WORD, "2-00:00:00, of a job"),
+            RuleField("default_time", WORD, "1:00:00, where a job names none"),
+            RuleField("max_nodes", COUNT, "4, of a job"),
+            RuleField("priority_tier", COUNT, "1; more goes first, whatever the priority"),
+            RuleField("qos", WORD, "a QoS whose limits hold for all in it"),
+            RuleField("allow_groups", NAMES, "staff,phd: Unix groups"),
+            RuleField("allow_accounts", NAMES, "vision,speech"),
+            RuleField("allow_qos", NAMES, "normal,urgent"),
         ),
     ),
 }
@@ -105,7 +105,7 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _value(field: Field, text: str) -> Value:
+def _value(field: RuleField, text: str) -> Value:
     if field.kind == NAMES:
         return [name.strip() for name in text.split(",") if name.strip()]
     if field.kind == WORD:

@@ -37,14 +37,14 @@ def words(text: str) -> Query:
     return Query(f"/{text}", re.compile(re.escape(text.encode()), flags), re.compile(re.escape(text), flags))
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """Identifies a line by its text and by the number of equal lines below it."""
 
     pattern: re.Pattern[bytes]
     below: int
 
 
-def place_of(number: int, lines: LogLines) -> Place | None:
+def place_of(number: int, lines: LogLines) -> LogPosition | None:
     """Return the position of a line in the window by its text, or None if too many equal lines follow.
 
     Equal lines pass or fail a filter together, so the position is the same with and without the filter.
@@ -53,7 +53,7 @@ def place_of(number: int, lines: LogLines) -> Place | None:
     pattern = re.compile(rb"^%b\r*$" % re.escape(text), re.MULTILINE)
     found = [piece.first + row for piece in lines.pieces() for row in matching_lines(piece.data, pattern)]
     below = sum(each > number for each in found)
-    return Place(pattern, below) if below <= MAX_LIKE_IT else None
+    return LogPosition(pattern, below) if below <= MAX_LIKE_IT else None
 
 
 _TROUBLE = (

@@ -21,7 +21,7 @@ from warpdeck_tui.widgets.prompt import Prompt
 
 from .filter import Filter, FilteredText, of_rank, only
 from .matches import pointed_out, spans
-from .search import MAX_QUERY_CHARACTERS, TROUBLE, Place, Query, place_of, words
+from .search import MAX_QUERY_CHARACTERS, TROUBLE, LogPosition, Query, place_of, words
 from .text import LogText, Reader
 from .window import LogWindow
 
@@ -148,7 +148,7 @@ class LogView(LogWindow):
         return True
 
     @work(exclusive=True, group="find")
-    async def _go_to(self, place: Place) -> None:
+    async def _go_to(self, place: LogPosition) -> None:
         """Scroll to the line with this text and number of equal lines below it, by a search from the end."""
         self._searching = True
         found: int | None = None
