@@ -1,11 +1,11 @@
-# make run | demo | test | test-all | lint | check | bench | screenshots | fmt | clean
+# make run | demo | test | test-all | lint | check | docs | bench | screenshots | fmt | clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Runs on Debian's PyTorch in a test; with its dependencies it would bring PyPI's, which is gigabytes.
 LIGHTNING := lightning-fabric==2.0.9.post0 pytorch-lightning==2.0.9.post0 lightning-utilities==0.10.1 torchmetrics==1.2.1 \
 	fsspec packaging typing-extensions tqdm PyYAML
-SOURCES := core tui nodeagent tests
+SOURCES := core tui nodeagent tests docs
 # Two processes: most tests wait most of the time. A module's tests stay together, for what they share; the modules that take
 # longest come first.
 TESTS := -n 2 --dist loadscope --no-loadscope-reorder
@@ -13,7 +13,7 @@ TESTS := -n 2 --dist loadscope --no-loadscope-reorder
 # Else every command that a test starts would compile all of us anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-system test-all check lint bench screenshots fmt clean tools
+.PHONY: run demo test test-system test-all check lint docs bench screenshots fmt clean tools
 
 run: $(VENV)/.run
 	$(BIN)/warpdeck
@@ -39,6 +39,13 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(MAKE) --no-print-directory docs GENERATE=--check
+
+# Writes docs/reference from the code and builds the site in build/docs. With GENERATE=--check it fails where the committed pages
+# are out of date.
+docs: $(VENV)/.dev
+	$(BIN)/python -m docs.generate $(GENERATE)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # PEERS=1 measures beside HyperQueue (from PyPI) and Slurm (Debian's packages in a scratch folder). Then how long jobs wait
 # under the default policy beside plain EASY: on the workload logs in the folder LOGS, else on made workloads.

@@ -28,7 +28,7 @@ for variable in ("COLUMNS", "LINES"):
     os.environ.pop(variable, None)
 
 CONTAINED: list[str] = []
-"""Bugs that the controller has met since a test began, and gone on (see controller/bugs)."""
+"""Bugs that the controller has met since a test began, and gone on (see controller/state/bug_reports)."""
 logging.getLogger("warpdeck.bugs").addFilter(lambda record: not CONTAINED.append(record.getMessage()))
 
 NEEDS = {

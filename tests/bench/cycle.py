@@ -94,7 +94,9 @@ def measure(table: Table) -> None:
     """Our pass, beside both of Slurm's cycles."""
     view = crowd()
     made = plan(view, NOW, Settings())
-    assert not made.starts and len(made.whys) == len(QUEUE), "nothing starts, and every array is told why"
+    assert not made.starts and len(made.pending_reasons) == len(QUEUE), (
+        "nothing starts, and every array is told why"
+    )
     found = cpu_timed(lambda: plan(view, NOW, Settings()), 7)
     table.add(BACKFILL, found)
     table.add(MAIN, found)

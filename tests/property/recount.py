@@ -229,7 +229,7 @@ def everyone_is_accounted_for(view: View, plan: Plan) -> None:
     answered = {start.job_id for start in plan.starts} | {end.job_id for end in plan.ends}
     assert len({(start.job_id, start.task) for start in plan.starts}) == len(plan.starts)
     for job in view.pending:
-        assert job.id in answered or plan.whys[job.id].sentence, f"job {job.id} has no answer"
+        assert job.id in answered or plan.pending_reasons[job.id].sentence, f"job {job.id} has no answer"
         if job.tasks:
             tasks = sum(start.job_id == job.id for start in plan.starts)
             there = sum(each.array_job_id == job.array_job_id for each in view.running)
@@ -342,7 +342,7 @@ def _node_has_room(
                 assert asked.gpus.per_node <= len(free), f"{kind} of {name} at {moment}"
 
 
-def carried_out(view: View, plan: Plan, now: float, *, only: JobId) -> View:
+def flushed(view: View, plan: Plan, now: float, *, only: JobId) -> View:
     """The view when the plan was carried out, with one job left waiting."""
     jobs = {job.id: job for job in view.pending}
     begun = [

@@ -273,7 +273,7 @@ class Follow(RuleBasedStateMachine):
         if hasattr(self, "core"):
             for holds in invariants.OF_STATE:
                 holds(self.core.state)
-            assert sorted(self.core.reload().follower.items()) == sorted(
+            assert sorted(self.core.reload().index.follower.items()) == sorted(
                 self.core.state.index.follower.items()
             )
 

@@ -147,10 +147,13 @@ def check_telling_few(rng: Random, view: View, made: Plan, now: float, chosen: S
     brief = plan(view, now, chosen, tell=few)
     assert decisions(brief) == decisions(made)
     assert brief.priorities == {job_id: made.priorities[job_id] for job_id in few}
-    assert brief.whys.keys() == made.whys.keys() & set(few)
-    for job_id, why in brief.whys.items():
-        assert (why.code, why.sentence) == (made.whys[job_id].code, made.whys[job_id].sentence)
-        assert why.expected_start_unix in (None, made.whys[job_id].expected_start_unix)
+    assert brief.pending_reasons.keys() == made.pending_reasons.keys() & set(few)
+    for job_id, why in brief.pending_reasons.items():
+        assert (why.code, why.sentence) == (
+            made.pending_reasons[job_id].code,
+            made.pending_reasons[job_id].sentence,
+        )
+        assert why.expected_start_unix in (None, made.pending_reasons[job_id].expected_start_unix)
 
 
 @settings(max_examples=EXAMPLES)

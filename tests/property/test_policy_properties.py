@@ -78,7 +78,7 @@ def test_the_plan_does_not_depend_on_the_order_of_lists(
     made, again = plan(view, NOW, chosen), plan(msgspec.structs.replace(view, **mixed), NOW, chosen)
     assert (made.starts, made.reserves, made.resumes) == (again.starts, again.reserves, again.resumes)
     assert set(made.preempts) == set(again.preempts) and set(made.ends) == set(again.ends)
-    assert made.whys == again.whys and made.priorities == again.priorities
+    assert made.pending_reasons == again.pending_reasons and made.priorities == again.priorities
 
 
 def limit_of(view: View, chosen: Settings) -> dict[JobId, float]:
@@ -103,7 +103,7 @@ def test_backfill_never_delays_the_first_reserved_job(seed: int, holds: str) -> 
     if not made.reserves:
         return
     head = made.reserves[0]
-    again = plan(recount.carried_out(view, made, NOW, only=head.job_id), NOW, chosen)
+    again = plan(recount.flushed(view, made, NOW, only=head.job_id), NOW, chosen)
     if holds == "start" and again.starts:
         return  # others that have a time, too, kept it from starting
     assert not again.starts

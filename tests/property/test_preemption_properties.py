@@ -111,7 +111,7 @@ def starts(
 
     What starts and ends while they take their grace time is not in its way.
     """
-    later = recount.carried_out(without(view, told), made, NOW, only=number)
+    later = recount.flushed(without(view, told), made, NOW, only=number)
     begun = {start.job_id for start in made.starts}
     ready = next(each.at_unix for each in made.reserves if each.job_id == number)
     over = [

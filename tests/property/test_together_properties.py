@@ -50,7 +50,7 @@ def test_all_start_or_none_and_the_others_are_told(seed: int) -> None:
         parts = {each.id for each in (job, *job.components)}
         assert not job.components or parts <= started or not parts & started
         ended = {end.job_id for end in made.ends}
-        assert parts & started or parts & ended or all(made.whys[each].sentence for each in parts)
+        assert parts & started or parts & ended or all(made.pending_reasons[each].sentence for each in parts)
     everyone = tuple(part for job in view.pending for part in (job, *job.components))
     apart = msgspec.structs.replace(view, pending=everyone)
     recount.nothing_is_held_twice(apart, made)

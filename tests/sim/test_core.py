@@ -236,7 +236,7 @@ async def test_storms_and_kills_lose_nothing(seed: int) -> None:
                         job.ending_cause,
                         job.restarts,
                         job.shares,
-                        controller.state.planned.whys.get(job.id),
+                        controller.state.planned.pending_reasons.get(job.id),
                     )
                     for job in jobs.values()
                     if not job.is_finished

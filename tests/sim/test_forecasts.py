@@ -48,7 +48,9 @@ class Cluster:
         return self.job(job_id)
 
     async def is_explained(self, job_id: JobId) -> None:
-        await comes(lambda: job_id in self.controller.state.planned.whys, what=f"job {job_id} is explained")
+        await comes(
+            lambda: job_id in self.controller.state.planned.pending_reasons, what=f"job {job_id} is explained"
+        )
 
 
 @asynccontextmanager

@@ -107,8 +107,9 @@ async def test_what_depends_on_a_failure_ends_unless_it_asks_to_stay() -> None:
         ended = jobs[ends.id]
         assert ended.state is JobState.CANCELLED and ended.exit is not None
         assert "to succeed" in ended.exit.message
-        await until(controller, lambda: stays.id in controller.state.planned.whys)
+        await until(controller, lambda: stays.id in controller.state.planned.pending_reasons)
         await until(
-            controller, lambda: controller.state.planned.whys[stays.id].code == "DependencyNeverSatisfied"
+            controller,
+            lambda: controller.state.planned.pending_reasons[stays.id].code == "DependencyNeverSatisfied",
         )
         assert jobs[stays.id].state is JobState.PENDING

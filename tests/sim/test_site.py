@@ -67,7 +67,7 @@ class Site:
 
     def why(self, job: Job) -> str:
         assert self.now(job).state is JobState.PENDING
-        why = self.controller.state.planned.whys[job.id]
+        why = self.controller.state.planned.pending_reasons[job.id]
         return f"{why.code}: {why.sentence}"
 
     def nodes(self, job: Job) -> tuple[str, ...]:

@@ -210,7 +210,7 @@ def test_what_is_said_outlives_the_controllers_memory(pair: RecordPair) -> None:
 
     async def forget(site: object) -> None:
         state = site.controller.state  # type: ignore[attr-defined]
-        state.drop_job(2)
+        state.evict_job(2)
 
     pair.ours.do(forget)
     done = pair.ours.run(["sacctmgr", "-i", "modify", "job", "where", "jobid=2", "set", "admincomment=after"])

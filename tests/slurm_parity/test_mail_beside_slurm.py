@@ -1,8 +1,8 @@
 """--mail-type beside a real Slurm: the same jobs, really run on both, and a program in the place of each one's mailer.
 
-Slurm's MailProg gets `-s SUBJECT USER`, our sendmail a whole mail: who is told what is the same. Not compared is what we tell more
-(see controller/mail): of a job that failed to who asked for END alone, of an array all of whose tasks a signal ended; nor a time
-limit, which takes a minute.
+Slurm's MailProg gets `-s SUBJECT USER`, our sendmail a whole mail: who is told what is the same. The comparison leaves out our
+additional mails (see controller/reducers/mail): a failed job's to users who asked for END alone, and an array's whose tasks were all
+ended by a signal. It also leaves out a time limit, which takes a minute.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class Core:
     def plan(self) -> Outcome:
         """One planning pass and its commit."""
         made = plan(build_view(self.state, now=self.now), self.now, Settings(kill_invalid_dependency=False))
-        self.state.planned.whys.update(made.whys)
+        self.state.planned.pending_reasons.update(made.pending_reasons)
         return self.apply(
             Planned(starts=made.starts, preempts=made.preempts, resumes=made.resumes, ends=made.ends)
         )

@@ -58,7 +58,9 @@ def everyone_is_accounted_for(view: View, plan: Plan) -> None:
     """Every waiting job starts or has a reason in words."""
     started = {start.job_id for start in plan.starts}
     for job in everybody(view):
-        assert job.id in started or plan.whys[job.id].sentence, f"job {job.id} has neither start nor reason"
+        assert job.id in started or plan.pending_reasons[job.id].sentence, (
+            f"job {job.id} has neither start nor reason"
+        )
 
 
 def no_job_starts_twice(view: View, plan: Plan) -> None:

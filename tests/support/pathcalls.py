@@ -1,4 +1,4 @@
-"""The functions of privileged code that touch the file system, found in the source, and their rows in docs/threat-model.md.
+"""The functions of privileged code that touch the file system, found in the source, and their rows in the threat model.
 
 `python -m tests.support.pathcalls` prints the rows that the table lacks.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "threat-model.md"
+DOCUMENT = ROOT / "docs" / "explanation" / "threat-model.md"
 PRIVILEGED = (
     "nodeagent/warpdeck_agent",
     *(

@@ -1,45 +1,68 @@
-"""python -m tests.support.screenshots FOLDER: pictures (SVG) of the app over the demo's cluster, for the README."""
+"""Take the README's pictures of the app over the demo's cluster: python -m tests.support.screenshots FOLDER.
+
+The pictures are SVG files, each once for dark and once for light pages.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.support.waiting import comes
 from textual.pilot import Pilot
 
 from warpdeck.base.controller_daemon import wait_for_start
 from warpdeck.base.paths import Paths
 from warpdeck_tui.app import DeckApp
 
-from .waiting import comes
-
-SIZE = (120, 34)
+SIZE, HALF = (120, 30), (92, 24)
+"""Columns and rows of the terminal: for a picture of the page's width, and for one of half of it."""
 BUSY = "llama-8b-dpo"
-"""A kind of job that the demo always has."""
+"""Name of a job that is always in the demo's queue."""
 IDLE = 2
-"""The demo's shell does nothing; all others seem to, until their GPUs have been read once."""
+"""Most jobs that may be shown as idle. The demo's shell is idle; the others only until their GPUs have been sampled."""
 
 SETTLED = "held, 1 blocked"
-"""Of the demo's GPUs, once all have been read since its past was over."""
+"""Text of the GPU screen after every GPU has been sampled."""
+
+FRAMES = {
+    "dark": {},
+    "light": {"#292929": "#dfe3ee", "#c5c8c6": "#2b3047", "rgba(255,255,255,0.35)": "rgba(0,0,0,0.25)"},
+}
+"""For each kind of page, the replacements for the colors of the window frame, which Rich always draws dark."""
+WEB_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+"""A browser loads no fonts from the web for a picture in a page."""
+FONTS = "'Fira Code', 'JetBrains Mono', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 
 
-async def take(paths: Paths, folder: Path) -> None:
-    """All pictures."""
-    app = DeckApp(paths, everybody=True)
+async def take(paths: Paths, folder: Path, *, page: str) -> None:
+    """Write all pictures for one kind of page, "dark" or "light"."""
+    app = DeckApp(paths, everybody=True, theme=f"deck-{page}")
+
+    def save(name: str) -> None:
+        drawing = WEB_FONTS.sub("", app.export_screenshot()).replace("Fira Code, monospace", FONTS)
+        for old, new in FRAMES[page].items():
+            drawing = drawing.replace(old, new)
+        (folder / f"{name}-{page}.svg").write_text(drawing)
+
     async with app.run_test(size=SIZE) as pilot:
-        await _until(pilot, lambda: BUSY in _text(app) and _text(app).count("idle") <= IDLE)
-        app.save_screenshot(str(folder / "queue.svg"))
+        await _until(
+            pilot, lambda: BUSY in _text(app) and _text(app).count("idle") <= IDLE and "% busy" in _text(app)
+        )
+        save("queue")
+        await pilot.resize_terminal(*HALF)
         await pilot.press("2")
-        await _until(pilot, lambda: SETTLED in _text(app))
-        app.save_screenshot(str(folder / "gpus.svg"))
+        await _until(pilot, lambda: SETTLED in _text(app) and _text(app).count("100%") > 1)
+        save("gpus")
         await pilot.press("1", "enter", "m")
         await _until(pilot, lambda: "least" in _text(app) and "GPU" in _text(app).split("least")[1])
-        app.save_screenshot(str(folder / "metrics.svg"))
+        save("metrics")
         app.workers.cancel_all()
 
 
@@ -53,15 +76,16 @@ def _text(app: DeckApp) -> str:
 
 
 def main() -> int:
-    """Runs the demo for as long as it takes."""
+    """Run the demo and take the pictures in both themes."""
     os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
     folder = Path(sys.argv[1])
     with tempfile.TemporaryDirectory(prefix="wd") as home:
-        os.environ["XDG_CONFIG_HOME"] = home  # nobody's own theme and keys
+        os.environ["XDG_CONFIG_HOME"] = home  # without the user's own settings
         argv = [sys.executable, "-m", "warpdeck.sim.demo", "--home", home]
         with subprocess.Popen(argv, stdin=subprocess.PIPE) as child:
             wait_for_start(Paths(home), child)
-            asyncio.run(take(Paths(home), folder))
+            for page in FRAMES:
+                asyncio.run(take(Paths(home), folder, page=page))
             assert child.stdin is not None
             child.stdin.close()
     return 0

@@ -1,4 +1,7 @@
-"""The palette: the table's actions, by title, key or a word of their help; jobs, nodes and users of the board."""
+"""The command palette.
+
+It finds actions by title, key or a word of their help text, and also jobs, nodes and users.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ from warpdeck_tui.viewmodels.shell.search_index import (
 from .deck import Deck
 
 SLICE = 5_000
-"""Jobs that are looked at between two keys: a few milliseconds."""
+"""Number of jobs that are searched between two checks for keys. This takes a few milliseconds."""
 WHAT_IS_FOUND = "an action, a job, a node or a user"
 
 
 class Palette(CommandPalette):
-    """The palette. What is typed before it stands waits for it (`keyboard`)."""
+    """The command palette. Keys typed before it is ready wait for it (see `keyboard`)."""
 
     has_arrived = False
 
@@ -37,7 +40,7 @@ class Palette(CommandPalette):
 
 
 class Actions(Provider):
-    """What can be done on the screen in front."""
+    """Finds the actions of the screen in front."""
 
     async def discover(self) -> Hits:
         for each in cast(Deck, self.app).commands(self.screen):
@@ -55,14 +58,17 @@ class Actions(Provider):
 
 
 class Objects(Provider):
-    """Looked for when something was typed; with nothing typed the palette lists actions alone."""
+    """Finds jobs, nodes and users once the user has typed something.
+
+    Before that the palette lists only actions.
+    """
 
     async def search(self, query: str) -> Hits:
         deck = cast(Deck, self.app)
         jobs = list(deck.board.jobs.values())
         search = JobSearch(query)
         for first in range(0, len(jobs), SLICE):
-            await asyncio.sleep(0)  # who typed on already asks for something else
+            await asyncio.sleep(0)  # give way to newer keys: the user may already have typed another query
             search.look(jobs[first : first + SLICE])
         for things in (
             search.best(),
@@ -76,7 +82,9 @@ class Objects(Provider):
 
 
 def go(deck: Deck, thing: Thing) -> None:
-    """To where the thing is; or the verb, which asks as its key does."""
+    """Open the page of the found object, or run the action that was found. The action asks as its key
+    does.
+    """
     if thing.kind == "job":
         deck.open_job(thing.key)
     elif thing.kind == "node":

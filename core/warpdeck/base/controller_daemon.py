@@ -1,6 +1,7 @@
-"""The controller as a process: one per home (lock), in the background, log file, socket; starting and stopping it.
+"""The controller as a background process: starting it, stopping it, and the lock that allows one per home
+directory.
 
-Imports stay light until the process itself runs: the command line calls ensure_running.
+Imports are kept few until the process itself runs, because the command line calls `ensure_running`.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 START_S = 20.0
 STOP_S = 20.0
 MAX_WORDS_BYTES = 64 * 1024
-"""What is read of a controller that did not start: a pipe's worth."""
+"""Maximum number of bytes read from a controller that failed to start; a pipe holds as much."""
 
 
 def connect_socket(paths: Paths) -> socket.socket:
-    """A connection to the home's controller, as asyncio takes it. Raises OSError."""
+    """Return a socket connected to the home's controller, for use with asyncio. Raises OSError."""
     return socket.socket(fileno=connect_path(paths.socket).detach())
 
 
@@ -41,8 +42,8 @@ def is_running(paths: Paths) -> bool:
 
 
 def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
-    """Starts the controller unless one answers; True if it was started. Raises UserError."""
-    import subprocess  # costs a verb milliseconds, and is needed only when nothing runs yet
+    """Start the controller unless one answers. Returns True if it was started. Raises UserError."""
+    import subprocess  # The import takes milliseconds, and it is needed only if no controller runs yet.
 
     if is_running(paths):
         return False
@@ -65,7 +66,8 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
         argv.append("--no-local-node")
     import signal
 
-    # A SIGHUP asks for a reload. One that comes before the new process can mind it must wait, not end it.
+    # SIGHUP requests a reload. It must stay pending, and not end the new process, until that process handles
+    # it.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         child = subprocess.Popen(
@@ -80,12 +82,15 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(log)
     wait_for_start(paths, child)
-    child.returncode = 0  # it goes on without us; no warning about a child left behind
+    child.returncode = 0
     return True
 
 
 def wait_for_start(paths: Paths, child: subprocess.Popen[bytes]) -> None:
-    """Returns when a controller answers: this child, or one that was quicker. Raises UserError with the child's last word."""
+    """Wait until a controller answers: this child, or another one that was faster.
+
+    Raises UserError with the child's error message.
+    """
     deadline = time.monotonic() + START_S
     try:
         while time.monotonic() < deadline:
@@ -101,7 +106,7 @@ def wait_for_start(paths: Paths, child: subprocess.Popen[bytes]) -> None:
 
 
 def _not_started(paths: Paths, child: subprocess.Popen[bytes]) -> UserError:
-    """What it said before it ended: a sentence and perhaps a next step."""
+    """Return the error that the child printed before it ended: a sentence and perhaps a next step."""
     said = child.stderr.read(MAX_WORDS_BYTES).decode("utf-8", "replace") if child.stderr is not None else ""
     message, _, hint = said.strip().rpartition("\n") if said.count("\n") > 1 else (said.strip(), "", "")
     return UserError(
@@ -110,7 +115,7 @@ def _not_started(paths: Paths, child: subprocess.Popen[bytes]) -> UserError:
 
 
 def stop(paths: Paths) -> bool:
-    """Ends the controller; agents and jobs go on. False if none ran. Raises UserError."""
+    """Stop the controller; agents and jobs go on. Returns False if none ran. Raises UserError."""
     if paths.is_of_another and os.geteuid() != 0:
         raise UserError(f"the controller in {paths.home} is not yours", "ask whoever runs it")
     pid = running_pid(paths)
@@ -131,7 +136,7 @@ def stop(paths: Paths) -> bool:
 
 
 def running_pid(paths: Paths) -> int:
-    """The pid of the process that holds the home's lock, 0 if none does."""
+    """Return the pid of the process that holds the home's lock, or 0 if none does."""
     try:
         descriptor = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -147,7 +152,10 @@ def running_pid(paths: Paths) -> int:
 
 
 def take_lock(paths: Paths) -> int:
-    """Makes this process the home's only controller. Raises UserError."""
+    """Take the lock that makes this process the home's only controller, and return its descriptor.
+
+    Raises UserError.
+    """
     descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

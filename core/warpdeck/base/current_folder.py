@@ -1,4 +1,4 @@
-"""Where the user is."""
+"""The user's current folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .errors import UserError
 
 
 def current_folder() -> str:
-    """Raises UserError if that folder was deleted."""
+    """Return the current folder. Raises UserError if it was deleted."""
     try:
         return os.getcwd()
     except FileNotFoundError as error:

@@ -1,7 +1,7 @@
-"""Turns: how many of something may be under way at once, in all and of one user. One more waits.
+"""A fair limit on concurrent work, overall and per user. Further work waits.
 
-Users come in rotation, and each user's own in the order of coming, so that a thousand that wait of one user delay another
-user's next one by one turn at most.
+Users are served in rotation, and the work of one user in the order of arrival. So a thousand waiting requests
+of one user delay another user's next request by at most one of them.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import AsyncIterator
 
 
 class FairSemaphore:
-    """`most` at once, `most_of_one` of one user."""
+    """Limits concurrent work to `most` overall and `most_of_one` for each user."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
         self._most = most
         self._most_of_one = most_of_one
         self._under_way: Counter[int] = Counter()
         self._waiting: dict[int, deque[asyncio.Future[Turn]]] = {}
-        """By user; the users in the order in which they come next."""
+        """Waiting requests by user. The users are in the order in which they are served next."""
 
     @contextlib.asynccontextmanager
     async def turn(self, uid: int) -> AsyncIterator[None]:
-        """One of the user's turns, for as long as the body runs."""
+        """Hold one of the user's slots for as long as the body runs."""
         taken = await self.take(uid)
         try:
             yield
@@ -32,7 +32,7 @@ class FairSemaphore:
             taken.leave()
 
     async def take(self, uid: int) -> Turn:
-        """The user's next turn, when it comes."""
+        """Wait for a slot for the user and return it."""
         asked: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(uid, deque()).append(asked)
         self._give()
@@ -44,7 +44,7 @@ class FairSemaphore:
             raise
 
     def leave(self, uid: int) -> None:
-        """One of the user's is over."""
+        """Release a slot of the user."""
         self._under_way[uid] -= 1
         if not self._under_way[uid]:
             del self._under_way[uid]
@@ -55,12 +55,12 @@ class FairSemaphore:
             if self._under_way.total() >= self._most:
                 return
             waiting = self._waiting[uid]
-            while waiting and waiting[0].done():  # It gave up.
+            while waiting and waiting[0].done():  # The request was canceled.
                 waiting.popleft()
             if waiting and self._under_way[uid] < self._most_of_one:
                 self._under_way[uid] += 1
                 waiting.popleft().set_result(Turn(self, uid))
-                del self._waiting[uid]  # The others come first.
+                del self._waiting[uid]  # The user moves to the end of the rotation.
                 if waiting:
                     self._waiting[uid] = waiting
             elif not waiting:
@@ -68,14 +68,14 @@ class FairSemaphore:
 
 
 class Turn:
-    """A turn that was taken."""
+    """A slot that was granted."""
 
     def __init__(self, turns: FairSemaphore, uid: int) -> None:
         self._turns: FairSemaphore | None = turns
         self._uid = uid
 
     def leave(self) -> None:
-        """It is over; may be said again."""
+        """Release the slot. Further calls do nothing."""
         turns, self._turns = self._turns, None
         if turns is not None:
             turns.leave(self._uid)

@@ -1,6 +1,7 @@
-"""Tables and JSON for the terminal: aligned columns, cut to the width of a terminal, whole in a pipe.
+"""Tables and JSON for the terminal: aligned columns, cut to the width of a terminal, and complete in a pipe.
 
-What users wrote (names, reasons, commands) is printed as text: control characters would act on the reader's terminal.
+Control characters in text of users (names, reasons, commands) are replaced, because they would act on the
+reader's terminal.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document."""
-    import json  # costs every verb three milliseconds, and few print it
+    """Print one JSON document."""
+    import json  # takes 3 ms to import, and few calls print JSON
 
     json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
@@ -28,12 +29,14 @@ def print_json(value: Any) -> None:
 def print_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()
 ) -> None:
-    """Columns as wide as their content; the last one is cut at the terminal's edge. An empty head is left out."""
+    """Print columns as wide as their content. The last column is cut at the terminal's edge. An empty head is
+    left out.
+    """
     print_columns(list(zip(*([head] if head else []), *rows, strict=True)), right=right)
 
 
 def print_columns(table: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> None:
-    """The same of whole columns, each with its title if there is to be one."""
+    """Print a table that is given as columns, each with its title if it has one."""
     columns = [_cleaned(column) for column in table]
     form = "  ".join(
         f"%{'' if place in right else '-'}{max(map(len, column), default=0)}s"
@@ -47,27 +50,27 @@ def print_columns(table: Sequence[Sequence[str]], *, right: frozenset[int] = fro
 
 
 def _cleaned(column: Sequence[str]) -> Sequence[str]:
-    """All cells of a column, looked at at once: nearly all are printable as they are."""
+    """Clean a column. The check covers all cells at once, because nearly all are printable."""
     return column if "".join(column).isprintable() else [clean(cell) for cell in column]
 
 
 def clean(text: str) -> str:
-    """The text with control characters shown as "?"."""
+    """Return the text with control characters shown as "?"."""
     return visible_word(text)
 
 
 def format_time(at_unix: float | None) -> str:
-    """Local date and time; "" for none."""
+    """Return the local date and time, or "" for None."""
     return "" if not at_unix else time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_unix))
 
 
 def format_count(count: float | None) -> str:
-    """A number, "" for none; fractions to three places."""
+    """Return a number with up to three decimals, or "" for None."""
     if count is None:
         return ""
     return f"{count:.0f}" if count == int(count) else f"{count:.3f}"
 
 
 def note(text: str) -> None:
-    """A remark beside the result: one line, also where it holds a value of a user and goes to a terminal."""
+    """Print a remark to standard error. On a terminal, control characters are replaced."""
     print(clean(text) if sys.stderr.isatty() else text, file=sys.stderr)

@@ -1,4 +1,7 @@
-"""Users and groups by name and number, as this machine's directory has them. A directory may be slow: each is asked once."""
+"""Users and groups by name and id, from this machine's directory.
+
+Results are cached, because a directory may be slow.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _NUMBER = re.compile(r"[ \t]*[+-]?[0-9]{1,20}")
 
 @functools.cache
 def uid_of(name: str) -> int | None:
-    """The user's number; None is unknown. A number stands for itself."""
+    """Return the user's id, or None if the user is unknown. A number stands for itself."""
     if name.isdecimal():
         return int(name)
     try:
@@ -24,7 +27,7 @@ def uid_of(name: str) -> int | None:
 
 @functools.cache
 def gid_of(name: str) -> int | None:
-    """The group's number; None is unknown. A number stands for itself."""
+    """Return the group's id, or None if the group is unknown. A number stands for itself."""
     if name.isdecimal():
         return int(name)
     try:
@@ -34,7 +37,10 @@ def gid_of(name: str) -> int | None:
 
 
 def members_of(group: str) -> list[str]:
-    """The users that are known to be in a group, also those whose first it is; [] for one that is not known."""
+    """Return the known members of a group, or [] for an unknown group.
+
+    Users with this primary group are included.
+    """
     try:
         found = grp.getgrnam(group)
     except KeyError:
@@ -44,7 +50,7 @@ def members_of(group: str) -> list[str]:
 
 
 def user_there(word: str) -> int | None:
-    """The number of a user that there is, by name or number as sbatch's --uid reads it; None if there is none."""
+    """Return the id of an existing user, given by name or number as in sbatch's --uid, or None."""
     with contextlib.suppress(KeyError):
         return pwd.getpwnam(word).pw_uid
     with contextlib.suppress(KeyError, OverflowError):
@@ -53,7 +59,7 @@ def user_there(word: str) -> int | None:
 
 
 def group_there(word: str) -> int | None:
-    """The same of a group."""
+    """Return the id of an existing group, given by name or number, or None."""
     with contextlib.suppress(KeyError):
         return grp.getgrnam(word).gr_gid
     with contextlib.suppress(KeyError, OverflowError):
@@ -63,7 +69,7 @@ def group_there(word: str) -> int | None:
 
 @functools.cache
 def name_of(uid: int) -> str:
-    """The user's name, or the number of one that has none."""
+    """Return the user's name, or the number if it has no name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -72,7 +78,7 @@ def name_of(uid: int) -> str:
 
 @functools.cache
 def full_name_of(name: str) -> str:
-    """What the directory calls the user, up to the first comma; nothing where it does not know the name."""
+    """Return the user's full name from the directory, up to the first comma, or "" if the user is unknown."""
     try:
         return pwd.getpwnam(name).pw_gecos.partition(",")[0]
     except KeyError:
@@ -81,7 +87,7 @@ def full_name_of(name: str) -> str:
 
 @functools.cache
 def group_of(uid: int) -> tuple[str, int]:
-    """The user's first group: name and number; ("nobody", 65534) where the user is not known."""
+    """Return the name and id of the user's primary group; ("nobody", 65534) for an unknown user."""
     try:
         gid = pwd.getpwuid(uid).pw_gid
     except KeyError:
@@ -91,7 +97,7 @@ def group_of(uid: int) -> tuple[str, int]:
 
 @functools.cache
 def group_name(gid: int) -> str:
-    """The group's name, or its number."""
+    """Return the group's name, or the number if it has no name."""
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:

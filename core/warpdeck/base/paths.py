@@ -81,7 +81,7 @@ class Paths:
 
     @property
     def recorder(self) -> str:
-        """The socket of this user's recorder (see snapshots/recorder)."""
+        """The socket of this user's recorder (see client/snapshot_recorder)."""
         return self._of_user("recorder")
 
     @property

@@ -1,7 +1,9 @@
-"""A site's controller: root's, in a home that every user of the machine can reach and only root can change.
+"""A site's controller, which root runs in a home directory that every user can reach and only root can
+change.
 
-The home is mode 0711: users get to the socket (0666) by its name and see nothing else; every other file in it is 0600 or
-0700. Who asks is what the kernel says of the socket's other end, so being able to connect gives nobody another's rights.
+The home has mode 0711: users can open the socket (0666) by its name and see no other file; all other files
+are 0600 and folders 0700. The caller's identity comes from the kernel's data on the socket's other end, so a
+connection gives no user the rights of another.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ SHARED_MODE = 0o711
 
 
 def open_to_all(paths: Paths) -> None:
-    """Makes the home, or opens one that is there. Raises UserError."""
+    """Create or open the home directory. Raises UserError."""
     if os.geteuid() != 0:
         raise UserError(
             "only root can share a controller: it runs each job as its user", "start your own: warpdeck up"
@@ -34,7 +36,9 @@ def open_to_all(paths: Paths) -> None:
 
 
 def _check_parents(folder: str) -> None:
-    """A folder above that is closed keeps users out; one that others can change lets them put up a home of their own."""
+    """Raise UserError if users cannot enter a parent folder, or if others than root could replace the home in
+    it.
+    """
     while True:
         if os.path.isdir(folder):
             found = os.stat(folder)

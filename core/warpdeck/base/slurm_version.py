@@ -1,4 +1,4 @@
-"""What `COMMAND --version` prints: the release of Slurm whose commands these are, for tools that look at it."""
+"""The release of Slurm that `COMMAND --version` prints, for tools that check it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""`warpdeck VERB`: each verb in a small module that is imported when it is called, so that every one starts fast."""
+"""The command line, `warpdeck VERB`. Each verb is a small module that is imported only when it is called, so
+verbs start fast.
+"""

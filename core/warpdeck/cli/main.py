@@ -1,4 +1,4 @@
-"""The command line's entry: finds the verb, runs it, and turns errors into one sentence and a next step."""
+"""Entry point of the command line: run the verb, and print each error as one sentence with a next step."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ HELP_FLAGS = ("-h", "--help", "help")
 
 
 def usage() -> str:
-    """The overview."""
+    """Return the list of verbs with a line of help for each."""
     lines = [
         "usage: warpdeck [VERB ...]",
         "",
@@ -76,12 +76,12 @@ def usage() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one verb; the return value is the exit code."""
+    """Run one verb and return its exit code."""
     prepare_standard_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _dispatch(words)
-        sys.stdout.flush()  # here, where a reader that is gone is expected
+        sys.stdout.flush()  # flush here, where a closed pipe is handled
         return code
     except UserError as error:
         if error.code == ANSWERED:
@@ -110,10 +110,10 @@ def _dispatch(words: list[str]) -> int:
         print(usage())
         return 0
     if words and words[0] in ("--version", "version"):
-        print(f"warpdeck {__version__}")
+        print(_version_line())
         return 0
     if not words or words[0].startswith("-"):
-        # By name: the core does not depend on the app, which depends on the core.
+        # Imported by name, because the core must not depend on the app.
         return int(importlib.import_module("warpdeck_tui.entry").main(words))
     verb = words[0]
     if verb not in VERBS:
@@ -122,9 +122,15 @@ def _dispatch(words: list[str]) -> int:
     return int(module.main(verb, words[1:]))
 
 
+def _version_line() -> str:
+    system = os.uname()
+    python = ".".join(map(str, sys.version_info[:3]))
+    return f"warpdeck {__version__} (Python {python}, {system.sysname} {system.machine})"
+
+
 def _meant_by(verb: str) -> str:
-    """The next step of whoever typed a verb that is none."""
-    import difflib  # for this alone
+    """Return the next step for a user who typed an unknown verb."""
+    import difflib  # slow to import, and needed here only
 
     from warpdeck.slurm.command_table import COMMANDS
 

@@ -1,4 +1,7 @@
-"""A small blocking client of the controller's socket, for the command line: standard library only, because it starts often."""
+"""A small blocking client of the controller's socket for the command line.
+
+It imports only the standard library, because the command line starts often.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from warpdeck_agent.wire.frames import (
 )
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not typing's own: a verb takes longer to import it than the controller to answer
+if TYPE_CHECKING:
     import _socket as socket
     from typing import Any, Self, TypeVar
 
@@ -37,27 +40,27 @@ if TYPE_CHECKING:  # not typing's own: a verb takes longer to import it than the
     """("progress", line), ("rows", part), ("ok", result), ("data", bytes), ("end", message), ("delta", message)"""
 
 VERSION = 1
-"""protocol.API_VERSION; repeated because importing that costs msgspec."""
+"""Same as protocol.API_VERSION. It is repeated here because importing that module imports msgspec."""
 ANSWER_S = 120.0
-"""How long an answer may take before the controller is called stuck."""
+"""Seconds to wait for an answer before the controller counts as stuck."""
 
 AGAIN_S = 120.0
-"""How long a request that creates something is sent again while the controller is away."""
+"""Seconds during which a request is repeated while the controller is away."""
 AGAIN_EVERY_S = 0.2
 TOLD_AFTER_S = 1.0
-"""So long nothing is said of waiting."""
+"""Seconds of waiting before the user is told that the client waits for the controller."""
 GONE = "gone"
-"""The code of the UserError that tells of a lost connection."""
+"""Code of the UserError for a lost connection."""
 LOST = "lost"
-"""protocol.LOST"""
+"""Same as protocol.LOST."""
 ENDED = "ended"
-"""protocol.ENDED"""
+"""Same as protocol.ENDED."""
 _SHORTEN = "shorten the script, or pass less of the environment: --export=NONE"
 _VALUE_OF = {"ok": "result", "progress": "line", "rows": "part"}
 
 
 class SyncClient:
-    """One connection. Calls raise UserError with what the controller said."""
+    """One connection to the controller. Its calls raise UserError with the controller's message."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
@@ -71,7 +74,7 @@ class SyncClient:
 
     @classmethod
     def connect(cls, paths: Paths, *, start: bool = True) -> Self:
-        """Connects to the home's controller, starting one if none runs. Raises UserError."""
+        """Connect to the controller of this home directory and start one if none runs. Raises UserError."""
         until = time.monotonic() + AGAIN_S
         while True:
             try:
@@ -82,13 +85,11 @@ class SyncClient:
             from warpdeck.base.controller_daemon import ensure_running
 
             if not ensure_running(paths):
-                time.sleep(
-                    AGAIN_EVERY_S
-                )  # it was killed while it greeted us, and somebody else has started it since
+                time.sleep(AGAIN_EVERY_S)
 
     @classmethod
     def _connected(cls, paths: Paths) -> Self:
-        """Raises UserError, with the code GONE where no controller answers."""
+        """Connect to a running controller. Raises UserError, with the code GONE if no controller answers."""
         try:
             client = cls.over(connect_path(paths.socket))
         except PermissionError as error:
@@ -102,7 +103,7 @@ class SyncClient:
 
     @classmethod
     def over(cls, link: socket.socket) -> Self:
-        """A client on a connection that is there. Raises UserError."""
+        """Return a client that uses an open connection. Raises UserError."""
         link.settimeout(ANSWER_S)
         client = cls(link)
         try:
@@ -114,7 +115,10 @@ class SyncClient:
 
     @classmethod
     def greeted(cls, link: socket.socket, welcome: dict[str, Any], paths: Paths | None = None) -> Self:
-        """A client on a connection that was greeted already. `paths`: of the home to whose controller it may come back."""
+        """Return a client that uses a connection which was already greeted.
+
+        With `paths` the client may reconnect to the controller of that home directory.
+        """
         link.settimeout(ANSWER_S)
         client = cls(link)
         client._paths = paths
@@ -125,11 +129,17 @@ class SyncClient:
         self._link.close()
 
     def detach(self) -> socket.socket:
-        """The greeted connection itself, for who speaks frames; nothing was asked on it yet."""
+        """Return the greeted connection for a caller that handles frames itself.
+
+        No request was sent on it yet.
+        """
         return self._link
 
     def duplicate(self) -> socket.socket:
-        """Another handle of the same connection: for a client of its own, while nothing is asked on this one."""
+        """Return another handle of the same connection, for a separate client.
+
+        Use it only while this client has no request in progress.
+        """
         import _socket
 
         return _socket.socket(fileno=os.dup(self._link.fileno()))
@@ -141,13 +151,13 @@ class SyncClient:
         self.close()
 
     def fileno(self) -> int:
-        """For select."""
+        """Return the file descriptor of the connection, for select."""
         return self._link.fileno()
 
     def call(
         self, kind: str, *, progress: Callable[[str], None] | None = None, **fields: Any
     ) -> dict[str, Any]:
-        """One request, one answer."""
+        """Send one request and return its answer."""
         number = self.begin(kind, **fields)
         parts: list[dict[str, Any]] = []
         while True:
@@ -163,19 +173,28 @@ class SyncClient:
                 progress(value)
 
     def create(self, kind: str, nonce: str = "", **fields: Any) -> dict[str, Any]:
-        """A request that creates something. It is sent again, and creates nothing twice, while the controller is started anew."""
+        """Send a request that creates something and return its answer.
+
+        The request is repeated while the controller restarts. Its nonce prevents a second creation.
+        """
         return self.again_until(lambda made: made, lambda made: self.call(kind, nonce=made, **fields), nonce)[
             1
         ]
 
     def repeat(self, ask: Callable[[], _Asked]) -> _Asked:
-        """Does what may be done twice, and again while the controller is started anew. Raises UserError."""
+        """Run `ask`, which must be safe to repeat, and run it again while the controller restarts.
+
+        Raises UserError.
+        """
         return self.again_until(lambda _: ask(), lambda asked: asked)[0]
 
     def again_until(
         self, ask: Callable[[str], _Asked], answer: Callable[[_Asked], _Answer], nonce: str = ""
     ) -> tuple[_Asked, _Answer]:
-        """Asks with a nonce, and waits for the answer; both again while the controller is started anew. Raises UserError."""
+        """Send a request with a nonce and wait for its answer. Raises UserError.
+
+        Both are repeated while the controller restarts.
+        """
         nonce, until = nonce or os.urandom(16).hex(), 0.0
         while True:
             try:
@@ -188,7 +207,10 @@ class SyncClient:
                 self._come_back(self._paths, until)
 
     def _come_back(self, paths: Paths, until: float) -> None:
-        """A connection in place of the one that was lost. Raises UserError with the code GONE when none was made by then."""
+        """Replace the lost connection.
+
+        Raises UserError with the code GONE if no connection succeeds before `until`.
+        """
         self._link.close()
         told_at = time.monotonic() + TOLD_AFTER_S
         while True:
@@ -210,11 +232,11 @@ class SyncClient:
                 return
 
     def _say(self, line: str) -> None:
-        """For whoever waits."""
+        """Print a line for the waiting user."""
         sys.stderr.write(f"{line}\n")
 
     def stream(self, kind: str, **fields: Any) -> Iterator[Event]:
-        """Sends a request and yields what comes of it until the stream ends; acknowledges data itself."""
+        """Send a request and yield its events until the stream ends. Data is acknowledged automatically."""
         number = self.begin(kind, **fields)
         while True:
             for event in self.events(number):
@@ -223,33 +245,42 @@ class SyncClient:
                     return
 
     def begin(self, kind: str, **fields: Any) -> int:
-        """Sends a request; its number is also its stream's."""
+        """Send a request and return its number, which is also the number of its stream."""
         number = next(self._ids)
         self._send(_request_frame({"t": kind, "id": number, **fields}))
         return number
 
     def number(self) -> int:
-        """One for a further stream of the next request."""
+        """Return a new number for a further stream of the next request."""
         return next(self._ids)
 
     def events(self, number: int, *, timeout_s: float | None = None) -> Iterator[Event]:
-        """The next event of that request, if one comes in time. Raises UserError for its error."""
+        """Yield the next event of that request if one comes in time.
+
+        Raises UserError if the event is an error.
+        """
         event = self._event((number,), timeout_s)
         if event is not None:
             yield event[1:]
 
     def any_event(self, numbers: Container[int]) -> tuple[int, str, Any]:
-        """The next event of any of these requests, as (request, word, value). Raises UserError for its error."""
+        """Return the next event of these requests as (request id, message type, value).
+
+        Raises UserError if the event is an error.
+        """
         event = self._event(numbers, None)
         assert event is not None
         return event
 
     def has_buffered(self, number: int) -> bool:
-        """Whether something for that request may have been read already, where select cannot see it."""
+        """Return whether an event of that request may already be buffered, where select cannot see it."""
         return bool(self._frames) or any(event[0] == number for event in self._aside)
 
     def _event(self, numbers: Container[int], timeout_s: float | None) -> tuple[int, str, Any] | None:
-        """The oldest event of these requests; what others get meanwhile is set aside. None: nothing came in time."""
+        """Return the oldest event of these requests, or None if none comes in time.
+
+        Events of other requests are kept.
+        """
         for position, event in enumerate(self._aside):
             if event[0] in numbers:
                 del self._aside[position]
@@ -270,25 +301,28 @@ class SyncClient:
         return event
 
     def pass_on(self, number: int) -> None:
-        """The reader of this stream acknowledges by itself what it has passed on."""
+        """Leave acknowledgments of this stream to its reader.
+
+        The reader sends them after it has passed the data on.
+        """
         self._passed_on.add(number)
 
     def acknowledge(self, number: int, size: int) -> None:
-        """So many bytes of the stream were taken."""
+        """Acknowledge `size` bytes of the stream."""
         self._send(json_frame({"t": "ack", "stream": number, "size": size}))
 
     def send_data(self, number: int, data: bytes) -> None:
-        """Bytes on a stream: keyboard input."""
+        """Send bytes, such as keyboard input, on a stream."""
         self._send(data_frame(number, data))
 
     def tell(self, kind: str, **fields: Any) -> None:
-        """A message without an answer: resize, close."""
+        """Send a message that has no answer, such as resize or close."""
         self._send(json_frame({"t": kind, **fields}))
 
     def upload(self, kind: str, path: str, **fields: Any) -> None:
-        """Sends a file as the request's stream, within the window that the controller grants."""
+        """Send a file as the request's stream, within the window that the controller grants."""
         number = self.begin(kind, **fields)
-        room = 0  # the first ack grants the window
+        room = 0
         with open(path, "rb") as file:
             while chunk := file.read(DATA_CHUNK_BYTES):
                 while room < len(chunk):
@@ -315,7 +349,6 @@ class SyncClient:
         try:
             self._link.sendall(frame)
         except (OSError, TimeoutError) as error:
-            # It may have said why before it hung up.
             frames = self._drain()
             for kind, payload in frames:
                 if kind == JSON and _parse(payload)["t"] == "error":
@@ -351,7 +384,7 @@ class SyncClient:
 
 
 def _request_frame(message: dict[str, Any]) -> bytes:
-    """The frame of a request. Raises UserError for one that the controller would not take."""
+    """Return the frame of a request. Raises UserError if the controller would not accept it."""
     try:
         frame = json_frame(message)
         frame[HEADER_BYTES:].decode()
@@ -367,7 +400,7 @@ def _request_frame(message: dict[str, Any]) -> bytes:
 
 
 def _sort(frame: tuple[int, bytes]) -> tuple[int, str, Any]:
-    """(request, word, value) of a frame."""
+    """Return a frame's request id, message type and value."""
     kind, payload = frame
     if kind != JSON:
         stream, data = split_data(payload)
@@ -399,7 +432,7 @@ def _strange(error: WireError) -> UserError:
 
 
 def join_rows(parts: Sequence[dict[str, Any]], result: dict[str, Any]) -> dict[str, Any]:
-    """An answer whose first rows came as pages before it."""
+    """Return an answer with the rows of its earlier pages prepended."""
     joined = dict(result)
     for part in reversed(parts):
         for key, rows in part.items():
@@ -408,7 +441,7 @@ def join_rows(parts: Sequence[dict[str, Any]], result: dict[str, Any]) -> dict[s
 
 
 def user_error(message: dict[str, Any]) -> UserError:
-    """The error that an error message carries."""
+    """Return the UserError that an error message describes."""
     return UserError(
         str(message.get("message", "")),
         str(message.get("hint", "")),
@@ -419,4 +452,4 @@ def user_error(message: dict[str, Any]) -> UserError:
 
 
 STEPS = "steps"
-"""The code of the error that sends to srun what only a step can be: several tasks."""
+"""Code of the error that tells srun to use a job step, which is needed for several tasks."""

@@ -1,16 +1,19 @@
-"""The asyncio client of the controller's socket, with typed answers. The app uses it; so may any program.
+"""The asyncio client of the controller's socket, with typed answers. The app uses it, and any program may.
 
     async with await Client.connect(default_paths()) as client:
         for row in await client.jobs():
             print(row.label, row.state)
 
-One connection carries everything: requests overlap, each stream (a log, the subscription) has an inbox of its own. One
-reader task sorts frames into the inboxes. A log's inbox is bounded by the window of the protocol, the subscription's by
-merging what was not taken yet, so a reader that is slow in one place holds up nothing else.
+One connection carries everything. Requests may overlap, and each stream (a log, the subscription) has its own
+inbox. One reader task sorts frames into the inboxes. A log's inbox is bounded by the protocol's window. The
+subscription's inbox is bounded because deltas that were not taken yet are merged. So a slow reader of one
+stream delays no other stream.
 
-What creates something is asked over sync.SyncClient.create, which asks again where the answer was lost; nothing here does.
+This client sends no request twice. Use sync.SyncClient.create for requests that create something: it repeats
+the request if the answer was lost.
 
-Every call raises UserError: with what the controller said, or with the code GONE when the connection is lost.
+Every call raises UserError, either with the controller's message or with the code GONE if the connection is
+lost.
 """
 
 from __future__ import annotations
@@ -44,7 +47,10 @@ from .blocking_client import LOST as LOST
 from .inbox import Inbox, Merged
 
 ANSWER_S = 120.0
-"""How long an answer may take before the controller is called stuck; adding a node over SSH is the slowest."""
+"""Seconds to wait for an answer before the controller counts as stuck.
+
+The slowest request adds a node over SSH.
+"""
 
 T = TypeVar("T")
 TOPICS = ("jobs", "nodes")
@@ -52,7 +58,7 @@ Progress = Callable[[str], None]
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What the controller says of itself and of us."""
+    """The controller's greeting: its identity, and the user that it sees at our end of the connection."""
 
     controller: str = ""
     warpdeck: str = ""
@@ -62,14 +68,17 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a cancel, hold, release, requeue or update: the labels it met, and what was refused, in words."""
+    """Result of a cancel, hold, release, requeue or update.
+
+    `jobs` are the labels of the changed jobs, `errors` the reasons for the jobs that were refused.
+    """
 
     jobs: list[str] = []
     errors: list[str] = []
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """How the controller is."""
+    """Status of the controller."""
 
     pid: int
     home: str
@@ -81,11 +90,14 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     log: str
     clients: int = 0
     unreadable: list[str] = []
-    """Records that could not be read and were set aside: "job 12", "node gpu1"."""
+    """Records that could not be read and were set aside, such as "job 12" or "node gpu1"."""
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that are new or changed, and what is gone. Up to the first with `ready` they carry everything there is."""
+    """New or changed rows, and the ids of removed ones.
+
+    The deltas up to the first with `ready` carry all rows.
+    """
 
     jobs: list[JobRow] = []
     gone_jobs: list[int] = []
@@ -95,7 +107,11 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogOpened(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a log's data begins (`offset`), the file's size then, its path and node."""
+    """Properties of a log at the time when it was opened.
+
+    `offset` is the position at which its data begins, `size_bytes` the file's size. The others are its path
+    and node.
+    """
 
     offset: int = 0
     size_bytes: int = 0
@@ -124,7 +140,10 @@ class _Forwards(msgspec.Struct, frozen=True):
 
 
 class Client:
-    """A connection. Made by `connect`; ends with `close` or its `async with`."""
+    """A connection to the controller.
+
+    Create it with `connect`; end it with `close` or use it in `async with`.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -137,7 +156,10 @@ class Client:
 
     @classmethod
     async def connect(cls, paths: Paths, *, start: bool = True, name: str = "client") -> Client:
-        """Connects to the home's controller; starts one if none runs and `start`. Raises UserError."""
+        """Connect to the controller of this home directory. Raises UserError.
+
+        If no controller runs and `start` is true, one is started.
+        """
         from warpdeck.base.controller_daemon import ensure_running
 
         until = time.monotonic() + AGAIN_S
@@ -148,13 +170,11 @@ class Client:
                 if error.code != GONE or not start or time.monotonic() > until:
                     raise
             if not await asyncio.to_thread(ensure_running, paths):
-                await asyncio.sleep(
-                    AGAIN_EVERY_S
-                )  # it was killed while it greeted us, and has been started since
+                await asyncio.sleep(AGAIN_EVERY_S)
 
     @classmethod
     async def _connected(cls, paths: Paths, name: str) -> Client:
-        """Raises UserError, with the code GONE where no controller answers."""
+        """Connect to a running controller. Raises UserError, with the code GONE if no controller answers."""
         from warpdeck.base.controller_daemon import connect_socket
 
         try:
@@ -183,11 +203,11 @@ class Client:
 
     @property
     def lost(self) -> bool:
-        """The connection has ended; every call fails from now on."""
+        """Whether the connection has ended. From then on every call fails."""
         return self._gone is not None
 
     async def close(self) -> None:
-        """Ends the connection; whoever still waits for an answer gets the error GONE."""
+        """End the connection. Every call that still waits for an answer fails with the code GONE."""
         if self._pump is not None:
             self._pump.cancel()
             await asyncio.wait([self._pump])
@@ -210,41 +230,50 @@ class Client:
         finished: bool = False,
         limit: int = 10_000,
     ) -> list[JobRow]:
-        """Unfinished jobs, oldest first; `finished` adds ended ones, at most `limit` rows."""
+        """Return unfinished jobs, oldest first.
+
+        `finished` adds finished jobs; at most `limit` rows are returned.
+        """
         users = () if user is None else (user,)
         wanted = ask.Jobs(users=users, states=tuple(states), ids=tuple(ids), finished=finished, limit=limit)
         return (await self.request(wanted, _Jobs)).jobs
 
     async def nodes_at(self, at: float) -> list[PastNodeRow]:
-        """What the nodes were like at that moment, by unix time."""
+        """Return the state of the nodes at the time `at` (Unix seconds)."""
         return (await self.request(ask.NodesAt(at=at), _PastNodes)).nodes
 
     async def past(self, query: PastQuery, *, counted: bool = False) -> PastJobs:
-        """A page of the jobs that have ended."""
+        """Return a page of the finished jobs."""
         return await self.request(ask.Past(query=query, counted=counted), PastJobs)
 
     async def past_costs(self, query: PastQuery) -> list[GroupCost]:
-        """What the jobs that have ended have cost, in groups."""
+        """Return the resource costs of the finished jobs, in groups."""
         return (await self.request(ask.PastCosts(query=query), _Costs)).groups
 
     async def job(self, job: str) -> JobDetail:
-        """All there is to say of a job of any age."""
+        """Return all details of a job, running or finished."""
         return await self.request(ask.JobInfo(job=job), JobDetail)
 
     async def curves(self, *, job: str = "", node: str = "", step_s: float = 1.0) -> Curves:
-        """What a job used over its life, or a node lately in steps of 1, 10 or 60 s."""
+        """Return the resource usage of a job over its life, or the recent usage of a node.
+
+        The curves of a node have steps of 1, 10 or 60 s.
+        """
         return await self.request(ask.Curves(job=job, node=node, step_s=step_s), Curves)
 
     async def forecast(self, job: str) -> ForecastRow:
-        """When a job starts, who is ahead of it, and what would start it now."""
+        """Return when a job is expected to start.
+
+        The answer also has the jobs ahead of it, and changes that would start it now.
+        """
         return await self.request(ask.Forecast(job=job), ForecastRow)
 
     async def dry_run(self, request: Request, *components: Request) -> ForecastRow:
-        """What would become of a submission now. Nothing is submitted."""
+        """Return the expected outcome of a submission made now. Nothing is submitted."""
         return await self.request(ask.DryRun(request=request, components=components), ForecastRow)
 
     async def cancel(self, jobs: Sequence[str], *, signal: str = "", waiting_only: bool = False) -> Changed:
-        """Ends jobs, or sends them a signal by name. `waiting_only` leaves alone those that have begun."""
+        """Cancel jobs, or send them the named signal. `waiting_only` skips jobs that have started."""
         message = ask.Cancel(jobs=tuple(jobs), signal=signal, waiting_only=waiting_only)
         return await self.request(message, Changed)
 
@@ -266,7 +295,11 @@ class Client:
     async def node_add(
         self, target: str, *, name: str = "", accept_host_key: str = "", progress: Progress | None = None
     ) -> NodeRow:
-        """Adds [USER@]HOST[:PORT]. The error "host_key" has the fingerprint in its details: ask, and send it again."""
+        """Add the node [USER@]HOST[:PORT].
+
+        An error with the code "host_key" has the host key's fingerprint in its details. Ask the user to
+        confirm it, then send the request again with `accept_host_key`.
+        """
         wanted = ask.NodeAdd(target=target, name=name, accept_host_key=accept_host_key)
         return await self.request(wanted, NodeRow, progress=progress)
 
@@ -280,18 +313,21 @@ class Client:
         await self.request(ask.NodeRemove(name=name, force=force), dict[str, Any])
 
     async def forwards(self) -> list[ForwardRow]:
-        """The ports that this user's clients forward now; an admin sees everybody's."""
+        """Return the ports that this user's clients forward now. An admin gets the forwards of all users."""
         return (await self.request(ask.Forwards(), _Forwards)).forwards
 
     async def forward_page(self, number: int) -> str:
-        """What of the URL of one's own forward follows the host, with its token. Raises UserError."""
+        """Return the part of a forward's URL after the host, with its token.
+
+        It must be the caller's own. Raises UserError.
+        """
         return (await self.request(ask.ForwardPage(number=number), dict[str, str]))["page"]
 
     async def forward_end(self, number: int) -> None:
         await self.request(ask.ForwardEnd(number=number), dict[str, Any])
 
     async def shutdown(self) -> None:
-        """Ends the controller; agents and jobs go on."""
+        """Stop the controller. Agents and jobs keep running."""
         await self.request(ask.Shutdown(), dict[str, Any])
 
     # ---- streams
@@ -299,7 +335,12 @@ class Client:
     async def subscribe(
         self, *, finished_s: float = 3600.0, user: str | None = None, topics: Sequence[str] = TOPICS
     ) -> AsyncGenerator[Delta, None]:
-        """Everything there is, then what changes, merged while nobody asks. Close the iterator to end it."""
+        """Yield all rows, then changes as they happen.
+
+        Changes are merged until the caller asks for the next delta.
+
+        Close the iterator to end the subscription.
+        """
         wanted = ask.Subscribe(finished_s=finished_s, user=user, topics=tuple(topics))
         number, inbox = await self.begin(wanted, Merged())
         try:
@@ -320,7 +361,10 @@ class Client:
         node: str = "",
         progress: Progress | None = None,
     ) -> LogStream:
-        """A job's output as it grows: `async with client.log("12", follow=True) as log: async for chunk in log: ...`"""
+        """Return a job's output as a stream that can follow the file as it grows.
+
+        Example: `async with client.log("12", follow=True) as log: async for chunk in log: ...`
+        """
         wanted = ask.Log(job=job, channel=channel, offset=offset, follow=follow, node=node)
         return LogStream(self, wanted, progress)
 
@@ -343,7 +387,7 @@ class Client:
         self._pump = asyncio.get_running_loop().create_task(self._read())
 
     async def _read(self) -> None:
-        """Sorts frames into inboxes until the connection ends."""
+        """Sort frames into inboxes until the connection ends."""
         try:
             while True:
                 kind, payload = await read_frame(self._reader)
@@ -370,7 +414,7 @@ class Client:
 
     def _deliver(self, number: int, item: dict[str, Any] | bytes) -> None:
         inbox = self._inboxes.get(number)
-        if inbox is not None:  # else it was given up, and what is still on its way is dropped
+        if inbox is not None:  # Otherwise the caller has abandoned the request, and late frames are dropped.
             inbox.put(item)
 
     def _fail(self, error: UserError) -> None:
@@ -379,7 +423,10 @@ class Client:
             inbox.fail(self._gone)
 
     async def request(self, message: Message, kind: type[T], *, progress: Progress | None = None) -> T:
-        """Asks one thing and decodes the answer, pages joined. What the site is asked has its own module: site."""
+        """Send one request and return its decoded answer with all pages joined.
+
+        The requests about the site's configuration and policy are in the module `site`.
+        """
         number, inbox = await self.begin(message, Inbox())
         parts: list[dict[str, Any]] = []
         try:
@@ -400,7 +447,7 @@ class Client:
             self._inboxes.pop(number, None)
 
     async def begin(self, message: Message, inbox: Inbox) -> tuple[int, Inbox]:
-        """Sends a request whose answers go to that inbox, until `forget`. Raises UserError."""
+        """Send a request whose answers go to that inbox until `forget` is called. Raises UserError."""
         if self._gone is not None:
             raise self._gone
         number = next(self._ids)
@@ -413,7 +460,7 @@ class Client:
         return number, inbox
 
     async def forget(self, number: int) -> None:
-        """Ends that request from here."""
+        """End that request or stream from the client's side."""
         self._inboxes.pop(number, None)
         if self._gone is None:
             await self.send(ask.Close(stream=number))
@@ -423,7 +470,7 @@ class Client:
             self._writer.write(json_frame(message))
 
     async def send(self, message: Message) -> None:
-        """A message by itself. Raises UserError."""
+        """Send a message without registering an inbox for an answer. Raises UserError."""
         try:
             self._writer.write(pack(JSON, msgspec.json.encode(message)))
             await self._writer.drain()
@@ -432,7 +479,11 @@ class Client:
 
 
 class LogStream:
-    """A log being read. Iterating acknowledges each chunk when the next is asked for: a slow reader slows only this log."""
+    """A log that is being read.
+
+    The iterator acknowledges a chunk when the caller asks for the next one. So a slow reader slows only this
+    log.
+    """
 
     def __init__(self, client: Client, message: ask.Log, progress: Progress | None) -> None:
         self._client = client
@@ -442,9 +493,12 @@ class LogStream:
         self._inbox = Inbox()
         self.opened = LogOpened()
         self.on_opened: Callable[[LogOpened], None] | None = None
-        """Called as soon as it is known how long the log is: one that is empty gives no chunk."""
+        """Called as soon as the log's length is known.
+
+        An empty log yields no chunk, so this is its only signal.
+        """
         self.exit: tuple[int, int] | None = None
-        """(exit code, signal) of the job, once the stream ended with its end."""
+        """(exit code, signal) of the job, set when the stream ended together with the job."""
 
     async def __aenter__(self) -> LogStream:
         self._number, self._inbox = await self._client.begin(self._message, self._inbox)
@@ -457,7 +511,7 @@ class LogStream:
             await self._client.forget(self._number)
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        """The chunks. Raises UserError where the log cannot be read (any more)."""
+        """Yield the chunks of the log. Raises UserError if the log cannot be read, or no longer."""
         while True:
             item = await self._inbox.get()
             if isinstance(item, bytes):
@@ -486,8 +540,12 @@ def _gone() -> UserError:
 
 
 async def _in_time(inbox: Inbox) -> dict[str, Any] | bytes:
-    """What comes next. Raises TimeoutError. A timer that is not needed any more lies in the loop until its time: in a context of
-    its own, or it would keep whatever the asker's holds, such as a screen that was closed since."""
+    """Return the next item of an inbox. Raises TimeoutError after ANSWER_S.
+
+    A canceled timer stays in the event loop until its time. It is therefore made in an empty context.
+    Otherwise it would keep alive all objects that the caller's context holds, such as a screen that was
+    closed.
+    """
     async with asyncio.timeout(None) as limit:
         contextvars.Context().run(limit.reschedule, asyncio.get_running_loop().time() + ANSWER_S)
         return await inbox.get()

@@ -1,4 +1,7 @@
-"""The code of jobs, on the machine whose user has the snapshots: what it is, and how it differs."""
+"""The recorded code of jobs: its files, and its differences from other code.
+
+It runs on the machine of the user who owns the snapshots.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +16,28 @@ if TYPE_CHECKING:
 
 
 def files(snapshot: Mapping[str, Any]) -> list[str]:
-    """The paths in a snapshot. Raises UserError."""
+    """Return the paths in a snapshot. Raises UserError."""
     return store_of(snapshot).files(snapshot["tree"])
 
 
 def read(snapshot: Mapping[str, Any], path: str) -> bytes:
-    """A file of a snapshot. Raises UserError."""
+    """Return the content of a snapshot's file. Raises UserError."""
     return store_of(snapshot).read(snapshot["tree"], path)
 
 
 def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """A unified diff between two jobs' snapshots. Raises UserError."""
+    """Return a unified diff between the snapshots of two jobs. Raises UserError."""
     return store_of(new).diff(old["tree"], new["tree"])
 
 
 def diff_with_now(snapshot: Mapping[str, Any]) -> str:
-    """A unified diff from a job's snapshot to its folder as it is now. Raises UserError."""
+    """Return a unified diff from a job's snapshot to the current content of its folder. Raises UserError."""
     return store_of(snapshot).diff(snapshot["tree"], tree_now(snapshot))
 
 
 def tree_now(snapshot: Mapping[str, Any]) -> str:
-    """The tree of the snapshot's folder as it is now."""
-    from warpdeck.snapshots import take  # as for the store
+    """Return the id of a tree with the current content of the snapshot's folder. Raises UserError."""
+    from warpdeck.snapshots import take  # Imported here for the same reason as in store_of.
 
     uid = snapshot.get("uid", os.geteuid())
     if uid != os.geteuid():
@@ -49,7 +52,11 @@ def tree_now(snapshot: Mapping[str, Any]) -> str:
 
 
 def store_of(snapshot: Mapping[str, Any]) -> SnapshotStore:
-    """The store of the job's user. Imported here: the app's first frame would wait for hashes and compression."""
+    """Return the snapshot store of the job's user.
+
+    The import is local, because otherwise the app's first frame would wait for the hash and compression
+    modules.
+    """
     from warpdeck.snapshots import SnapshotStore
 
     return SnapshotStore(snapshot["store"], uid=snapshot.get("uid"))

@@ -17,8 +17,11 @@ from .inbox import Inbox
 
 
 class Ends(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs that have begun, and that have ended; submissions with nothing left to wait for (`done`), and which of these nobody
-    knows (any more)."""
+    """Jobs that have started and jobs that have ended, since the previous message.
+
+    `done` lists the submissions that have nothing left to wait for. `unknown` lists those of them that the
+    controller does not know, or no longer knows.
+    """
 
     begun: list[JobRow] = []
     ended: list[JobRow] = []
@@ -27,7 +30,10 @@ class Ends(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndsStream:
-    """One wait on one connection. Iterating it gives what has begun and ended, each once, and what is done."""
+    """A wait on one connection.
+
+    Iterating it yields starts and ends of jobs, each once, and finished submissions.
+    """
 
     def __init__(self, client: Client, number: int, inbox: Inbox) -> None:
         self._client = client
@@ -36,17 +42,21 @@ class EndsStream:
 
     @classmethod
     async def begin(cls, client: Client) -> Self:
-        """Waits for nothing yet. Raises UserError."""
+        """Open a wait that has no submissions yet. Raises UserError."""
         number, inbox = await client.begin(ask.AwaitEnds(begun=True), Inbox())
-        await inbox.get()  # its "ok": before that the controller knows no stream that could be told more
+        # Wait for the "ok". Before it the controller knows no stream to which submissions could be added.
+        await inbox.get()
         return cls(client, number, inbox)
 
     async def add(self, jobs: Iterable[int]) -> None:
-        """Waits for these submissions too, named by their numbers. Raises UserError."""
+        """Wait for these submissions, too. They are named by their numbers. Raises UserError."""
         await self._client.send(ask.AwaitMore(stream=self._number, jobs=tuple(jobs)))
 
     async def __aiter__(self) -> AsyncGenerator[Ends, None]:
-        """For ever. Raises UserError when the connection is lost (GONE): then the question begins anew on another."""
+        """Yield messages forever. Raises UserError with the code GONE when the connection is lost.
+
+        The caller then opens a new wait on another connection.
+        """
         try:
             while True:
                 item = await self._inbox.get()

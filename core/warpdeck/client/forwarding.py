@@ -1,8 +1,9 @@
-"""A port of this machine's loopback that leads to a port of a job, for as long as the job runs.
+"""Forwards a port of this machine's loopback to a port of a job for as long as the job runs.
 
-The controller's list of forwards knows of it through one connection; each TCP connection has a tunnel in a connection and a
-thread of its own, so that none can hold up another. A controller that goes away is waited for: the port stays. Only the own
-user's connections (and root's) are let in: on a login node everybody can reach the loopback.
+One connection registers the forward with the controller. Each TCP connection has a tunnel with its own
+connection and thread, so that none can delay another. If the controller goes away, the forward waits for it
+and keeps its port. Only connections of the same user and root are accepted, because all users of a login node
+can reach the loopback.
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ from .blocking_client import GONE, SyncClient
 from .tunnel import Relay, TunnelRefused, open_tunnel
 
 MAX_CONNECTIONS = 128
-"""Connections of one forward at once: a browser opens a few dozen. More wait in the backlog."""
+"""Maximum number of concurrent connections of one forward; a browser opens a few dozen.
+
+A further one is refused.
+"""
 AGAIN_S = 1.0
-"""How often a controller that went away is looked for."""
+"""Seconds between attempts to reach a controller that went away."""
 MAX_AWAY_S = 24 * 3600.0
-"""A forward in the background must not wait for ever."""
+"""Maximum seconds to wait for the controller, so that a forward in the background does not wait forever."""
 LOOPBACK = "127.0.0.1"
 
 
 class Forwarding:
-    """One forward. `say` gets remarks for the user, in words."""
+    """One forward. `say` receives remarks for the user as text."""
 
     def __init__(
         self,
@@ -60,7 +64,7 @@ class Forwarding:
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def register(self, client: SyncClient) -> None:
-        """Tells the controller; waits for the job's start. Raises UserError."""
+        """Register the forward with the controller and wait for the job's start. Raises UserError."""
         self._stream = client.begin(
             "forward",
             job=self._job,
@@ -83,9 +87,10 @@ class Forwarding:
     def run(
         self, client: SyncClient, *, keys: int | None = None, on_key: Callable[[], object] | None = None
     ) -> str:
-        """Serves until the job ends or the forward is ended: in words why, "" for the job's end. Raises UserError.
+        """Serve until the job ends or the forward is ended. Raises UserError.
 
-        `keys`: a descriptor whose input is told to `on_key`.
+        Returns the reason for the end, or "" if the job ended. `keys` is a descriptor; `on_key` is called for
+        its input.
         """
         with contextlib.closing(self._listener):
             while True:
@@ -115,7 +120,7 @@ class Forwarding:
                     on_key()
 
     def _come_back(self) -> SyncClient:
-        """A controller again, with the forward in its list. Raises UserError."""
+        """Reconnect to the controller and register the forward again. Raises UserError."""
         self._say("the controller went away; waiting for it")
         deadline = time.monotonic() + MAX_AWAY_S
         while time.monotonic() < deadline:
@@ -148,7 +153,7 @@ class Forwarding:
             threading.Thread(target=self._carry, args=(link,), daemon=True).start()
 
     def _carry(self, link: socket.socket) -> None:
-        """One connection, in a thread of its own."""
+        """Carry one TCP connection, in its own thread."""
         try:
             with link, SyncClient.connect(self._paths, start=False) as client:
                 number = open_tunnel(
@@ -164,14 +169,17 @@ class Forwarding:
             self._slots.release()
 
     def _remark(self, words: str) -> None:
-        """Says it, but not again and again: browsers try on."""
+        """Show a remark unless it repeats the last one, because browsers keep retrying."""
         if words != self._said:
             self._said = words
             self._say(words)
 
 
 def _listen(port: int, local_port: int | None) -> socket.socket:
-    """On the asked port; without one on the same as the job's if that is free, else on any. Raises UserError."""
+    """Listen on the requested port. Raises UserError.
+
+    If no port is requested, the job's port number is used if it is free, else any free port.
+    """
     for wanted in (local_port,) if local_port is not None else (port, 0):
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -191,7 +199,7 @@ def _listen(port: int, local_port: int | None) -> socket.socket:
 
 
 def owner_of(link: socket.socket) -> int:
-    """The uid of whoever made this connection over the loopback; -1 if that cannot be told."""
+    """Return the uid of the process at the other end of a loopback connection, or -1 if it is unknown."""
     wanted = (_hexadecimal(link.getpeername()), _hexadecimal(link.getsockname()))
     with open("/proc/net/tcp", encoding="ascii") as table:
         next(table)
@@ -203,6 +211,6 @@ def owner_of(link: socket.socket) -> int:
 
 
 def _hexadecimal(address: tuple[str, int]) -> str:
-    """An address as /proc/net/tcp writes it, on a machine of either byte order."""
+    """Return an address in the format of /proc/net/tcp, on machines of either byte order."""
     number = int.from_bytes(socket.inet_aton(address[0]), "big")
     return f"{socket.htonl(number):08X}:{address[1]:04X}"

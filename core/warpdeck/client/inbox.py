@@ -1,4 +1,4 @@
-"""What has come for one request of the asyncio client and was not taken yet."""
+"""Queues of received messages that a request of the asyncio client has not taken yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .blocking_client import user_error
 
 
 class Inbox:
-    """What has come for one request: JSON messages and data, in order; `failed` ends it."""
+    """Received JSON messages and data of one request, in order. `failed` is raised after the last one."""
 
     def __init__(self) -> None:
         self.items: deque[dict[str, Any] | bytes] = deque()
@@ -28,7 +28,7 @@ class Inbox:
         self._arrived.set()
 
     async def get(self) -> dict[str, Any] | bytes:
-        """The next item. Raises UserError for an error message and when the connection is lost."""
+        """Return the next item. Raises UserError for an error message or a lost connection."""
         while not self.items:
             if self.failed is not None:
                 raise self.failed
@@ -41,7 +41,10 @@ class Inbox:
 
 
 class Merged(Inbox):
-    """The subscription's inbox: deltas that were not taken yet are one, so it never holds more than the rows there are."""
+    """The subscription's inbox.
+
+    Deltas that were not taken yet are merged, so it never holds more than all rows.
+    """
 
     def put(self, item: dict[str, Any] | bytes) -> None:
         if isinstance(item, dict) and item["t"] == "delta" and self.items:
@@ -53,7 +56,7 @@ class Merged(Inbox):
 
 
 def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Two deltas as one: the later word on each row counts."""
+    """Merge two deltas into one. The later change of each row wins."""
     merged: dict[str, Any] = {"t": "delta", "id": new["id"], "ready": old["ready"] or new["ready"]}
     for rows, gone, key in (("jobs", "gone_jobs", "id"), ("nodes", "gone_nodes", "name")):
         kept = {row[key]: row for row in old[rows]}

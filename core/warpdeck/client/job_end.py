@@ -1,7 +1,8 @@
-"""The end of a submission, waited for as sbatch --wait does: whatever becomes of the controller meanwhile.
+"""Waits for the end of a submission as sbatch --wait does, even if the controller restarts meanwhile.
 
-The controller tells each end, also of tasks that ended long ago or while nobody looked, and when there is nothing left to wait for
-(see controller/endwatch). A lost connection is followed by the same question on a new one.
+The controller reports each end, also of tasks that ended long ago or while no client was connected. It also
+reports when nothing is left to wait for (see controller/loop/end_waiters). If the connection is lost, the request is
+repeated on a new one.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from warpdeck.base.errors import UserError
 from .blocking_client import GONE, SyncClient
 
 RETRY_S = 1.0
-"""Between attempts while the controller is away."""
+"""Seconds between attempts while the controller is away."""
 FIELDS = ("id", "exit_code", "state")
 
 
 class End(NamedTuple):
-    """Of a job, or of a task of an array."""
+    """End of a job, or of a task of an array."""
 
     code: int
     signal: int
@@ -30,11 +31,10 @@ class End(NamedTuple):
 def wait_for_end(
     client: SyncClient, job_id: int, *, again: Callable[[], SyncClient], note: Callable[[str], None]
 ) -> list[End]:
-    """Waits until the job, or every task of the array, has ended, and what it wrote is here: the end of each; of one that is not
-    known the code is 1.
+    """Wait until the job, or every task of the array, has ended and its output has arrived. Raises UserError.
 
-    A controller that went away is waited for: `again` connects once more, and `note` is told where that takes a while. The client
-    is closed. Raises UserError.
+    Returns the end of each job; the code is 1 if the job is unknown. If the controller goes away, `again`
+    connects once more, and `note` is called if that takes a while. The client is closed.
     """
     while True:
         try:
@@ -61,7 +61,10 @@ def _connected(again: Callable[[], SyncClient], note: Callable[[str], None]) -> 
 
 
 def _ended(client: SyncClient, job_id: int) -> list[End]:
-    """Over this connection. A lost one is no matter: the question begins anew, and its answer with what has ended by then."""
+    """Wait for the ends on this connection.
+
+    After a lost connection the whole request can simply be repeated.
+    """
     number = client.begin("await_ends", jobs=[job_id], fields=FIELDS)
     rows: dict[int, dict[str, Any]] = {}
     done = False
@@ -75,6 +78,6 @@ def _ended(client: SyncClient, job_id: int) -> list[End]:
 
 
 def _end(row: dict[str, Any]) -> End:
-    """Of a row, whose exit code is "code:signal"."""
+    """Return the end of a row, whose exit code is "code:signal"."""
     code, _, signal = str(row["exit_code"] or "1:0").partition(":")
     return End(int(code), int(signal or 0), str(row["state"]))

@@ -1,4 +1,7 @@
-"""What a session's terminal has shown, without joining it: read as a watcher reads, who changes nothing."""
+"""Reads the recent output of a session's terminal without joining it.
+
+It reads as a watcher, who changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,23 @@ from warpdeck.base.errors import UserError
 from .blocking_client import SyncClient
 
 QUIET_S = 0.2
-"""After so long without more, what there was has come."""
+"""Seconds without further data after which the stored output counts as complete."""
 MOST_S = 3.0
-"""Of a terminal that never stops writing, or a job that does not start."""
+"""Maximum seconds to read, in case a terminal never stops writing or a job does not start."""
 
 
 class Glance(NamedTuple):
-    """`offset`: where the next look goes on."""
+    """Output of a terminal. The next read continues at `offset`."""
 
     data: bytes
     offset: int
 
 
 def glance(client: SyncClient, job: str, *, offset: int = 0) -> Glance:
-    """What it has written from `offset` on, as far as it is kept. Raises UserError where there is no terminal to look at."""
+    """Return the terminal's output from `offset` on, as far as it is kept.
+
+    Raises UserError if there is no terminal.
+    """
     number = client.begin("attach", job=job, watch=True, offset=offset)
     deadline = time.monotonic() + MOST_S
     opened: int | None = None

@@ -1,4 +1,4 @@
-"""What is asked of a site, and changed of it, over a client's connection: its tables, who is owed what, what happened, its rules."""
+"""The asyncio client's requests about the site: its tables, shares, priorities, events and configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .client import Client
 
 
 class Priorities(msgspec.Struct, frozen=True, kw_only=True):
-    """The jobs that wait, highest first; `weights`: part -> the most that it can be."""
+    """The pending jobs, highest priority first. `weights` is the maximum of each part of the priority."""
 
     jobs: list[PriorityRow]
     weights: dict[str, float] = {}
@@ -25,14 +25,14 @@ class Priorities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
-    """The tree of accounts; `half_life_s` None: no use is forgotten."""
+    """The tree of accounts. If `half_life_s` is None, past usage does not decay."""
 
     shares: list[ShareRow]
     half_life_s: float | None = None
 
 
 class Reloaded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new config.toml has changed, in words, and what in it may not be meant."""
+    """Changes that a new config.toml has made, as text, and warnings about likely mistakes in it."""
 
     changes: list[str] = []
     warnings: list[str] = []
@@ -73,15 +73,18 @@ class SiteClient:
         return await self._client.request(ask.Shares(), Shares)
 
     async def priorities(self, jobs: Sequence[str] = ()) -> Priorities:
-        """Of those jobs, or of all that wait."""
+        """Return the priorities of those jobs, or of all pending jobs."""
         return await self._client.request(ask.Priorities(ids=tuple(jobs)), Priorities)
 
     async def events(self) -> list[EventRow]:
-        """What happened to jobs lately, the latest first."""
+        """Return recent events of jobs, the latest first."""
         return (await self._client.request(ask.Events(), _Events)).events
 
     async def reserve(self, wanted: Mapping[str, object], *, instead: bool) -> None:
-        """Sets nodes aside (notation.reservations); `instead`: the reservation of that name becomes this one."""
+        """Make a reservation of nodes (notation.reservations).
+
+        With `instead` it replaces the one with the same name.
+        """
         try:
             reservation = msgspec.convert(wanted, Reservation)
         except msgspec.ValidationError as error:
@@ -97,5 +100,8 @@ class SiteClient:
         await self._client.request(ask.ReservationRemove(name=name), dict[str, Any])
 
     async def reload(self) -> Reloaded:
-        """config.toml is in force. The error "config" changes nothing and has all problems in its details."""
+        """Put config.toml into force.
+
+        An error with the code "config" changes nothing and has all problems in its details.
+        """
         return await self._client.request(ask.Reload(), Reloaded)

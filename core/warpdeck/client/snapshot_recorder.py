@@ -2,7 +2,7 @@
 
 sbatch sends the job's number and folder, and then ends. Jobs that are submitted from the same folder during a
 capture share the next one, which begins after all of them were submitted. A job waits for its record
-(controller/recording). So the record contains the code shortly after the submission, and before the job
+(controller/reducers/code_recording). So the record contains the code shortly after the submission, and before the job
 itself has written anything. The process ends after some time without work. If a capture fails, the error is
 noted in the job's history, and the job starts without a record.
 """

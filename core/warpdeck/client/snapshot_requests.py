@@ -1,4 +1,4 @@
-"""Has the user's recorder (snapshots/recorder) take the snapshot of a job's code: tells the one that runs, or starts one.
+"""Has the user's recorder (client/snapshot_recorder) take the snapshot of a job's code: tells the one that runs, or starts one.
 
 For the thin client of sbatch, which imports next to nothing.
 """
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ANSWER_S = 2.0
-"""In which a recorder says that it has taken an order. It does nothing else in that thread."""
+"""Time in seconds in which a recorder confirms a request; the confirming thread does nothing else."""
 
 
 def order(paths: Paths, jobs: Sequence[int], folder: str) -> str:
-    """Returns when the order is taken, long before it is done; in words why it is not, else ""."""
+    """Request a snapshot and return once the request is accepted. Return the reason for a failure, or ""."""
     line = jsontext.dumps({"jobs": list(jobs), "folder": folder}) + "\n"
     try:
         if not hand_over(paths, line):
-            # The folder that it needs is made here, where somebody can say that it cannot be.
+            # The folder is created here, where a failure can be reported.
             os.makedirs(paths.recorder, mode=0o700, exist_ok=True)
             start("warpdeck.client.snapshot_recorder", paths.home, line)
     except OSError as error:
@@ -34,17 +34,20 @@ def order(paths: Paths, jobs: Sequence[int], folder: str) -> str:
 
 
 def order_or_tell(paths: Paths, jobs: Sequence[int], folder: str) -> None:
-    """The same; what is wrong the controller is told: the jobs need not wait. Raises UserError."""
+    """Request a snapshot, and report a failure to the controller so that the jobs need not wait.
+
+    Raises UserError.
+    """
     note = order(paths, jobs, folder)
     if note:
-        from .blocking_client import SyncClient  # milliseconds that hardly anybody need spend
+        from .blocking_client import SyncClient  # This import takes milliseconds and is rarely needed.
 
         with SyncClient.connect(paths, start=False) as client:
             client.call("code_recorded", jobs=[str(job) for job in jobs], note=note)
 
 
 def hand_over(paths: Paths, line: str) -> bool:
-    """Whether a recorder that runs has taken the order."""
+    """Return whether a running recorder accepted the request."""
     try:
         link = connect_path(socket_of(paths))
     except OSError:
@@ -60,5 +63,5 @@ def hand_over(paths: Paths, line: str) -> bool:
 
 
 def socket_of(paths: Paths) -> str:
-    """Of this machine: others may share the folder."""
+    """Return the path of this machine's socket, because other machines may share the folder."""
     return os.path.join(paths.recorder, f"{os.uname().nodename}.sock")

@@ -1,4 +1,7 @@
-"""From a script or a command to a submitted job: parse, snapshot, upload, submit. The command line and the app both use it."""
+"""Submits a job from a script or a command: parse, take a snapshot, upload it, submit.
+
+The command line and the app both use it.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ from warpdeck_agent.client.process import UMASK, with_process
 from .blocking_client import SyncClient
 
 MAX_FILE_CHARS = 1 << 20
-"""Of a file of node names or of variables."""
+"""Maximum number of characters read from a file of node names or variables."""
 
 
 class Submitted:
-    """What became of a submission."""
+    """Result of a submission."""
 
     def __init__(self, answer: dict[str, Any], notes: list[str]) -> None:
         self.job_id = int(answer["job_id"])
@@ -37,7 +40,7 @@ class Submitted:
 
 
 def read_script(path: str) -> str:
-    """A batch script's text. Raises UserError for what is none."""
+    """Return the text of a batch script. Raises UserError if it cannot be read or is not a script."""
     try:
         if os.path.isdir(path):
             raise UserError(f"{path} is a folder", "give a batch script")
@@ -53,7 +56,7 @@ def read_script(path: str) -> str:
 
 
 def script_text(data: bytes, path: str) -> str:
-    """The text of a batch script's bytes. Raises UserError for what is none."""
+    """Return the text of a batch script's bytes. Raises UserError if they are not a valid script."""
     if len(data) > MAX_SCRIPT_BYTES:
         raise UserError(f"{path} is over {MAX_SCRIPT_BYTES >> 20} MiB", "a batch script only starts programs")
     if b"\0" in data:
@@ -71,17 +74,20 @@ def script_text(data: bytes, path: str) -> str:
 
 
 def command_options(words: Sequence[str], known: OptionTable = SBATCH) -> Options:
-    """Options as typed on a command line."""
+    """Parse options as typed on a command line."""
     return [(option, value, "command line") for option, value in parse_words(words, "command line", known)]
 
 
 def site_options(client: SyncClient) -> OptionTable:
-    """sbatch's options with those of the site's plug-ins."""
+    """Return sbatch's options together with the options of the site's plug-ins."""
     return with_plugins(SBATCH, client.call("plugin_options")["options"])
 
 
 class Draft:
-    """A submission that is complete but for its snapshot: what is wrong with it is known before anybody is asked."""
+    """A submission that is complete except for its snapshot.
+
+    Its errors are found before the controller is contacted.
+    """
 
     def __init__(
         self,
@@ -96,14 +102,17 @@ class Draft:
     ) -> None:
         self.request = request
         self.components = [
-            # They run nothing of their own: what the script has, their steps are sent.
+            # The other components run nothing themselves; the script sends steps to them.
             each | {"script": "", "script_args": [], "env": {}, "holder": "hetjob"}
             for each in components
         ]
-        """Of a heterogeneous job: those after the first."""
+        """The second and later components of a heterogeneous job."""
         self.notes = notes
         self.own = own
-        """Names of the options that tell the command itself what to do: wait, parsable..., and that clusters were named."""
+        """Names of the given options that concern the command itself, such as wait and parsable.
+
+        Options that name clusters are included.
+        """
         for each in (request, *self.components):
             each["submit_dir"] = cwd
             each["submit_host"] = host or socket.gethostname()
@@ -112,14 +121,17 @@ class Draft:
 
 
 def _expanded(path: str, environ: Mapping[str, str]) -> str:
-    """The path, its ~ being the home of whoever submits: the controller may do this for a user."""
+    """Expand "~" in a path with the submitter's HOME.
+
+    The controller may run this on behalf of a user, so its own HOME would be wrong.
+    """
     if path == "~" or path.startswith("~/"):
         return environ.get("HOME", "~") + path[1:]
     return os.path.expanduser(path)
 
 
 def local_files(cwd: str) -> Reader:
-    """Reads the files of this process's user that options name."""
+    """Return a function that reads the files named in options, with the rights of this process's user."""
 
     def read(path: str) -> str:
         with open(os.path.join(cwd, path), encoding="utf-8") as file:
@@ -142,13 +154,15 @@ def draft_script(
     known: OptionTable = SBATCH,
     read: Reader | None = None,
 ) -> Draft:
-    """A batch script; the variables SBATCH_* outrank its options, `options` both. `host` is where it is submitted, if not here.
+    """Draft the submission of a batch script. Raises UserError.
 
-    `others` are the options of further components. `known` are the options with those of the site's plug-ins, `read` what
-    options may take from files. An `environ` that says no umask and no niceness gets this process's. Raises UserError.
+    SBATCH_* variables override the script's options, and `options` override both. `host` is the submit host
+    if it is not this one. `others` are the options of further components. `known` are the options including
+    those of the site's plug-ins. `read` reads the files that options name. If `environ` gives no umask and no
+    niceness, those of this process are used.
     """
     scripts = each_said(text, name, known, environ=environ, words=options)
-    # The variable is there in any case where a command was sent: it says what the submitter's shell has.
+    # The umask variable is always present if a command was sent: it holds the umask of the submitter's shell.
     environ = with_process({}) | dict(environ) | ({UMASK: scripts[0].umask} if scripts[0].umask else {})
     sections, lasting, own = [options, *others], Options(), set[str]()
     requests: list[dict[str, Any]] = []
@@ -156,7 +170,7 @@ def draft_script(
     for number in range(max(len(scripts), len(sections))):
         script = scripts[number] if number < len(scripts) else Said([], "", [])
         said = override([*lasting, *script.options], environ, SBATCH_VARIABLES, known=known)
-        # As with sbatch: what stands last on the command line holds for all that the script has beyond that.
+        # As with sbatch, the last options of the command line apply to all further components of the script.
         said = [*said, *command_options(sections[min(number, len(sections) - 1)], known)]
         request, more = build_request(said, environ, now=now, known=known, read=read)
         request.setdefault("name", os.path.basename(name))
@@ -173,7 +187,7 @@ def draft_script(
 
 
 def _command_words(sections: Sequence[Sequence[str]]) -> list[str]:
-    """The options of all components as one command line."""
+    """Return the options of all components as one command line."""
     words = list(sections[0])
     for section in sections[1:]:
         words += [":", *section]
@@ -189,7 +203,7 @@ def draft_command(
     now: float,
     pty: tuple[int, int] | None = None,
 ) -> Draft:
-    """A command to be run on all tasks, on a terminal of (rows, cols) if given. Raises UserError."""
+    """Draft a command to run on all tasks, on a terminal of `pty` (rows, cols) if given. Raises UserError."""
     environ = with_process(environ)
     request, notes = build_request(command_options(options), environ, now=now)
     request["argv"] = list(argv)
@@ -202,7 +216,10 @@ def draft_command(
 
 
 def has_several_tasks(request: Mapping[str, Any]) -> bool:
-    """Then a command is a step, as srun's: each of its tasks is told where it stands among the others."""
+    """Return whether a command must run as an srun step because it has several tasks.
+
+    Each task of a step is told its position among the others.
+    """
     resources = request["resources"]
     several = max(resources.get(name) or 1 for name in ("tasks", "tasks_per_node", "nodes_min")) > 1
     return several and "container" not in request
@@ -217,8 +234,12 @@ def submit(
     code_of: str = "",
     nonce: str = "",
 ) -> Submitted:
-    """Submits it. `snapshot`: auto, none or require; none is taken without `paths`. `code_of`: a job whose code it is to run,
-    in place of the folder's as that is now. `nonce`: of this request, where it may be sent again; "" makes one. Raises UserError."""
+    """Submit the draft. Raises UserError.
+
+    `snapshot` is "auto", "none" or "require". Without `paths` no snapshot is taken. `code_of` names a job
+    whose recorded code is run instead of the folder's current code. `nonce` identifies this request if it may
+    be repeated; "" makes one.
+    """
     if code_of:
         _take_over_snapshot(client, draft.request, code_of)
     elif snapshot != "none" and paths is not None:
@@ -228,7 +249,7 @@ def submit(
 
 
 def rerun(client: SyncClient, job: str) -> Submitted:
-    """Submits a job of the user's again, as it was recorded. Raises UserError."""
+    """Submit a job of the user again as it was recorded. Raises UserError."""
     snapshot = client.repeat(lambda: client.call("job", job=job)).get("snapshot")
     if snapshot and not client.repeat(lambda: client.call("have_tree", tree=snapshot["tree"]))["have"]:
         packed, facts = _packed(snapshot, job)
@@ -238,7 +259,10 @@ def rerun(client: SyncClient, job: str) -> Submitted:
 
 
 def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:
-    """What would become of it now (siterows.ForecastRow); nothing is submitted. Raises UserError."""
+    """Return the expected outcome of a submission made now (siterows.ForecastRow).
+
+    Nothing is submitted. Raises UserError.
+    """
     found: dict[str, Any] = client.call("dry_run", request=draft.request, components=draft.components)
     return found
 
@@ -265,7 +289,10 @@ def _add_snapshot(
 
 
 def _take_over_snapshot(client: SyncClient, request: dict[str, Any], job: str) -> None:
-    """The code of that job, which lies in the user's own store, becomes the request's. Raises UserError."""
+    """Use the code of that job, which is in the user's own snapshot store, for the request.
+
+    Raises UserError.
+    """
     snapshot = client.repeat(lambda: client.call("job", job=job)).get("snapshot")
     if not snapshot:
         raise UserError(f"job {job} has no snapshot", "name a job that was submitted from a code folder")
@@ -282,7 +309,10 @@ def _take_over_snapshot(client: SyncClient, request: dict[str, Any], job: str) -
 
 
 def _packed(snapshot: Mapping[str, Any], job: str) -> tuple[str, dict[str, Any]]:
-    """(path of the packed tree, its digest and size), from the user's own store. Raises UserError."""
+    """Return the path of the packed tree, and its digest and size, from the user's own store.
+
+    Raises UserError.
+    """
     from warpdeck.snapshots import SnapshotStore
 
     is_own = snapshot.get("uid", os.geteuid()) == os.geteuid()
@@ -296,7 +326,7 @@ def _packed(snapshot: Mapping[str, Any], job: str) -> tuple[str, dict[str, Any]]
 
 
 def upload_tree(client: SyncClient, snapshot: Mapping[str, Any], packed: str) -> None:
-    """Gives the controller the packed tree, unless it has it. Raises UserError."""
+    """Upload the packed tree to the controller unless it has the tree already. Raises UserError."""
 
     def upload() -> None:
         if not client.call("have_tree", tree=snapshot["tree"])["have"]:

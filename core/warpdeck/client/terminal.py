@@ -1,6 +1,8 @@
-"""The user's own terminal joined to a job's: raw bytes both ways, resizes, and ssh's escapes (~d detaches, ~? helps).
+"""Connects the user's own terminal to a job's terminal.
 
-Used by `warpdeck run --pty`, `warpdeck attach` and, while it is suspended, by the app. The terminal is always put back.
+It passes raw bytes both ways, resizes, and handles ssh's escapes (~d detaches, ~? shows help). It is used by
+`warpdeck run --pty`, by `warpdeck attach` and, while it is suspended, by the app. The terminal's modes are
+always restored.
 """
 
 from __future__ import annotations
@@ -23,15 +25,15 @@ from .blocking_client import ENDED, GONE, LOST, SyncClient
 READ_BYTES = 64 * 1024
 HELP = b"\r\n~d  or ~.  detach, the job goes on\r\n~~  a tilde\r\n~?  this help\r\n"
 AGAIN_S = 0.5
-"""How often a session that was lost is looked for."""
+"""Seconds between attempts to reconnect a lost session."""
 ATTACH_S = 20.0
-"""How long one attempt may take: longer than the controller itself waits for a link that is being made."""
+"""Maximum seconds of one attempt: longer than the controller itself waits for a link that is being made."""
 LEAVE_KEYS = b"q\x03\x04"
 """Keys with which a watcher leaves: q, Ctrl-C, Ctrl-D."""
 
 
 class RelayEnd:
-    """How it ended: detached, or with the job's exit (code, signal), or an error in words."""
+    """How a relay ended: detached, with the job's exit status (code, signal), or with an error message."""
 
     def __init__(
         self, *, detached: bool = False, code: int = 0, signal_number: int = 0, error: str = ""
@@ -43,14 +45,14 @@ class RelayEnd:
 
 
 class Escapes:
-    """Finds ~d after a newline, as ssh does."""
+    """Finds escapes such as ~d after a newline, as ssh does."""
 
     def __init__(self) -> None:
         self._fresh = True
         self._tilde = False
 
     def feed(self, data: bytes) -> tuple[bytes, str]:
-        """(what to send on, "" or "detach" or "help")."""
+        """Process input. Returns the bytes to send, and "", "detach" or "help"."""
         kept = bytearray()
         for byte in data:
             letter = bytes([byte])
@@ -71,7 +73,7 @@ class Escapes:
 
 
 def window_size(descriptor: int) -> tuple[int, int]:
-    """(rows, cols) of a terminal, 24x80 of anything else."""
+    """Return (rows, cols) of a terminal, or 24x80 if the descriptor is not a terminal."""
     try:
         size = os.get_terminal_size(descriptor)
     except OSError:
@@ -98,10 +100,12 @@ def relay(
     again: Callable[[], SyncClient] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> RelayEnd:
-    """Attaches to the job's terminal until it ends or the user detaches; `watch` only reads. Raises UserError.
+    """Relay the job's terminal until it ends or the user detaches.
 
-    A controller or a node that was lost is waited for: `again` connects to the controller once more. If the user's own terminal
-    is closed, the relay detaches and the job goes on.
+    With `watch` it only reads. Raises UserError.
+
+    If the controller or node is lost, it reconnects; `again` makes a new connection to the controller. If the
+    user's own terminal is closed, the relay detaches and the job keeps running.
     """
     session = _Session(client, job, stdin_fd, stdout_fd, watch=watch)
     ended = session.begin(progress, again)
@@ -112,7 +116,7 @@ def relay(
     before = signal.signal(signal.SIGWINCH, lambda *_: os.write(wake_w, b"w"))
     try:
         if saved is not None:
-            tty.setraw(stdin_fd, termios.TCSADRAIN)  # what was typed ahead is kept
+            tty.setraw(stdin_fd, termios.TCSADRAIN)  # TCSADRAIN keeps input that was typed ahead.
         return session.run(wake_r, again)
     except OSError:
         if not is_gone(stdin_fd):
@@ -120,7 +124,7 @@ def relay(
         return RelayEnd(detached=True)
     finally:
         signal.signal(signal.SIGWINCH, before)
-        with contextlib.suppress(OSError, termios.error):  # The terminal may be gone.
+        with contextlib.suppress(OSError, termios.error):  # The terminal may be closed already.
             session.leave()
             if saved is not None:
                 termios.tcsetattr(stdin_fd, termios.TCSADRAIN, saved)
@@ -130,11 +134,11 @@ def relay(
 
 
 class _Lost(Exception):
-    """The controller or the node is gone for now; in words."""
+    """The controller or the node is unreachable for now. The exception's text is the reason."""
 
 
 class _Session:
-    """One user's view of one terminal, over as many connections as it takes."""
+    """One user's view of one terminal, across reconnections."""
 
     def __init__(self, client: SyncClient, job: str, stdin_fd: int, stdout_fd: int, *, watch: bool) -> None:
         self._client = client
@@ -152,7 +156,10 @@ class _Session:
     def attach(
         self, progress: Callable[[str], None] | None = None, *, timeout_s: float | None = None
     ) -> RelayEnd | None:
-        """Attaches from where it was left. The end, if it has come first. Raises UserError, or TimeoutError."""
+        """Attach at the position reached so far. Raises UserError, or TimeoutError.
+
+        Returns the end if the terminal ended instead, else None.
+        """
         rows, cols = window_size(self._stdout)
         self._number = self._client.begin(
             "attach", job=self._job, rows=rows, cols=cols, watch=self._watch, offset=self._shown
@@ -172,7 +179,10 @@ class _Session:
     def begin(
         self, progress: Callable[[str], None] | None, again: Callable[[], SyncClient] | None
     ) -> RelayEnd | None:
-        """Attaches for the first time, also where the controller is started anew meanwhile. The end, if it has come first."""
+        """Attach for the first time, also if the controller restarts meanwhile.
+
+        Returns the end if it comes first.
+        """
         try:
             return self.attach(progress)
         except UserError as error:
@@ -181,7 +191,7 @@ class _Session:
             return self._come_back(again)
 
     def run(self, wake: int, again: Callable[[], SyncClient] | None) -> RelayEnd:
-        """Relays until it ends; comes back as often as it is lost, if there is a way."""
+        """Relay until the end. A lost connection is restored each time if `again` is given."""
         while True:
             try:
                 return self._loop(wake)
@@ -197,12 +207,15 @@ class _Session:
                 self._say(f"back again; {missed:,} bytes were not kept" if missed > 0 else "back again")
 
     def leave(self) -> None:
-        """What runs on the job's terminal has set modes of this one, which goes back to its user's shell."""
+        """Reset the modes that the job's programs set in the user's terminal.
+
+        The terminal then returns to the user's shell.
+        """
         if os.isatty(self._stdout):
             write_all(self._stdout, self._modes.undo())
 
     def close(self) -> None:
-        """Ends the connections that it has made itself."""
+        """Close a connection that this session has made itself."""
         if self._client is not self._first:
             self._client.close()
 
@@ -255,7 +268,10 @@ class _Session:
         return RelayEnd(detached=True)
 
     def _input_ended(self) -> RelayEnd | None:
-        """Detach from a closed terminal. The end of a file or pipe is the end of the job's input, and its output still follows."""
+        """Handle the end of input. A closed terminal detaches.
+
+        The end of a file or pipe is sent to the job as end-of-file, and the job's output still follows.
+        """
         if is_gone(self._stdin):
             return RelayEnd(detached=True)
         self._sources.remove(self._stdin)
@@ -264,7 +280,7 @@ class _Session:
         return None
 
     def _come_back(self, again: Callable[[], SyncClient]) -> RelayEnd | None:
-        """Tries until the terminal is there again, or has ended, or the user leaves. Raises UserError."""
+        """Try until the terminal is connected again, has ended, or the user leaves. Raises UserError."""
         escapes = Escapes()
         while True:
             if select.select(self._sources, [], [], AGAIN_S)[0]:
@@ -280,7 +296,7 @@ class _Session:
             self.close()
             try:
                 self._client = again()
-            except UserError:  # no controller yet
+            except UserError:  # The controller does not run yet.
                 self._client = self._first
                 continue
             try:
@@ -292,7 +308,10 @@ class _Session:
                     raise
 
     def _has_ended(self) -> bool:
-        """Joins the terminal once more; whether it has ended instead. Raises UserError, TimeoutError."""
+        """Attach once more and return whether the terminal has ended instead.
+
+        Raises UserError, TimeoutError.
+        """
         try:
             return self.attach(timeout_s=ATTACH_S) is not None
         except UserError as error:
@@ -301,7 +320,7 @@ class _Session:
             return True
 
     def _rest(self) -> RelayEnd:
-        """The end of a job whose terminal ended meanwhile, and what that showed until then. Raises UserError."""
+        """Show the rest of the log of a job that ended meanwhile, and return its end. Raises UserError."""
         for word, value in self._client.stream("log", job=self._job, offset=self._shown, follow=True):
             if word == "data":
                 self._shown += len(value)
@@ -325,7 +344,7 @@ def _ended(message: dict[str, Any]) -> RelayEnd:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Writes all of it."""
+    """Write all of the data."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

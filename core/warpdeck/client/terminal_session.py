@@ -1,4 +1,6 @@
-"""A terminal on the cluster: `warpdeck run --pty` and `srun --pty` make a job that has one, and join it as `warpdeck attach` does."""
+"""Terminals on the cluster. `warpdeck run --pty` and `srun --pty` submit a job with a terminal and join it as
+`warpdeck attach` does.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ TERMINAL = "--pty"
 
 
 def run_on_terminal(words: list[str]) -> int | None:
-    """Submits `warpdeck run`'s command with a terminal of this one's size, and joins it; None if --pty is the command's own word."""
+    """Submit the command of `warpdeck run` with a terminal of this one's size, and join it.
+
+    Return None if --pty is an argument of the command itself.
+    """
     first = words.index(TERMINAL)
     if "--" in words[:first] or split_command(words[:first])[1]:
         return None
@@ -39,7 +44,9 @@ def run_on_terminal(words: list[str]) -> int | None:
 
 
 def step_on_terminal(words: list[str]) -> int | None:
-    """srun's words: a job with a terminal of this one's size, joined; None where it is a step's."""
+    """Submit srun's command as a job with a terminal of this one's size, and join it. Return None if it is a
+    step.
+    """
     rows, cols = window_size(sys.stdout.fileno())
     with SyncClient.connect(default_paths()) as client:
         try:
@@ -65,7 +72,9 @@ def _join_new(client: SyncClient, job_id: int, notes: list[str]) -> int:
 
 
 def join(client: SyncClient, job: str, *, watch: bool = False) -> int:
-    """Joins the job's terminal until it ends or the user detaches; the exit code. Ctrl-C while it waits cancels the job."""
+    """Join the job's terminal until it ends or the user detaches, and return the exit code. Ctrl-C while it
+    waits cancels the job.
+    """
     try:
         ended = relay(
             client,
@@ -79,7 +88,7 @@ def join(client: SyncClient, job: str, *, watch: bool = False) -> int:
     except KeyboardInterrupt:
         if watch:
             return 130
-        with SyncClient.connect(default_paths()) as fresh:  # the first connection may be lost
+        with SyncClient.connect(default_paths()) as fresh:
             fresh.call("cancel", jobs=[job])
         return 130
     return _say(ended, job, watch=watch)

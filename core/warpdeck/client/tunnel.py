@@ -1,7 +1,8 @@
-"""The client's end of a tunnel: opening it, and relaying it to descriptors (a socket, or standard input and output).
+"""The client's end of a tunnel: opens it and relays its bytes to file descriptors.
 
-Standard library only, and no event loop: `warpdeck proxy` is started by every ssh. Nothing blocks in either direction, so a
-side that does not read stops only what is meant for it; what was not written yet is not acknowledged, and so bounded.
+The descriptors are a socket, or standard input and output. This module uses only the standard library and no
+event loop, because every ssh starts `warpdeck proxy`. Neither direction blocks, so a side that does not read
+stops only its own data. Data that was not written yet is not acknowledged, which bounds the buffered amount.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def open_tunnel(
     forward: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> int:
-    """The stream's number once it is open; waits for the job's start. Raises UserError."""
+    """Open a tunnel and return its stream number. It waits for the job's start. Raises UserError."""
     number = client.begin(
         "tunnel", job=job, node=node, argv=list(argv), forward=forward, **({"port": port} if port else {})
     )
@@ -45,7 +46,7 @@ def open_tunnel(
 
 
 class TunnelRefused(UserError):
-    """The node did not open the tunnel, or what it leads to has failed; in words why."""
+    """The node did not open the tunnel, or its target has failed. The message is the reason."""
 
 
 def run_inside(
@@ -56,7 +57,10 @@ def run_inside(
     node: str = "",
     progress: Callable[[str], None] | None = None,
 ) -> bytes:
-    """What a short command prints that is run inside the job. Raises UserError, or TunnelRefused with its last words."""
+    """Run a short command inside the job and return its output.
+
+    Raises UserError, or TunnelRefused with its last output.
+    """
     number = open_tunnel(client, job, node=node, argv=argv, progress=progress)
     client.send_data(number, b"")
     said = bytearray()
@@ -72,7 +76,7 @@ def run_inside(
 
 
 class Relay:
-    """A tunnel joined to a source and a sink of bytes, which may be one socket."""
+    """A tunnel that is connected to a source and a sink of bytes, which may be the same socket."""
 
     def __init__(self, client: SyncClient, number: int, *, source: int, sink: int) -> None:
         self._client = client
@@ -87,11 +91,11 @@ class Relay:
         self._end: str | None = None
 
     def feed(self, data: bytes) -> None:
-        """Bytes of the tunnel that were read before."""
+        """Queue bytes of the tunnel that were read before."""
         self._unsent += data
 
     def run(self) -> str:
-        """Relays until the tunnel or the sink has ended. What went wrong at the node, "" if nothing."""
+        """Relay until the tunnel or the sink has ended. Returns the node's error, or "" if there was none."""
         with _not_blocking(self._source, self._sink):
             while self._end is None or (self._unsent and self._sink_open):
                 self._turn()
@@ -136,7 +140,7 @@ class Relay:
             data = os.read(self._source, min(DATA_CHUNK_BYTES, self._credit))
         except BlockingIOError:
             return
-        except OSError:  # reset: nobody writes there any more
+        except OSError:  # The connection was reset, so no more data will come from it.
             data = b""
         self._credit -= len(data)
         self._client.send_data(self._number, data)
@@ -147,7 +151,7 @@ class Relay:
             sent = os.write(self._sink, memoryview(self._unsent)[:DATA_CHUNK_BYTES])
         except BlockingIOError:
             return
-        except OSError:  # nobody reads there any more
+        except OSError:  # The sink has no reader any more.
             self._sink_open = False
             if self._end is None:
                 self._client.tell("close", stream=self._number)
@@ -158,7 +162,7 @@ class Relay:
             self._client.acknowledge(self._number, sent)
 
     def _end_sink(self) -> None:
-        """The node's side has said all."""
+        """Close the sink for writing because the node's side has sent all of its data."""
         self._sink_open = False
         if stat.S_ISSOCK(os.fstat(self._sink).st_mode):
             with socket.socket(fileno=os.dup(self._sink)) as duplicate, contextlib.suppress(OSError):

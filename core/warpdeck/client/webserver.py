@@ -1,6 +1,7 @@
-"""A server inside a job, from the client's side: started if need be, waited for, and reached.
+"""Finds, starts and waits for a web server inside a job, from the client's side.
 
-Standard library only. The server is asked by HTTP over a tunnel until it answers: a port that is open may still refuse.
+It uses only the standard library. It sends HTTP requests over a tunnel until the server answers, because an
+open port may still refuse them.
 """
 
 from __future__ import annotations
@@ -16,25 +17,28 @@ from .in_job import web_server
 from .tunnel import TunnelRefused, open_tunnel, run_inside
 
 START_S = 180.0
-"""How long a server may take to answer: a cold Python environment on a network disk takes a minute."""
+"""Seconds a server may take to answer. A cold Python environment on a network disk takes a minute."""
 AGAIN_S = 0.2
 SLOW = "slow"
-"""The code of the UserError that tells of a server that may still come."""
+"""Code of the UserError for a server that may still start."""
 Tell = Callable[[str], None]
 
 
 def find_server(client: SyncClient, job: str, kind: str, *, node: str = "", progress: Tell) -> Found | None:
-    """The server that runs in the job, None if there is none yet. Raises UserError, with its last words if it ended."""
+    """Return the server that runs in the job, or None if there is none yet.
+
+    Raises UserError with its last output if it ended.
+    """
     return web_server.parse(run_inside(client, job, web_server.find(kind), node=node, progress=progress))
 
 
 def start_server(client: SyncClient, job: str, kind: str, *, words: Sequence[str], node: str = "") -> None:
-    """Starts one beside what the job runs. Raises UserError."""
+    """Start a server in the job, in addition to the job's own processes. Raises UserError."""
     run_inside(client, job, web_server.start_beside(kind, list(words)), node=node)
 
 
 def await_server(client: SyncClient, job: str, kind: str, *, node: str = "", progress: Tell) -> Found:
-    """The server, once it answers. Raises UserError, with its last words if it ended."""
+    """Wait until the server answers and return it. Raises UserError with its last output if it ended."""
     deadline = time.monotonic() + START_S
     told = False
     while time.monotonic() < deadline:
@@ -51,7 +55,7 @@ def await_server(client: SyncClient, job: str, kind: str, *, node: str = "", pro
 
 
 def _answers(client: SyncClient, job: str, found: Found, node: str) -> bool:
-    """Whether it speaks HTTP yet."""
+    """Return whether the server answers HTTP requests yet."""
     try:
         number = open_tunnel(client, job, node=node, port=found.port)
     except TunnelRefused:

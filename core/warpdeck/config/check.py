@@ -1,6 +1,8 @@
-"""What must hold between the tables: names that refer to each other exist, trees are trees, nothing says two things.
+"""Checks that the tables are consistent with each other.
 
-Pure. Nodes are added at run time, so a node that no [nodes] table knows is no error; doubtful things are warnings.
+Referenced names must exist, account trees must have no cycles, and values must not contradict each other. The
+checks are pure. Nodes are added at run time, so a node without a [nodes] table is not an error. Doubtful
+settings give warnings.
 """
 
 from __future__ import annotations
@@ -22,24 +24,27 @@ from .tables import Account, Config, LimitTable, Reservation, User
 Found = Iterator[Problem]
 
 MADE_ALONE = frozenset({"PURGE_COMP", "TIME_FLOAT", "REPLACE", "REPLACE_DOWN"})
-"""Flags of reservations that end themselves, follow the clock, or change their nodes: no table of a file does."""
+"""Reservation flags that a table of the file may not have.
+
+They end the reservation, move it or change its nodes.
+"""
 MAX_PORT = 65_535
 
 SYSTEM = frozenset(
     ["/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"]
 )
-"""Folders that a job needs as the node has them."""
+"""Folders that a job needs in the node's own version."""
 OF_QOS_ALONE = {
     "max_jobs_per_account": "grp_jobs",
     "max_submit_per_account": "grp_submit",
     "max_tres_per_account": "grp_tres",
 }
-"""Limits that an account or a user does not have, and what they have in place of it."""
+"""Limits that only a QoS has, with the corresponding limit of an account or user."""
 _NAME = re.compile(r"[^\s,=\"']{1,128}")
 
 
 def cross_check(config: Config) -> tuple[list[Problem], list[Problem]]:
-    """(errors, warnings)."""
+    """Check the configuration. Returns (errors, warnings)."""
     checks: tuple[Callable[[Config], Found], ...] = (
         _names,
         _scheduler,
@@ -65,7 +70,7 @@ def _unknown(path: Path, names: Iterable[str], known: Mapping[str, object], what
 
 
 def _names(config: Config) -> Found:
-    """Names stand in comma-separated lists and in columns."""
+    """Check that names can be used in comma-separated lists and in columns."""
     for table in ("licenses", "partitions", "qos", "accounts", "reservations"):
         for name in getattr(config, table):
             if not _NAME.fullmatch(name):
@@ -77,7 +82,7 @@ def _names(config: Config) -> Found:
 
 
 def _paths(config: Config) -> Found:
-    """Paths are looked up on the nodes, where no folder is the current one."""
+    """Check that paths are absolute. They are used on the nodes, where there is no current folder."""
     hooks = config.hooks
     written = {("hooks", "prolog"): hooks.prolog, ("hooks", "epilog"): hooks.epilog}
     written |= {("hooks", "task_prolog"): hooks.task_prolog, ("hooks", "task_epilog"): hooks.task_epilog}
@@ -127,7 +132,7 @@ def _licenses_known(config: Config) -> Found:
 
 
 def _limit_sets(config: Config) -> Iterator[tuple[Path, Mapping[str, object]]]:
-    """Every TRES list of the configuration."""
+    """Yield every TRES list of the configuration."""
     fields = (
         "grp_tres",
         "grp_tres_mins",
@@ -192,7 +197,7 @@ def _accounts(config: Config) -> Found:
 
 
 def _association_limits(config: Config) -> Found:
-    """Of an account's own limits each holds for it as a whole or for each of its users."""
+    """Check that accounts and users have none of the limits that only a QoS has."""
     tables: list[tuple[tuple[str, ...], LimitTable]] = []
     for name, account in config.accounts.items():
         tables.append((("accounts", name), account))
@@ -247,7 +252,10 @@ def _reservations(config: Config) -> Found:
 
 
 def _flags(entry: Reservation, path: Path) -> Found:
-    """They are those of scontrol, but for such as need a reservation that is made at run time."""
+    """Check a reservation's flags.
+
+    They are those of scontrol, except flags that only run-time reservations can have.
+    """
     where = (*path, "flags")
     try:
         asked = parse_flags(",".join(entry.flags))
@@ -272,7 +280,7 @@ def _flags(entry: Reservation, path: Path) -> Found:
 
 
 def _repeats(entry: Reservation, path: Path, repeat: Repeat) -> Found:
-    """What comes again must be over before it does."""
+    """Check that a repeating reservation ends before its next occurrence."""
     length_s = entry.duration
     if entry.start is not None and entry.end is not None:
         length_s = int(entry.end.timestamp() - entry.start.timestamp())
@@ -283,7 +291,10 @@ def _repeats(entry: Reservation, path: Path, repeat: Repeat) -> Found:
 
 
 def _nodes(config: Config) -> Found:
-    """Several tables may speak of a node, but one key of it has one value."""
+    """Check that no two tables give a node different values for the same key.
+
+    Several tables may describe a node.
+    """
     said: dict[tuple[str, str], tuple[str, object]] = {}
     for hosts, table in config.nodes.items():
         try:
@@ -330,7 +341,10 @@ def _warnings(config: Config) -> Found:
 
 
 def _find_cycle(edges: Mapping[str, Iterable[str]]) -> list[str]:
-    """Names that lead from one back to itself, first and last the same; [] if there is no cycle. Iterative: any depth."""
+    """Return names that lead from one back to itself, or [] if there is no cycle.
+
+    The first and last name are the same. The search is iterative, so its depth is unlimited.
+    """
     done: set[str] = set()
     for start in edges:
         trail: list[str] = []

@@ -1,7 +1,8 @@
-"""TOML text to Config, or every problem in it with its line.
+"""Decodes TOML text to a Config, or reports every problem in it with its line.
 
-Each key is converted by itself, so that one wrong value hides no other: text forms by their Form, everything else by msgspec
-in strict mode. Unknown keys are refused, with the nearest known one named.
+Each key is converted separately, so that one wrong value hides no other. A text form is converted by its
+Form, any other value by msgspec in strict mode. An unknown key is an error that names the most similar known
+key.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from .tables import Config, Names, Table
 T = TypeVar("T", bound=Table)
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
-"""A configuration of ten thousand accounts and users takes 2 MB."""
+"""Maximum size. A configuration with ten thousand accounts and users has 2 MB."""
 
 _TOML_PLACE = re.compile(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)")
 _PLACE_IN_VALUE = re.compile(r" - at `\$[^`]*`$")
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):
-    """A usable configuration, the line of each key in its text, and what its author may want to know."""
+    """A valid configuration, the line of each key in its text, and warnings for its author."""
 
     config: Config
     lines: dict[Path, int] = {}
@@ -41,7 +42,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode(text: str, file: str) -> Decoded:
-    """Raises ConfigError with all problems; `file` is the name they carry."""
+    """Decode a configuration. Raises ConfigError with all problems, which carry the name `file`."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -57,7 +58,10 @@ def decode(text: str, file: str) -> Decoded:
 
 
 def convert(data: object) -> tuple[Config, list[Problem]]:
-    """Each table and key by itself; whether they agree is not asked. Values with a problem have their defaults."""
+    """Convert each table and key separately, without cross-checks.
+
+    Values with a problem get their defaults.
+    """
     found: list[Problem] = []
     return _table(Config, data, (), found), found
 
@@ -71,7 +75,7 @@ def _syntax(message: str, text: str) -> Problem:
 
 
 def _placed(problems: list[Problem], lines: dict[Path, int]) -> tuple[Problem, ...]:
-    """With the line of the key, or of the nearest table above it that stands in the text."""
+    """Return the problems with the line of their key, or of the nearest enclosing table in the text."""
     made = []
     for problem in problems[:MAX_PROBLEMS]:
         paths = (problem.path[:size] for size in range(len(problem.path), 0, -1))
@@ -81,7 +85,7 @@ def _placed(problems: list[Problem], lines: dict[Path, int]) -> tuple[Problem, .
 
 
 def _table(kind: type[T], data: object, path: Path, found: list[Problem]) -> T:
-    """The table with all values that are right; problems go to `found`."""
+    """Return the table with all valid values, and append the problems to `found`."""
     if not isinstance(data, dict):
         found.append(Problem(path=path, text=f"is a table: write [{'.'.join(path)}] and its keys below"))
         return kind()
@@ -98,7 +102,7 @@ def _table(kind: type[T], data: object, path: Path, found: list[Problem]) -> T:
 def _take(
     values: dict[str, Any], key: str, kind: Any, value: object, path: Path, found: list[Problem]
 ) -> None:
-    """Puts the converted value under `key`, or its problem into `found`."""
+    """Store the converted value under `key`, or append its problem to `found`."""
     if is_table(kind):
         values[key] = _table(kind, value, path, found)
         return
@@ -117,7 +121,7 @@ def _take(
 
 
 def _value(kind: Any, value: object) -> Any:
-    """A single value. Raises UserError."""
+    """Convert a single value. Raises UserError."""
     form = form_of(kind)
     if form is not None:
         if not isinstance(value, str):
@@ -144,23 +148,23 @@ def _unknown(key: str, types: dict[str, Any]) -> str:
 
 @functools.cache
 def field_types(kind: type[Table]) -> dict[str, Any]:
-    """Field -> its type with annotations."""
+    """Return the annotated type of each field."""
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name] for field in msgspec.structs.fields(kind)}
 
 
 def is_table(kind: Any) -> bool:
-    """Whether the type is a table of its own."""
+    """Return whether the type is a table."""
     return isinstance(kind, type) and issubclass(kind, Table)
 
 
 def entry_type(kind: Any) -> Any:
-    """Of a table of named entries the type of an entry, else None."""
+    """Return the type of an entry if the type is a table of named entries, else None."""
     return get_args(kind)[1] if get_origin(kind) is dict else None
 
 
 def form_of(kind: Any) -> Form | None:
-    """The field's text form, None for a plain TOML value."""
+    """Return the field's text form, or None if it is a plain TOML value."""
     if get_origin(kind) is Annotated:
         return next((each for each in get_args(kind)[1:] if isinstance(each, Form)), None)
     return None

@@ -1,6 +1,6 @@
-"""A Config as a flat list of keys with the TOML text of each value: for showing, for writing a file, for comparing two.
+"""A Config as a flat list of keys with their TOML values, for showing, for writing a file and for comparing.
 
-What `write` makes, `decode` reads back to the same Config.
+`decode` reads the output of `write` back to the same Config.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ from .problems import dotted, quoted
 from .tables import Config, Table
 
 WIDTH = 44
-"""Where remarks begin in a shown configuration."""
+"""Column at which remarks begin in a printed configuration."""
 
 
 NOTHING = ("", '""', "[]", '"UNLIMITED"')
-"""Values that say: no limit, nobody, nothing."""
+"""Values that mean no limit, nobody or nothing."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One key. `text` is its value in TOML, "" where it has none (no limit, everybody); `default`: nobody set it so."""
+    """One key.
+
+    `text` is its value in TOML, or "" if it has none (no limit, all users). `default` means that it was not
+    set.
+    """
 
     path: Path
     text: str
@@ -35,17 +39,24 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entries(config: Config) -> list[Entry]:
-    """All keys of all tables, in the order of a file: plain keys of a table before the tables below it."""
+    """Return all keys of all tables in the order of a file.
+
+    Plain keys of a table come before its subtables.
+    """
     return list(_entries(config, ()))
 
 
 def write(config: Config, *, remarks: Mapping[Path, str] | None = None, defaults: bool = False) -> str:
-    """TOML text. `remarks` stand behind a key or above a table; with `defaults` also what nobody set, unless it is nothing."""
+    """Return the configuration as TOML text.
+
+    `remarks` are comments after a key or a table's header. With `defaults` keys that were not set are
+    written, too, unless their value means nothing.
+    """
     lines: list[str] = []
     table: Path = ()
     for entry in entries(config):
         shown = not entry.default or (defaults and entry.text not in NOTHING)
-        opens = not entry.path[-1]  # a named table as such
+        opens = not entry.path[-1]  # An empty last key stands for a named table itself.
         if opens or (shown and entry.path[:-1] != table):
             table = entry.path[:-1]
             lines.append(f"{chr(10) if lines else ''}[{dotted(table)}]")
@@ -57,7 +68,10 @@ def write(config: Config, *, remarks: Mapping[Path, str] | None = None, defaults
 
 
 def changes(old: Config, new: Config) -> list[str]:
-    """What differs, one key or named table a line, in words. Quick where little does: equal tables are passed over."""
+    """Return the differences as text, one line for each key or named table.
+
+    Equal tables are skipped, so this is fast.
+    """
     return list(_changes(old, new, ()))
 
 
@@ -121,7 +135,7 @@ def _written(kind: Any, value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """TOML of a plain value; "" for nothing."""
+    """Return the TOML text of a plain value, or "" for None."""
     match value:
         case None:
             return ""

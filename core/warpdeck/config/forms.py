@@ -1,7 +1,8 @@
-"""The text forms of values in config.toml: how a field is read from its text and written back.
+"""Text forms of values in config.toml: how a field's text is parsed and written.
 
-A field of a table is annotated with its Form; the decoder applies `read`, the writer `write`. Fields without a Form are
-plain TOML values that msgspec converts. Keys that end in _s are numbers of seconds; all other times are Slurm's texts.
+A table's field is annotated with its Form. The decoder applies `read`, the writer `write`. Fields without a
+Form are plain TOML values, which msgspec converts. Keys that end in _s are numbers of seconds. All other
+times use Slurm's formats.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from warpdeck.notation.values.tres_counts import (
 
 
 class Form(NamedTuple):
-    """A text form. `read` raises UserError; `write` gives text that `read` takes."""
+    """A text form. `read` raises UserError; `write` returns text that `read` accepts."""
 
     read: Callable[[str], Any]
     write: Callable[[Any], str]
@@ -70,13 +71,13 @@ def _tres(read: Callable[[str], Any], write: Callable[[Mapping[str, Any]], str])
 
 
 Limit = Annotated[int | None, Form(_read_limit, format_duration, "2-00:00:00")]
-"""Seconds, None is UNLIMITED."""
+"""A time limit in seconds; None is UNLIMITED."""
 Time = Annotated[int, Form(_read_time, format_duration, "2-00:00:00")]
-"""Seconds."""
+"""A time in seconds."""
 Memory = Annotated[int, Form(parse_memory, _write_memory, "4G")]
-"""Bytes."""
+"""A size in bytes."""
 Nodes = Annotated[tuple[str, ...] | None, Form(_read_nodes, _write_nodes, "gpu[01-08]")]
-"""Node names, None is ALL."""
+"""Node names; None is ALL."""
 TresCounts = Annotated[dict[str, int], _tres(parse_tres, format_tres)]
 TresWeights = Annotated[dict[str, float], _tres(parse_tres_weights, format_tres_weights)]
 TresPrices = Annotated[dict[str, float], _tres(parse_tres_prices, format_tres_prices)]

@@ -1,4 +1,4 @@
-"""Reading config.toml from disk."""
+"""Reads config.toml from disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from .tables import Config
 
 
 def load(path: str) -> Decoded:
-    """The configuration in the file, or the defaults if there is none. Raises ConfigError, UserError if it cannot be read."""
+    """Return the configuration in the file, or the defaults if the file does not exist.
+
+    Raises ConfigError, or UserError if it cannot be read.
+    """
     try:
         return read(path)
     except FileNotFoundError:
@@ -19,12 +22,15 @@ def load(path: str) -> Decoded:
 
 
 def read(path: str) -> Decoded:
-    """The configuration in a file that must be there. Raises FileNotFoundError, ConfigError, UserError."""
+    """Return the configuration in a file that must exist.
+
+    Raises FileNotFoundError, ConfigError, UserError.
+    """
     return decode(read_text(path), path)
 
 
 def read_text(path: str) -> str:
-    """What the file says. Raises FileNotFoundError, UserError."""
+    """Return the text of the file. Raises FileNotFoundError, UserError."""
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_TEXT_BYTES + 1)

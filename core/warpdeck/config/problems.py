@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, and where: each problem has its key and, once the file was looked at, its line."""
+"""Problems of a configuration. Each has its key and, once the file was examined, its line."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from warpdeck.base.errors import UserError
 from warpdeck.notation.config.toml_lines import Path
 
 MAX_PROBLEMS = 100
-"""Problems kept of one file; a wrong file type would give thousands."""
+"""Maximum number of problems kept for one file. A file of another type would give thousands."""
 
 
 def dotted(path: Path) -> str:
-    """As one writes the key: partitions.gpu.max_time, nodes."gpu[01-08]".switch."""
+    """Return a key as written in TOML, such as partitions.gpu.max_time or nodes."gpu[01-08]".switch."""
     return ".".join(word if _is_bare(word) else quoted(word) for word in path)
 
 
 def quoted(text: str) -> str:
-    """A TOML basic string."""
+    """Return the text as a TOML basic string."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(each if each.isprintable() else f"\\U{ord(each):08X}" for each in plain) + '"'
 
@@ -27,7 +27,7 @@ def _is_bare(word: str) -> bool:
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One sentence about one key. `line` 0: not known."""
+    """One sentence about one key. `line` is 0 if unknown."""
 
     path: Path
     text: str
@@ -35,14 +35,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     column: int = 0
 
     def sentence(self, file: str) -> str:
-        """file:line: key: text, as compilers write it."""
+        """Return "file:line: key: text", the format of compiler errors."""
         place = ":".join([file, *(str(number) for number in (self.line, self.column) if number)])
         key = f"{dotted(self.path)}: " if self.path else ""
         return f"{place}: {key}{self.text}"
 
 
 class ConfigError(UserError):
-    """The configuration cannot be used. `problems` are all that were found."""
+    """The configuration cannot be used. `problems` are all problems that were found."""
 
     def __init__(self, file: str, problems: tuple[Problem, ...]) -> None:
         first, rest = problems[0], len(problems) - 1

@@ -1,6 +1,7 @@
-"""Which QoS a place in the account tree may use, and which one its jobs have without a word. Pure.
+"""The QoS that an account or a user in it may use, and the default QoS of their jobs. The functions are pure.
 
-A user's own come before the account's, the account's before those of the account above it, as in Slurm. Where none says so: any.
+As in Slurm, a user's own setting overrides the account's, and the account's overrides its parent's. If none
+of them has a list, any QoS is allowed.
 """
 
 from __future__ import annotations
@@ -11,26 +12,26 @@ from .tables import Account, Config, User
 
 
 def allowed_qos(config: Config, account: str, user: str = "") -> frozenset[str] | None:
-    """None: any."""
+    """Return the QoS that a user or account may use, or None for any."""
     return next(
         (frozenset(each.qos) for each in _upwards(config, account, user) if each.qos is not None), None
     )
 
 
 def default_qos(config: Config, account: str, user: str = "") -> str:
-    """Nothing for none."""
+    """Return the default QoS, or "" if there is none."""
     return next((each.default_qos for each in _upwards(config, account, user) if each.default_qos), "")
 
 
 def default_qos_by_place(config: Config) -> dict[tuple[str, str], str]:
-    """(account, user), or (account, "") -> the QoS of jobs that name none, where there is one."""
+    """Return the default QoS by (account, user) or (account, ""), as far as there is one."""
     places = [(account, user) for account, table in config.accounts.items() for user in ("", *table.users)]
     found = {place: default_qos(config, *place) for place in places}
     return {place: qos for place, qos in found.items() if qos}
 
 
 def _upwards(config: Config, account: str, user: str) -> Iterator[Account | User]:
-    """The user's place, the account, and those above."""
+    """Yield the table of the user in the account, then the account's and its ancestors' tables."""
     seen: set[str] = set()
     if account in config.accounts and user in config.accounts[account].users:
         yield config.accounts[account].users[user]

@@ -1,7 +1,7 @@
-"""config.toml on disk, made to say something else: whole or not at all.
+"""Changes config.toml on disk, completely or not at all.
 
-What it said before stays beside it. Not changed is a file whose author has not had it taken up yet, nor is one made that could not
-be put in force.
+The previous version is kept next to it. A file is not changed if it has edits that are not in force yet, or
+if the result would be invalid.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from .load import read_text
 from .tables import Config
 
 BEFORE = ".before"
-"""Ends the name of the copy of what it said before the last change."""
+"""Suffix of the copy with the content before the last change."""
 NEW = ".new"
 MODE = 0o600
-"""Of a file that there was none of yet; else it stays as it is."""
+"""Mode of a newly made file; an existing file keeps its mode."""
 
 
 def rewrite(path: str, changes: Sequence[Amendment], *, in_force: Config) -> None:
-    """Raises UserError, ConfigError with what would be wrong with it."""
+    """Apply the changes to the file.
+
+    Raises UserError, or ConfigError with the problems that the result would have.
+    """
     target = os.path.realpath(path)
     try:
         text = read_text(target)
@@ -47,7 +50,7 @@ def rewrite(path: str, changes: Sequence[Amendment], *, in_force: Config) -> Non
 
 
 def _replace(target: str, text: str) -> None:
-    """By rename, so that no half file is ever read; its owner and mode stay."""
+    """Replace the file by a rename, so that no reader sees a partial file. Its owner and mode are kept."""
     new = target + NEW
     with contextlib.suppress(FileNotFoundError):
         os.unlink(new)
@@ -65,7 +68,7 @@ def _replace(target: str, text: str) -> None:
 
 
 def _keep(target: str) -> None:
-    """A copy beside it, with its owner and mode."""
+    """Copy the file to its backup name, with its owner and mode."""
     before = target + BEFORE
     with contextlib.suppress(FileNotFoundError):
         os.unlink(before)

@@ -1,6 +1,9 @@
-"""From config.toml to what the planner sees: Settings, and the site's tables for the View. Pure.
+"""Converts config.toml to the planner's inputs: Settings, and the site's tables for the View.
 
-Use of resources and the members of Unix groups come in as arguments: they change at run time, the file does not.
+The functions are pure.
+
+Resource usage and the members of Unix groups are arguments, because they change at run time and the file does
+not.
 """
 
 from __future__ import annotations
@@ -31,12 +34,12 @@ from .qosplaces import allowed_qos, default_qos_by_place
 from .tables import Config
 
 Members = Mapping[str, Collection[str]]
-"""Unix group -> the users that are known to be in it."""
+"""Known members of each Unix group."""
 NEVER = float("inf")
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What was used, decayed to now: billing-seconds and TRES-seconds. A user's key is (user, account)."""
+    """Past usage, decayed to now, in billing-seconds and TRES-seconds. A user's key is (user, account)."""
 
     accounts: dict[str, float] = {}
     account_tres: dict[str, dict[str, float]] = {}
@@ -46,7 +49,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says of a node."""
+    """Settings of a node in the configuration."""
 
     features: frozenset[str] = frozenset()
     switch: str = ""
@@ -56,7 +59,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows from checks and faults."""
+    """Rules for the results of health checks and for GPU faults."""
 
     ignore: frozenset[str] = frozenset()
     ignore_xids: frozenset[int] = frozenset()
@@ -65,11 +68,14 @@ class HealthRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """The site's part of a View (sorted by name), the settings of a pass, and what fills in a job's request."""
+    """The site's tables for a View (sorted by name), and the settings of a pass.
+
+    It also has the defaults of jobs' requests.
+    """
 
     settings: Settings = Settings()
     grace_s: float = 30.0
-    """Between TERM and KILL when a job is ended."""
+    """Seconds between TERM and KILL when a job is ended."""
     half_life_s: float | None = None
     shards_per_gpu: int = 0
     sends_mail: bool = False
@@ -78,24 +84,27 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     accounts: tuple[AccountView, ...] = ()
     users: tuple[UserView, ...] = ()
     reservations: tuple[ReservationView, ...] = ()
-    """Those of all nodes have no nodes here: see reservations_on."""
+    """Reservations. Those of all nodes have no nodes here: see reservations_on."""
     on_all_nodes: frozenset[str] = frozenset()
-    """Reservations of whatever nodes there are."""
+    """Names of the reservations of all existing nodes."""
     licenses: tuple[tuple[str, int], ...] = ()
     nodes: dict[NodeName, NodeFacts] = {}
     default_accounts: dict[str, str] = {}
-    """User -> the account of jobs that name none."""
+    """Account of each user's jobs that name none."""
     default_qos: dict[tuple[str, str], str] = {}
-    """(account, user), or (account, "") -> the QoS of jobs that name none."""
+    """QoS of jobs that name none, by (account, user) or (account, "")."""
     about: dict[str, tuple[str, str]] = {}
-    """Account -> its description and its organization, where it has one."""
+    """Description and organization of the accounts that have them."""
     avoid_foreign_processes: bool = True
     health: HealthRules = HealthRules()
 
     def complete(self, request: Request, user: str) -> Request:
-        """The request with the site's defaults where it names no partition, account or QoS, and with what a shard is here.
+        """Return the request with the site's default partition, account and QoS, and with shards converted.
 
-        Its limit of time stays as asked: the default depends on the partition in which it starts. Raises UserError.
+        Raises UserError.
+
+        The time limit stays as requested, because its default depends on the partition in which the job
+        starts.
         """
         account = request.account or self.default_accounts.get(user, "")
         return msgspec.structs.replace(
@@ -110,7 +119,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         return self.default_qos.get((account, user)) or self.default_qos.get((account, ""), "")
 
     def remarks(self, request: Request) -> list[str]:
-        """What a request names that nothing here goes by."""
+        """Return remarks about requested names that have no effect on this site."""
         named = (
             ("partition", request.partition, self.partitions),
             ("account", request.account, self.accounts),
@@ -126,7 +135,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         return told
 
     def _in_parts(self, asked: Resources) -> Resources:
-        """Shards as a part of a GPU; all of its shards are the GPU."""
+        """Return the request with its shards as a share of a GPU.
+
+        All shards of a GPU become the whole GPU. Raises UserError.
+        """
         shards, each = asked.gpus.shards, self.shards_per_gpu
         if not shards:
             return asked
@@ -144,7 +156,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(asked, gpus=gpus)
 
     def reservations_on(self, node_names: Collection[NodeName]) -> tuple[ReservationView, ...]:
-        """All reservations, when these are the nodes that there are."""
+        """Return all reservations, with `node_names` as the nodes that exist."""
         everything = frozenset(node_names)
         return tuple(
             msgspec.structs.replace(each, nodes=everything) if each.name in self.on_all_nodes else each
@@ -157,7 +169,7 @@ def build_site(
     *,
     members: Members | None = None,
 ) -> Site:
-    """The tables for a pass, as if nothing had been used yet."""
+    """Return the tables for a pass, without any usage."""
     return Site(
         sends_mail=bool(config.mail.program or config.mail.webhook),
         settings=build_settings(config),
@@ -192,7 +204,7 @@ def build_site(
 
 
 def with_usage(site: Site, usage: Usage) -> Site:
-    """The site with what accounts, users and QoS have used."""
+    """Return the site with the usage of accounts, users and QoS."""
     replace = msgspec.structs.replace
     return replace(
         site,
@@ -217,7 +229,7 @@ def with_usage(site: Site, usage: Usage) -> Site:
 
 
 def build_settings(config: Config) -> Settings:
-    """The knobs of a pass."""
+    """Return the settings of a pass."""
     table = config.scheduler
     weights = table.weights
     only = next(iter(config.partitions)) if len(config.partitions) == 1 else ""
@@ -258,7 +270,7 @@ def build_settings(config: Config) -> Settings:
 
 
 def node_facts(config: Config) -> dict[NodeName, NodeFacts]:
-    """Node -> what all [nodes] tables say of it together."""
+    """Return the combined settings of all [nodes] tables for each node."""
     made: dict[NodeName, NodeFacts] = {}
     for hosts, table in config.nodes.items():
         for name in expand(hosts):
@@ -274,7 +286,7 @@ def node_facts(config: Config) -> dict[NodeName, NodeFacts]:
 
 
 def build_limits(table: tables.LimitTable) -> Limits:
-    """A table's limits."""
+    """Return a table's limits."""
     return Limits(
         grp_tres=table.grp_tres,
         grp_tres_mins=table.grp_tres_mins,
@@ -325,7 +337,7 @@ def _partition(name: str, table: tables.Partition, members: Members) -> Partitio
 
 
 def _allowed_users(table: tables.Partition, members: Members) -> frozenset[str] | None:
-    """Those named, and those in an allowed group; None: everybody."""
+    """Return the named users and the members of allowed groups, or None for all users."""
     if table.allow_groups is None and table.allow_users is None:
         return None
     users = set(table.allow_users or ())
@@ -393,7 +405,7 @@ def _reservation(name: str, table: tables.Reservation) -> ReservationView:
 
 
 def _kind(table: tables.Reservation) -> dict[str, Any]:
-    """What its flags make of it, beside what has a key of its own."""
+    """Return the fields that a reservation's flags set, combined with the keys of the same meaning."""
     kind = flag_fields(parse_flags(",".join(table.flags)).more)
     kind["maintenance"] = kind["maintenance"] or table.maintenance
     kind["repeat"] = kind["repeat"] or table.repeat
@@ -401,7 +413,7 @@ def _kind(table: tables.Reservation) -> dict[str, Any]:
 
 
 def _default_accounts(config: Config) -> dict[str, str]:
-    """The account marked default, else a user's only one."""
+    """Return each user's default account: the one marked as default, else the user's only one."""
     own: dict[str, list[str]] = {}
     marked: dict[str, str] = {}
     for account, table in config.accounts.items():

@@ -1,4 +1,4 @@
-"""The tables of config.toml as types: every key, its form, its default, and what it means.
+"""The tables of config.toml as types: every key with its form, its default and its meaning.
 
 Names are Slurm's where Slurm has them. A site without a file, or with an empty one, has these defaults.
 """
@@ -15,9 +15,9 @@ from warpdeck.model.reservation import Repeat
 from .forms import Limit, Memory, Nodes, Time, TresCounts, TresPrices, TresWeights
 
 MAX_COUNT = 2**53
-"""Beyond it floats do not count any more."""
+"""Floats cannot represent all integers above this."""
 MAX_SECONDS = 10**9
-"""30 years: beyond it a number is a slip."""
+"""30 years; a larger number is a mistake."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
@@ -26,15 +26,15 @@ CheckSeconds = Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)]
 WholeSeconds = Annotated[int, msgspec.Meta(ge=0, le=MAX_SECONDS)]
 Names = tuple[str, ...]
 PreemptMode = Literal["", "off", "requeue", "suspend", "cancel"]
-"""What is done to a job that is preempted; "" leaves it to the next wider setting."""
+"""Action on a preempted job; "" leaves the choice to the more general setting."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all tables."""
+    """Base class of all tables of config.toml."""
 
 
 class Weights(Table, frozen=True, kw_only=True):
-    """[scheduler.weights]: how much each factor of the priority counts (PriorityWeight*)."""
+    """[scheduler.weights]: the weight of each factor of the priority (PriorityWeight*)."""
 
     age: Count = 0
     fairshare: Count = 0
@@ -45,28 +45,37 @@ class Weights(Table, frozen=True, kw_only=True):
 
 
 class Scheduler(Table, frozen=True, kw_only=True):
-    """[scheduler]: how to plan. See warpdeck.policy.Settings."""
+    """[scheduler]: settings of the planner. See warpdeck.policy.Settings."""
 
     weights: Weights = Weights()
     max_age: Time = 7 * 86_400
-    """The age factor is full after this (PriorityMaxAge)."""
+    """Waiting time after which the age factor reaches its maximum (PriorityMaxAge)."""
     favor_small: bool = False
     billing_weights: TresPrices = {}
-    """What a TRES costs, for fairshare; empty: a CPU costs 1."""
+    """Price of each TRES for fair-share. If it is empty, a CPU costs 1."""
     backfill: Literal["none", "easy", "conservative"] = "easy"
     queue_order: Literal["submission", "response"] = "response"
-    """Among jobs of equal priority: who came first, or who waits longest for what the job is worth."""
+    """Order of jobs with equal priority: by submission, or by response ratio.
+
+    The response ratio is (waiting time + predicted run time) / predicted run time; the highest comes first.
+    """
     overdue_share: Annotated[float, msgspec.Meta(ge=0, le=MAX_COUNT)] = 0.5
-    """With response: a job is passed no more when its wait is going to come to so much of the longest wait lately."""
+    """Fraction of the longest recent wait, for queue_order = "response".
+
+    A job with an expected wait of this fraction is no longer passed by others.
+    """
     overdue_reservations: Count = 2
-    """With response: how many have a reservation while so many have waited that long already."""
+    """Maximum number of reservations for jobs that have waited that long, for queue_order = "response".
+
+    Only jobs that have also waited as long as they will run count.
+    """
     reservations: Count = 1
     reservation_holds: Literal["nodes", "start"] = "nodes"
     backfill_order: Literal["priority", "shortest"] = "shortest"
     default_time: Limit = None
-    """For jobs that ask for no limit, where their partition has none either."""
+    """Time limit of jobs that request none and whose partition has no default."""
     default_mem_per_cpu: Memory = 0
-    """For jobs that ask for no memory; 0: memory is not counted for them."""
+    """Memory per CPU of jobs that request none. With 0 the memory of these jobs is not counted."""
     default_partition: str = ""
     max_starts: Positive = 1000
     max_backfill_tests: Positive = 10_000
@@ -77,102 +86,135 @@ class Scheduler(Table, frozen=True, kw_only=True):
     preempt_exempt_s: WholeSeconds = 0
     suspend_keeps_gpus: bool = True
     reclaim: bool = True
-    """Accounts take back, by preemption, what others hold of their quota."""
+    """Accounts may preempt jobs of others to get back resources of their quota."""
     kill_invalid_dependency: bool = True
     enforce_limits: bool = True
 
 
 class Gpus(Table, frozen=True, kw_only=True):
-    """[gpus]"""
+    """[gpus]: settings of GPUs."""
 
     avoid_foreign_processes: bool = True
-    """A GPU on which a process outside the queue holds memory is given to no job."""
+    """Whether to avoid GPUs on which processes outside the queue hold memory."""
     cuda_visible_devices: Literal["index", "uuid"] = "index"
-    """How CUDA_VISIBLE_DEVICES names a job's GPUs: by index, as Slurm does and as the job's processes count them, or by uuid."""
+    """How CUDA_VISIBLE_DEVICES names a job's GPUs: by index or by UUID.
+
+    The index is the same as in Slurm, and as the job's processes count the GPUs.
+    """
     shards_per_gpu: Count = 0
-    """--gres=shard:N asks for N of so many parts of a GPU; 0: there are no shards."""
+    """Number of shards of one GPU, which --gres=shard:N requests; 0 means that there are none."""
     share_grace_s: Seconds = 10.0
-    """A job that uses more than its part of a GPU's memory is warned, and ended after so long."""
+    """Seconds after which a job that exceeds its share of a GPU's memory is ended. It is warned first."""
     share_start_s: Seconds = 30.0
-    """A job on a part of a GPU begins when the one before it there has its memory, or after so long; 0: at once."""
+    """Maximum seconds that a job on a shared GPU waits for the previous job to allocate its memory.
+
+    With 0 it starts at once.
+    """
 
 
 class Containment(Table, frozen=True, kw_only=True):
-    """[containment]: what jobs are held to on their nodes, as far as a node can (cgroup.conf)."""
+    """[containment]: limits that nodes enforce on jobs, as far as a node can (cgroup.conf)."""
 
     memory: bool = True
-    """To the memory that was asked for (ConstrainRAMSpace, ConstrainSwapSpace)."""
+    """Limit jobs to their requested memory (ConstrainRAMSpace, ConstrainSwapSpace)."""
     cpus: bool = True
-    """To as many CPUs as were asked for (ConstrainCores)."""
+    """Limit jobs to their requested number of CPUs (ConstrainCores)."""
     devices: bool = True
-    """To the GPUs that were given to them (ConstrainDevices)."""
+    """Limit jobs to their allocated GPUs (ConstrainDevices)."""
     max_processes: Count = 16_384
-    """Processes and threads that a job may have at once on a node; 0 is no limit. A fork bomb ends here."""
+    """Maximum number of processes and threads of a job on a node; 0 means no limit. It stops fork bombs."""
     unkillable_s: Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)] = 60.0
-    """A process that lives so long after KILL hangs in the kernel: its node is drained (UnkillableStepTimeout)."""
+    """Seconds that a process may survive KILL (UnkillableStepTimeout).
+
+    A process that lives longer hangs in the kernel, and its node is drained.
+    """
     tmp_dir: str = ""
-    """Where the TMPDIR of each job is made (TmpFS); "" is /tmp."""
+    """Folder in which each job's TMPDIR is made (TmpFS); "" is /tmp."""
     private_dirs: tuple[str, ...] = ()
-    """Folders that each job has for itself until its end, where agents run as root (job_container.conf's Dirs)."""
+    """Folders that are private to each job until its end (job_container.conf's Dirs).
+
+    They take effect if the agents run as root.
+    """
     shared_dirs: tuple[str, ...] = ("/tmp/.X11-unix", "/tmp/nvidia-mps", "/tmp/nvidia-log")
-    """What stays the node's below them: the sockets of X11 and of MPS."""
+    """Folders below them that are shared with the node, for the sockets of X11 and MPS."""
 
 
 class Hooks(Table, frozen=True, kw_only=True):
-    """[hooks]: the site's programs on the nodes, as root where the agent is root."""
+    """[hooks]: programs of the site on the nodes. They run as root if the agent runs as root."""
 
     prolog: str = ""
-    """Before a job's first process on a node. If it fails the node is drained, and the job waits again, held."""
+    """Program run before a job's first process on a node.
+
+    If it fails, the node is drained and the job is requeued and held.
+    """
     epilog: str = ""
-    """After a job's last process on a node. If it fails the node is drained."""
+    """Program run after a job's last process on a node. If it fails, the node is drained."""
     task_prolog: str = ""
-    """As the user, in each task of a step before it (TaskProlog): what it prints as "export NAME=VALUE" is set for the task."""
+    """Program run as the user in each task of a step, before the task (TaskProlog).
+
+    Each line "export NAME=VALUE" of its output sets a variable of the task.
+    """
     task_epilog: str = ""
-    """As the user, behind each task of a step (TaskEpilog)."""
+    """Program run as the user after each task of a step (TaskEpilog)."""
     timeout_s: Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)] = 60.0
-    """One that takes longer is ended, and has failed (PrologEpilogTimeout)."""
+    """Seconds after which such a hook is killed and counts as failed (PrologEpilogTimeout)."""
 
 
 class Health(Table, frozen=True, kw_only=True):
-    """[health]: how nodes are watched, and what follows. Each check: warpdeck.model.CHECKS."""
+    """[health]: health checks of nodes and their consequences. See warpdeck.model.CHECKS for the checks."""
 
     program: str = ""
-    """The site's own check on every node (HealthCheckProgram): exit status not 0 drains, its first line is the reason."""
+    """The site's own check on every node (HealthCheckProgram).
+
+    A nonzero exit status drains the node, with the first line of output as the reason.
+    """
     interval_s: CheckSeconds = 60.0
-    """Between two looks at disks, mounts and the program."""
+    """Seconds between two checks of disks, mounts and the program."""
     timeout_s: CheckSeconds = 30.0
-    """A program that takes longer is ended, and has failed."""
+    """Seconds after which the program is killed and counts as failed."""
     min_free: Memory = 256 * 2**20
-    """A disk with less room is full; or with less than a hundredth of its size, if that is smaller."""
+    """Minimum free space of a disk. A disk with less counts as full.
+
+    If 1 % of the disk's size is less, that is the minimum instead.
+    """
     max_clock_skew_s: Seconds = 10.0
     ignore: Names = ()
-    """Checks that are told, and drain nothing."""
+    """Checks that are reported and drain nothing."""
     ignore_xids: tuple[Count, ...] = (13, 31, 43, 45, 63, 68, 109)
-    """Xids that a faulty program causes: told to the job, else any user could drain any GPU."""
+    """Xids that a faulty program causes.
+
+    They are reported to the job; otherwise any user could drain any GPU.
+    """
     requeue_on: Names = ()
-    """Checks that send the jobs on what they drain back into the queue, where the jobs allow it."""
+    """Checks that also requeue the jobs on the drained node or GPU, if the jobs allow it."""
 
 
 class Fairshare(Table, frozen=True, kw_only=True):
-    """[fairshare]"""
+    """[fairshare]: settings of fair-share."""
 
     half_life: Limit = 7 * 86_400
-    """Use counts half as much after this (PriorityDecayHalfLife); UNLIMITED: it is never forgotten."""
+    """Time after which usage counts half as much (PriorityDecayHalfLife).
+
+    With UNLIMITED it does not decay.
+    """
 
 
 class NodeTable(Table, frozen=True, kw_only=True):
-    """[nodes."HOSTLIST"]: facts about nodes that they cannot tell themselves. Several tables may speak of a node."""
+    """[nodes."HOSTLIST"]: facts about nodes that the nodes cannot report.
+
+    Several tables may describe the same node.
+    """
 
     features: Names = ()
     switch: str | None = None
     weight: Count | None = None
     comment: str | None = None
     extra: str | None = None
-    """Words for people and tools, which decide nothing."""
+    """Text for people and tools, which affects no decision."""
 
 
 class Partition(Table, frozen=True, kw_only=True):
-    """[partitions.NAME]"""
+    """[partitions.NAME]: a partition."""
 
     nodes: Nodes = None
     state: Literal["UP", "DOWN", "DRAIN", "INACTIVE"] = "UP"
@@ -183,24 +225,24 @@ class Partition(Table, frozen=True, kw_only=True):
     priority_tier: Count = 1
     priority_job_factor: Count = 1
     allow_groups: Names | None = None
-    """Unix groups; looked up when a job is submitted, and every few minutes for whoever has one waiting."""
+    """Unix groups. They are looked up at submission, and every few minutes for users with pending jobs."""
     allow_users: Names | None = None
-    """Users beside those groups."""
+    """Users that are allowed in addition to those groups."""
     allow_accounts: Names | None = None
     deny_accounts: Names = ()
     allow_qos: Names | None = None
     deny_qos: Names = ()
     qos: str = ""
-    """A QoS whose limits hold for the partition as a whole."""
+    """QoS with limits that apply to the partition as a whole."""
     preempt_mode: PreemptMode = ""
     grace_s: WholeSeconds = 0
     exclusive: bool = False
     exclusive_user: bool = False
-    """Slurm's ExclusiveUser."""
+    """ExclusiveUser of Slurm: jobs of different users do not share a node."""
 
 
 class LimitTable(Table, frozen=True, kw_only=True):
-    """Limits of a QoS, an account or a user: those of warpdeck.policy.Limits. Absent: no limit."""
+    """Limits of a QoS, an account or a user, as in warpdeck.policy.Limits. An absent key means no limit."""
 
     grp_tres: TresCounts = {}
     grp_tres_mins: TresCounts = {}
@@ -222,7 +264,7 @@ class LimitTable(Table, frozen=True, kw_only=True):
 
 
 class Qos(LimitTable, frozen=True, kw_only=True):
-    """[qos.NAME]"""
+    """[qos.NAME]: a QoS."""
 
     priority: Count = 0
     preempts: Names = ()
@@ -235,98 +277,129 @@ class Qos(LimitTable, frozen=True, kw_only=True):
 
 
 class User(LimitTable, frozen=True, kw_only=True):
-    """[accounts.NAME.users.USER]: a user's place in an account."""
+    """[accounts.NAME.users.USER]: a user's association with an account."""
 
     shares: Count = 1
     default: bool = False
-    """Jobs of this user that name no account run under this one. Needed only where a user has several."""
+    """Whether jobs of this user that name no account run under this one.
+
+    It is needed only if the user has several.
+    """
     qos: Names | None = None
-    """QoS that this user's jobs may ask for; absent: those of the account."""
+    """QoS that this user's jobs may request; if absent, those of the account."""
     default_qos: str = ""
 
 
 class Account(LimitTable, frozen=True, kw_only=True):
-    """[accounts.NAME]"""
+    """[accounts.NAME]: an account."""
 
     parent: str = ""
     description: str = ""
     organization: str = ""
-    """For people: what it is, and whose."""
+    """Text for people: a description of the account, and its owner."""
     shares: Count = 1
     quota: TresCounts = {}
-    """Guaranteed: taken back from borrowers when the account wants it."""
+    """Guaranteed resources. If the account needs them, they are taken back from other accounts."""
     qos: Names | None = None
-    """QoS its jobs may ask for; absent: those of the account above, any where none says so."""
+    """QoS that its jobs may request.
+
+    If absent, those of the parent account; if no account has a list, any.
+    """
     default_qos: str = ""
     users: dict[str, User] = {}
 
 
 class Reservation(Table, frozen=True, kw_only=True):
-    """[reservations.NAME]: nodes set aside for users or accounts, or for maintenance. Times without a zone are local."""
+    """[reservations.NAME]: nodes reserved for users, accounts or maintenance.
+
+    Times without a time zone are local.
+    """
 
     nodes: Nodes = None
     start: datetime | None = None
-    """Absent: always in force."""
+    """Start time; if absent, the reservation is always in force."""
     end: datetime | None = None
     duration: Limit = None
-    """Instead of `end`; without both it does not end."""
+    """Duration as an alternative to `end`. Without both the reservation does not end."""
     users: Names = ()
     accounts: Names = ()
     maintenance: bool = False
     repeat: Repeat = ""
-    """It comes again at the same local time: hourly, daily, weekday (Monday to Friday), weekend, weekly."""
+    """Repetition at the same local time: hourly, daily, weekday (Monday to Friday), weekend or weekly."""
     flags: Names = ()
-    """Slurm's, as scontrol takes them: MAGNETIC, FLEX, ANY_NODES, OVERLAP, NO_HOLD_JOBS_AFTER_END; MAINT and DAILY ..., too."""
+    """Slurm's reservation flags in scontrol's form.
+
+    They are MAGNETIC, FLEX, ANY_NODES, OVERLAP, NO_HOLD_JOBS_AFTER_END; MAINT and flags such as DAILY are
+    also accepted.
+    """
 
 
 class Interactive(Table, frozen=True, kw_only=True):
     """[interactive]: sessions on terminals."""
 
     idle_limit_s: WholeSeconds = 0
-    """A session in which nobody types, nothing is shown and nothing computes for so long is ended; 0: none is."""
+    """Seconds after which an idle session is ended; 0 disables this.
+
+    Idle means no input, no output and no computation.
+    """
     idle_warning_s: WholeSeconds = 300
-    """So long before that it is said in the terminal."""
+    """Seconds before that end at which a warning is shown in the terminal."""
     watch: Literal["owner", "account", "all"] = "owner"
-    """Who may watch a terminal besides its owner and the admins: nobody, those of the job's account, everybody."""
+    """Users who may watch a terminal besides its owner and admins.
+
+    "owner" allows no others, "account" the users of the job's account, and "all" every user.
+    """
 
 
 class Steps(Table, frozen=True, kw_only=True):
-    """[steps]: what srun starts inside allocations."""
+    """[steps]: steps that srun starts inside allocations."""
 
     mpi: Literal["none", "pmi2"] = "none"
-    """How the ranks of an MPI program find each other where srun is not told by --mpi (MpiDefault)."""
+    """PMI type for the ranks of MPI programs if srun has no --mpi option (MpiDefault)."""
 
 
 class Submission(Table, frozen=True, kw_only=True):
-    """[submission]: what job scripts may say, and what of them runs."""
+    """[submission]: options of job scripts, and the code that jobs run."""
 
     sbatch_runs: Literal["folder", "snapshot"] = "folder"
-    """What the jobs of sbatch run in: the submit folder, as in Slurm, or as those of `warpdeck submit` what the code was."""
+    """Code that jobs of sbatch run: the submit folder as in Slurm, or a snapshot.
+
+    With "snapshot" they run the code as it was at submission, as with `warpdeck submit`.
+    """
 
     plugin_options: dict[str, Literal["required", "none", "optional"]] = {}
-    """Options of the site's former SPANK plug-ins, and whether each has a value: accepted, and told to have no effect."""
+    """Options of the site's former SPANK plug-ins, and whether each takes a value.
+
+    They are accepted, and the user is told that they have no effect.
+    """
 
 
 class Mail(Table, frozen=True, kw_only=True):
-    """[mail]: how jobs' owners are told of what they asked for with --mail-type. Without both, nobody is."""
+    """[mail]: notifications that users requested with --mail-type.
+
+    Without a program and a webhook nothing is sent.
+    """
 
     program: str = ""
-    """A sendmail on the controller's machine: it gets `-i -- ADDRESS...`, and the mail on its standard input (MailProg)."""
+    """A sendmail program on the controller's machine (MailProg).
+
+    It is called with `-i -- ADDRESS...` and gets the mail on its standard input.
+    """
     webhook: str = ""
-    """An HTTP address that gets each mail as a JSON object."""
+    """An HTTP address to which each mail is sent as a JSON object."""
 
 
 class Config(Table, frozen=True, kw_only=True):
-    """config.toml."""
+    """The complete config.toml."""
 
     grace_s: Seconds = 30.0
-    """Between TERM and KILL when a job is ended (KillWait)."""
+    """Seconds between TERM and KILL when a job is ended (KillWait)."""
     keep_finished_s: Seconds = 3600.0
-    """How long ended jobs stay in the queue view; the history keeps them for ever."""
+    """Seconds for which finished jobs stay in the queue view. The history keeps them forever."""
     metrics_port: Count = 0
-    """Prometheus gets http://metrics_address:metrics_port/metrics; 0: nobody does."""
+    """Port of http://metrics_address:metrics_port/metrics for Prometheus; 0 disables it."""
     metrics_address: str = "127.0.0.1"
-    """Whoever can connect there may read it: users, jobs, use."""
+    """Everyone who can connect to this address may read the metrics: users, jobs and usage."""
     scheduler: Scheduler = Scheduler()
     fairshare: Fairshare = Fairshare()
     gpus: Gpus = Gpus()

@@ -1,8 +1,12 @@
-"""The controller: one task owns the state; events go through the reducer, a batch is one transaction, effects follow.
+"""The controller: one task owns the state.
 
-state.py       the state                                  events.py   what may happen, and what follows (effects)
-transaction.py changes of it, and how they are undone
-reduce.py      event -> changes and effects               jobs.py, progress.py, nodes.py   its handlers
-view.py        state -> the planner's view                launching.py, environment.py     job -> Launch
-present.py     state -> rows for clients                  app.py      the loop         daemon.py   the process
+Events pass through the reducer. One batch of events is one transaction, and the effects run after its commit.
+
+    state        the tables, the transactions that change them, and the views that follow from them
+    events       everything that can happen, and the effects that follow
+    launch       the messages that start jobs and steps on nodes
+    reducers     one function for each kind of event
+    presenters   the rows that clients see
+    planning     planning passes and forecasts
+    loop         the task that owns the state, and the background tasks beside it
 """

@@ -1,1 +1,1 @@
-"""The composition root: builds store, fleet, controller and server, and runs them as one process."""
+"""The composition root: builds the store, fleet, controller and server, and runs them as one process."""

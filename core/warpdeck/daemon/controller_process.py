@@ -1,4 +1,4 @@
-"""python -m warpdeck.daemon.controller_process --home FOLDER: the controller's process."""
+"""The controller's process. Start it with python -m warpdeck.daemon.controller_process --home FOLDER."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from warpdeck.store import SqliteStore
 log = logging.getLogger("warpdeck")
 
 MAX_LOG_BYTES = 16 * 1024 * 1024
-"""controller.log becomes controller.log.1 at this size."""
+"""Size in bytes at which controller.log is renamed to controller.log.1."""
 
 
 async def serve(paths: Paths, *, local_node: bool) -> None:
-    """Runs until SIGTERM. A SIGHUP before it is ready waits."""
+    """Run until SIGTERM. A SIGHUP that arrives before the controller is ready is handled once it is."""
     stop, hung_up = asyncio.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -95,7 +95,10 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
 
 
 def check_database(paths: Paths) -> None:
-    """Raise UserError if the database is missing or empty in a home that has had one: its jobs' ids would be given out again."""
+    """Raise UserError if the database is missing or empty although the home has been used before.
+
+    With a new database, the ids of earlier jobs would be given out again.
+    """
     with contextlib.suppress(FileNotFoundError):
         if os.stat(paths.database).st_size:
             return
@@ -110,7 +113,7 @@ def check_database(paths: Paths) -> None:
 
 
 async def _reload_on(hung_up: asyncio.Event, controller: Controller, paths: Paths) -> None:
-    """After each SIGHUP: nobody waits for an answer, so what is wrong goes to the log."""
+    """Reload the configuration after each SIGHUP. No caller waits for an answer, so errors go to the log."""
     while True:
         await hung_up.wait()
         hung_up.clear()
@@ -130,41 +133,54 @@ async def _add_this_machine(controller: Controller) -> None:
 
 
 def start_log(paths: Paths) -> None:
-    """Everything is logged to a file that is bounded: what is older than the last MAX_LOG_BYTES or two is dropped."""
+    """Log to a file of bounded size.
+
+    When both files are full, the older one, with MAX_LOG_BYTES of log, is dropped.
+    """
     handler = logging.handlers.RotatingFileHandler(paths.log, maxBytes=MAX_LOG_BYTES, backupCount=1)
     handler.addFilter(RateLimit())
     line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=logging.INFO, format=line, handlers=[handler])
     logging.getLogger("asyncssh").setLevel(logging.WARNING)
     logging.raiseExceptions = (
-        False  # a line that a full disk does not take is lost, and nobody reads a complaint
+        # A log line that cannot be written because the disk is full is lost. Nobody would read a complaint
+        # about it.
+        False
     )
 
 
 def leave_starter(paths: Paths) -> None:
-    """From here on nobody reads our standard error: what the interpreter itself may say goes beside the log."""
+    """Redirect standard error to the log file, because nobody reads it from now on.
+
+    The interpreter itself may still write to it.
+    """
     descriptor = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     os.dup2(descriptor, sys.stderr.fileno())
     os.close(descriptor)
 
 
 def main() -> int:
-    """Takes the home's lock and serves. What keeps it from starting is said on standard error, for whoever started it."""
+    """Take the lock of the home folder and serve. Return the exit status.
+
+    An error at the start is printed to standard error, for the process that started this one.
+    """
     parser = argparse.ArgumentParser(prog="warpdeck.controller")
     parser.add_argument("--home", required=True)
     parser.add_argument("--no-local-node", action="store_true")
     args = parser.parse_args()
     paths = Paths(args.home)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # until somebody minds it
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # Blocked until a handler is installed.
     os.umask(0o077)
     status = 0
     try:
-        take_lock(paths)  # it goes with the process: who waits for the end of one waits for that of the other
+        # The lock is released when the process ends. Waiting for the lock is therefore the same as waiting
+        # for the process to end.
+        take_lock(paths)
         start_log(paths)
         raise_limit()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(paths, local_node=not args.no_local_node))
-        gc.freeze()  # the interpreter need not look through all of it once more
+        gc.freeze()  # With frozen objects the interpreter skips one more full collection at its exit.
     except* (UserError, StoreError, OSError) as group:
         status = 1
         _say(group.exceptions[0])

@@ -1,4 +1,4 @@
-"""Links to the nodes' agents: over SSH to hosts, over a Unix socket on this machine."""
+"""Links to the nodes' agents: over SSH to other hosts, over a Unix socket on this machine."""
 
 from .fleet import AgentFleet
 

@@ -1,4 +1,7 @@
-"""The agent as one file: a zipapp of warpdeck_agent and pynvml's module, the same bytes for the same sources."""
+"""Builds the agent as one file: a zipapp of warpdeck_agent and pynvml.
+
+The same sources give the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from pathlib import Path
 
 MAIN = b"import sys\nfrom warpdeck_agent.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
 MAX_BYTES = 400 * 1024
-"""The promise of the design: the agent is on a node in one short upload."""
+"""Maximum size, as promised by the design: one short upload brings the agent to a node."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def build_zipapp(folder: str) -> tuple[str, str]:
-    """Writes agent-<hash>.pyz into the folder unless it is there. Returns (path, SHA-256)."""
+    """Write agent-<hash>.pyz into the folder unless it exists. Returns (path, SHA-256)."""
     data, digest = _own()
     path = os.path.join(folder, f"agent-{digest[:12]}.pyz")
     if not os.path.exists(path):
@@ -31,13 +34,13 @@ def build_zipapp(folder: str) -> tuple[str, str]:
 
 @functools.cache
 def _own() -> tuple[bytes, str]:
-    """The zipapp of this process, and its hash: made once, of the sources as they were then."""
+    """Return the zipapp of this process and its hash. It is built once, from the sources at that time."""
     data = zipapp_bytes()
     return data, hashlib.sha256(data).hexdigest()
 
 
 def zipapp_bytes() -> bytes:
-    """The zipapp: fixed order and times."""
+    """Return the bytes of the zipapp, with a fixed order and fixed times of its members."""
     members = {"__main__.py": MAIN, "pynvml.py": _module_source("pynvml").read_bytes()}
     package = _module_source("warpdeck_agent").parent
     for file in sorted(package.rglob("*.py")):

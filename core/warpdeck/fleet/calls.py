@@ -1,7 +1,8 @@
-"""Calls: connections of jobs' processes, which agents pass on, joined to whoever serves the controller's socket.
+"""Calls: connections of jobs' processes to the controller's API, which their agents forward.
 
-The server gets one end of a socket pair, as if the process had connected itself; between its other end and the agent's stream
-bytes go both ways, each with the window of its receiver. Whose job it is, is the controller's own word: the agent says only which.
+The API server gets one end of a socket pair, as if the process had connected directly. Between the other end
+and the agent's stream, bytes are copied both ways, each within its receiver's window. The agent only names
+the job; the controller itself looks up the job's owner.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from .channel import Channel
 CallServer = Callable[
     [asyncio.StreamReader, asyncio.StreamWriter, JobId, int, NodeName, asyncio.Event], Awaitable[None]
 ]
-"""Serves one call of a job (id, start) on a node; the event is set when it is the link that has ended it."""
+"""Serves one call of a job (id, restarts) on a node.
+
+The event is set if the link, and not the process, ended the call.
+"""
 
 
 class _Sink:
-    """What comes from the agent goes into our end of the pair, once that is there."""
+    """Receives the agent's data and writes it into our end of the pair as soon as that exists."""
 
     def __init__(self) -> None:
         self.writer: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
@@ -39,7 +43,10 @@ class _Sink:
         await writer.drain()
 
     async def ended(self, error: str) -> None:
-        """With an error it is the link that broke, not the process that left."""
+        """Close the connection.
+
+        An error means that the link broke; otherwise the process has disconnected.
+        """
         if error:
             self.lost.set()
         (await self.writer).close()
@@ -48,7 +55,10 @@ class _Sink:
 def take_call(
     channel: Channel, node: NodeName, opened: CallOpened, server: CallServer
 ) -> Coroutine[Any, Any, None]:
-    """Accepts the call at once, so that nothing of it is missed; what is returned serves it. Raises WireError."""
+    """Accept a call at once, so that no data is lost, and return the coroutine that serves it.
+
+    Raises WireError.
+    """
     sink = _Sink()
     channel.accept_call(opened.stream, sink)
     return _serve(channel, node, opened, server, sink)
@@ -57,7 +67,7 @@ def take_call(
 async def _serve(
     channel: Channel, node: NodeName, opened: CallOpened, server: CallServer, sink: _Sink
 ) -> None:
-    """Until the process, the server or the link ends it."""
+    """Serve a call until the process, the server or the link ends it."""
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)
     server_reader, server_writer = await asyncio.open_connection(sock=theirs)
@@ -65,7 +75,7 @@ async def _serve(
     pumping = asyncio.get_running_loop().create_task(_pump(channel, opened.stream, reader))
     try:
         await server(server_reader, server_writer, JobId(opened.job_id), opened.restarts, node, sink.lost)
-        await pumping  # the server's last words
+        await pumping  # Pass on the server's last data.
     except OSError:
         return
     finally:

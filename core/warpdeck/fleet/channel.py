@@ -1,4 +1,4 @@
-"""One connection to an agent, whatever carries it: messages, streams with flow control, uploads, probes."""
+"""One connection to an agent over any transport: messages, streams with flow control, uploads and probes."""
 
 from __future__ import annotations
 
@@ -25,47 +25,62 @@ from .inbound import decode
 from .transport import Outgoing
 
 HELLO_S = 20.0
-"""How long an agent may take to say Welcome: it may be adopting thousands of jobs."""
+"""Seconds that an agent may take to send Welcome. It may have to adopt thousands of jobs."""
 PROBE_S = 10.0
 CHECK_S = 30.0
-"""How long all checks of a node may take, beside the site's own program."""
+"""Seconds that all health checks of a node may take, in addition to the site's own program."""
 CURVES_S = 20.0
 MOMENT_S = 2.0
-"""Of one node, while somebody who moves through time looks on: the others wait for it."""
+"""Seconds to wait for one node's past state.
+
+A user waits interactively, and all other nodes' answers wait, too.
+"""
 OPEN_S = 30.0
 MAX_UPLOADS = 8
-"""At once: each holds a window of its tree in memory."""
+"""Maximum number of concurrent uploads. Each holds a window of its tree in memory."""
 MAX_CALLS = 1024
-"""Of one node: twice as many as its agent lets processes begin."""
+"""Maximum number of calls of one node: twice as many as its agent allows processes to open."""
 ITEM_BYTES = 100
-"""What keeping one takes beside its bytes."""
+"""Bytes of overhead for each kept item."""
 MAX_UNTAKEN_BYTES = 8 * STREAM_WINDOW_BYTES
-"""On one stream: a window of short lines, each with what keeping it takes."""
+"""Maximum buffered bytes of one stream: a window of short lines, each with its overhead."""
 TURN_BYTES = 64 * 1024
-"""Taken in one turn of the loop, though more has come: some five milliseconds where all of it is short messages."""
+"""Bytes processed without yielding to the event loop.
+
+This takes some five milliseconds if they are short messages.
+"""
 CALL_BYTES = 16 * 1024
-"""As so many counts a call there, which takes as long to begin."""
+"""Number of bytes for which a call counts toward TURN_BYTES, because starting one takes as long."""
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
-"""An agent that has left so much unread is cut, as it cuts us; it is told anew what holds then."""
+"""An agent that leaves this many bytes unread is disconnected, as it disconnects us.
+
+After it reconnects, it is sent the current state again.
+"""
 MAX_TYPED_BYTES = 8 * 1024 * 1024
-"""What is typed into a terminal waits while the agent has left so much unread, so that no user's keys have the link cut."""
+"""Bytes that the agent may leave unread before terminal input waits.
+
+So no user's typing can break the link.
+"""
 ROOM_S = 0.05
-"""How often it is looked whether there is room."""
+"""Seconds between checks whether there is space in the buffer again."""
 AHEAD_BYTES = 256 * 1024
-"""Messages that are read ahead of what the controller has dealt with: a thousand reports, or one that is larger."""
+"""Bytes of messages that are read before the controller has processed the earlier ones.
+
+This is a thousand reports, or one larger message.
+"""
 
 _Question = wire.AskHealth | wire.AskCurves | wire.AskMoment | stepwire.ReservePort
 _Answer = wire.Health | wire.Curves | wire.Moment | stepwire.PortReserved
 
 
 class Reader(Protocol):
-    """What read_frame needs."""
+    """Protocol of a reader that read_frame accepts."""
 
     async def readexactly(self, n: int) -> bytes: ...
 
 
 class Writer(Protocol):
-    """The writing half."""
+    """Protocol of the writing half of a connection."""
 
     def write(self, data: bytes) -> None: ...
     async def drain(self) -> None: ...
@@ -73,8 +88,11 @@ class Writer(Protocol):
 
 
 class Channel:
-    """Frames in and out of one agent. `on_message` gets what concerns the controller, with its size; `heard` returns when all
-    of it was dealt with."""
+    """Frames to and from one agent.
+
+    `on_message` gets the messages for the controller, with their size. `heard` returns when the controller
+    has processed all of them.
+    """
 
     def __init__(
         self,
@@ -90,7 +108,7 @@ class Channel:
         self._writer = writer
         self._outgoing = outgoing
         self._cut = ""
-        """Why we have ended the link."""
+        """Reason why we have ended the link."""
         self._out = Outbox(self._write)
         self._on_message = on_message
         self._heard = heard
@@ -101,16 +119,19 @@ class Channel:
         self._takers: dict[int, Callable[[int], None]] = {}
         self._incoming: dict[int, asyncio.Queue[Any]] = {}
         self._untaken: dict[int, int] = {}
-        """Bytes that have come on a stream and were not passed on yet."""
+        """Number of bytes that were received on a stream and not passed on yet."""
         self._late_bytes = 0
-        """What may still come on streams that have ended here, before the agent knows."""
+        """Number of bytes that may still arrive on streams that were ended here.
+
+        The agent does not know yet that these streams have ended.
+        """
         self._credit: dict[int, Credit] = {}
         self._probes: dict[int, asyncio.Future[bool | None]] = {}
         self._asked: dict[int, asyncio.Future[_Answer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def greet(self, controller_id: str) -> wire.Welcome:
-        """Hello and Welcome. Raises RemoteError."""
+        """Exchange Hello and Welcome. Raises RemoteError."""
         self.send(wire.Hello(controller_id=controller_id, sample_interval_s=SAMPLE_S))
         try:
             async with asyncio.timeout(HELLO_S):
@@ -123,7 +144,7 @@ class Channel:
         return welcome
 
     async def pump(self) -> None:
-        """Takes what comes until the connection ends. Raises RemoteError with the cause."""
+        """Process incoming frames until the connection ends. Raises RemoteError with the cause."""
         taken_bytes = 0
         try:
             while True:
@@ -134,7 +155,8 @@ class Channel:
                 else:
                     stream, data = split_data(payload)
                     self._put(stream, data, len(data))
-                if taken_bytes > TURN_BYTES:  # a reader that has more gives it without a pause
+                # A reader with buffered data returns without suspending, so yield explicitly.
+                if taken_bytes > TURN_BYTES:
                     taken_bytes = 0
                     await asyncio.sleep(0)
         except (asyncio.IncompleteReadError, OSError, asyncssh.Error, WireError) as error:
@@ -143,7 +165,7 @@ class Channel:
             self._end_all()
 
     def send(self, message: Any) -> None:
-        """Queues a message."""
+        """Queue a message."""
         self._out.add(json_frame(encode(message)))
 
     def _write(self, data: bytes) -> None:
@@ -153,7 +175,7 @@ class Channel:
             self._cut = f"its agent has left {MAX_UNSENT_BYTES >> 20} MiB of messages unread: is it stopped?"
             self._outgoing.abort()
             return
-        with contextlib.suppress(OSError):  # whoever reads the link learns that it broke
+        with contextlib.suppress(OSError):  # The reader of the link reports that it broke.
             self._writer.write(data)
 
     def close(self) -> None:
@@ -161,7 +183,10 @@ class Channel:
         self._writer.close()
 
     async def probe(self, path: str, name: str, *, uid: int) -> bool | None:
-        """Whether the user sees that entry in the folder on the node; None: its server does not answer there. Raises TimeoutError."""
+        """Return whether the user sees that entry in the folder on the node. Raises TimeoutError.
+
+        None means that the folder's file server does not answer there.
+        """
         number = next(self._ids)
         answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
         self._probes[number] = answer
@@ -173,25 +198,25 @@ class Channel:
             del self._probes[number]
 
     async def reserve_port(self, job_id: int, restarts: int) -> int:
-        """A free port of the node, kept for the launch. Raises RemoteError."""
+        """Return a free port of the node, which is kept for the launch. Raises RemoteError."""
         said = await self._ask(stepwire.ReservePort(ask=0, job_id=job_id, restarts=restarts), PROBE_S)
         assert isinstance(said, stepwire.PortReserved)
         return said.port
 
     async def check_health(self, asked: wire.AskHealth) -> wire.Health:
-        """The node's word after a new look at everything. Raises RemoteError."""
+        """Return the node's health after all checks have run again. Raises RemoteError."""
         said = await self._ask(asked, CHECK_S + asked.program_timeout_s)
         assert isinstance(said, wire.Health)
         return said
 
     async def curves(self, asked: wire.AskCurves) -> wire.Curves:
-        """What the node has measured over time. Raises RemoteError."""
+        """Return the node's measurements over time. Raises RemoteError."""
         said = await self._ask(asked, CURVES_S)
         assert isinstance(said, wire.Curves)
         return said
 
     async def moment(self, at_unix: float) -> wire.Moment:
-        """What the node and its GPUs were like then. Raises RemoteError."""
+        """Return the state of the node and its GPUs at a past time. Raises RemoteError."""
         said = await self._ask(wire.AskMoment(ask=0, at_unix=at_unix), MOMENT_S)
         assert isinstance(said, wire.Moment)
         return said
@@ -211,7 +236,7 @@ class Channel:
 
     @contextlib.contextmanager
     def credit(self, stream: int, window_bytes: int = STREAM_WINDOW_BYTES) -> Iterator[Credit]:
-        """The window of what we send on a stream."""
+        """Context with the flow-control window for our data on a stream."""
         credit = self._credit[stream] = Credit(window_bytes)
         try:
             yield credit
@@ -219,7 +244,7 @@ class Channel:
             self._credit.pop(stream, None)
 
     async def upload(self, tree: PackedTree) -> None:
-        """Sends a packed tree, with the window's patience, once fewer than MAX_UPLOADS are under way. Raises OSError."""
+        """Send a packed tree within the window. At most MAX_UPLOADS run at the same time. Raises OSError."""
         async with self._uploads:
             if self._has_ended:
                 raise ConnectionError(LINK_BROKE)
@@ -236,7 +261,10 @@ class Channel:
         self.send(wire.StreamEnd(stream=stream))
 
     def open_stream(self, message: NodeAsk, sink: StreamSink) -> ChannelStream:
-        """Opens a log, terminal or tunnel; the sink gets opened, data and ended."""
+        """Open a log, terminal or tunnel.
+
+        `sink` is called when the stream has opened, for its data, and when it ends.
+        """
         stream = next(self._ids)
         if isinstance(message, wire.OpenTunnel):
             self._credit[stream] = Credit(STREAM_WINDOW_BYTES)
@@ -246,22 +274,25 @@ class Channel:
     def open_step(
         self, message: stepwire.OpenStep, sink: StreamSink, *, on_taken: Callable[[int], None]
     ) -> ChannelStream:
-        """Opens the streams of a step's tasks."""
+        """Open the streams of a step's tasks on the node.
+
+        `on_taken` is called with the size of each input that they took.
+        """
         stream = next(self._ids)
         self._takers[stream] = on_taken
         self.send(dataclasses.replace(message, stream=stream))
         return self.accept_stream(stream, sink)
 
     def accept_call(self, stream: int, sink: StreamSink) -> ChannelStream:
-        """A stream that the agent began. Raises WireError for one that it may not begin."""
+        """Accept a stream that the agent opened. Raises WireError if the agent may not open it."""
         calls = sum(number >= FIRST_CALL for number in self._incoming)
         if stream < FIRST_CALL or stream in self._incoming or calls >= MAX_CALLS:
             raise WireError(f"a call on stream {stream}, beside {calls} others")
         return self.accept_stream(stream, sink)
 
     def accept_stream(self, stream: int, sink: StreamSink) -> ChannelStream:
-        """A stream that is open: its bytes go to the sink."""
-        queue: asyncio.Queue[Any] = asyncio.Queue()  # bounded by _put
+        """Deliver the data of an open stream to the sink."""
+        queue: asyncio.Queue[Any] = asyncio.Queue()  # Bounded by _put.
         self._incoming[stream] = queue
         task = asyncio.get_running_loop().create_task(self._feed(stream, queue, sink))
         self._tasks.add(task)
@@ -269,12 +300,14 @@ class Channel:
         return ChannelStream(self, stream)
 
     def write_piece(self, stream: int, piece: bytes) -> None:
-        """In one frame."""
+        """Send a piece of a stream in one frame."""
         self._out.add(data_frame(stream, piece))
 
     async def write_stream(self, stream: int, data: bytes) -> None:
-        """Bytes towards the node; into a tunnel with the window's patience, into a terminal with that of the link. Raises
-        ConnectionError when a tunnel has ended."""
+        """Send bytes to the node. Raises ConnectionError if a tunnel has ended.
+
+        For a tunnel it waits for the tunnel's window, for a terminal until the link's buffer has space.
+        """
         if not data:
             self._out.add(data_frame(stream, b""))
         for start in range(0, len(data), DATA_CHUNK_BYTES):
@@ -286,19 +319,22 @@ class Channel:
             self._out.add(data_frame(stream, chunk))
 
     async def _room(self, stream: int) -> None:
-        """Returns when there is room for what is typed on a stream, or nobody for it."""
-        self._out.flush()  # else what this turn has added would not be counted
+        """Wait until the buffer has space for terminal input, or until the stream has ended."""
+        self._out.flush()  # Otherwise data added since the last flush would not be counted.
         while stream in self._incoming and self._outgoing.get_write_buffer_size() > MAX_TYPED_BYTES:
             await asyncio.sleep(ROOM_S)
 
     def close_stream(self, stream: int) -> None:
-        """Our side wants no more."""
+        """End a stream from our side."""
         if stream in self._incoming:
             self.send(wire.StreamEnd(stream=stream))
             self._incoming[stream].put_nowait(wire.StreamEnd(stream=stream))
 
     def _put(self, stream: int, item: Any, size: int) -> None:
-        """Something on a stream. Raises WireError where the agent sends on and on what nobody has taken."""
+        """Queue an item of a stream.
+
+        Raises WireError if the agent exceeds the stream's window, or the stream was never opened.
+        """
         if stream not in self._incoming:
             self._late_bytes -= size + ITEM_BYTES
             if self._late_bytes < 0:
@@ -310,7 +346,7 @@ class Channel:
         self._incoming[stream].put_nowait(item)
 
     async def _feed(self, stream: int, queue: asyncio.Queue[Any], sink: StreamSink) -> None:
-        """Passes a stream on in order; acknowledges what the sink has taken."""
+        """Pass the items of a stream on in order, and acknowledge the bytes that the sink has taken."""
         try:
             while True:
                 item = await queue.get()
@@ -333,7 +369,7 @@ class Channel:
                 credit.break_off()
 
     async def _take(self, message: Any, size: int) -> int:
-        """Returns for how many bytes more than its own it counts in a turn of the loop."""
+        """Process a message. Returns extra bytes to count for it toward TURN_BYTES."""
         match message:
             case wire.StreamOpened(stream=stream) | wire.StreamEnd(stream=stream):
                 self._put(stream, message, 0)
@@ -396,7 +432,7 @@ class ChannelStream:
 
 
 class Credit:
-    """How much of an upload, or into a tunnel or a call, may still be sent."""
+    """Flow-control window: the bytes of an upload, tunnel or call that may still be sent."""
 
     def __init__(self, window_bytes: int) -> None:
         self._left = window_bytes

@@ -1,7 +1,8 @@
-"""Bringing the agent to a host over SSH: probe, upload, start, attach. No root, no package, nothing from the internet.
+"""Deploys the agent to a host over SSH: probe, upload, start, attach.
 
-A user's shell start files run even for remote commands and may print anything: every answer is found by its sentinel, and
-programs are called by absolute path. Every step has a time-out and tells its progress.
+It needs no root rights, no package and no internet access. Shell startup files of the user run even for
+remote commands and may print anything. So every answer is marked with a sentinel, and programs are called by
+absolute path. Every step has a time-out and reports its progress.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .transport import Claim, Transport, last_words, machine_name, said, start_r
 Progress = Callable[[str], Awaitable[None]]
 STEP_S = 60.0
 MAX_NOISE_LINES = 500
-"""Lines a shell's start files may print before the agent's first word."""
+"""Maximum number of lines that a shell's startup files may print before the agent's first answer."""
 
 PROBE = r"""
 oldest=
@@ -52,29 +53,29 @@ PROBED = re.compile(r"WARPDECK-PROBE\|([^|]*)\|([^|]*)\|([^|]+)\|([^|]+)\|([^|]*
 _STRANGE = re.compile(r"[^A-Za-z0-9._-]")
 CHUNK = 65536
 MAX_SAID = 1 << 20
-"""What a remote command may print, in bytes."""
+"""Maximum output of a remote command, in bytes."""
 
 
 class DeployTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """What the probe found."""
+    """Result of probing a host."""
 
     python: str
     version: str
     folder: str
     machine: str
     address: str = ""
-    """The host's own, that the connection came to."""
+    """The host's own address to which the connection was made."""
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """What a remote command left; `code` is None where a signal ended it."""
+    """Result of a remote command. `code` is None if a signal ended it."""
 
     out: str
     err: str
     code: int | None
 
     def last_words(self) -> str:
-        """The last line of what it said."""
+        """Return the last line of the command's output."""
         return last_words(self.out, self.err)
 
 
@@ -87,7 +88,7 @@ async def connect_ssh(
     accept_host_key: str = "",
     progress: Progress | None = None,
 ) -> Transport:
-    """An agent of our build that runs on the host, and a stream to it. Raises UserError or RemoteError."""
+    """Start an agent of our build on the host and return a stream to it. Raises UserError or RemoteError."""
     tell = progress or _silent
     await tell(f"connecting to {target}")
     connection = await connect(target, paths, accept_host_key=accept_host_key)
@@ -119,15 +120,13 @@ async def _silent(_: str) -> None:
 async def run_command(
     connection: asyncssh.SSHClientConnection, target: str, command: str, data: bytes
 ) -> Said:
-    """A remote command with its input. Raises RemoteError."""
+    """Run a remote command with its input. Raises RemoteError."""
     try:
         async with asyncio.timeout(STEP_S):
             process: asyncssh.SSHClientProcess[bytes] = await connection.create_process(
                 command, encoding=None
             )
-            with contextlib.suppress(
-                BrokenPipeError
-            ):  # a shell that ends at once reads nothing, and says why
+            with contextlib.suppress(BrokenPipeError):
                 if data:
                     process.stdin.write(data)
                     process.stdin.write_eof()
@@ -143,7 +142,10 @@ async def run_command(
 
 
 async def _bounded(target: str, stream: asyncssh.SSHReader[bytes]) -> str:
-    """All that a command says. Raises RemoteError where it is more than any of ours says, start files included."""
+    """Return the output of a command.
+
+    Raises RemoteError if it is longer than any of our commands and startup files print.
+    """
     output = bytearray()
     while piece := await stream.read(CHUNK):
         output += piece
@@ -182,7 +184,10 @@ async def _probe(connection: asyncssh.SSHClientConnection, target: str, controll
 async def _upload(
     connection: asyncssh.SSHClientConnection, target: str, program: str, folder: str, tell: Progress
 ) -> str:
-    """The agent's path on the host; copied unless a file of that name (it holds the hash) and size is there."""
+    """Copy the agent to the host and return its path there.
+
+    It is not copied if a file with the same name and size exists. The name contains the hash.
+    """
     data = Path(program).read_bytes()
     remote = f"{folder}/{Path(program).name}"
     path, place = shlex.quote(remote), shlex.quote(folder)

@@ -1,8 +1,11 @@
-"""What an agent may say of each field: far more than any node has, and little enough that a node which lies does no harm.
+"""Limits on the fields of an agent's messages.
 
-Counts are added up over nodes in 64-bit integers and floats; texts and lists are kept in memory and in the store. The bounds hold
-by the names of fields, which mean the same in every message. msgspec checks them while it decodes, at no cost: for that it needs
-classes with its own annotations, which are made here of the agent's, and whose values are as good as the agent's.
+A malicious node can do no harm within them, and no real node reaches them.
+
+Counts are summed over nodes in 64-bit integers and floats; texts and lists are kept in memory and in the
+store. The limits are keyed by field names, which have the same meaning in every message. msgspec checks them
+during decoding at no extra cost. It needs classes with annotated types for that. They are derived here from
+the agent's classes, and their instances are also instances of the agent's classes.
 """
 
 from __future__ import annotations
@@ -13,26 +16,26 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from msgspec import Meta
 
 MAX_TEXT_CHARS = 128 * 1024
-"""A path has 4,096 bytes at most, and the last words of an MPI program twice 32 KiB."""
+"""A path has at most 4,096 bytes, and the captured output of a failed MPI program at most twice 32 KiB."""
 MAX_NAME_CHARS = 1024
 MAX_ITEMS = 128 * 1024
-"""More than a step has tasks."""
+"""Larger than the number of tasks in a step."""
 MAX_GPUS = 256
-"""Of a node: parts of GPUs count."""
+"""Maximum number of GPUs of a node; partitions of a GPU count separately."""
 MAX_KEYS = 64
-"""Of what is kept by a name, such as the users on a GPU."""
+"""Maximum number of keys in a dictionary, such as the users on a GPU."""
 MAX_CPUS = 64 * 1024
-"""Eight times what Linux can have."""
+"""Eight times the maximum of Linux."""
 MAX_MEM_BYTES = 2**48
-"""256 TiB: of ten thousand such nodes the sum is no problem yet."""
+"""256 TiB. The sum over ten thousand such nodes still causes no overflow."""
 MAX_DISK_BYTES = 2**60
 MAX_NUMBER = 2**53
-"""Up to here integers are the same in every language, and in a float."""
+"""Up to this value integers are the same in every language and in a float."""
 MAX_AMOUNT = 1e18
 MAX_TIME_UNIX = 2.0**35
-"""In the year 3058: later ones are no dates to some programs."""
+"""This is in the year 3058. Some programs do not accept later dates."""
 MAX_USE = 1e15
-"""Seconds, and joules: what a million GPUs use in a year."""
+"""Seconds or joules: the amount that a million GPUs use in a year."""
 
 _INTEGER = Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)
 _FLOAT = Meta(ge=-MAX_AMOUNT, le=MAX_AMOUNT)
@@ -65,12 +68,15 @@ _BOUNDS: dict[str, Meta] = {
 _LISTS = dict.fromkeys(("gpus", "strangers"), Meta(max_length=MAX_GPUS))
 _KEYS = Meta(max_length=MAX_KEYS)
 _PAIR = Meta(min_length=2, max_length=2)
-"""Of the lists in a list: a launch."""
+"""A list inside a list is a pair that names a launch."""
 _MADE: dict[type, type] = {}
 
 
 def bounded(kind: type) -> type:
-    """The class of these messages whose values msgspec takes only within the bounds. Each is one of `kind`, and equal to it."""
+    """Return a subclass of a message class whose fields msgspec decodes only within the limits.
+
+    Its instances are instances of `kind` and compare equal to those of `kind`.
+    """
     made = _MADE.get(kind)
     if made is None:
         hints = {name: _within(name, hint) for name, hint in get_type_hints(kind).items()}

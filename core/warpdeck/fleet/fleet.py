@@ -1,4 +1,7 @@
-"""All nodes' links: connect for ever with capped back-off, replace agents of another build, pass messages on."""
+"""Keeps the links to all nodes.
+
+It reconnects forever with capped back-off, replaces agents of other builds and routes messages.
+"""
 
 from __future__ import annotations
 
@@ -42,20 +45,26 @@ log = logging.getLogger("warpdeck.fleet")
 
 BACKOFF_FIRST_S = 0.5
 BACKOFF_LAST_S = 30.0
-"""The longest wait between two attempts; each is stretched by up to a half, so that nodes do not come all at once."""
+"""Maximum seconds between two attempts.
+
+Each pause is extended by up to half, so that nodes do not reconnect all at once.
+"""
 QUIT_S = 10.0
-"""How long an agent may take to go once it was told to."""
+"""Seconds that an agent may take to exit after it was told to."""
 MAX_FIRST_ATTEMPTS = 64
-"""At once: a second or two of a core's time, far below the time that a login may take."""
+"""Maximum number of concurrent first attempts.
+
+They take a second or two of CPU time, far less than a login may take.
+"""
 MAX_REPLACEMENTS = 3
-"""How often an agent of another build is told to go within one attempt."""
+"""Maximum number of times that an agent of another build is told to exit within one attempt."""
 
 _EXPECTED = (WarpdeckError, OSError, asyncssh.Error)
-"""What ends a link. Anything else is a bug of ours, and ends no more than that."""
+"""Errors that end a link. Any other error is a bug of ours, and also ends only the link."""
 
 
 class SaysTooMuch(RemoteError):
-    """A node's agent has said far more than it has to say."""
+    """A node's agent has sent far more messages than it should."""
 
     def __init__(self, node: str) -> None:
         super().__init__(
@@ -65,13 +74,13 @@ class SaysTooMuch(RemoteError):
 
 
 def backoff_s(attempt: int, rng: random.Random) -> float:
-    """The pause after the attempt of that number, counted from 0."""
+    """Return the pause in seconds after an attempt. Attempts are counted from 0."""
     pause_s = min(BACKOFF_FIRST_S * 2.0 ** min(attempt, 32), BACKOFF_LAST_S)
     return pause_s * (1.0 + rng.random() / 2)
 
 
 def _reason(error: Exception) -> str:
-    """Why a link does not stand, in words."""
+    """Return the reason for a broken link as text."""
     if isinstance(error, RemoteError):
         return error.cause
     if isinstance(error, _EXPECTED):
@@ -80,11 +89,11 @@ def _reason(error: Exception) -> str:
 
 
 async def _at_once() -> None:
-    """Nobody listens yet."""
+    """Do nothing, because the controller does not listen yet."""
 
 
 class NodeConnection:
-    """One node's connection, as far as it stands."""
+    """One node's connection, if it is up, and its data."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -93,15 +102,15 @@ class NodeConnection:
         self.transport: Transport | None = None
         self.task: asyncio.Task[None] | None = None
         self.visible: dict[tuple[str, int], bool] = {}
-        """By folder and user."""
+        """Whether a folder is visible on the node, by folder and uid."""
         self.trees: dict[str, PackedTree] = {}
         self.allowance = TokenBucket(asyncio.get_running_loop().time)
         self.quits = False
-        """The node was removed: its agent's end is the link's."""
+        """Whether the node was removed. When its agent exits, the link then ends for good."""
 
 
 class AgentFleet:
-    """controller.ports.Fleet over SSH and Unix sockets."""
+    """Implements controller.ports.Fleet over SSH and Unix sockets."""
 
     def __init__(
         self,
@@ -111,7 +120,7 @@ class AgentFleet:
         *,
         on_ended: Callable[[], object] = gc.collect,
     ) -> None:
-        """`on_ended`: collects what many links have left that have ended."""
+        """Make a fleet. `on_ended` collects the garbage of ended links when there are many."""
         self._paths = paths
         self._controller_id = controller_id
         self._rng = rng
@@ -133,7 +142,10 @@ class AgentFleet:
     async def add(
         self, node: Node, *, accept_host_key: str, progress: Callable[[str], Awaitable[None]]
     ) -> tuple[Node, wire.Welcome]:
-        """Connects once, so that what is wrong is told to whoever asks, and keeps the link from then on."""
+        """Connect to a new node and keep its link from then on.
+
+        The first attempt's errors are raised for the caller.
+        """
         if node.name in self._adding or node.name in self._links:
             raise UserError(f"there is a node {node.name} already", "give it another --name")
         link = NodeConnection(node)
@@ -154,7 +166,7 @@ class AgentFleet:
         link.task = asyncio.get_running_loop().create_task(self._keep(link, None))
 
     async def remove(self, name: NodeName) -> None:
-        """Lets the node go: its agent ends, jobs it may still run are not ours any more."""
+        """Remove a node. Its agent exits, and jobs that still run there are no longer ours."""
         link = self._links.pop(name, None)
         if link is None:
             return
@@ -165,7 +177,7 @@ class AgentFleet:
         await self._end(link)
 
     def has(self, name: NodeName) -> bool:
-        """Whether a link to the node is kept, standing or not."""
+        """Return whether the node has a link, which may be up or down."""
         return name in self._links
 
     def is_up(self, name: NodeName) -> bool:
@@ -191,7 +203,7 @@ class AgentFleet:
             link.channel.send(wire.Launch(**values))
 
     def answer_calls(self, server: CallServer) -> None:
-        """Who talks to jobs' processes that call."""
+        """Set the server for calls from jobs' processes."""
         self._call_server = server
 
     async def reserve_port(self, name: NodeName, *, job_id: JobId, restarts: int) -> int:
@@ -245,7 +257,7 @@ class AgentFleet:
         return link.channel.open_stream(message, sink)
 
     async def close(self) -> None:
-        """Ends all links; agents and jobs go on."""
+        """End all links. Agents and jobs keep running."""
         for link in list(self._links.values()):
             await self._end(link)
         self._links.clear()
@@ -265,7 +277,7 @@ class AgentFleet:
         link.visible.clear()
 
     async def _keep(self, link: NodeConnection, welcome: wire.Welcome | None) -> None:
-        """The link's life: pump while it stands, then try again for ever."""
+        """Keep a link: process its messages while it is up, and reconnect forever."""
         name, attempt = link.node.name, 0
         while True:
             try:
@@ -291,8 +303,11 @@ class AgentFleet:
             attempt += 1
 
     async def _open_in_turn(self, link: NodeConnection, attempt: int) -> wire.Welcome:
-        """First attempts take turns: after a start hundreds of handshakes at once would all come to their time-out. Later ones
-        are apart by their pauses, so that hosts which do not answer hold up nobody."""
+        """Open a link, with a limit on concurrent first attempts.
+
+        After a start, hundreds of concurrent handshakes would all run into their time-outs. Later attempts
+        are spread out by their pauses, so hosts that do not answer delay no other.
+        """
         with self._opening.one():
             if attempt:
                 return await self._open(link)
@@ -302,7 +317,10 @@ class AgentFleet:
     async def _open(
         self, link: NodeConnection, *, accept_host_key: str = "", progress: Progress | None = None
     ) -> wire.Welcome:
-        """Connects to an agent of our build; one of another build is told to go first, its jobs stay."""
+        """Connect to an agent of our build.
+
+        An agent of another build is told to exit first; its jobs stay.
+        """
         for _ in range(MAX_REPLACEMENTS):
             transport = await self._transport(link, accept_host_key, progress)
             channel = Channel(
@@ -339,7 +357,10 @@ class AgentFleet:
         raise RemoteError(link.node.name, "an agent of another version does not go away")
 
     def _claim(self, link: NodeConnection, machine: str) -> None:
-        """A machine under two names would have its GPUs counted, and its agent connected, twice. Raises UserError."""
+        """Record the machine behind a link. Raises UserError if another node already has that machine.
+
+        Otherwise its GPUs would be counted twice, and its agent would be connected twice.
+        """
         for other in (*self._links.values(), *self._adding.values()):
             if other is not link and other.machine == machine:
                 raise UserError(
@@ -370,7 +391,7 @@ class AgentFleet:
             return
 
     def _take(self, link: NodeConnection, message: object, size: int) -> None:
-        """Raises RemoteError where the agent may say no more."""
+        """Handle an agent's message. Raises RemoteError if the agent has exceeded its rate limit."""
         size += TREE_BYTES if isinstance(message, wire.NeedTree) else 0
         if not isinstance(message, stepwire.CallOpened) and not link.allowance.spend(size):
             raise SaysTooMuch(link.node.name)
@@ -409,7 +430,10 @@ class AgentFleet:
             log.warning("upload of %s: %s", tree.tree, error)
 
     async def _is_visible(self, link: NodeConnection, folder: str, uid: int) -> bool:
-        """Whether the submit folder is the same folder on the node: a file that the user makes here is looked for there."""
+        """Return whether the submit folder is the same folder on the node.
+
+        A helper process makes a file in it here as the user, and the node looks for that file.
+        """
         if link.transport is not None and link.transport.is_local:
             return True
         known = link.visible.get((folder, uid))
@@ -417,15 +441,17 @@ class AgentFleet:
             try:
                 found = await self._probe(link, folder, uid)
             except TimeoutError:
-                return False  # for this launch: a node that is slow now is asked again for the next
+                return False  # Only for this launch: a node that is slow now is asked again for the next one.
             if found is None:
-                return True  # for this launch, which the node refuses then: it is to run in no other folder
+                return True
             known = link.visible[folder, uid] = found
         return known
 
     async def _probe(self, link: NodeConnection, folder: str, uid: int) -> bool | None:
-        """None where the folder does not answer on the node. Raises TimeoutError where the node, or this host's own file system,
-        does not say."""
+        """Return whether the node sees the folder, or None if the folder does not answer there.
+
+        Raises TimeoutError if the node, or this host's own file system, does not answer.
+        """
         try:
             async with self.files.probe(folder, uid=uid, answer_s=PROBE_S) as name:
                 return link.channel is not None and await link.channel.probe(folder, name, uid=uid)

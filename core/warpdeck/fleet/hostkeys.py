@@ -1,7 +1,8 @@
-"""Which host keys are trusted: those in the user's known_hosts files, and in warpdeck's own those the user confirmed.
+"""Manages trusted host keys.
 
-An unknown key is shown with its fingerprint and refused; only when the user has confirmed that very fingerprint is it
-written to warpdeck's file. A key that differs from a known one is always refused.
+They are the keys in the user's known_hosts files, and the keys in our own file that the user confirmed. An
+unknown key is refused, and the error shows its fingerprint. After the user has confirmed that fingerprint,
+the key is written to warpdeck's file. A key that differs from a known one is always refused.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ DEFAULT_PORT = 22
 
 
 class HostKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that a host has shown, under the name by which known_hosts files know the host."""
+    """A key that a host has presented, with the names under which known_hosts files list the host."""
 
     host: str
     address: str
@@ -28,12 +29,12 @@ class HostKey(msgspec.Struct, frozen=True, kw_only=True):
     key: asyncssh.SSHKey
 
     def name(self) -> str:
-        """As known_hosts writes it."""
+        """Return the host's name in the format of known_hosts."""
         return self.host if self.port == DEFAULT_PORT else f"[{self.host}]:{self.port}"
 
 
 class Stamp(NamedTuple):
-    """A file as it was when it was read."""
+    """Identity of a file's content at the time when it was read."""
 
     path: str
     inode: int
@@ -43,23 +44,26 @@ class Stamp(NamedTuple):
 
 @functools.lru_cache(maxsize=4)
 def _read(files: tuple[Stamp, ...]) -> asyncssh.SSHKnownHosts:
-    """Each line holds a key to be decoded: with a thousand hosts that took far longer than the handshake that wanted one."""
+    """Read the known hosts. The result is cached, because each line has a key that must be decoded.
+
+    With a thousand hosts this took far longer than the handshake that needed one of the keys.
+    """
     return asyncssh.read_known_hosts([each.path for each in files])
 
 
 class KnownHosts:
-    """The files that are asked, and the one of them that is ours to write."""
+    """The known_hosts files that are consulted, and the one of them to which we write."""
 
     def __init__(self, files: Sequence[str], *, own: str) -> None:
         self._files = (*files, own)
         self._own = own
 
     def files(self) -> list[str]:
-        """Those that are there."""
+        """Return the files that exist."""
         return [path for path in self._files if os.path.exists(path)]
 
     def read(self) -> asyncssh.SSHKnownHosts:
-        """What they all say. Raises OSError or ValueError."""
+        """Return the content of all files. Raises OSError or ValueError."""
         stamps = []
         for path in self.files():
             found = os.stat(path)
@@ -67,7 +71,10 @@ class KnownHosts:
         return _read(tuple(stamps))
 
     def other_keys(self, shown: HostKey) -> tuple[str, list[asyncssh.SSHKey]]:
-        """The keys the host is known by, and the file they are in; ("", []) for a host not seen before."""
+        """Return the known_hosts file that lists the host, and the host's keys in it.
+
+        They are ("", []) if the host is unknown.
+        """
         port = None if shown.port == DEFAULT_PORT else shown.port
         for path in self.files():
             keys = list(asyncssh.read_known_hosts(path).match(shown.host, shown.address, port)[0])
@@ -76,7 +83,7 @@ class KnownHosts:
         return "", []
 
     def keep(self, shown: HostKey) -> None:
-        """Writes a key that the user confirmed."""
+        """Write a key that the user confirmed to our own file."""
         line = f"{shown.name()} {shown.key.export_public_key('openssh').decode().strip()}\n"
         descriptor = os.open(self._own, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
@@ -86,7 +93,10 @@ class KnownHosts:
 
 
 class Witness(asyncssh.SSHClient):
-    """Sees the key that a host shows when no file vouches for it; trusts it only if it is the confirmed one."""
+    """SSH client that records a host key which is in no file.
+
+    It trusts the key only if the user has confirmed it.
+    """
 
     def __init__(self, known: KnownHosts, confirmed: str) -> None:
         self._known = known
@@ -94,7 +104,7 @@ class Witness(asyncssh.SSHClient):
         self._shown: HostKey | None = None
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        """asyncssh asks this for a key that is in none of the files."""
+        """Return whether a key that is in none of the files is trusted. asyncssh calls this."""
         self._shown = HostKey(host=host, address=addr, port=port or DEFAULT_PORT, key=key)
         if self._known.other_keys(self._shown)[1] or key.get_fingerprint() != self._confirmed:
             return False
@@ -102,7 +112,10 @@ class Witness(asyncssh.SSHClient):
         return True
 
     def refusal(self, host: str) -> UserError | None:
-        """Why the key was not trusted, and what to do; None if the host has shown none."""
+        """Return the error for an untrusted key, with advice for the user.
+
+        It is None if the host presented no key.
+        """
         shown = self._shown
         if shown is None:
             return None

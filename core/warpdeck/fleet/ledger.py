@@ -1,8 +1,9 @@
-"""How much of a launch's output has been brought here, so that a killed controller goes on at the very next byte.
+"""Records how much of a launch's output was copied here.
 
-Before each write the ledger says what is about to be appended: how much was taken before, how long the piece is, and how
-long the file was. After a kill -9 the file's length tells how much of the piece arrived. Exact as long as one launch
-writes the file at a time; where several share one, a kill in the midst of a write may repeat one piece.
+With it a killed controller resumes at exactly the next byte. Before each write it records the offset already
+copied, the length of the piece, and the length of the file. After a kill -9 the file's length shows how much
+of the piece was written. This is exact if only one launch at a time writes the file. If several launches
+share a file, a kill during a write may repeat one piece.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from __future__ import annotations
 import os
 
 RECORD_BYTES = 64
-"""One record, overwritten in place: a write so small is whole or not at all."""
+"""Size of the one record, which is overwritten in place.
+
+A write of this size is done completely or not at all.
+"""
 
 
 class Ledger:
-    """One source's file; `offset` is the next byte to ask the node for."""
+    """The record of one source's file. `offset` is the next byte to request from the node."""
 
     def __init__(self, path: str) -> None:
-        """Makes it if it is not there. Raises OSError."""
+        """Open the record file and create it if it does not exist. Raises OSError."""
         self.is_new = not os.path.exists(path)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.offset = 0
@@ -28,17 +32,17 @@ class Ledger:
         self.is_done = len(words) == 4 and words[3] == b"done"
 
     def settle(self, length: int) -> None:
-        """Counts what of the last piece is in the file of that length."""
+        """Advance the offset by the part of the last piece that is in the file, given the file's length."""
         self.offset += min(max(length - self._length_before, 0), self._piece)
         self._piece = 0
 
     def announce(self, piece: int, *, length: int) -> None:
-        """Such a piece is about to be appended to a file of that length. Raises OSError."""
+        """Record that a piece is about to be appended to a file of that length. Raises OSError."""
         self._write(piece, length, "open")
         self._piece, self._length_before = piece, length
 
     def finish(self) -> None:
-        """Everything was brought. Raises OSError."""
+        """Record that everything was copied. Raises OSError."""
         self._write(0, 0, "done")
         self.is_done = True
 

@@ -1,4 +1,4 @@
-"""The agent of this machine: the same zipapp, started without SSH."""
+"""Starts and connects to this machine's agent. It is the same zipapp, started without SSH."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 async def connect_local(paths: Paths, *, claim: Claim) -> Transport:
-    """Starts this machine's agent if need be, and connects. Raises UserError or RemoteError."""
+    """Start this machine's agent if needed, and connect to it. Raises UserError or RemoteError."""
     claim(machine_name(Path(BOOT_ID).read_text(encoding="ascii"), socket.gethostname()))
     program, build = build_zipapp(paths.agent)
     await start_local(paths, program)
@@ -42,7 +42,7 @@ async def connect_local(paths: Paths, *, claim: Claim) -> Transport:
 
 
 async def start_local(paths: Paths, program: str) -> None:
-    """`agent.pyz start`, in a child of its own."""
+    """Run `agent.pyz start` in a child process."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         program,

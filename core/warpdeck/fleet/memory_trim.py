@@ -1,7 +1,8 @@
-"""Giving back what a burst of handshakes took: with hundreds of links at once that is four times what they need later.
+"""Returns the memory of many simultaneous handshakes to the system.
 
-Each takes a tenth of a megabyte for a moment, in pieces that OpenSSL and the interpreter have of the C library. Freed ones lie
-between others that stay, so the library keeps them unless it is told not to.
+With hundreds of links they use four times the memory that is needed later. Each handshake briefly takes 0.1
+MB in pieces that OpenSSL and the interpreter allocate from the C library. Freed pieces are surrounded by
+pieces still in use, so the library keeps them unless it is asked to release them.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 MANY = 32
-"""Fewer leave nothing worth a look."""
+"""Number of handshakes or ended links from which on a cleanup is worthwhile."""
 SETTLE_S = 10.0
-"""After the last of them: what they made is collected by then."""
+"""Seconds to wait after the last one. Its objects have been collected by then."""
 
 
 class Burst:
-    """What is under way, and how many came since nothing was. `on_over` is called after many, when none is."""
+    """Counts concurrent operations. `on_over` is called when the last one ends, if there were many."""
 
     def __init__(self, on_over: Callable[[], object]) -> None:
         self._on_over = on_over
@@ -27,7 +28,7 @@ class Burst:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """One of them."""
+        """Context of one operation."""
         self._under_way += 1
         self._came += 1
         try:
@@ -41,7 +42,10 @@ class Burst:
 
 
 class Tidying:
-    """After a burst, and after many links have ended: the dead ones are collected (`collect`), free memory is given back."""
+    """Cleans up after many handshakes or many ended links.
+
+    `collect` frees the objects of dead links; then free memory is returned to the system.
+    """
 
     def __init__(self, collect: Callable[[], object]) -> None:
         self._collect = collect
@@ -49,13 +53,13 @@ class Tidying:
         self._timer: asyncio.TimerHandle | None = None
 
     def ended(self) -> None:
-        """A link that stood has ended; each leaves a cycle of 55 kB."""
+        """Count a link that has ended. Each leaves a reference cycle of 55 kB."""
         self._ended += 1
         if self._ended >= MANY:
             self.later()
 
     def later(self) -> None:
-        """A while from now, once for all until then."""
+        """Schedule a cleanup unless one is already scheduled."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SETTLE_S, self._tidy)
 
@@ -68,7 +72,7 @@ class Tidying:
 
 
 def trim() -> bool:
-    """Whether this C library can (glibc's can)."""
+    """Return free memory to the system. Returns whether the C library can do that (glibc can)."""
     release = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if release is None:
         return False

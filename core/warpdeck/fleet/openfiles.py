@@ -1,6 +1,8 @@
-"""The controller's limit of open files: each client, link and stream takes one, and the usual soft limit is 1,024.
+"""The controller's limit of open files.
 
-Programs that it starts for users get the limit that it was started with, because some close or select() all descriptors that
+Each client, link and stream needs one; the usual soft limit is 1,024.
+
+Programs that it starts for users get the original limit, because some close or select() all descriptors that
 they may have.
 """
 

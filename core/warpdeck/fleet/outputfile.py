@@ -1,8 +1,11 @@
-"""The program that opens and uses files of one user on the submit host, as that user. Standard library only.
+"""A program that opens and uses one user's files on the submit host with that user's rights.
 
-A root controller must not touch a path that a user chose: root's rights would count, and a file system that hangs would hold it up. So
-this program drops to the user first. It reads requests from its standard input, a line of JSON and `size` bytes each, and answers
-each in the same form, in their order. It ends with its input, or at SIGTERM once the request in hand has come back.
+Standard library only.
+
+A root controller must not use a path that a user chose. It would access the path with root's rights, and a
+hanging file system would block it. So this program drops its privileges first. It reads requests from
+standard input, each as a line of JSON and `size` bytes, and answers them in the same form and order. It ends
+when its input ends, or at SIGTERM once the current request has returned.
 """
 
 from __future__ import annotations
@@ -19,11 +22,11 @@ import sys
 from typing import Any, NoReturn
 
 FILE_MODE, FOLDER_MODE = 0o666, 0o777
-"""Less the job's umask; the controller's own is stricter."""
+"""Modes before the job's umask is applied. The controller's own umask is stricter."""
 
 
 def open_here(path: str, *, truncate: bool, umask: int) -> int:
-    """A descriptor for appending; missing folders are made. Raises OSError."""
+    """Return a descriptor for appending. Missing folders are made. Raises OSError."""
     _make_folders(os.path.dirname(path), umask)
     flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
@@ -55,7 +58,10 @@ def _check_plain(descriptor: int, path: str) -> None:
 
 
 def become(uid: int) -> None:
-    """Drops to the user with all groups; a uid without an account gets no group. Nothing where we are not root."""
+    """Drop to the user with all of the user's groups, or without groups if the uid has no account.
+
+    It does nothing if this process does not run as root.
+    """
     if os.geteuid() != 0 or uid == 0:
         return
     try:
@@ -69,7 +75,10 @@ def become(uid: int) -> None:
 
 
 class Files:
-    """What is open for the controller, by descriptor. Each method answers one request. Raises OSError."""
+    """The files that are open for the controller, by descriptor.
+
+    Each method answers one request. Raises OSError.
+    """
 
     def __init__(self) -> None:
         self._probes: dict[int, str] = {}
@@ -84,7 +93,7 @@ class Files:
         return {"file": descriptor, "length": os.fstat(descriptor).st_size}
 
     def probe(self, path: str, name: str) -> dict[str, Any]:
-        """A file that is there until it is closed, to be looked for from a node."""
+        """Make a file that exists until it is closed, so that a node can look for it."""
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -99,7 +108,7 @@ class Files:
         return {"length": os.fstat(file).st_size}
 
     def write(self, file: int, data: bytes) -> dict[str, Any]:
-        """How much was written, and why no more."""
+        """Return the number of written bytes, and the error if not all could be written."""
         left = memoryview(data)
         try:
             while left:
@@ -135,7 +144,7 @@ def _end(number: int, frame: object) -> NoReturn:
 
 
 def main(argv: list[str]) -> int:
-    """`outputfile.py UID`."""
+    """Run the program `outputfile.py UID`."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     become(int(argv[0]))
@@ -154,9 +163,8 @@ def main(argv: list[str]) -> int:
             out.write(json.dumps({**answer, "size": len(data)}).encode() + b"\n" + data)
             out.flush()
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), 1
-        )  # what the interpreter flushes at its end has a place to go
+        # Output that the interpreter flushes at its exit must not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     finally:
         files.close_probes()
     return 0

@@ -1,8 +1,8 @@
-"""Bringing output that was written on a node to the submit host, where the user looks for it, as it grows.
+"""Copies output from nodes to the submit host while it grows, because users look for it there.
 
-One task for each launch and channel. It goes on through lost links, killed controllers and full disks, and each byte is
-brought once (see ledger). What cannot be written is told in the job's history; a launch is let go by its node only when
-everything was brought, or when it never can be.
+There is one task for each launch and channel. It continues after lost links, killed controllers and full
+disks, and copies each byte once (see ledger). Output that cannot be written is reported in the job's history.
+A node forgets a launch only after all output was copied, or if it never can be.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from .userfiles import UserFile
 
 log = logging.getLogger("warpdeck.outputs")
 RETRY_S = 2.0
-"""Between two attempts, whatever failed: asking costs little."""
+"""Seconds between two attempts, whatever failed, because asking costs little."""
 KEEP_LEDGER_S = 30 * 86400.0
-"""An agent that was away this long will not offer its output again."""
+"""An agent that was away for this long no longer offers its output."""
 NOWHERE = "/dev/null"
 _LASTING = (
     {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EROFS}
     | {errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
 )  # fmt: skip
-"""Errors that waiting does not mend; a full disk is none of them."""
+"""Errors that waiting does not fix. A full disk is not one of them."""
 
 Note = Callable[[JobId, str], None]
 _Key = tuple[JobId, int, NodeName]
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """One channel of one launch, and the file it belongs to."""
+    """One channel of one launch, and the file to which it is copied."""
 
     job_id: JobId
     restarts: int
@@ -58,7 +58,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outputs:
-    """controller.ports.OutputCollector over the fleet's log streams. `folder` holds the ledgers."""
+    """Implements controller.ports.OutputCollector over the fleet's log streams.
+
+    `folder` holds the ledgers.
+    """
 
     def __init__(self, fleet: AgentFleet, folder: str) -> None:
         self._fleet = fleet
@@ -69,7 +72,7 @@ class Outputs:
         self._note: Note = lambda job_id, text: None
 
     def start(self, on_note: Note) -> None:
-        """What the user should know goes to `on_note` from here on."""
+        """Start collecting. Messages for the user are passed to `on_note` from here on."""
         self._note = on_note
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         self._drop_old_ledgers()
@@ -111,7 +114,7 @@ class Outputs:
             self._tasks.pop((job_id, restarts, node), None)
 
     async def read(self, path: str, *, uid: int) -> UserFile:
-        """A file that is read with that user's rights. Raises OSError."""
+        """Return a file that is read with that user's rights. Raises OSError."""
         return await self.files.read(path, uid=uid)
 
     async def _collect(self, sources: list[Source]) -> None:
@@ -120,7 +123,7 @@ class Outputs:
                 group.create_task(self._bring(source))
 
     async def _bring(self, source: Source) -> None:
-        """Tries until all was brought, or never can be."""
+        """Copy until everything was copied, or never can be."""
         told = ""
         while self._fleet.has(source.node):
             try:
@@ -141,7 +144,10 @@ class Outputs:
             await asyncio.sleep(RETRY_S)
 
     async def _bring_some(self, source: Source) -> bool:
-        """One stream from where the last one stopped; True if there is no more. Raises OSError of the submit host."""
+        """Copy one stream from the position where the last one stopped. Raises OSError of the submit host.
+
+        Returns whether all output was copied.
+        """
         lock = self._locks.setdefault(source.path, asyncio.Lock())
         ledger = Ledger(os.path.join(self._folder, source.ledger_name()))
         try:
@@ -162,7 +168,7 @@ class Outputs:
             ledger.close()
 
     async def _open(self, source: Source, ledger: Ledger) -> UserFile:
-        """The first of a launch's nodes to come empties the file, as Slurm does."""
+        """Open the output file. As in Slurm, the first of a launch's nodes truncates it."""
         prefix = f"{source.job_id}.{source.restarts}.{source.channel}."
         first = ledger.is_new and sum(name.startswith(prefix) for name in os.listdir(self._folder)) == 1
         file = await self.files.append(
@@ -173,7 +179,10 @@ class Outputs:
         return file
 
     async def _stream(self, source: Source, sink: FileSink) -> str:
-        """Why the stream ended, "" if it came to its end. Raises OSError of the submit host."""
+        """Copy a stream and return the reason why it broke off, or "" if it is complete.
+
+        Raises OSError of the submit host.
+        """
         asked = wire.OpenLog(
             stream=0,
             job_id=source.job_id,
@@ -199,7 +208,7 @@ class Outputs:
 
 
 class FileSink:
-    """A StreamSink that appends to a file, announcing each piece."""
+    """A StreamSink that appends to a file and records each piece in the ledger first."""
 
     def __init__(self, file: UserFile, ledger: Ledger, lock: asyncio.Lock) -> None:
         self._file = file
@@ -212,7 +221,10 @@ class FileSink:
             self.end.set_result(f"asked from {self.ledger.offset}, got it from {offset}")
 
     async def data(self, chunk: bytes) -> None:
-        """What cannot be written ends the stream: it is asked for again later, and the ledger settles how much of it is there."""
+        """Append a piece. An error ends the stream; the rest is requested again later.
+
+        The ledger then determines how much of the piece was written.
+        """
         async with self._lock:
             if self.end.done():
                 return
@@ -229,7 +241,7 @@ class FileSink:
             try:
                 written = await self._file.write(chunk)
             except TimeoutError:
-                raise  # it may still be written, which the length tells when the file is opened next
+                raise  # It may still be written. The file's length shows that when the file is opened next.
             except OSError:
                 self.ledger.settle(length)
                 self.ledger.announce(0, length=length)

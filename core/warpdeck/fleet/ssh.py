@@ -1,7 +1,7 @@
-"""SSH connections: the user's own ~/.ssh/config, known hosts, keys and jump hosts, and no host key accepted unseen.
+"""SSH connections with the user's own ~/.ssh/config, known hosts, keys and jump hosts.
 
-Each hop is connected by the same steps, so a jump host's key is checked and asked for like the target's. Unknown and
-changed host keys: see hostkeys.
+No host key is accepted without the user's confirmation. Each hop is connected in the same way, so a jump
+host's key is checked and confirmed like the target's. See hostkeys for unknown and changed host keys.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from warpdeck.base.paths import Paths
 from .hostkeys import KnownHosts, Witness
 
 CONNECT_S = 15.0
-"""How long a host may take to answer, unless ~/.ssh/config sets ConnectTimeout."""
+"""Seconds that a host may take to answer, unless ~/.ssh/config sets ConnectTimeout."""
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 3
-"""A dead link is noticed after about 20 s."""
+"""A dead link is detected after about 20 s."""
 HOME_S = 30
-"""A host whose kernel answers and nobody else does is noticed after about a minute and a half."""
+"""A host with a responding kernel and no responding sshd is detected after about a minute and a half."""
 USER_KNOWN_HOSTS, SITE_KNOWN_HOSTS = "~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts"
 MAX_HOPS = 8
-"""Jump hosts in a row; ends a ProxyJump that leads to itself."""
+"""Maximum number of jump hosts in a row. It stops a ProxyJump that leads to itself."""
 
 _TARGET = re.compile(
     r"(?:(?P<user>[A-Za-z0-9._-]+)@)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?"
@@ -36,7 +36,7 @@ _TARGET = re.compile(
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """[USER@]HOST[:PORT], as written."""
+    """A target [USER@]HOST[:PORT], as written."""
 
     text: str
     host: str
@@ -44,7 +44,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     port: int | None = None
 
     def options(self) -> dict[str, Any]:
-        """What was written outranks ~/.ssh/config; what was not is left to it."""
+        """Return the SSH options for the parts of the target that were written.
+
+        They override ~/.ssh/config, which decides all other options.
+        """
         found: dict[str, Any] = {"host": self.host}
         if self.user:
             found["username"] = self.user
@@ -54,17 +57,17 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """What ~/.ssh/config says of the way to a host."""
+    """Settings of ~/.ssh/config for a host."""
 
     jumps: tuple[str, ...]
     connect_s: float
     known_hosts: tuple[str, ...]
     ciphers: tuple[str, ...]
-    """The allowed ones, those first that cost least for the short messages of an agent."""
+    """The allowed ciphers, beginning with those that are cheapest for the short messages of an agent."""
 
 
 def parse_target(text: str) -> Target:
-    """Raises UserError."""
+    """Parse a target. Raises UserError."""
     match = _TARGET.fullmatch(text)
     port = int(match["port"]) if match and match["port"] else None
     if match is None or match["host"].startswith("-") or (port is not None and not 0 < port < 65536):
@@ -75,14 +78,17 @@ def parse_target(text: str) -> Target:
 
 
 async def connect(text: str, paths: Paths, *, accept_host_key: str = "") -> asyncssh.SSHClientConnection:
-    """An open connection. Raises UserError, with code "host_key" where the user has to confirm a key first."""
+    """Return an open connection.
+
+    Raises UserError, with the code "host_key" if the user must confirm a key first.
+    """
     return await _dial(parse_target(text), paths, accepted=accept_host_key, hops_left=MAX_HOPS)
 
 
 async def _dial(
     target: Target, paths: Paths, *, accepted: str, hops_left: int
 ) -> asyncssh.SSHClientConnection:
-    """Connects through the target's jump hosts; the first of them may have jump hosts of its own."""
+    """Connect through the target's jump hosts. The first of them may have jump hosts of its own."""
     if hops_left == 0:
         raise UserError(
             f"the way to {target.text} leads over {MAX_HOPS} jump hosts", "see ProxyJump in ~/.ssh/config"
@@ -103,7 +109,7 @@ async def _dial(
 
 
 async def _route(target: Target) -> Route:
-    """Raises UserError for a configuration that cannot be read."""
+    """Return the settings for a host. Raises UserError if the configuration cannot be read."""
     try:
         found = await asyncssh.SSHClientConnectionOptions.construct(config=(), **target.options())
     except (ValueError, OSError) as error:
@@ -131,7 +137,7 @@ async def _hop(
     accepted: str,
     via: asyncssh.SSHClientConnection | None,
 ) -> asyncssh.SSHClientConnection:
-    """One connection, through `via` if given: closing it closes `via`."""
+    """Make one connection, through `via` if given. Closing it then also closes `via`."""
     known = KnownHosts((*route.known_hosts, SITE_KNOWN_HOSTS), own=paths.known_hosts)
     witness = Witness(known, accepted)
     options = {
@@ -158,9 +164,10 @@ async def _hop(
 
 
 def _let_the_kernel_watch(connection: asyncssh.SSHClientConnection) -> None:
-    """Probes of TCP instead of SSH: with hundreds of hosts, asking each every few seconds was most of what an idle link took.
+    """Use TCP keepalive probes instead of frequent SSH ones.
 
-    Only the first hop has a socket of its own; whoever is reached through it goes on being asked by SSH.
+    With hundreds of hosts, asking each one every few seconds over SSH was most of the cost of an idle link.
+    Only the first hop has its own socket; hosts behind it are still probed by SSH.
     """
     own: socket.socket | None = connection.get_extra_info("socket")
     if own is None:
@@ -170,12 +177,13 @@ def _let_the_kernel_watch(connection: asyncssh.SSHClientConnection) -> None:
     own.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S)
     own.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_COUNT)
     lost_ms = KEEPALIVE_S * (KEEPALIVE_COUNT + 1) * 1000
-    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, lost_ms)  # for what is on its way
+    # This applies to data that was sent and not acknowledged.
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, lost_ms)
     connection.set_keepalive(HOME_S, KEEPALIVE_COUNT - 1)
 
 
 def explain(target: str, error: Exception, *, connect_s: float = CONNECT_S) -> UserError:
-    """One sentence for each way in which a connection fails."""
+    """Return an error with one sentence for each way in which a connection fails."""
     match error:
         case asyncssh.PermissionDenied():
             return UserError(

@@ -1,9 +1,9 @@
-"""How much an agent may say by itself: of each launch that it was sent, and now and then of its node.
+"""Limits the rate of messages that an agent sends on its own, such as reports on launches and on its node.
 
-An agent that is broken or lies could else keep the controller busy for ever. A sound one never comes near: it starts with far
-more than all launches of a node have to tell at once, and earns more with each launch and second than they take. What is an
-answer, and what comes on a stream, has limits of its own (see channel) and is not counted here; of a Welcome each launch and step
-that it tells of is.
+A faulty or malicious agent could otherwise keep the controller busy forever. A correct agent never comes near
+the limit. It starts with far more credit than all launches of a node need at once, and earns more with each
+launch and second than they use. Answers and stream data have limits of their own (see channel) and are not
+counted here. In a Welcome each reported launch and step counts.
 """
 
 from __future__ import annotations
@@ -11,21 +11,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 MOST_WORDS = 50_000
-"""What may be saved up, and what a new node begins with: ten seconds of the controller's time, at most."""
+"""Maximum saved credit in messages, which is also a new node's initial credit.
+
+Processing them takes the controller at most ten seconds.
+"""
 WORDS_A_SECOND = 200.0
-"""Samples, remarks, words on health: a busy node says about ten."""
+"""Credit in messages per second for samples, remarks and health reports. A busy node sends about ten."""
 WORDS_A_LAUNCH = 64
-"""Of a launch or a step: running, remarks, the ends of its tasks, exited."""
+"""Credit in messages per launch or step: running, remarks, the ends of its tasks, exited."""
 WORD_BYTES = 1024
-"""A longer message counts for so many more: texts are kept in the jobs' histories."""
+"""A message counts as one more message for each full block of this many bytes.
+
+Long messages cost more because texts are kept in the jobs' histories.
+"""
 TREE_BYTES = 64 * 1024
-"""As so much counts a question for a launch's code, which makes us send it."""
+"""Cost in bytes of a request for a launch's code: we answer it by sending the tree."""
 PAUSE_S = 60.0
-"""How long a node is left alone that has said too much: what it earns meanwhile is a quarter of what it had."""
+"""Seconds for which a node that exceeded its credit is left disconnected.
+
+It earns a quarter of the maximum meanwhile.
+"""
 
 
 class TokenBucket:
-    """Of one node, over all its links."""
+    """Message credit of one node, over all its links."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -33,11 +42,14 @@ class TokenBucket:
         self._at = clock()
 
     def earn(self, launches: int = 1) -> None:
-        """It was sent as many launches or steps."""
+        """Add the credit for launches or steps that were sent to the node."""
         self._words = min(self._words + launches * WORDS_A_LAUNCH, MOST_WORDS)
 
     def spend(self, size_bytes: int, *, words: int = 1) -> bool:
-        """It has said something; whether it may. `words`: in one message."""
+        """Charge a message and return whether the node's credit covers it.
+
+        `words` is the number of reports in it.
+        """
         now = self._clock()
         earned = (now - self._at) * WORDS_A_SECOND
         self._at = now

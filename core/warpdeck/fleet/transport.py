@@ -1,4 +1,4 @@
-"""What carries an agent's frames, and the words with which `agent.pyz` answers on the way there."""
+"""The byte stream that carries an agent's frames, and the answers of `agent.pyz` commands."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from warpdeck.base.errors import RemoteError
 from warpdeck_agent.wire.frames import SENTINEL
 
 LAST_WORDS_CHARS = 200
-"""How much of what a failing host said goes into the error."""
+"""Maximum length of a failing host's output in an error message."""
 
 
 class Outgoing(Protocol):
-    """What is below the writer: it may have taken more than the agent has."""
+    """The write buffer below the writer. It may hold data that the agent has not received yet."""
 
     def get_write_buffer_size(self) -> int: ...
     def abort(self) -> None: ...
@@ -32,22 +32,32 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
     close: Callable[[], object]
     is_local: bool = False
     address: str = ""
-    """The node's own, at which we reached it; "" if it does not say."""
+    """The node's own address at which we reached it; "" if unknown."""
 
 
 Claim = Callable[[str], None]
-"""Takes a machine's name before anything is started there; raises UserError if the machine is a node already."""
+"""A function that records a machine's name before the agent is started there.
+
+It raises UserError if the machine is already a node.
+"""
 
 
 def machine_name(boot_id: str, hostname: str) -> str:
-    """One machine, however it is called and whoever logs in; containers on one kernel differ in their host names."""
+    """Return a name that identifies a machine, whatever its host is called and whichever user logs in.
+
+    Containers on the same kernel differ in their host names.
+    """
     return f"{boot_id.strip()} {hostname.strip()}"
 
 
 def said(output: str) -> dict[str, Any] | None:
-    """What the agent's command said, among whatever a shell's start files printed; None if it said nothing."""
+    """Return the answer of the agent's command, or None if there is none.
+
+    Other output of startup files is skipped.
+    """
     for line in output.splitlines():
-        _, sentinel, word = line.partition(SENTINEL)  # a prompt has no line break
+        # A shell prompt does not end with a line break, so the sentinel may follow it.
+        _, sentinel, word = line.partition(SENTINEL)
         if sentinel:
             try:
                 found = json.loads(word)
@@ -58,13 +68,13 @@ def said(output: str) -> dict[str, Any] | None:
 
 
 def last_words(out: str, err: str) -> str:
-    """The last line of what a command said, or the end of that."""
+    """Return the last line of a command's output, or the end of that line."""
     lines = (err.strip() or out.strip() or "it said nothing").splitlines()
     return lines[-1][-LAST_WORDS_CHARS:]
 
 
 def start_result(node: str, out: str, err: str) -> None:
-    """Raises RemoteError unless the agent said that it runs."""
+    """Raise RemoteError unless the agent reported that it runs."""
     answer = said(out)
     if answer is None:
         raise RemoteError(node, f"the agent did not start: {last_words(out, err)}")

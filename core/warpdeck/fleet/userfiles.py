@@ -1,8 +1,9 @@
-"""Files of users on the submit host: where output is brought to and read, and where it is probed whether nodes see a folder.
+"""Access to users' files on the submit host: for copying output, for reading it, and for visibility probes.
 
-One child for each user, who it has become (outputfile), opens and uses them. So nobody's rights count but the user's, and a file
-system that hangs holds up its user's files alone: neither the event loop, nor a thread that others need, nor the controller's end. A
-child that does not answer in time is left behind with the path that it was asked for, and a new one takes its place.
+One child process for each user, which has become that user (outputfile), opens and uses the files. So only
+the user's own rights apply. A hanging file system delays only its user's files: not the event loop, not a
+shared thread and not the controller's exit. A child that does not answer in time is abandoned together with
+the path that it was asked for, and a new child replaces it.
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ from . import outputfile
 
 ANSWER_S = 30.0
 IDLE_S = 10.0
-"""A child that has nothing open is kept for so long."""
+"""Seconds for which a child that has no open files is kept."""
 MOST_HUNG = 4
-"""Children of one user that do not come back; while there are so many, the user's files are refused at once."""
+"""Maximum number of children of one user that hang in a system call.
+
+While there are that many, the user's requests are refused at once.
+"""
 PIECE_BYTES = 256 * 1024
 
 _Answer = dict[str, Any]
 
 
 class _Child:
-    """One process, and what it was asked. Answers come in the order of the requests."""
+    """One child process and its pending requests. Answers come in the order of the requests."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None and process.stdout is not None
@@ -53,7 +57,7 @@ class _Child:
         return answer
 
     def leave(self) -> None:
-        """Asks it for nothing more. What hangs ends once it comes back."""
+        """Send no further requests. A hanging child ends when its system call returns."""
         self.is_over = True
         self._in.close()
         with contextlib.suppress(ProcessLookupError):
@@ -73,7 +77,8 @@ class _Child:
             for answer in self._asked:
                 if not answer.done():
                     answer.set_exception(OSError(errno.EIO, "the process that used it has ended"))
-                    answer.exception()  # nobody may be left to hear it
+                    # Mark the exception as retrieved, because no caller may be waiting for it.
+                    answer.exception()
         await self.process.wait()
 
     def _take(self, answer: asyncio.Future[_Answer], words: _Answer) -> None:
@@ -84,7 +89,7 @@ class _Child:
             self.drop(words)
 
     def drop(self, answer: _Answer) -> None:
-        """Closes what was opened for somebody who does not wait any more."""
+        """Close a file that was opened for a caller who no longer waits."""
         if "file" in answer and not self.is_over:
             self.open -= 1
             self.send({"ask": "close", "file": answer["file"]})
@@ -94,7 +99,10 @@ class _Child:
 
 
 class UserFile:
-    """An open file. `length` is its length in bytes when it was opened. All methods raise OSError, TimeoutError among them."""
+    """An open file.
+
+    `length` is its length in bytes at opening. All methods raise OSError, including TimeoutError.
+    """
 
     def __init__(self, files: UserFiles, child: _Child, *, uid: int, path: str, answer: _Answer) -> None:
         self._files, self._child = files, child
@@ -106,19 +114,22 @@ class UserFile:
         return int((await self._ask("length"))["length"])
 
     async def write(self, data: bytes) -> int:
-        """How much was appended: less than all where no more could be, and then the next call raises the reason."""
+        """Append data and return the number of written bytes.
+
+        If it is less than all, the next call raises the reason.
+        """
         answer = await self._ask("write", data=data)
         if "errno" in answer and not answer["written"]:
             raise OSError(answer["errno"], answer["error"], self.path)
         return int(answer["written"])
 
     async def piece(self, at: int) -> bytes:
-        """What lies there, PIECE_BYTES at most; nothing at the file's end."""
+        """Return at most PIECE_BYTES at that offset, or nothing at the end of the file."""
         data: bytes = (await self._ask("piece", at=at, most=PIECE_BYTES))["data"]
         return data
 
     async def close(self) -> None:
-        """Also where it hangs."""
+        """Close the file, also if its file system hangs."""
         self._child.open -= 1
         with contextlib.suppress(OSError):
             await self._ask("close")
@@ -129,7 +140,11 @@ class UserFile:
 
 
 class UserFiles:
-    """The children. Requests raise OSError: the user's, EIO where the child has ended, TimeoutError where it does not answer."""
+    """The child processes of all users.
+
+    Requests raise the OSError that the user's process got, EIO if the child has ended, or TimeoutError if it
+    hangs.
+    """
 
     def __init__(self, *, answer_s: float = ANSWER_S) -> None:
         self._answer_s = answer_s
@@ -139,18 +154,21 @@ class UserFiles:
         self._leaving: set[asyncio.Task[None]] = set()
 
     async def append(self, path: str, *, uid: int, truncate: bool, umask: int) -> UserFile:
-        """For appending; missing folders are made."""
+        """Open a file for appending. Missing folders are made."""
         return await self._open(
             uid, path, {"ask": "append", "path": path, "truncate": truncate, "umask": umask}
         )
 
     async def read(self, path: str, *, uid: int) -> UserFile:
-        """A plain file, for reading."""
+        """Open a regular file for reading."""
         return await self._open(uid, path, {"ask": "read", "path": path})
 
     @contextlib.asynccontextmanager
     async def probe(self, folder: str, *, uid: int, answer_s: float) -> AsyncIterator[str]:
-        """The name of a file that is in the folder meanwhile, made by the user."""
+        """Make a file in the folder with the user's rights, for the duration of the context.
+
+        The context's value is the file's name.
+        """
         name = f".warpdeck-probe-{secrets.token_hex(8)}"
         made = await self._open(uid, folder, {"ask": "probe", "path": folder, "name": name}, answer_s)
         try:
@@ -159,7 +177,7 @@ class UserFiles:
             await asyncio.shield(self._spawn(made.close()))
 
     async def close(self) -> None:
-        """Ends the children; those that hang are left behind."""
+        """End the children. Those that hang are abandoned."""
         children = [*self._children.values()]
         self._children.clear()
         for child in children:
@@ -184,7 +202,7 @@ class UserFiles:
         data: bytes = b"",
         answer_s: float | None = None,
     ) -> _Answer:
-        """The child's answer."""
+        """Send a request to the child and return its answer."""
         if child.is_over:
             raise OSError(errno.EIO, "the process that used it has ended", path)
         answer = child.send(words, data)
@@ -206,7 +224,7 @@ class UserFiles:
         return found
 
     async def _child(self, uid: int, path: str) -> _Child:
-        """The user's, started by need."""
+        """Return the user's child, which is started if needed."""
         hung = self._hung.get(uid, {})
         if len(hung) >= MOST_HUNG or any(path in paths for paths in hung.values()):
             raise _hangs(path)
@@ -248,7 +266,8 @@ async def _start(uid: int) -> asyncio.subprocess.Process:
         *(sys.executable, "-I", "-S", outputfile.__file__, str(uid)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,  # one that hangs keeps nothing of ours open
+        # Otherwise a hanging child would keep one of our descriptors open.
+        stderr=asyncio.subprocess.DEVNULL,
         cwd="/",
         env={"PATH": os.defpath, "LANG": "C.UTF-8"},
     )

@@ -1,1 +1,3 @@
-"""warpdeck in a program: `Client`, `AsyncClient` and `Executor`. `import warpdeck` loads each of them when it is first named."""
+"""The Python library: `Client`, `AsyncClient` and `Executor`. `import warpdeck` loads each class at its first
+use.
+"""

@@ -1,13 +1,15 @@
-"""warpdeck.AsyncClient: jobs and nodes from a program with an event loop. warpdeck.Client is the same without one.
+"""`warpdeck.AsyncClient`: jobs and nodes from a program with an event loop. `warpdeck.Client` is the same
+without one.
 
     async with warpdeck.AsyncClient() as deck:
         job = await deck.submit("train.sh", "--lr", "0.1", gpus=2, time="4:00:00")
-        async for line in job.lines():
+        async for line in job.logs():
             print(line)
         (await job.wait()).check()
 
-Everything is asked over api.client, as the app asks it. A lost connection comes back at the next call: what only reads is
-asked again by itself, and so is a submission (api.sync), which makes nothing twice. Calls raise UserError.
+All requests go through `api.client`, as those of the app. After a lost connection the next call reconnects.
+Read requests are repeated automatically. Submissions are repeated, too, and create nothing twice (see
+`api.sync`). Calls raise UserError.
 """
 
 from __future__ import annotations
@@ -38,14 +40,17 @@ from .watch import News, Watch, tasks_of
 
 T = TypeVar("T")
 ATTEMPTS = 5
-"""Of a question whose connection is lost on the way; between them a controller that crashed is started anew."""
+"""Attempts for a request whose connection is lost. A controller that crashed is started again between them.
+"""
 RETRY_S = 0.2
 
 
 class AsyncClient:
-    """A connection that comes back by itself. `home`: whose controller; default $WARPDECK_HOME, the site's, or your own.
+    """A connection to a controller that reconnects by itself.
 
-    `start` starts one if none runs. Opens at the first call; ends with `aclose` or its `async with`.
+    `home` chooses the controller. The default is $WARPDECK_HOME, then the site's home, then the user's own.
+    With `start`, the client starts a controller if none runs. The first call connects; `aclose` or the end of
+    `async with` disconnects.
     """
 
     def __init__(self, home: str | os.PathLike[str] | None = None, *, start: bool = True) -> None:
@@ -65,13 +70,13 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends the connection; jobs go on."""
+        """End the connection. Jobs continue."""
         self._closed = True
         await self._watch.close()
         if self._client is not None:
             await self._client.close()
 
-    # ---- jobs
+    # Jobs
 
     async def submit(
         self,
@@ -84,10 +89,12 @@ class AsyncClient:
         snapshot: Snapshots = "auto",
         **options: Any,
     ) -> AsyncJob:
-        """Submits a batch script (a path and its arguments, or its `text`) or a `command` (shell text, or words).
+        """Submit a batch script (a path with arguments, or its `text`) or a `command` (shell text, or a list
+        of arguments).
 
-        `options` are sbatch's with _ for -: gpus=2, time="4:00:00", array="0-9". `env`: what the job inherits in place of
-        this process's variables. `snapshot`: of the code in `cwd`; auto takes one if it can, require raises, none does not.
+        `options` are those of sbatch with _ for -, such as gpus=2, time="4:00:00" or array="0-9". `env`
+        replaces this process's variables in the job's environment. `snapshot` controls the snapshot of the
+        code in `cwd`: "auto" takes one if possible, "require" raises UserError if not, and "none" takes none.
         """
         drafted = await asyncio.to_thread(
             draft,
@@ -105,13 +112,15 @@ class AsyncClient:
             with client:
                 return submit(client, drafted, paths=self.paths, snapshot=snapshot)
 
-        # The link starts a controller, if one is to be started.
+        # This connection also starts the controller, if it has to be started.
         client = await self.ask(lambda _: asyncio.to_thread(SyncClient.connect, self.paths, start=False))
         done = await asyncio.to_thread(send, client)
         return AsyncJob(self, str(done.job_id), notes=tuple(done.notes))
 
     def job(self, job: str | int) -> AsyncJob:
-        """A job or task that was submitted before: 12, "12_3". Raises UserError for what is no job id."""
+        """Return a job or task that was submitted before, such as 12 or "12_3". Raises UserError if the id is
+        malformed.
+        """
         parse_job_id(str(job))
         return AsyncJob(self, str(job))
 
@@ -123,63 +132,74 @@ class AsyncClient:
         ids: Sequence[str | int] = (),
         finished: bool = False,
     ) -> list[JobRow]:
-        """The queue: unfinished jobs, oldest first; `finished` adds ended ones, and so do `states` and `ids`."""
+        """Return the unfinished jobs, oldest first. `finished`, `states` and `ids` include ended jobs, too."""
         words = [str(each) for each in ids]
         return await self.ask(lambda link: link.jobs(user=user, states=states, ids=words, finished=finished))
 
     async def wait(
         self, jobs: Sequence[AsyncJob | str | int], *, timeout_s: float | None = None
     ) -> list[Outcome]:
-        """Until all of these have ended; their outcomes in this order. Raises TimeoutError; the jobs go on."""
+        """Wait until all of these jobs have ended and return their outcomes in this order. Raises
+        TimeoutError; the jobs continue.
+        """
         async with asyncio.timeout(timeout_s):
             return await asyncio.gather(*(self._outcome(str(getattr(job, "id", job))) for job in jobs))
 
     async def cancel(self, *jobs: AsyncJob | str | int, signal: str = "") -> Changed:
-        """Ends jobs, or sends them a signal by its name ("USR1"). What is wrong with one job is raised, a UserError; with some
-        of several, it is in the answer's `errors`. A signal whose answer is lost is not sent again: that raises UserError, too."""
+        """Cancel jobs, or send them a signal by name ("USR1").
+
+        Raises UserError if there is one job and it fails. With several jobs, the answer's `errors` contains
+        the failures. A signal whose answer is lost is not sent again; this raises UserError, too.
+        """
         words = [str(getattr(job, "id", job)) for job in jobs]
         if signal:
-            await self.ask(lambda link: link.status())  # over a connection that is there
+            await self.ask(lambda link: link.status())  # This request ensures that the connection works.
             return await (await self._link()).cancel(words, signal=signal)
         return await self.ask(lambda link: link.cancel(words, signal=signal))
 
     async def detail(self, job: str | int) -> JobDetail:
-        """All there is to say of a job of any age."""
+        """Return all details of a job of any age."""
         return await self.ask(lambda link: link.job(str(job)))
 
     async def metrics(self, job: str | int = "", *, node: str = "", step_s: float = 1.0) -> Curves:
-        """What a job used over its life, or a node lately in steps of 1, 10 or 60 s."""
+        """Return the resource use of a job over its life, or of a node lately in steps of 1, 10 or 60 s."""
         return await self.ask(lambda link: link.curves(job=str(job), node=node, step_s=step_s))
 
     async def diff(self, job: str | int, other: str | int = "") -> str:
-        """From the code of another job, or (by default) of this one, to this one's, or its folder as it is now."""
+        """Return the difference from the code of job `other` to the code of `job`. Without `other`, compare
+        with the folder as it is now.
+        """
         mine = await self._snapshot(job)
         if other == "":
             return await asyncio.to_thread(code.diff_with_now, mine)
         return await asyncio.to_thread(code.diff, await self._snapshot(other), mine)
 
     async def files(self, job: str | int) -> list[str]:
-        """The paths in a job's snapshot."""
+        """Return the paths in a job's snapshot."""
         return await asyncio.to_thread(code.files, await self._snapshot(job))
 
-    # ---- the cluster
+    # The cluster
 
     async def nodes(self) -> list[NodeRow]:
-        """All nodes, by name: state, CPUs, memory and GPUs with their last readings. [] on a cluster without."""
+        """Return all nodes by name, with state, CPUs, memory, and GPUs with their last readings. Empty on a
+        cluster without nodes.
+        """
         return await self.ask(lambda link: link.nodes())
 
     async def node(self, name: str) -> NodeRow:
-        """One node. Raises UserError if there is none of this name."""
+        """Return one node. Raises UserError if no node has this name."""
         return (await self.ask(lambda link: link.nodes(name=name)))[0]
 
     async def status(self) -> Status:
-        """The controller: who one is to it, how many nodes, and jobs by state."""
+        """Return the controller's status: the caller's identity, the number of nodes, and the jobs by state."""
         return await self.ask(lambda link: link.status())
 
-    # ---- the connection
+    # The connection
 
     async def ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
-        """The answer to what may be asked twice, over a connection that may have to be made anew. Raises UserError."""
+        """Return the answer to a request that may be repeated safely. Reconnects if necessary. Raises
+        UserError.
+        """
         for attempt in range(ATTEMPTS):
             try:
                 return await question(await self._link())
@@ -190,14 +210,14 @@ class AsyncClient:
         raise AssertionError("the last attempt returns or raises")
 
     async def news(self, job: str) -> AsyncGenerator[News]:
-        """What becomes of the submission that a job belongs to, until all of it has ended. See watch. Raises UserError."""
+        """Yield the changes of a job's submission until all of it has ended. See `watch`. Raises UserError."""
         row = (await self.detail(job)).row
         async with contextlib.aclosing(self._watch.news(row.array_job_id)) as told:
             async for news in told:
                 yield news
 
     async def _link(self) -> Client:
-        """The connection. A controller that was stopped on purpose is not started again."""
+        """Return the connection. A controller that was stopped on purpose is not started again."""
         async with self._connecting:
             if self._closed:
                 raise UserError("the client was closed", "make another")
@@ -233,12 +253,11 @@ class AsyncClient:
 
 
 def _is_of(row: JobRow, tasks: TaskRanges) -> bool:
-    """Whether the row is of any of these tasks."""
     return bool(split_ranges(tasks_of(row) or (), tasks)[0])
 
 
 def _without(tasks: TaskRanges, rows: Iterable[JobRow]) -> TaskRanges:
-    """Those of the tasks that none of these rows is of."""
+    """Return the tasks without those that the rows cover."""
     for row in rows:
         tasks = split_ranges(tasks, tasks_of(row) or ())[1]
     return tasks

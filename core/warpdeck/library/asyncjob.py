@@ -1,4 +1,6 @@
-"""A job in a program's hands: its number, and what may be asked of it. Its state is the controller's, so nothing is kept."""
+"""`AsyncJob`: a job's id and the requests about it. The state stays in the controller; nothing is cached
+here.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,12 @@ from warpdeck.protocol.site_rows import ForecastRow
 from .outcome import Outcome
 
 MAX_LINE_CHARS = 1024 * 1024
-"""A longer line of a log comes in parts: a progress bar may write for hours without an end of line."""
+"""A longer line of a log is yielded in parts. A progress bar may write for hours without an end of line."""
 
 REOPEN_S = 0.2
-"""Before a log that broke off is opened again; the controller itself waits for a node's link longer than that."""
+"""Pause before a log that broke off is opened again. The controller itself waits longer for the link to a
+node.
+"""
 
 
 _T = TypeVar("_T")
@@ -39,7 +43,10 @@ class JobClient(Protocol):
 
 
 class AsyncJob:
-    """A job, an array, or a task of one. `id` as Slurm writes it: 12, 12_3; `notes` are what submitting had to say."""
+    """A job, an array, or a task of an array.
+
+    `id` is the id as Slurm writes it, such as 12 or 12_3. `notes` are the messages from the submission.
+    """
 
     def __init__(self, client: JobClient, job: str, *, notes: tuple[str, ...] = ()) -> None:
         self._client = client
@@ -50,50 +57,52 @@ class AsyncJob:
         return f"<warpdeck job {self.id}>"
 
     def task(self, index: int) -> AsyncJob:
-        """A task of this array."""
+        """Return a task of this array."""
         return AsyncJob(self._client, f"{self.id}_{index}")
 
     async def detail(self) -> JobDetail:
-        """All there is to say of it."""
+        """Return all details of the job."""
         return await self._client.detail(self.id)
 
     async def row(self) -> JobRow:
-        """Its line of the queue."""
+        """Return the job's row of the queue."""
         return (await self.detail()).row
 
     async def state(self) -> str:
-        """Slurm's name of its state."""
+        """Return Slurm's name of the job's state."""
         return (await self.row()).state
 
     async def why(self) -> ForecastRow:
-        """Why it waits, when it starts, and what would start it now."""
+        """Return why the job waits, when it should start, and what would start it now."""
         return await self._client.ask(lambda link: link.forecast(self.id))
 
     async def wait(self, *, timeout_s: float | None = None) -> Outcome:
-        """Until it, or every task of the array, has ended. Raises TimeoutError; the job goes on."""
+        """Wait until the job, or every task of the array, has ended. Raises TimeoutError; the job continues."""
         return (await self._client.wait([self.id], timeout_s=timeout_s))[0]
 
     async def cancel(self, *, signal: str = "") -> None:
-        """Ends it, or sends it a signal by name. Raises UserError where it cannot be."""
+        """Cancel the job, or send it a signal by name. Raises UserError if this is not possible."""
         changed = await self._client.cancel(self.id, signal=signal)
         if changed.errors:
             raise UserError(changed.errors[0], f"see `warpdeck show {self.id}`")
 
     async def metrics(self) -> Curves:
-        """Its use of GPUs, CPUs and memory over its life, and in sum."""
+        """Return the use of GPUs, CPUs and memory over the job's life, and the sums."""
         return await self._client.metrics(self.id)
 
     async def snapshot(self) -> Snapshot | None:
-        """The code that it runs; None: it was submitted without."""
+        """Return the snapshot of the code that the job runs, or None if it was submitted without one."""
         found = (await self.detail()).snapshot
         return None if not found else msgspec.convert(found, Snapshot)
 
     async def logs(
         self, *, follow: bool = True, stderr: bool = False, offset: int = 0
     ) -> AsyncGenerator[str]:
-        """The lines of its output, from the start, until it ends, or with follow=False until what there is now.
+        """Yield the lines of the job's output until it ends. With follow=False, stop at the end of the
+        present output.
 
-        `offset`: from that byte on; a negative one that many bytes before the end. `stderr`: where errors have a file of their own.
+        `offset` is the first byte; a negative one counts from the end. `stderr` reads the errors, if they
+        have a file of their own.
         """
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         rest = ""
@@ -110,12 +119,12 @@ class AsyncJob:
             yield rest
 
     async def output(self, *, follow: bool = False, stderr: bool = False) -> bytes:
-        """What it has written, as it is."""
+        """Return the output that the job has written, as bytes."""
         async with contextlib.aclosing(self._chunks(follow=follow, stderr=stderr, offset=0)) as chunks:
             return b"".join([chunk async for chunk in chunks])
 
     async def _chunks(self, *, follow: bool, stderr: bool, offset: int) -> AsyncGenerator[bytes]:
-        """Its output, each byte once, over as many connections as it takes."""
+        """Yield each byte of the output once, over as many connections as necessary."""
         channel = "err" if stderr else "out"
         while True:
             link = await self._client.ask(_itself)

@@ -1,4 +1,4 @@
-"""The futures of an executor's calls, and the jobs that they share."""
+"""Futures of the executor's calls, and the jobs that these calls share."""
 
 from __future__ import annotations
 
@@ -15,28 +15,33 @@ T = TypeVar("T")
 
 
 class CallFuture(Future[T]):
-    """The future of a call that a job makes."""
+    """The future of a call that runs in a job."""
 
     def __init__(self) -> None:
         super().__init__()
         self.bundle: Bundle | None = None
         self._turn = threading.RLock()
-        """A future may be told that it begins, or that it is cancelled, once in all."""
+        """A future changes to running, or to canceled, only once."""
 
     @property
     def job(self) -> Job | None:
-        """The job, or array task, that makes the call; None: it was not submitted yet. Calls that share one have the same."""
+        """The job or array task that runs the call, or None before submission. Calls that share a job have
+        the same value.
+        """
         return None if self.bundle is None else self.bundle.job
 
     def begins(self) -> None:
-        """It runs; from now on it cannot be cancelled."""
+        """Mark the call as running. It cannot be canceled any more."""
         with self._turn:
             if not self.running() and not self.done():
                 self.set_running_or_notify_cancel()
 
     def cancel(self) -> bool:
-        """Whether it is cancelled: unless it has ended, or its job was seen to run. The job goes with the last of its calls; one
-        that began this moment is ended all the same. Where others of its calls are wanted, the job may still make this one."""
+        """Cancel the call and return True, unless it has ended or its job was seen to run.
+
+        The job is canceled with the last of its calls, even if it has begun at this moment. If other calls of
+        the job are still wanted, the job may run this call nevertheless.
+        """
         with self._turn:
             if self.cancelled():
                 return True
@@ -48,7 +53,7 @@ class CallFuture(Future[T]):
         return True
 
     def settle(self, *, result: Any = None, error: BaseException | None = None) -> None:
-        """Says the end, unless the caller has cancelled it meanwhile."""
+        """Set the result or the error, unless the caller has canceled the future in the meantime."""
         with contextlib.suppress(InvalidStateError):
             if error is not None:
                 self.set_exception(error)
@@ -57,7 +62,7 @@ class CallFuture(Future[T]):
 
 
 class CallRequest(NamedTuple):
-    """A call that waits to be sent. `together`: how many calls may share its job."""
+    """A call that waits to be sent. `together` is the number of calls that may share its job."""
 
     future: CallFuture[Any]
     call: Call
@@ -65,7 +70,9 @@ class CallRequest(NamedTuple):
 
 
 class Bundle:
-    """The futures whose calls one job makes, in this order, and that job once it was submitted. `cancel` ends a job."""
+    """The futures whose calls run in one job, in this order, and that job after submission. `cancel` cancels
+    a job.
+    """
 
     def __init__(self, futures: list[CallFuture[Any]], *, cancel: Callable[[Job], None]) -> None:
         self.futures = futures
@@ -76,20 +83,20 @@ class Bundle:
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody wants any of its answers."""
+        """True if any of the futures is not canceled."""
         return not all(future.cancelled() for future in self.futures)
 
     def submitted(self, job: Job) -> None:
-        """Its job is in the queue."""
+        """Record the submitted job."""
         self.job = job
         self.let_go()
 
     def begins(self) -> None:
-        """Its job runs."""
+        """Mark all calls as running."""
         for future in self.futures:
             future.begins()
 
     def let_go(self) -> None:
-        """Cancels the job if nobody wants it. Any thread's: it may be told twice."""
+        """Cancel the job if all of its futures are canceled. Any thread may call it, also repeatedly."""
         if self.job is not None and not self.wanted:
             self._cancel(self.job)

@@ -1,11 +1,15 @@
-"""What runs in a job of warpdeck.Executor: its calls one after another, and their answers on standard output. Its text goes with
-the job, because nodes need not have warpdeck; so standard library only, and no newer Python than 3.8. It starts once for each
-job, so it imports only what every call needs.
+"""The program that runs in a job of `warpdeck.Executor`: it makes its calls in order and writes their answers
+to standard output.
 
-Standard input is the calls of the whole array, in lines: where the caller finds modules; its cloudpickle; how many functions
-there are, each function; and for each task its calls as `NUMBER OF ITS FUNCTION:ARGUMENTS`, with blanks between them. All of
-these are pickled, packed and in base64. What a function prints goes to standard error. An answer is MARK, the call's number
-in its task, length and checksum, and (True, result) or (False, exception, traceback) pickled; it is written when its call ends.
+Its source travels in the job, because nodes need not have warpdeck. So it uses only the standard library and
+Python 3.8. It starts once for each job, so it imports only modules that every call needs.
+
+Standard input contains the calls of the whole array, in lines: the caller's module search path; its
+cloudpickle; the number of functions; one line for each function; and one line for each task with its calls as
+`FUNCTION NUMBER:ARGUMENTS`, separated by blanks. These values are pickled, compressed and in base64. Output
+that a function prints goes to standard error. An answer consists of MARK, the call's number in its task,
+length, checksum, and the pickled tuple (True, result) or (False, exception, traceback). It is written when
+its call ends.
 """
 
 from __future__ import annotations
@@ -16,8 +20,9 @@ import sys
 import zlib
 
 try:
-    import _pickle as pickle  # pickle itself imports re and more, a fifth of this program's start
-except ImportError:  # PyPy has no other
+    # pickle itself imports re and other modules, which takes a fifth of this program's start
+    import _pickle as pickle
+except ImportError:  # PyPy has only this one
     import pickle  # type: ignore[no-redef]
 
 TYPE_CHECKING = False
@@ -27,11 +32,11 @@ if TYPE_CHECKING:
 
 MARK = b"\x93warpdeck"
 PROTOCOL = 5
-"""The highest of every Python since 3.8."""
+"""The highest pickle protocol of all versions since Python 3.8."""
 
 
 def main() -> int:
-    """The exit code: 1 if a call raised."""
+    """Run the calls and return the exit code: 1 if a call raised an exception."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     pickler, functions, calls = _read()
@@ -50,7 +55,7 @@ def main() -> int:
 
 
 def _read() -> tuple[bytes, list[bytes], list[bytes]]:
-    """The line of the caller's pickler, those of the functions, and this task's calls."""
+    """Return the line with the caller's pickler, the lines with the functions, and this task's calls."""
     task = int(os.environ.get("SLURM_ARRAY_TASK_ID", "0"))
     with os.fdopen(os.dup(0), "rb") as lines:
         search = pickle.loads(_unpack(lines.readline()))
@@ -67,7 +72,9 @@ def _read() -> tuple[bytes, list[bytes], list[bytes]]:
 def _answer(
     call: bytes, functions: list[bytes], loaded: dict[bytes, Any], pickler: bytes
 ) -> tuple[bytes, bool]:
-    """(what a call has to say, whether it returned). `loaded`: the functions of the calls before it."""
+    """Return a call's packed answer, and whether the call returned normally. `loaded` caches functions of
+    earlier calls.
+    """
     try:
         number, _, arguments = call.partition(b":")
         if number not in loaded:
@@ -75,7 +82,7 @@ def _answer(
         function = loaded[number]
         args, kwargs = _loaded(arguments, pickler)
         return _result(function, function(*args, **kwargs), pickler), True
-    except BaseException as error:  # whatever it is, it is the caller's
+    except BaseException as error:  # every exception belongs to the caller
         from traceback import format_exception
 
         text = "".join(format_exception(type(error), error, error.__traceback__))
@@ -92,7 +99,9 @@ def _result(function: Callable[..., Any], result: object, pickler: bytes) -> byt
 
 
 def _error(error: BaseException, text: str, pickler: bytes) -> bytes:
-    """An exception that cannot be sent, or not be made anew from what it says of itself, is told in words."""
+    """Pack an exception. One that cannot be pickled, or not be restored, is replaced by a RuntimeError with
+    its text.
+    """
     try:
         packed = _dumps((False, error, text), pickler)
         pickle.loads(packed)
@@ -123,11 +132,14 @@ def _dumps(said: object, pickler: bytes) -> bytes:
 
 
 def _install(pickler: bytes) -> None:
-    """The caller's cloudpickle, by its text where the node has none or another: what one release packs is for itself."""
+    """Install the caller's cloudpickle from its source if the node has none or another version.
+
+    Each version can only load its own pickles.
+    """
     version, texts = pickle.loads(_unpack(pickler))
     if not texts or _has(version):
         return
-    for name in texts:  # those that others need come first
+    for name in texts:  # dependencies come first
         package = name.partition(".")[0]
         if package not in sys.modules:
             sys.modules[package] = type(sys)(package)
@@ -138,12 +150,14 @@ def _install(pickler: bytes) -> None:
 
 
 def _has(version: str) -> bool:
-    """Whether cloudpickle is here as the caller has it. What else is found under its name is forgotten."""
+    """Return whether the caller's version of cloudpickle is installed. Any other version is removed from
+    `sys.modules`.
+    """
     try:
         import cloudpickle
 
         found = cloudpickle.__version__
-    except Exception:  # one that is broken may raise anything
+    except Exception:  # a broken installation may raise anything
         found = ""
     if found == version:
         return True

@@ -1,5 +1,8 @@
-"""Calls on their way: from a queue into arrays, from the jobs' ends back into futures. It runs in the client's loop; what reads
-answers and tells futures of them, in threads beside it, because a future's callbacks may ask the client in turn."""
+"""Send queued calls as arrays of jobs, and set their futures when the jobs end.
+
+It runs in the client's event loop. Answers are read, and futures are set, in threads beside the loop, because
+the callbacks of a future may use the client.
+"""
 
 from __future__ import annotations
 
@@ -37,18 +40,22 @@ from .outcome import JobFailed, Outcome
 from .watch import tasks_of
 
 MAX_TASKS = 10_000
-"""Of one array."""
+"""Largest number of tasks of one array."""
 MAX_SHARED_BYTES = 128 * 1024
-"""Of the calls in one array: all of them go to the node with each of its tasks. One larger call is alone."""
+"""Largest size of the calls in one array, because all of them go to the node with each task. One larger call
+gets its own job.
+"""
 READS = 16
-"""Answers that are asked of the controller at once."""
+"""Answers that are requested from the controller at the same time."""
 TAIL_BYTES = 4096
-"""Of what a job wrote, in the error that tells of its end."""
+"""Part of a job's log that a JobFailed error contains."""
 _CLOSED = UserError("the client was closed before the call's answer was there", "close it after the executor")
 
 
 class CallRunner:
-    """Submits calls and brings their answers. `given`: what Client.submit is told of every job."""
+    """Submits calls and collects their answers. `given` contains the arguments of `Client.submit` for every
+    job.
+    """
 
     def __init__(
         self, client: Client, *, folder: str | os.PathLike[str] | None, python: str, given: Mapping[str, Any]
@@ -67,12 +74,14 @@ class CallRunner:
         self._files = 0
 
     def begin(self, asked: Sequence[CallRequest]) -> None:
-        """Any thread's. Raises RuntimeError where the client was closed."""
+        """Queue calls. Any thread may call it. Raises RuntimeError if the client was closed."""
         self._client.portal.run_soon(self._enqueue, asked)
 
     def close(self) -> None:
-        """After the last future has ended: waits for jobs to be cancelled that nobody wants any more."""
-        with contextlib.suppress(RuntimeError):  # a client that was closed has nothing under way
+        """Wait until unwanted jobs are canceled, and remove the folder. Call it after the last future has
+        ended.
+        """
+        with contextlib.suppress(RuntimeError):  # a closed client has no requests in progress
             self._client.portal.call(self._sent())
         wait(self._cancels)
         if not self._keep:
@@ -93,7 +102,9 @@ class CallRunner:
     def _spawn(
         self, work: Coroutine[Any, Any, None], futures: Callable[[], list[CallFuture[Any]]]
     ) -> asyncio.Task[None]:
-        """`futures` hang on it: whatever ends it early, the end of the client too, is told to them."""
+        """Start a task on which `futures` depend. If it ends early, also by the end of the client, they get
+        the error.
+        """
         loop = asyncio.get_running_loop()
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -109,7 +120,7 @@ class CallRunner:
         return task
 
     async def _send_all(self) -> None:
-        """One submission after another; what is queued meanwhile goes into the next."""
+        """Send one submission after the other. Calls that arrive in the meantime go into the next one."""
         while self._queue:
             self._on_the_way, tasks = self._next()
             await self._send(self._on_the_way, tasks)
@@ -118,7 +129,7 @@ class CallRunner:
         return [*_futures(self._on_the_way), *(each.future for each in self._queue)]
 
     def _next(self) -> tuple[list[Bundle], list[list[Call]]]:
-        """What goes into the next array, and what its tasks call."""
+        """Return the bundles of the next array, and the calls of its tasks."""
         bundles: list[Bundle] = []
         tasks: list[list[Call]] = []
         functions: set[str] = set()
@@ -137,7 +148,7 @@ class CallRunner:
         return bundles, tasks
 
     def _take(self) -> list[CallRequest]:
-        """The next calls that share a job: as many as the first of them allows, without those that were cancelled."""
+        """Take the next calls that share a job: as many as the first one allows, without canceled ones."""
         taken: list[CallRequest] = []
         most = self._queue[0].together
         while self._queue and len(taken) < most and self._queue[0].together == most:
@@ -151,7 +162,7 @@ class CallRunner:
             return
         try:
             job = await self._submit(tasks)
-        except Exception as error:  # the world's answer to the call, whatever it is, is the future's
+        except Exception as error:  # every error of the submission becomes the future's error
             await asyncio.to_thread(_refuse, _futures(bundles), error)
             return
         for number, bundle in enumerate(bundles):
@@ -172,11 +183,11 @@ class CallRunner:
         )
 
     def _path(self, job: str, kind: str) -> str:
-        """Where a job's answers (or its log) are written."""
+        """Return the path of a job's answers or of its log."""
         return os.path.join(self._folder, f"{job}.{kind}")
 
     def _written(self, text: str) -> str:
-        """The file of calls that no script carries."""
+        """Write calls that are too large for the script to a file, and return its path."""
         self._files += 1
         path = self._path("calls", str(self._files))
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
@@ -184,7 +195,7 @@ class CallRunner:
         return path
 
     async def _follow(self, job: AsyncJob, bundles: Sequence[Bundle]) -> None:
-        """Tells the futures what becomes of their tasks, until all have ended."""
+        """Update the futures as their tasks begin and end, until all have ended."""
         left = dict(enumerate(bundles))
         ends: list[asyncio.Task[None]] = []
         async with contextlib.aclosing(self._client.behind.news(job.id)) as told:
@@ -203,12 +214,14 @@ class CallRunner:
             await asyncio.to_thread(_refuse, _futures(left.values()), error)
 
     async def _finish(self, ended: list[tuple[Bundle, JobRow]]) -> None:
-        """The answers of tasks that have ended. Most are files here; what is not there yet, the controller brings."""
+        """Collect the answers of ended tasks. Most are files on this machine; the controller provides the
+        others.
+        """
         for bundle, row in await asyncio.to_thread(self._settle_here, ended):
             await self._settle_asking(bundle, row)
 
     def _settle_here(self, ended: list[tuple[Bundle, JobRow]]) -> list[tuple[Bundle, JobRow]]:
-        """Settles what can be from files. What is left over."""
+        """Settle futures whose answers are in files, and return the remaining ones."""
         return [each for each in ended if not self._is_settled(*each)]
 
     def _is_settled(self, bundle: Bundle, row: JobRow) -> bool:
@@ -224,7 +237,7 @@ class CallRunner:
         return True
 
     async def _settle_asking(self, bundle: Bundle, row: JobRow) -> None:
-        """By what the controller knows, or by how the job ended."""
+        """Settle futures from the controller's copy of the output, or from the way in which the job ended."""
         if not bundle.wanted:
             return
         assert bundle.job is not None
@@ -240,7 +253,7 @@ class CallRunner:
 
 
 def _settle(bundle: Bundle, answers: Mapping[int, Answer], row: JobRow, log: str = "") -> None:
-    """Each call's own answer; of a call that has none, how its job ended."""
+    """Settle each call with its own answer. A call without an answer gets the end of its job as an error."""
     for number, future in enumerate(bundle.futures):
         answer = answers.get(number)
         if answer is None:
@@ -254,14 +267,14 @@ def _futures(bundles: Iterable[Bundle]) -> list[CallFuture[Any]]:
 
 
 def _refuse(futures: Iterable[CallFuture[Any]], error: BaseException) -> None:
-    """Those that have not ended get an error of their own each: who raises it writes into it."""
+    """Give each unfinished future its own copy of the error, because raising an error modifies it."""
     for future in futures:
         if not future.done():
             future.settle(error=copy(error) if isinstance(error, UserError) else error)
 
 
 def _made(folder: str | os.PathLike[str] | None, default: str) -> str:
-    """The folder of outputs, the user's alone unless they chose it."""
+    """Create the folder for outputs. Only the user can access it, unless the user chose it."""
     if folder is not None:
         os.makedirs(folder, exist_ok=True)
         return os.path.abspath(folder)
@@ -270,7 +283,9 @@ def _made(folder: str | os.PathLike[str] | None, default: str) -> str:
 
 
 def _numbers(row: JobRow, left: Mapping[int, Bundle]) -> list[int]:
-    """Whose row it is: that of one task, or of all that waited together. Of a job without tasks the only one."""
+    """Return the bundle numbers of a row: one task, all tasks that waited together, or the only one of a job
+    without tasks.
+    """
     if row.array_task_id is not None:
         return [row.array_task_id] if row.array_task_id in left else []
     tasks = tasks_of(row)
@@ -281,5 +296,5 @@ async def _tail(job: AsyncJob) -> str:
     try:
         written = [line async for line in job.logs(follow=False, stderr=True, offset=-TAIL_BYTES)]
     except UserError:
-        return ""  # the error itself tells of the end; there is no more to be had
+        return ""  # the error already tells how the job ended
     return "\n".join(written)

@@ -1,4 +1,6 @@
-"""Calls of functions as text that a job can carry, and their answers as the job's output. The other side is callprogram."""
+"""Pack function calls as text for a batch script, and unpack their answers from the job's output.
+`callprogram` is the other end.
+"""
 
 from __future__ import annotations
 
@@ -20,33 +22,35 @@ from . import callprogram
 from .callprogram import MARK, PROTOCOL
 
 MAX_CARRIED_BYTES = MAX_SCRIPT_BYTES - 64 * 1024
-"""Of the calls in a script: the rest of it is the program. What is larger goes by a file that the nodes must see."""
+"""Limit for calls inside a script; the rest of the script is the program. Larger ones need a file that the
+nodes can read.
+"""
 _END = "end-of-calls"
 
 
 class Function(NamedTuple):
-    """A function as it is sent; many calls share one."""
+    """A packed function. Many calls share one."""
 
     name: str
     text: str
 
 
 class Call(NamedTuple):
-    """One call as it is sent: what it is made of was packed when it was made, whatever the caller changes later."""
+    """A packed call. It is packed when it is made, so later changes of its arguments have no effect."""
 
     function: Function
     arguments: str
 
 
 class Answer(NamedTuple):
-    """What a call returned, or what it raised."""
+    """The result of a call, or the exception that it raised."""
 
     result: Any
     error: BaseException | None
 
 
 class RemoteTraceback(Exception):
-    """The cause of an exception that came back from a job: where it was raised, in the job's words."""
+    """Cause of an exception that came back from a job. It contains the job's traceback as text."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -57,18 +61,21 @@ class RemoteTraceback(Exception):
 
 
 def packed_function(function: Callable[..., Any]) -> Function:
-    """Raises UserError for what cannot be sent."""
+    """Pack a function. Raises UserError if it cannot be pickled."""
     name = str(getattr(function, "__name__", type(function).__name__))
     return Function(name, _pack(function, name))
 
 
 def packed_call(function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-    """Raises UserError for arguments that cannot be sent."""
+    """Pack a call. Raises UserError if its arguments cannot be pickled."""
     return Call(function, _pack((args, dict(kwargs)), f"an argument of {function.name}"))
 
 
 def search_path(folder: str, entries: Sequence[str]) -> list[str]:
-    """Where the job finds modules that the program finds. What lies in `folder` is told relative to it: the job runs in a copy."""
+    """Return the job's module search path for the program's `entries`.
+
+    Entries inside `folder` become relative to it, because the job runs in a copy of the folder.
+    """
     found = []
     for entry in entries:
         path = os.path.abspath(entry)
@@ -78,7 +85,9 @@ def search_path(folder: str, entries: Sequence[str]) -> list[str]:
 
 
 def calls_text(tasks: Sequence[Sequence[Call]], search: Sequence[str] = ()) -> str:
-    """What the program reads, for an array whose tasks make these calls: see callprogram. `search`: of search_path."""
+    """Return the standard input of `callprogram` for an array whose tasks make these calls. `search` comes
+    from `search_path`.
+    """
     functions = list(dict.fromkeys(call.function.text for calls in tasks for call in calls))
     numbers = {function: number for number, function in enumerate(functions)}
     lines = [" ".join(f"{numbers[call.function.text]}:{call.arguments}" for call in calls) for calls in tasks]
@@ -87,7 +96,9 @@ def calls_text(tasks: Sequence[Sequence[Call]], search: Sequence[str] = ()) -> s
 
 
 def call_script(source: str, *, python: str) -> str:
-    """The batch script whose standard input is `source`: calls in here, or the redirection of a file of them."""
+    """Return the batch script. `source` redirects its standard input: from the calls in the script, or from a
+    file.
+    """
     program = Path(callprogram.__file__).read_text(encoding="utf-8")
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return (
@@ -99,17 +110,17 @@ def call_script(source: str, *, python: str) -> str:
 
 
 def carried(text: str) -> str:
-    """The calls in the script itself."""
+    """Return the redirection with the calls in the script itself."""
     return f"<<'{_END}'\n{text}{_END}\n"
 
 
 def by_file(path: str) -> str:
-    """The calls in a file."""
+    """Return the redirection from a file of calls."""
     return f"<{shlex.quote(path)}\n"
 
 
 def answers_of(output: bytes) -> dict[int, Answer]:
-    """The answers of a task's calls by their numbers in it. A call that was ended before it could answer has none."""
+    """Return the answers of a task's calls by call number. A call that was killed before its end has none."""
     found: dict[int, Answer] = {}
     at = output.find(MARK)
     while at >= 0:
@@ -119,14 +130,14 @@ def answers_of(output: bytes) -> dict[int, Answer]:
         whole = len(packed) == size and zlib.crc32(packed).to_bytes(4, "big") == output[head + 12 : head + 16]
         if whole:
             found[int.from_bytes(output[head : head + 4], "big")] = _unpacked(packed)
-        at = output.find(MARK, head + 16 + size if whole else head)  # a prolog may have written a mark, too
+        at = output.find(MARK, head + 16 + size if whole else head)  # a prolog may have written the mark, too
     return found
 
 
 def _unpacked(packed: bytes) -> Answer:
     try:
         said = pickle.loads(packed)
-    except Exception as error:  # the answer's own classes decide what is raised here
+    except Exception as error:  # the classes of the answer determine the exception
         return Answer(None, error)
     if said[0]:
         return Answer(said[1], None)
@@ -136,7 +147,7 @@ def _unpacked(packed: bytes) -> Answer:
 
 @cache
 def _pickler() -> str:
-    """cloudpickle's release and its own text by module, if it is here: the node's may be another."""
+    """Return cloudpickle's version and its source by module, if it is installed. The node may have another version."""
     try:
         import cloudpickle.cloudpickle as pickler
         from cloudpickle import __version__ as version
@@ -153,7 +164,7 @@ def _pack(value: object, name: str) -> str:
         return _text(_pickled(value, name))
     except UserError:
         raise
-    except Exception as error:  # what an object says when it is pickled is its own class's
+    except Exception as error:  # the object's own class determines the exception
         raise UserError(
             f"{name} cannot be sent to a job: {type(error).__name__}: {error}",
             "what holds a file, a lock, a connection or a thread is made in the function itself",

@@ -1,4 +1,4 @@
-"""From what a program says to a submission that is ready to be sent."""
+"""Turn the arguments of `Client.submit` into a submission that is ready to be sent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def draft(
     options: Mapping[str, object],
     now: float,
 ) -> Draft:
-    """The submission. Raises UserError unless exactly one of script, text and command is given."""
+    """Return the submission. Raises UserError unless exactly one of script, text and command is given."""
     folder = os.path.abspath(os.path.expanduser(cwd or "."))
     name, source = _source(script, text, command, folder)
     words = option_words({"job_name": _name(command), **options} if command is not None else options)
@@ -48,7 +48,7 @@ def draft(
 def _source(
     script: str | os.PathLike[str] | None, text: str | None, command: str | Sequence[str] | None, folder: str
 ) -> tuple[str, str]:
-    """(what the script is called, its text)"""
+    """Return the script's name and its text."""
     if sum(each is not None for each in (script, text, command)) != 1:
         raise UserError("give one of a script, text= or command=", 'for example submit("train.sh", gpus=1)')
     if script is not None:
@@ -69,7 +69,7 @@ def _source(
 
 
 def _name(command: str | Sequence[str] | None) -> str:
-    """sbatch's name for a wrapped command, or the program's."""
+    """Return the job name: sbatch's name for a wrapped command, or the name of the program."""
     return (
         "wrap" if command is None or isinstance(command, str) else os.path.basename(str(command[0]) or "wrap")
     )

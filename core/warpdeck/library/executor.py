@@ -1,12 +1,13 @@
-"""warpdeck.Executor: functions as jobs, behind the interface of concurrent.futures.
+"""`warpdeck.Executor` runs functions as jobs, with the interface of `concurrent.futures`.
 
     with warpdeck.Executor(gpus=1, time="1:00:00") as pool:
         losses = list(pool.map(train, [0.1, 0.01, 0.001]))
 
-Each call is a job, or a task of an array: what is called while the last submission is on its way goes into the next as one
-array. A call goes to its node in the batch script and its answer comes back as the job's output, by whatever road outputs
-come, so no folder need be shared. Functions are pickled by cloudpickle if it is there, else by pickle; the node's Python must be of
-this version and must have what the function imports. The code of the folder goes along as a snapshot, as with any job.
+Each call is a job, or a task of an array: calls that arrive while a submission is in progress go into the
+next one as an array. A call travels to its node in the batch script, and its answer comes back as the job's
+output, so no shared folder is needed. Functions are pickled by cloudpickle if it is installed, else by
+pickle. The node needs the same version of Python, and the modules that the function imports. The code of the
+folder is sent as a snapshot, as with any job.
 """
 
 from __future__ import annotations
@@ -30,17 +31,20 @@ from .drafting import Snapshots
 
 T = TypeVar("T")
 OURS = ("array", "output", "error", "input", "open_mode", "wrap", "text", "command")
-"""What the executor itself says of its jobs."""
+"""Options that the executor sets itself."""
 
 
 class Executor(Base):
-    """Calls functions on the cluster. `client`: whose controller; by default the executor has one of its own.
+    """Calls functions on the cluster. `client` chooses the controller; by default the executor has its own
+    client.
 
-    `options` are sbatch's for each call, as in Client.submit; so are `cwd`, `env` and `snapshot`. `folder`: where outputs are
-    kept, what a function prints as NUMBER.log; by default they are removed at the end. `python`: of the nodes.
+    `options` are those of sbatch for each call, as in `Client.submit`, and so are `cwd`, `env` and
+    `snapshot`. `folder` keeps the outputs; text that a function prints is in NUMBER.log there. By default
+    outputs are removed at the end. `python` is the interpreter on the nodes.
 
-    `chunksize`: how many calls may share a job, one after another in one process, which spares small functions the start of a
-    Python each; their answers come when the job ends, and a call that kills the job takes those behind it along.
+    `chunksize` is the number of calls that may share a job. They run one after the other in one process,
+    which saves small functions the start of Python. Their answers come when the job ends, and a call that
+    kills the job also fails the calls after it.
     """
 
     def __init__(
@@ -68,10 +72,11 @@ class Executor(Base):
         self._closed = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> CallFuture[T]:
-        """The call as a job. What cannot be sent, and a submission that is refused, is the future's error: a UserError.
+        """Run the call as a job. Functions that cannot be sent, and refused submissions, give the future a
+        UserError.
 
-        The future's `job` is that job once it is submitted. `cancel` ends it too, as long as it was not seen to run. Raises
-        RuntimeError after `shutdown`.
+        The future's `job` is set after submission. The future's `cancel` also cancels the job, until the job
+        was seen to run. Raises RuntimeError after `shutdown`.
         """
         future = CallFuture[T]()
         try:
@@ -90,10 +95,11 @@ class Executor(Base):
         timeout: float | None = None,
         chunksize: int | None = None,
     ) -> Iterator[T]:
-        """As builtins.map, in the order of the arguments. `chunksize` calls run in one job; by default the executor's.
+        """Like `builtins.map`, in the order of the arguments. `chunksize` calls run in one job; the default
+        is the executor's.
 
-        Raises what a call raised when its result is asked for, and TimeoutError for one that is not there `timeout` seconds after
-        this call.
+        Iterating raises the exception of a call at its position, and TimeoutError if a result is missing
+        `timeout` seconds after this call.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         together = self._together if chunksize is None else _checked(chunksize)
@@ -110,7 +116,9 @@ class Executor(Base):
         return _results(futures, deadline, refusal)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """No more calls. `cancel_futures` cancels those that were not seen to run; `wait` waits for the others."""
+        """Accept no more calls. `cancel_futures` cancels calls that were not seen to run; `wait` waits for
+        the others.
+        """
         with self._lock:
             first, self._closed = not self._closed, True
             left = list(self._open)
@@ -148,7 +156,7 @@ def _checked(chunksize: int) -> int:
 
 
 def _calls(fn: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Call]:
-    """The function is packed once. Raises UserError at what cannot be sent."""
+    """Yield the packed calls; the function is packed once. Raises UserError for a value that cannot be sent."""
     function = None
     for args in arguments:
         function = function or packed_function(fn)
@@ -156,7 +164,7 @@ def _calls(fn: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iter
 
 
 def _results(futures: list[CallFuture[T]], deadline: float | None, refusal: UserError | None) -> Iterator[T]:
-    """What is not asked for any more is cancelled, as the standard library's executors do."""
+    """Yield the results. Unused futures are canceled, as by the executors of the standard library."""
     futures.reverse()
     try:
         while futures:

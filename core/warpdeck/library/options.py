@@ -1,7 +1,9 @@
-"""sbatch's options as keyword arguments: gpus=2, time=timedelta(hours=4), array="0-9%2", hold=True. Pure.
+"""Translate keyword arguments into sbatch's options: gpus=2, time=timedelta(hours=4), array="0-9%2",
+hold=True. Pure.
 
-The names are Slurm's with _ for -. None and False leave an option out, True is an option without a value, several values are
-joined by commas. A bare number means what it means to sbatch: minutes for `time`, MiB for `mem`.
+The names are Slurm's with _ for -. None and False omit an option, True is an option without a value, and
+several values are joined by commas. A plain number has the unit that sbatch gives it: minutes for `time`, MiB
+for `mem`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from warpdeck.base.errors import UserError
 
 
 def option_words(options: Mapping[str, object]) -> list[str]:
-    """The words of a command line. Raises UserError for a value that no option has."""
+    """Return the options as command-line arguments. Raises UserError for a value that no option accepts."""
     words: list[str] = []
     for name, value in options.items():
         if value is None or value is False:

@@ -1,4 +1,4 @@
-"""How a job ended, as programs ask it: in the manner of subprocess's CompletedProcess."""
+"""How a job ended, similar to `subprocess.CompletedProcess`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from warpdeck.model import JobState
 from warpdeck.protocol.job_rows import JobRow
 
 SIGNALLED = 128
-"""What a shell adds to a signal's number."""
+"""Added to a signal's number in an exit code, as shells do."""
 
 
-class JobFailed(WarpdeckError):  # as CalledProcessError, it is named for what happened
-    """A job, or a task of an array, did not end as COMPLETED. `outcome` has the rows."""
+class JobFailed(WarpdeckError):  # named for the event, as CalledProcessError is
+    """A job, or a task of an array, did not end as COMPLETED. `outcome` contains the rows."""
 
     def __init__(self, outcome: Outcome, output: str = "") -> None:
         worst = next(row for row in outcome.rows if row.state != JobState.COMPLETED)
@@ -30,23 +30,25 @@ class JobFailed(WarpdeckError):  # as CalledProcessError, it is named for what h
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a submission: one row, or of an array one for each task, in the tasks' order."""
+    """The end of a submission: one row, or one row for each task of an array in the order of the tasks."""
 
     rows: list[JobRow]
 
     @property
     def ok(self) -> bool:
-        """Whether all of it is COMPLETED."""
+        """True if all rows are COMPLETED."""
         return all(row.state == JobState.COMPLETED for row in self.rows)
 
     @property
     def exit_code(self) -> int:
-        """As `sbatch --wait` gives it: the highest of any task's, 128 and the signal for one that a signal ended; 1 where it
-        is not known."""
+        """The exit code that `sbatch --wait` would give: the highest one of all tasks.
+
+        It is 128 plus the signal for a task that a signal ended, and 1 if it is unknown.
+        """
         return max(_exit_code(row) for row in self.rows)
 
     def check(self) -> Outcome:
-        """Itself. Raises JobFailed unless it is `ok`."""
+        """Return this outcome. Raises JobFailed unless it is `ok`."""
         if not self.ok:
             raise JobFailed(self)
         return self

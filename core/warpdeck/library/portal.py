@@ -1,5 +1,7 @@
-"""An event loop in a thread of its own, and the way into it for programs that have none, or have one that must not be held up:
-in a notebook the main thread's loop runs already, so nothing can be run to its end there.
+"""An event loop in its own thread, and calls into it from other threads.
+
+It serves programs without an event loop, and programs whose loop must not be blocked. In a notebook the main
+thread's loop is already running, so a call cannot run it to completion there.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ T = TypeVar("T")
 
 
 class Portal:
-    """The loop. Its thread is a daemon's: a program that forgets to close it can still end."""
+    """The event loop and its thread. It is a daemon thread, so a program that forgets to close it can still
+    exit.
+    """
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -22,7 +26,9 @@ class Portal:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Its result or error. An interrupted caller cancels it."""
+        """Run a coroutine and return its result or raise its error. Interrupting the caller cancels the
+        coroutine.
+        """
         future = self.start(work)
         try:
             return future.result()
@@ -31,20 +37,22 @@ class Portal:
             raise
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begins it, and does not wait."""
+        """Start a coroutine without waiting for it."""
         if self.loop.is_closed():
             work.close()
             raise RuntimeError("the client was closed")
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run_soon(self, function: Callable[..., None], *args: Any) -> None:
-        """Has the loop call it, and does not wait. Raises RuntimeError where it has ended."""
+        """Let the loop call a function, without waiting. Raises RuntimeError if the loop has ended."""
         if self.loop.is_closed():
             raise RuntimeError("the client was closed")
         self.loop.call_soon_threadsafe(function, *args)
 
     def iterate(self, items: AsyncGenerator[T]) -> Iterator[T]:
-        """What an asynchronous generator yields, one at a time: it is not asked for more than is taken."""
+        """Yield the items of an asynchronous generator. Each item is requested when it is taken, and not
+        before.
+        """
         try:
             while True:
                 try:
@@ -56,7 +64,7 @@ class Portal:
                 self.call(items.aclose())
 
     def close(self) -> None:
-        """Ends the loop and its thread; what still runs in it is cancelled."""
+        """End the loop and its thread. Tasks that still run in it are cancelled."""
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()

@@ -1,7 +1,8 @@
-"""Noticing what becomes of jobs: one wait for all submissions that a program waits for, over one connection.
+"""Notice the starts and ends of jobs, with one request for all submissions that a program waits for.
 
-The controller tells each start and each end once on a connection, and when there is nothing left to wait for. Jobs go on while the
-controller is away; so a watch comes back by itself, for ever, and asks again for all that is not done. Callers set the limits.
+The controller reports each start and each end once on a connection, and the completion of a submission. Jobs
+continue while the controller is away. So a watch reconnects for ever, and asks again about everything that is
+not done. Callers set the limits.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ Link = Callable[[], Awaitable[Client]]
 
 
 class News(NamedTuple):
-    """Jobs of a submission that have begun (and may have ended since) or have ended, since the news before; at first all. `done`:
-    nothing is left to wait for."""
+    """Jobs of a submission that have begun (and may have ended since), or that have ended, since the last
+    news.
+
+    The first news contains all of them. `done` means that nothing is left to wait for.
+    """
 
     begun: list[JobRow]
     ended: list[JobRow]
@@ -35,18 +39,20 @@ class News(NamedTuple):
 
 
 class _Submission:
-    """What is known of a submission, for those who wait for it."""
+    """Known state of a submission, shared by all callers that wait for it."""
 
     def __init__(self) -> None:
         self.begun: list[JobRow] = []
         self.ended: list[JobRow] = []
         self.done = False
         self._told: set[tuple[int, int, bool]] = set()
-        """Of each row its job, its start, and whether it is an end. A new connection tells all of them again."""
+        """Job id, start count, and whether it is an end, for each row received. A new connection reports all
+        rows again.
+        """
         self.waiters: set[asyncio.Event] = set()
 
     def take(self, row: JobRow, *, ended: bool) -> None:
-        """A row that the controller told."""
+        """Add a row that the controller reported, unless it is already known."""
         key = (row.id, row.restarts, ended)
         if key not in self._told:
             self._told.add(key)
@@ -54,27 +60,29 @@ class _Submission:
 
 
 class Watch:
-    """The jobs of a client. `close` at the end; all in one event loop."""
+    """All submissions that a client waits for. Used in one event loop; call `close` at the end."""
 
     def __init__(self, link: Link, *, rng: random.Random) -> None:
         self._link = link
         self._rng = rng
         self._submissions: dict[int, _Submission] = {}
-        """Those that are waited for, or that the controller has not told the whole of yet."""
+        """Submissions that somebody waits for, or that the controller has not completely reported yet."""
         self._stream: EndsStream | None = None
         self._failed: UserError | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
-        """Ends it; whoever still waits gets a UserError."""
+        """End the watch. Callers that still wait get a UserError."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._fail(UserError("the client was closed", "wait before its `with` ends"))
 
     async def news(self, number: int) -> AsyncGenerator[News]:
-        """Of submission `number` (its job id, of an array the array's), until it is done. Raises UserError where the controller
-        refused us."""
+        """Yield the news of submission `number` (a job id, or the id of an array) until it is done.
+
+        Raises UserError if the controller refused the request.
+        """
         known, woken = await self._joined(number), asyncio.Event()
         known.waiters.add(woken)
         begun = ended = 0
@@ -99,9 +107,7 @@ class Watch:
         if known is None:
             known = self._submissions[number] = _Submission()
             if self._stream is not None:
-                with contextlib.suppress(
-                    UserError
-                ):  # a connection that is lost is followed by one that asks for all
+                with contextlib.suppress(UserError):  # the next connection asks about all submissions
                     await self._stream.add([number])
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._follow())
@@ -141,14 +147,16 @@ class Watch:
             self._drop(number)
 
     def _keep(self, row: JobRow, *, ended: bool) -> set[int]:
-        """The submissions whose waiters learn of the row."""
+        """Add the row to its submissions and return their numbers."""
         numbers = {row.array_job_id, row.id} & self._submissions.keys()
         for number in numbers:
             self._submissions[number].take(row, ended=ended)
         return numbers
 
     def _drop(self, number: int) -> None:
-        """What is done and that nobody waits for. What is not done stays, since the controller goes on telling of it."""
+        """Forget a submission that is done and that nobody waits for. The controller still reports changes of
+        the others.
+        """
         known = self._submissions.get(number)
         if known is not None and known.done and not known.waiters:
             del self._submissions[number]
@@ -164,7 +172,9 @@ class Watch:
 
 
 def tasks_of(row: JobRow) -> Ranges | None:
-    """The array tasks that the row is of: one, or all that waited together; None for a job without tasks."""
+    """Return the array tasks of a row: one, or all tasks that waited together. None means a job without
+    tasks.
+    """
     if row.array_task_id is not None:
         return ((row.array_task_id, row.array_task_id, 1),)
     return parse_job_id(row.label)[1]

@@ -1,6 +1,8 @@
-"""What requests have made, by the nonces that their clients chose: a request that comes again gets the same answer.
+"""Records of the objects that requests have created, by their clients' nonces.
 
-An entry is committed in the transaction of what it tells of, so that one is never there without the other.
+A repeated request gets the same answer.
+
+A record is committed in the transaction that creates its object, so neither exists without the other.
 """
 
 from __future__ import annotations
@@ -10,21 +12,23 @@ import msgspec
 from warpdeck.base.errors import UserError
 
 KEPT_S = 86_400.0
-"""How long an entry is kept. Clients ask again for minutes."""
+"""Seconds for which a record is kept. Clients repeat requests for minutes."""
 MOST_OF_USER = 10_000
-"""Entries of one user; the oldest goes when one more comes."""
+"""Maximum number of records per user; a new one then replaces the oldest."""
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What tells requests apart: the client's nonce, and the digest of all else that it says."""
+    """Identifies a request by the client's nonce and a digest of the rest of the request."""
 
     nonce: str
     digest: str
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request of this user's has made, and what it was answered: a submission, or (`job_id` 0) the node or reservation that
-    `label` names."""
+    """The object that a user's request has created, and the answer that was given.
+
+    It is a submission or, if `job_id` is 0, the node or reservation named by `label`.
+    """
 
     uid: int
     mark: Mark
@@ -36,11 +40,14 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MadeTable = dict[int, dict[str, Made]]
-"""By uid and nonce; of each user the oldest first."""
+"""Records by uid and nonce; each user's records are ordered by age, oldest first."""
 
 
 def find_made(table: MadeTable, uid: int, mark: Mark | None) -> Made | None:
-    """What this request has made before. Raises UserError where another one had its nonce."""
+    """Return the record of an earlier instance of this request, or None.
+
+    Raises UserError if another request used its nonce.
+    """
     found = table.get(uid, {}).get(mark.nonce) if mark is not None else None
     if found is not None and mark is not None and found.mark.digest != mark.digest:
         raise UserError(
@@ -51,8 +58,8 @@ def find_made(table: MadeTable, uid: int, mark: Mark | None) -> Made | None:
     return found
 
 
-def place_made(table: MadeTable, made: Made) -> list[Made]:
-    """Puts the entry into the table and takes those out that need not be kept: they are the value."""
+def upsert_created(table: MadeTable, made: Made) -> list[Made]:
+    """Insert a record, and return the records that were removed because they are too old or too many."""
     of_user = table.setdefault(made.uid, {})
     of_user[made.mark.nonce] = made
     gone = []

@@ -164,7 +164,7 @@ def admit_together(leader: PendingJob, view: View, settings: Settings) -> Refusa
     made = plan(empty, 0.0, settings)
     if made.starts:
         return None
-    why = made.whys[first.id]
+    why = made.pending_reasons[first.id]
     hint = "ask for less, or submit the components as jobs of their own"
     return Refusal("BadConstraints" if why.code == "Resources" else why.code, why.sentence, hint)
 

@@ -94,10 +94,12 @@ def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Estimat
     forecasts = len(ahead) + 1 if len(ahead) < MAX_FORECASTS else 0
     waits = bool(current.who_waits(own)[0])
     changes = tuple(_changes(current, job)) if waits and not job.components else ()
-    whys = explain(current, np.concatenate([ahead, own]), in_line=decided.in_line, forecasts=forecasts)
+    pending_reasons = explain(
+        current, np.concatenate([ahead, own]), in_line=decided.in_line, forecasts=forecasts
+    )
     return Estimate(
         starts_now=False,
-        why=whys.get(job_id),
+        why=pending_reasons.get(job_id),
         priority=priority,
         ahead=len(ahead),
         leaders=tuple(current.queue.jobs[row].id for row in ahead[:MAX_LEADERS]),

@@ -52,42 +52,46 @@ def plan(
     decided = decide(view, now, settings, memory=memory)
     current, table = decided.current, decided.current.queue.table
     told = None if tell is None else np.isin(table["id"], list(tell))
-    early = {job_id: why for job_id, why in decided.whys.items() if tell is None or job_id in tell}
-    whys = explain(
+    early = {job_id: why for job_id, why in decided.pending_reasons.items() if tell is None or job_id in tell}
+    pending_reasons = explain(
         current,
         decided.order,
         in_line=decided.in_line,
         forecasts=None if told is None else 0,
         told=None if told is None else told[decided.order],
     )
-    whys |= early
+    pending_reasons |= early
     ids, priorities, held = table["id"], decided.priorities, table.of(np.flatnonzero(table["is_held"]))
     if told is not None:
         ids, priorities = ids[told], priorities[told]
         held = table.of(np.flatnonzero(table["is_held"] & told))
-    whys |= dict(zip(held["id"].tolist(), held["why_held"].tolist(), strict=True))
+    pending_reasons |= dict(zip(held["id"].tolist(), held["why_held"].tolist(), strict=True))
     ranks = dict(zip(ids.tolist(), priorities.tolist(), strict=True))
-    _tell_components(view, whys, ranks)
+    _tell_components(view, pending_reasons, ranks)
     return Plan(
         starts=tuple(current.starts),
         reserves=tuple(current.reserves),
         preempts=tuple(current.preempts),
         resumes=tuple(current.resumes),
         ends=tuple(decided.ends),
-        whys=whys,
+        pending_reasons=pending_reasons,
         priorities=ranks,
         more=current.stopped,
     )
 
 
-def _tell_components(view: View, whys: dict[JobId, PendingReason], priorities: dict[JobId, int]) -> None:
+def _tell_components(
+    view: View, pending_reasons: dict[JobId, PendingReason], priorities: dict[JobId, int]
+) -> None:
     """Give each component the reason and the priority of its leader, with which it starts."""
     leaders = set(view.leaders)
     for leader in (job for job in view.pending if job.id in leaders) if leaders else ():
         for job in leader.components:
-            if leader.id in whys:
+            if leader.id in pending_reasons:
                 held = leader.held and not job.held
-                whys[job.id] = _waits_for_its_leader(leader) if held else whys[leader.id]
+                pending_reasons[job.id] = (
+                    _waits_for_its_leader(leader) if held else pending_reasons[leader.id]
+                )
             if leader.id in priorities:
                 priorities[job.id] = priorities[leader.id]
 
@@ -109,7 +113,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     in_line: Ints
     """Rows of the jobs that were not tried because jobs start in strict order."""
     ends: list[End]
-    whys: dict[JobId, PendingReason]
+    pending_reasons: dict[JobId, PendingReason]
     """Pending reasons of the jobs that cannot start in any case, except held jobs, whose reasons never
     change.
     """
@@ -132,9 +136,9 @@ def decide(
     view = memory.follow(view, settings)
     current = SchedulingPass(memory, view, now, without_place=without_place)
     priorities = Ranking(view, now, settings).of_all(memory.queue)
-    rows, ends, whys = _ready(memory.queue, now)
+    rows, ends, pending_reasons = _ready(memory.queue, now)
     table = memory.queue.table.of(rows)
-    waiting = turns(table, memory.queue, memory.ground, view, now)
+    waiting = turns(table, memory.queue, memory.cluster_table, view, now)
     current.protect(min(waiting.late_count, settings.overdue_reservations))
     has_room: Mask = table["room_until_unix"] > now
     keys = in_order(
@@ -154,7 +158,14 @@ def decide(
             ] = -1.0  # Negative, so that these jobs come first, as in the first round.
             behind = behind[np.argsort(likely, kind="stable")]
         backfill_pass(current, behind)
-    return Decided(current=current, order=order, in_line=in_line, ends=ends, whys=whys, priorities=priorities)
+    return Decided(
+        current=current,
+        order=order,
+        in_line=in_line,
+        ends=ends,
+        pending_reasons=pending_reasons,
+        priorities=priorities,
+    )
 
 
 def _ready(queue: WaitingQueue, now: float) -> tuple[Ints, list[End], dict[JobId, PendingReason]]:
@@ -163,7 +174,7 @@ def _ready(queue: WaitingQueue, now: float) -> tuple[Ints, list[End], dict[JobId
     """
     ready = queue.table["is_ready"].copy()
     ends: list[End] = []
-    whys: dict[JobId, PendingReason] = {}
+    pending_reasons: dict[JobId, PendingReason] = {}
     for row in np.flatnonzero(~ready & ~queue.table["is_held"]).tolist():
         job = queue.jobs[row]
         reason = before_its_time(job, now)
@@ -171,10 +182,10 @@ def _ready(queue: WaitingQueue, now: float) -> tuple[Ints, list[End], dict[JobId
         if end is not None:
             ends.append(end)
         elif reason is not None:
-            whys[job.id] = reason
+            pending_reasons[job.id] = reason
         else:
             ready[row] = True
-    return np.flatnonzero(ready), ends, whys
+    return np.flatnonzero(ready), ends, pending_reasons
 
 
 def _ends(job: PendingJob, reason: PendingReason | None, now: float, settings: Settings) -> End | None:

@@ -1,1 +1,4 @@
-"""Interfaces of the controller to the outside (store, fleet, clock) and the identity of a caller."""
+"""Interfaces of the controller to the outside, and the identity of a caller.
+
+The interfaces are the store, the fleet, the tree cache and the output files.
+"""

@@ -1,6 +1,8 @@
-"""Who asks, as the kernel says, or as an agent does of a job's own processes; and what they may do. Pure.
+"""The identity of a caller and the caller's rights on jobs. Pure functions.
 
-Here alone is decided whose a job is: by uid, never by name. The name of a deleted account may be another user's by now.
+The kernel reports the identity of a caller, or an agent reports it for the processes of a job. All code that
+decides about the ownership of a job is here. It compares uids and never names, because the name of a deleted
+account may now belong to another user.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from warpdeck.model import Job
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks. `admin`: root, or the controller's own user."""
+    """A caller. `admin` is set for root and for the controller's own user."""
 
     user: str
     uid: int
@@ -19,20 +21,23 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def owns(who: Principal, job: Job) -> bool:
-    """Whether it is the asker's own job. Of what only the owner gets, such as its variables, root gets nothing either."""
+    """Return whether the caller owns the job.
+
+    Some data is for the owner only, such as the job's environment. Root has no access to it either.
+    """
     return who.uid == job.uid
 
 
 def may_touch(who: Principal, job: Job) -> bool:
-    """Owners and admins."""
+    """Return whether the caller may control the job, which owners and administrators may."""
     return who.admin or owns(who, job)
 
 
 def is_namesake(who: Principal, job: Job) -> bool:
-    """Whether the job is of somebody else who had the asker's name."""
+    """Return whether the job belongs to another user who had the caller's name."""
     return who.user == job.user and not owns(who, job)
 
 
 def whose(who: Principal, job: Job) -> str:
-    """The job's user, in words for who asks."""
+    """Return the job's user as text for the caller, with both uids if the names are equal."""
     return f"{job.user} (uid {job.uid}, where you have {who.uid})" if is_namesake(who, job) else job.user

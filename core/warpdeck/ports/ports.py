@@ -1,6 +1,7 @@
-"""What the controller needs of the world, as protocols: a store and a fleet. Clock and ids are arguments too.
+"""The interfaces that the controller needs from the outside, as protocols: a store, a fleet and others.
 
-Real ones: store.sqlite.SqliteStore, fleet.ssh fleet; in memory: store.memory.MemoryStore, sim's fleet.
+The clock and ids are passed as arguments. The real implementations are store.sqlite.SqliteStore and
+fleet.fleet.AgentFleet. The ones in memory are store.memory.MemoryStore and sim.fleet.SimFleet.
 """
 
 from __future__ import annotations
@@ -18,14 +19,20 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
 WAITS_PERIOD_S = 28 * 86_400.0
-"""Long against any usual wait; and after two of them a wait such as that for a repaired machine is forgotten."""
+"""Length in seconds of a period for the longest wait.
+
+It is long compared with any usual wait. After two periods an unusual wait, such as one for a machine under
+repair, is forgotten.
+"""
 LAST_RUNS = 8
-"""Ended jobs of each user from which a starting controller learns how long the user's jobs run: enough to find two that
-ended by themselves."""
+"""Number of ended jobs per user from which a starting controller predicts run times.
+
+This many usually include two jobs that ended by themselves.
+"""
 
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a job's history, kept for ever."""
+    """One line of a job's history. It is kept forever."""
 
     at_unix: float
     job_id: JobId
@@ -33,9 +40,9 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What the ended jobs of a user in an account under a QoS have used, in TRES-seconds that have decayed to `at_unix`.
+    """Usage of the ended jobs of a user in an account under a QoS, in TRES-seconds decayed to `at_unix`.
 
-    Jobs that hold resources are not in it: what they have used follows from their start.
+    Jobs that hold resources are not included, because their usage is computed from their start.
     """
 
     account: str
@@ -50,15 +57,15 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
-    """The longest that any job had waited when it started, lately: in this period and the one before it."""
+    """The longest wait of any job that started in this period or the one before."""
 
     since_unix: float = 0.0
-    """When this period began."""
+    """Start of this period."""
     longest_this_s: float = 0.0
     longest_before_s: float = 0.0
 
     def longest_s(self, now: float) -> float:
-        """The longest of both, as far as they are not over."""
+        """Return the longest wait of both periods, without periods that are too old."""
         past = now - self.since_unix
         if past >= 2 * WAITS_PERIOD_S:
             return 0.0
@@ -67,7 +74,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.longest_this_s, self.longest_before_s)
 
     def after(self, waited_s: float, now: float) -> Waits:
-        """With one start more."""
+        """Return the waits with one more start."""
         if now - self.since_unix < WAITS_PERIOD_S:
             if waited_s <= self.longest_this_s:
                 return self
@@ -76,16 +83,16 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """One transaction: rows to write whole, rows to drop, history to append, the next free id.
+    """One transaction: rows to write whole, rows to delete, lines of history to append, and the next free id.
 
-    `requests` are new submissions by array_job_id, and changed ones by a key below 0 (Job.request_key); `jobs` refer to them
-    and are written without them.
+    `requests` are new submissions by array_job_id, and changed requests by a negative key (Job.request_key).
+    `jobs` refer to them and are written without them.
     """
 
     requests: tuple[tuple[JobId, Request], ...] = ()
     jobs: tuple[Job, ...] = ()
     gone_jobs: tuple[JobId, ...] = ()
-    """Records of tasks that were split off and never began, and wait in their array's record again."""
+    """Records of tasks that were split off, never started, and are part of their array's record again."""
     nodes: tuple[Node, ...] = ()
     gone_nodes: tuple[NodeName, ...] = ()
     journal: tuple[JournalEntry, ...] = ()
@@ -97,20 +104,23 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     gone_reservations: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     runs: tuple[Job, ...] = ()
-    """Starts of jobs that are in the queue again, as they ended."""
+    """Ended starts of jobs that were requeued."""
     conditions: tuple[Condition, ...] = ()
-    """Of nodes, from a moment on; those of a node that is gone go with it."""
+    """New conditions of nodes. All conditions of a removed node are deleted with it."""
     made: tuple[Made, ...] = ()
     gone_made: tuple[Made, ...] = ()
-    """What need not be known any more."""
+    """Records of requests that are no longer needed."""
 
     def is_empty(self) -> bool:
-        """Whether there is nothing to commit."""
+        """Return whether there is nothing to commit."""
         return self == Changes()
 
 
 class UnreadableRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the database that could not be decoded and was set aside. `key` is its key's columns, separated by spaces."""
+    """A row of the database that could not be decoded and was set aside.
+
+    `key` holds the columns of its key, separated by spaces.
+    """
 
     table: str
     key: str
@@ -118,12 +128,12 @@ class UnreadableRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The row as people name it: "job 12", "node gpu1", "step 12 0 3"."""
+        """The row in words: "job 12", "node gpu1", "step 12 0 3"."""
         return f"{self.table.removesuffix('s')} {self.key}"
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store holds for a starting controller: unfinished jobs, and those that ended after `since`."""
+    """Data that a starting controller loads from the store. Its jobs are unfinished or ended recently."""
 
     controller_id: str
     next_job_id: int
@@ -133,85 +143,100 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     waits: Waits = Waits()
     reservations: tuple[Reservation, ...] = ()
     last_runs: tuple[Job, ...] = ()
-    """Of each user the last few jobs that ended, oldest first; without their requests."""
+    """The last few ended jobs of each user, oldest first, without their requests."""
     steps: tuple[Step, ...] = ()
-    """Those that have not ended."""
+    """Unfinished steps."""
     conditions: tuple[Condition, ...] = ()
-    """The last of each node."""
+    """The last condition of each node."""
     unreadable: tuple[UnreadableRow, ...] = ()
-    """Rows that were set aside, now or before."""
+    """Rows that were set aside now or earlier."""
     made: tuple[Made, ...] = ()
-    """What requests have made, the oldest first."""
+    """Objects that requests have created, oldest first."""
 
 
 class PastPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Ids of ended jobs in the order that was asked for; `total`: of how many, where that was asked."""
+    """Ids of ended jobs in the requested order.
+
+    `total` is the number of all matching jobs, if it was requested.
+    """
 
     ids: tuple[JobId, ...]
     total: int | None = None
 
 
 class Store(Protocol):
-    """Durable state. `commit` returns when the transaction is on disk, or raises StoreError and has kept nothing."""
+    """Durable state.
+
+    `commit` returns when the transaction is on disk, or raises StoreError and has stored nothing.
+    """
 
     async def load(self, *, finished_since_unix: float) -> Loaded: ...
     async def commit(self, changes: Changes) -> None: ...
     async def job(self, job_id: JobId) -> Job | None: ...
     async def named(self, number: JobId) -> list[Job]:
-        """The jobs of any age that a plain number means: a whole submission by id, or the array task with that id."""
+        """Return the jobs of any age that a plain number means.
+
+        The number means a whole submission by id, or the array task with that id.
+        """
         ...
 
     async def jobs(self, numbers: Sequence[JobId]) -> list[Job]:
-        """Those of these ids that there are, by id."""
+        """Return the existing jobs with these ids, ordered by id."""
         ...
 
     async def ended_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
-        """Ended jobs of these users (() is all) that were submitted by `until_unix` and ended at `since_unix` or later."""
+        """Return the ids of ended jobs of these users; () means all users.
+
+        The jobs were submitted by `until_unix` and ended at `since_unix` or later.
+        """
         ...
 
     async def run_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
-        """As `ended_ids`, of jobs whose earlier starts ended then; whatever became of them since."""
+        """Return the ids of jobs whose earlier starts ended in that time.
+
+        The present state of the jobs does not matter. See `ended_ids`.
+        """
         ...
 
     async def runs_of(self, numbers: Sequence[JobId]) -> list[Job]:
-        """The earlier starts of these jobs, job by job, as each ended (Changes.runs)."""
+        """Return the earlier starts of these jobs as each ended (Changes.runs), job by job."""
         ...
 
     async def steps_of(self, numbers: Sequence[JobId]) -> list[Step]:
-        """The steps of these jobs, job by job, in the order of their starts and numbers."""
+        """Return the steps of these jobs, job by job, ordered by start and number."""
         ...
 
     async def past(self, query: PastQuery, *, counted: bool) -> PastPage:
-        """A page of the ended jobs that a question means. Raises UserError."""
+        """Return a page of the ended jobs that match the query. Raises UserError."""
         ...
 
     async def past_costs(self, query: PastQuery) -> list[GroupCost]:
-        """What they have cost, in groups, in no order. Raises UserError."""
+        """Return the costs of the jobs that match the query, in unordered groups. Raises UserError."""
         ...
 
     async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]: ...
     async def journal(self, job_id: JobId) -> list[JournalEntry]: ...
     async def last_entries(self, limit: int) -> list[JournalEntry]:
-        """What happened last to any job, the latest first."""
+        """Return the latest history lines of any job, the newest first."""
         ...
 
     async def steps(self, job_id: JobId) -> list[Step]:
-        """All steps of a job, in the order of its starts and of their numbers."""
+        """Return all steps of a job, ordered by start and number."""
         ...
 
     async def conditions(self, at_unix: float) -> list[Condition]:
-        """Of each node the one that it was in at that moment, as far as it is known."""
+        """Return the condition of each node at that time, as far as it is known."""
         ...
 
     async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
-        """How a job's life went, by node."""
+        """Return the measurement curves of a job, or of one of its steps, by node."""
         ...
 
     async def close(self) -> None: ...
 
 
 class PackedTree(msgspec.Struct, frozen=True, kw_only=True):
-    """A packed snapshot in the controller's cache; `path` is its tar.gz."""
+    """A packed snapshot in the controller's cache. `path` is its tar.gz file."""
 
     tree: str
     sha256: str
@@ -220,18 +245,24 @@ class PackedTree(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MOST_CONDITIONS = 2_000
-"""Of one node: the link of a bad one may break each minute, and a day of that is enough."""
+"""Maximum number of stored conditions of one node.
+
+A bad link may break each minute, so this covers more than a day.
+"""
 NEXT_ATTEMPT = "; next attempt in"
-"""What stands in a lost link's reason behind the reason itself."""
+"""Text between the reason of a lost link and the seconds until the next attempt."""
 LINK_BROKE = "the link to the node broke"
-"""With what the streams of a link end that was lost; what they led to goes on."""
+"""Error with which the streams of a lost link end. The processes at their other end continue."""
 NodeAsk = wire.OpenLog | wire.OpenPty | wire.OpenTunnel
-"""What opens a stream from a node."""
+"""Messages that open a stream from a node."""
 
 
 class StreamSink(Protocol):
-    """Where a node stream's bytes go. `data` may wait (flow control); of a tunnel an empty chunk says that no more follow.
-    `ended` comes once."""
+    """Receiver of the bytes of a node stream.
+
+    `data` may wait, for flow control. For a tunnel, an empty chunk marks the end of the data. `ended` is
+    called once.
+    """
 
     async def opened(self, offset: int, size_bytes: int, path: str) -> None: ...
     async def data(self, chunk: bytes) -> None: ...
@@ -239,7 +270,7 @@ class StreamSink(Protocol):
 
 
 class NodeStream(Protocol):
-    """A running stream from a node. An empty chunk written into a tunnel says that no more follow."""
+    """An open stream from a node. An empty chunk written to a tunnel marks the end of the data."""
 
     async def write(self, data: bytes) -> None: ...
     async def resize(self, rows: int, cols: int) -> None: ...
@@ -247,10 +278,13 @@ class NodeStream(Protocol):
 
 
 class StepPipe(Protocol):
-    """The way to the tasks of a step on one node; `on_taken` tells of each piece that they have taken."""
+    """A connection to the tasks of a step on one node.
+
+    `on_taken` is called for each piece that the tasks have taken.
+    """
 
     def write_piece(self, piece: bytes) -> None:
-        """Input with its header, no larger than a chunk, in one frame."""
+        """Send input with its header in one frame. It must not be larger than a chunk."""
         ...
 
     async def close(self) -> None: ...
@@ -269,9 +303,9 @@ FleetEvent = tuple[
     | stepwire.StepFence
     | str,
 ]
-"""What comes from a node: a message, or "lost" when the link breaks (it reconnects by itself)."""
+"""A message from a node, or "lost" when the link breaks. The link is restored automatically."""
 SAMPLE_S = 1.0
-"""Between two samples of a node that was not told otherwise."""
+"""Default interval in seconds between two samples of a node."""
 Order = (
     wire.Kill
     | wire.TakeBack
@@ -285,24 +319,34 @@ Order = (
     | stepwire.ForgetStep
     | stepwire.StepFenced
 )
-"""What a node is told in passing: nobody waits for an answer."""
+"""Messages to a node that have no answer."""
 
 
 class Fleet(Protocol):
-    """The nodes' agents. Sending to a node without a link is silent: its next Welcome settles what is owed."""
+    """The agents of all nodes.
+
+    Sending to a node without a link does nothing. Missing messages are sent after its next Welcome.
+    """
 
     def start(self, on_event: Callable[[FleetEvent], None], heard: Callable[[], Awaitable[None]]) -> None:
-        """`heard` returns when all events up to then were dealt with: who waits for it reads a node no further than that."""
+        """Start the fleet.
+
+        `heard` returns when all events up to the call have been processed. Awaiting it before reading on
+        slows down a node that sends too much.
+        """
         ...
 
     async def add(
         self, node: Node, *, accept_host_key: str, progress: Callable[[str], Awaitable[None]]
     ) -> tuple[Node, wire.Welcome]:
-        """Probe, deploy, connect and keep the link. Returns the node with its accepted host key. Raises UserError."""
+        """Probe the node, deploy and connect its agent, and keep the link. Raises UserError.
+
+        Returns the node with its accepted host key.
+        """
         ...
 
     def connect(self, node: Node) -> None:
-        """Keep a link to a node that was added before, for ever, with capped back-off."""
+        """Keep a link to a node that was added before, and reconnect without end with capped back-off."""
         ...
 
     async def remove(self, name: NodeName) -> None: ...
@@ -310,23 +354,29 @@ class Fleet(Protocol):
     async def launch(self, name: NodeName, launch: wire.Launch, tree: PackedTree | None) -> None: ...
     async def send(self, name: NodeName, message: Order) -> None: ...
     async def reserve_port(self, name: NodeName, *, job_id: JobId, restarts: int) -> int:
-        """A port that is free on the node, kept for the launch. Raises RemoteError."""
+        """Return a free port on the node, reserved for the launch. Raises RemoteError."""
         ...
 
     async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
-        """Has the node look at everything anew. Raises RemoteError where there is no link, or no answer in time."""
+        """Let the node repeat all health checks.
+
+        Raises RemoteError if there is no link or no answer in time.
+        """
         ...
 
     async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
-        """What the node has measured over time. Raises RemoteError."""
+        """Return the measurements of the node over time. Raises RemoteError."""
         ...
 
     async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
-        """What the node and its GPUs were like then. Raises RemoteError, soon: somebody is looking on."""
+        """Return the state of the node and its GPUs at that time.
+
+        Raises RemoteError after a short time, because a user is waiting.
+        """
         ...
 
     async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
-        """`message.stream` is filled in by the fleet. Raises RemoteError where there is no link."""
+        """Open a stream; the fleet fills in `message.stream`. Raises RemoteError if there is no link."""
         ...
 
     async def open_step(
@@ -337,36 +387,42 @@ class Fleet(Protocol):
         *,
         on_taken: Callable[[int], None],
     ) -> StepPipe:
-        """The streams of a step's tasks on a node, both ways. Raises RemoteError where there is no link."""
+        """Open the streams of a step's tasks on a node in both directions.
+
+        Raises RemoteError if there is no link.
+        """
         ...
 
     async def close(self) -> None: ...
 
 
 class TreeCache(Protocol):
-    """Packed snapshots that users uploaded, kept apart by user."""
+    """Packed snapshots that users uploaded, kept separately for each user."""
 
     def find(self, uid: int, tree: str) -> PackedTree | None: ...
 
 
 class OutputFile(Protocol):
-    """A user's file on the submit host, opened as that user. `length`: in bytes, when it was opened. Raises OSError."""
+    """A user's file on the submit host, opened with that user's rights.
+
+    `length` is its size in bytes at that time. The methods raise OSError.
+    """
 
     @property
     def length(self) -> int: ...
 
     async def piece(self, at: int) -> bytes:
-        """What lies there, as much as one answer holds; nothing at the file's end."""
+        """Return the content from this offset, as much as one answer holds; b"" at the end of the file."""
         ...
 
     async def close(self) -> None: ...
 
 
 class OutputCollector(Protocol):
-    """Brings output that was written on a node to the submit host's files."""
+    """Copies output that was written on a node to the files on the submit host."""
 
     def start(self, on_note: Callable[[JobId, str], None]) -> None:
-        """What a job's user should know of it goes to `on_note`."""
+        """Start the collector. `on_note` gets messages for a job's user."""
         ...
 
     def begin(
@@ -380,14 +436,20 @@ class OutputCollector(Protocol):
         uid: int,
         umask: int,
     ) -> None:
-        """Starts following; repeating it is harmless. `files`: channel (out, err) -> path on the submit host, made as that user
-        with that umask."""
+        """Start following the output of a launch. Repeating it is harmless.
+
+        `files` maps a channel (out, err) to a path on the submit host. The file is created as that user with
+        that umask.
+        """
         ...
 
     async def finished(self, job_id: JobId, restarts: int, node: NodeName) -> None:
-        """Returns when everything of this launch was brought here (at once, if nothing was begun)."""
+        """Return when all output of this launch has been copied; at once if nothing was begun."""
         ...
 
     async def read(self, path: str, *, uid: int) -> OutputFile:
-        """Opens a plain file with that user's rights. Raises OSError, TimeoutError where its file system does not answer."""
+        """Open a plain file with that user's rights.
+
+        Raises OSError, or TimeoutError if its file system does not answer.
+        """
         ...

@@ -1,4 +1,4 @@
-"""What waiters for the ends of jobs may ask: part of the protocol, see there."""
+"""Requests of clients that wait for the ends of jobs. They are part of the protocol; see protocol.py."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from .request_base import Message, Name, Number, Numbers
 
 
 class AwaitEnds(Message, frozen=True, kw_only=True, tag="await_ends"):
-    """-> {} and then Ends messages, for ever: of each submission at once what has ended already, then each job when it ends, and
-    last that all of it has. `jobs` are numbers of submissions. `begun` tells of starts too. `fields` of the rows, as for Jobs."""
+    """Wait for submissions, named by their numbers in `jobs`.
+
+    The controller sends Ends messages forever. It first reports the jobs that have already ended. Then it
+    reports each job when it ends, and finally that the whole submission has ended. `begun` reports starts,
+    too. `fields` selects the fields of the rows, as in Jobs.
+
+    Answer: {}, followed by Ends messages
+    """
 
     jobs: Numbers = ()
     begun: bool = False
@@ -15,13 +21,16 @@ class AwaitEnds(Message, frozen=True, kw_only=True, tag="await_ends"):
 
 
 class AwaitMore(Message, frozen=True, kw_only=True, tag="await_more"):
-    """Waits for these submissions too, once AwaitEnds was answered. No answer."""
+    """Wait for these submissions, too, after AwaitEnds was answered. It has no answer."""
 
     stream: Number
     jobs: Numbers
 
 
 class Settle(Message, frozen=True, kw_only=True, tag="settle"):
-    """-> {} when what a job that has ended, or an array, wrote on nodes that do not see its folder is here; or after a moment."""
+    """Wait until the output of a finished job or array has arrived from nodes that do not see its folder.
+
+    The answer also comes if this takes longer than a moment. Answer: {}
+    """
 
     job: Number

@@ -1,4 +1,4 @@
-"""What clients order of jobs; a part of protocol."""
+"""Requests that change jobs; part of the protocol."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from warpdeck.model.change import JobChange
 from .request_base import Creating, Message, Name, OnJobs, Reference
 
 MAX_ANNOTATED = 1000
-"""Records of one transaction: others wait for it."""
+"""Maximum number of records changed in one transaction, because other requests wait for it."""
 
 
 class Cancel(OnJobs, frozen=True, kw_only=True, tag="cancel"):
-    """`signal` (a name such as USR1) is sent instead of ending the job: to all of it, to the batch shell alone, or to the programs
-    that it runs. Jobs and steps of jobs (12.0). `waiting_only`: jobs and tasks that have begun are refused and go on. Beside
-    `errors` their `codes`, and `refused`: what could not be done to whom. If only one is named, what is wrong is this request's
-    error."""
+    """Cancel jobs and job steps ("12.0").
+
+    If `signal` names one (such as USR1), it is sent instead and the job is not ended. `whom` selects the
+    recipients: the whole job, only the batch shell, or the programs that the shell runs. With `waiting_only`
+    jobs and tasks that have started are refused and keep running. Besides `errors` the answer has their
+    `codes`, and `refused` with the names of the refused jobs. If only one job is named, its refusal is this
+    request's error.
+    """
 
     signal: Name = ""
     whom: Annotated[str, msgspec.Meta(pattern=r"\A(all|batch|programs)\Z")] = "all"
@@ -28,19 +32,24 @@ class Cancel(OnJobs, frozen=True, kw_only=True, tag="cancel"):
 
 
 class Hold(OnJobs, frozen=True, kw_only=True, tag="hold"):
-    """Waiting jobs must not start. `for_owner`: their owner may release them too, though an admin holds them."""
+    """Hold pending jobs so that they do not start.
+
+    With `for_owner` the owner may release them, too, even if an admin holds them.
+    """
 
     for_owner: bool = False
 
 
 class Release(OnJobs, frozen=True, kw_only=True, tag="release"):
-    """Held jobs may start."""
+    """Release held jobs so that they may start."""
 
 
 class Requeue(OnJobs, frozen=True, kw_only=True, tag="requeue"):
-    """A running job is ended first; a finished one goes back to PENDING, but for
-    `unfinished_only`, which leaves alone whatever neither runs nor is suspended. With `hold` it waits until it
-    is released; with `special_exit` too, and tools see it apart from others (Slurm's state SPECIAL_EXIT)."""
+    """Requeue jobs. A running job is ended first; a finished one returns to PENDING.
+
+    With `unfinished_only` a job is left alone unless it is running or suspended. With `hold` the job waits
+    until it is released. `special_exit` holds it, too, and shows it in Slurm's state SPECIAL_EXIT.
+    """
 
     hold: bool = False
     special_exit: bool = False
@@ -48,41 +57,54 @@ class Requeue(OnJobs, frozen=True, kw_only=True, tag="requeue"):
 
 
 class Rerun(Creating, frozen=True, kw_only=True, tag="rerun"):
-    """Submits a job of the caller's again, as it was recorded; answered like Submit. `12_3` is a task of an array, `12` all of it."""
+    """Submit one of the caller's jobs again as it was recorded. It is answered like Submit.
+
+    `12_3` names a task of an array, `12` the whole array.
+    """
 
     job: Reference
 
 
 class Tell(OnJobs, frozen=True, kw_only=True, tag="tell"):
-    """A line for the people who look at running jobs."""
+    """Show a line of text to the users who look at running jobs."""
 
     text: Reference
 
 
 class Suspend(OnJobs, frozen=True, kw_only=True, tag="suspend"):
-    """Running jobs stop where they are. Only for the controller's own user and root."""
+    """Suspend running jobs. Only the controller's own user and root may ask."""
 
 
 class Resume(OnJobs, frozen=True, kw_only=True, tag="resume"):
-    """Suspended jobs go on. Only for the controller's own user and root."""
+    """Resume suspended jobs. Only the controller's own user and root may ask."""
 
 
 class CodeRecorded(OnJobs, frozen=True, kw_only=True, tag="code_recorded"):
-    """The snapshot that jobs were submitted to wait for (Request.code_due_unix), uploaded before; or none, and why."""
+    """Record the code snapshot for which submitted jobs are waiting (Request.code_due_unix).
+
+    The snapshot must be uploaded before. If there is none, `note` says why.
+    """
 
     snapshot: Snapshot | None = None
     note: Reference = ""
 
 
 class JobUpdate(OnJobs, frozen=True, kw_only=True, tag="job_update"):
-    """Makes jobs other than they are: `change` holds what is to be other. Who may change what: controller/updates."""
+    """Change the fields of jobs that `change` sets.
+
+    See controller/reducers/updates for the rights that each field needs.
+    """
 
     change: JobChange
 
 
 class JobAnnotate(Message, frozen=True, kw_only=True, tag="job_annotate"):
-    """The records of jobs (by the number of each) are to say something else, of all or of none. `only_asks`: may they? Who may:
-    controller/annotating."""
+    """Change comments or derived exit codes in the records of jobs, which are named by number.
+
+    Either all change or none.
+
+    With `only_asks` only the caller's rights are checked. See controller/reducers/comment_update for the rules.
+    """
 
     ids: Annotated[tuple[Annotated[int, msgspec.Meta(ge=1)], ...], msgspec.Meta(max_length=MAX_ANNOTATED)]
     annotating: Annotating

@@ -1,6 +1,8 @@
-"""What the controller shows of jobs: the shape of every `--json` and of the TUI's tables. Of nodes: noderows.
+"""Answers about jobs.
 
-Times are unix seconds, sizes bytes; None is unknown or not applicable.
+They are the format of every `--json` and of the TUI's tables. Rows about nodes are in noderows.
+
+Times are Unix seconds, sizes are bytes. None means unknown or not applicable.
 """
 
 from __future__ import annotations
@@ -11,33 +13,40 @@ from warpdeck.model.past import end_in_words
 
 
 class WhyRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a job waits: Slurm's reason code, a sentence, the expected start."""
+    """Pending reason of a job: Slurm's reason code, a sentence, and the expected start."""
 
     code: str = ""
     sentence: str = ""
     expected_start: float | None = None
     rough: bool = False
-    """Estimated from the pace at which the work ahead of it is done; else worked out job by job."""
+    """Whether the start was estimated from the rate at which earlier work completes.
+
+    Otherwise it was planned job by job.
+    """
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job or a step has used; None was not measured. Energy is the GPUs'."""
+    """Resource usage of a job or step. None means not measured. Energy is that of the GPUs."""
 
     cpu_seconds: float = 0.0
     system_s: float = 0.0
-    """Of the CPU seconds, those that the kernel spent for it."""
+    """The part of the CPU seconds that the kernel used for it."""
     peak_mem_bytes: int = 0
-    """The largest of any node."""
+    """Peak memory in bytes on the node where it was highest."""
     gpu_util_pct: float | None = None
-    """Mean over its GPUs and its time."""
+    """Mean GPU utilization over all GPUs and the whole run time."""
     gpu_idle_pct: float | None = None
-    """The share of the time in which a GPU was below 5 %."""
+    """Percentage of the run time in which a GPU was below 5 % utilization."""
     gpu_mem_peak_bytes: int | None = None
     energy_j: float | None = None
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One line of the queue. A folded array is one row with `tasks_pending` > 1; its running tasks are rows of their own."""
+    """One line of the queue.
+
+    The pending tasks of an array are one row with `tasks_pending` > 1. Its running tasks have rows of their
+    own.
+    """
 
     id: int
     label: str
@@ -53,10 +62,10 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     state_short: str = "PD"
     why: WhyRow | None = None
     priority: int | None = None
-    """Of a waiting job, at the last pass."""
+    """Priority of a pending job at the last scheduling pass."""
     nodes: int = 1
     node_list: str = ""
-    """Hostlist of the allocation ("gpu[01-02]"), "" while it waits."""
+    """Hostlist of the allocation ("gpu[01-02]"), or "" while the job is pending."""
     cpus: int = 1
     gpus: int = 0
     gpu_type: str = ""
@@ -66,27 +75,33 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     start: float | None = None
     end: float | None = None
     exit_code: str = ""
-    """"code:signal" once it ended."""
+    """Exit status as "code:signal", once the job has ended."""
     exit_cause: str = ""
     used: UsageRow | None = None
-    """Of a job that has ended."""
+    """Usage of a finished job."""
     restarts: int = 0
     held: bool = False
     interactive: bool = False
     idle_since: float | None = None
-    """Of an interactive job that nobody and nothing uses."""
+    """Time since which an interactive job has had neither a user nor any activity."""
     gpu_util_pct: int | None = None
-    """Mean over its GPUs at the last reading."""
+    """Mean utilization of its GPUs at the last reading."""
     gpu_mem_bytes: int | None = None
     tree: str = ""
-    """The snapshot's tree id."""
+    """Tree id of the snapshot."""
     sweep: str = ""
-    """What a task of a sweep has: "lr=0.1 seed=3"; what waits of one has all: "lr=0.1,0.01 seed=1..5"."""
+    """Parameters of a sweep's task, such as "lr=0.1 seed=3".
+
+    The pending tasks of a sweep have all of its values, such as "lr=0.1,0.01 seed=1..5".
+    """
     comment: str = ""
 
     @property
     def reason(self) -> str:
-        """How it ended, without where: "exit 1", "signal 9 (oom)", or why it never started; "" before the end."""
+        """How the job ended ("exit 1", "signal 9 (oom)"), or why it never started; "" before the end.
+
+        It names no node.
+        """
         if self.end is None:
             return ""
         if self.why is not None:
@@ -95,21 +110,27 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PastJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of ended jobs; `total`: of how many, where that was asked."""
+    """A page of finished jobs. `total` is the number of all jobs that match, if it was requested."""
 
     jobs: list[JobRow]
     total: int | None = None
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What Slurm's commands print of a job beyond its row. Nobody gets one whole: `fields` of a request for jobs names
-    what is wanted, of this and of JobRow. "" and None are "not asked"."""
+    """Fields of a job that Slurm's commands print in addition to its row.
+
+    A client never gets all of them. The `fields` of a Jobs request select from this class and from JobRow.
+    Fields that were not requested are "" or None.
+    """
 
     uid: int
     priority_told: int | None
-    """As Slurm tells it: that of the queue, 0 of what is held, and of what has started that with which it did."""
+    """Priority as Slurm shows it, where only a held or suspended job has 0.
+
+    A pending job has the priority of the queue, a started job the priority with which it started.
+    """
     command: str
-    """The script as a path, or what was to be run; "" where the script came from elsewhere."""
+    """Path of the script, or the command that was to be run; "" if the script has no path."""
     work_dir: str
     stdout: str
     stderr: str
@@ -118,44 +139,47 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     batch: bool
     batch_host: str
     eligible: float | None
-    """Since when it could have started; None while it is held or depends on others."""
+    """Time since which the job could have started; None while it is held or has unmet dependencies."""
     begin: float | None
     deadline: float | None
     expected_start: float | None
-    """Of a job that waits."""
+    """Expected start of a pending job."""
     ends: float | None
-    """When it will have ended at the latest, or has."""
+    """Latest time at which a running job ends, or the time at which a finished job ended (Unix seconds)."""
     leaves: float | None
-    """It was told to leave for another job: when its grace time ends."""
+    """End of the grace time of a job that was preempted."""
     suspended_at: float | None
     suspended_s: float
     stopped_at: float | None
-    """When it was last suspended, or went on after that."""
+    """Time at which the job was last suspended, or last resumed."""
     before_stop_s: float
-    """How long it had run when it was last suspended."""
+    """Seconds that the job had run when it was last suspended."""
     special_exit: bool
-    """It waits, requeued with State=SpecialExit."""
+    """Whether the job waits after it was requeued with State=SpecialExit."""
     used_s: float
-    """How long it has run until now, less the time that it was suspended."""
+    """Seconds that the job has run until now, without the time in which it was suspended."""
     dependency: str
-    """What it still depends on, each with (unfulfilled) or (failed) behind it."""
+    """Dependencies that are not met yet, each followed by (unfulfilled) or (failed)."""
     reason: str
-    """Slurm's reason code: why it waits, or why it failed; None."""
+    """Slurm's reason code for a pending or failed job, or "None"."""
     features: str
     req_nodes: str
     exc_nodes: str
     sched_nodes: str
-    """Where it should start, as far as the last pass knows."""
+    """Nodes on which the job should start, as far as the last scheduling pass knows."""
     reservation: str
     licenses: str
     nice: int
     requeue: bool
     limit_s: int | None
-    """The time limit that it runs under, or that it would get where it goes first."""
+    """Time limit under which the job runs, or that it would get in the first partition it requests."""
     time_min_s: int | None
     nodes_min: int
     nodes_told: int
-    """Those that it has, or of a job that waits a guess at how many it gets (controller.nodecounts)."""
+    """Allocated nodes.
+
+    For a pending job it is an estimate of the number that it will get (controller.nodecounts).
+    """
     nodes_max: int
     tasks: int
     tasks_per_node: int
@@ -163,51 +187,60 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     cpus_per_gpu: int | None
     mem_per_node_bytes: int | None
     mem_per_cpu_bytes: int | None
-    """As asked, or the site's default."""
+    """Memory per CPU as requested, or the site's default."""
     mem_per_gpu_bytes: int | None
     oversubscribe: str
     contiguous: bool
     prefer: str
     ended_by_uid: int | None
-    """Who cancelled it."""
+    """Uid of the user who canceled it."""
     tres_asked: dict[str, int]
-    """mem in MiB."""
+    """Requested TRES; mem in MiB."""
     tres: dict[str, int]
-    """Allocated, or else asked; mem in MiB."""
+    """Allocated TRES, or else the requested ones; mem in MiB."""
     tres_per_job: str
     tres_per_node: str
     tres_per_task: str
     shares: list[dict[str, object]]
-    """Of each node: name, cpus, mem_bytes, gpus (indices by type)."""
+    """For each node: name, cpus, mem_bytes and gpus (indices by type)."""
     max_switches: int | None
     switches_wait_s: int | None
     cpus_per_node_min: int
     tmp_disk_bytes: int
-    """That each node must have."""
+    """Temporary disk space that each node must have."""
     mail_types: tuple[str, ...]
     mail_user: str
-    """"" is the job's user."""
+    """Recipient of mails; "" means the job's user."""
     tasks_text: str
-    """Of an array: its waiting tasks and %LIMIT, "3-20%2", or the task's number."""
+    """For an array its pending tasks and %LIMIT ("3-20%2"), or the task's number."""
     tasks_folded: bool
-    """Whether these are what waits of it, and never began: told in brackets."""
+    """Whether these tasks are the array's pending tasks, which have never started.
+
+    They are printed in brackets.
+    """
     throttle: int
-    """How many tasks of its array may run at once; 0: any."""
+    """Maximum number of concurrently running tasks of its array; 0 means no limit."""
     recorded_comment: str
-    """As the record has it: `comment` is the queue's."""
+    """Comment in the job's accounting record. The field `comment` is the queue's."""
     admin_comment: str
     system_comment: str
     derived_exit: int | None
-    """As wait(2) gives it, where somebody has said it; else it follows from the steps."""
+    """Derived exit code in the format of wait(2) if a user has set it.
+
+    Otherwise it follows from the steps.
+    """
     container: str
     het_job_id: int
-    """Of a component of a heterogeneous job: the first of its ids; 0 for another job."""
+    """First id of the heterogeneous job to which this component belongs; 0 for any other job."""
     het_job_offset: int
     het_job_id_set: str
 
 
 class CurveRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Means over equal steps from `begin` on. `columns`: model.CURVE_COLUMNS -> points; None is unknown."""
+    """Means over equal steps from `begin` on.
+
+    `columns` maps each of model.CURVE_COLUMNS to its points; None is unknown.
+    """
 
     node: str
     begin: float
@@ -218,7 +251,7 @@ class CurveRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Curves(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured of a job or a node over time. `errors`: which nodes did not answer, in words."""
+    """Resource usage of a job or node over time. `errors` has a message for each node that did not answer."""
 
     curves: list[CurveRow] = []
     used: UsageRow | None = None
@@ -236,7 +269,7 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     mem_bytes: int = 0
     share_pct: int = 100
     isolation: str = ""
-    """As GpuRow's; says something only of a part."""
+    """Isolation as in GpuRow. It is meaningful only if the job has a share of the GPU."""
 
 
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,7 +280,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of what happened: of which job, by its id, and as squeue prints it."""
+    """An event of a job. `job` is the job's id, and `label` is the job as squeue prints it."""
 
     at: float
     job: int
@@ -256,7 +289,7 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepRow(msgspec.Struct, kw_only=True):
-    """A step of a job: `id` as 12.0, 12.batch or 12.extern. `used` once it has ended."""
+    """A step of a job. `id` is 12.0, 12.batch or 12.extern; `used` is set once the step has ended."""
 
     id: str
     name: str
@@ -274,7 +307,7 @@ class StepRow(msgspec.Struct, kw_only=True):
 
 
 class LiveStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that runs, with what squeue tells of its job."""
+    """A running step, with the fields of its job that squeue prints."""
 
     row: StepRow
     job_id: int
@@ -286,7 +319,7 @@ class LiveStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """All there is to say of a job. `env` is not in it: it may hold secrets."""
+    """All details of a job, except its environment, which may hold secrets."""
 
     row: JobRow
     script: str = ""
@@ -294,34 +327,37 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     submit_line: str = ""
     submit_dir: str = ""
     work_dir: str = ""
-    """Where it runs or ran, on its first node."""
+    """Working directory on the job's first node."""
     stdout: str = ""
     stderr: str = ""
     gpus: list[GpuUse] = []
     dependency: str = ""
     snapshot: dict[str, object] | None = None
-    """model.Snapshot as JSON, with the `uid` of the job's user, whose store it is in."""
+    """model.Snapshot as JSON, plus the `uid` of the job's user, who owns the snapshot store."""
     recording: bool = False
     """Whether the snapshot is still being taken."""
     message: str = ""
     notice: str = ""
-    """The last trouble with its node or GPUs that it was told of."""
+    """The latest warning about its node or GPUs that the job was sent."""
     predicted_s: float | None = None
-    """How long it was likely to run when it was submitted."""
+    """Run time in seconds that was predicted at submission."""
     prediction_error_s: float | None = None
-    """Predicted less true, once it has ended."""
+    """Predicted minus actual run time, once the job has ended."""
     events: list[JobEvent] = []
     steps: list[StepRow] = []
 
 
 class JobVariables(msgspec.Struct, frozen=True, kw_only=True):
-    """The environment that a job was submitted with."""
+    """The environment with which a job was submitted."""
 
     variables: dict[str, str] = {}
 
 
 class ForwardRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A port of a job's node that a client forwards to its own loopback. `connections`: open now."""
+    """A port of a job's node that a client forwards to its own loopback.
+
+    `connections` is the number of open ones.
+    """
 
     number: int
     job: str
@@ -332,6 +368,6 @@ class ForwardRow(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     purpose: str = ""
     page: str = "/"
-    """What of its URL follows the host; what it asks for is left out: "/lab?token=…"."""
+    """Part of its URL after the host, with the values of its query masked: "/lab?token=…"."""
     since: float = 0.0
     connections: int = 0

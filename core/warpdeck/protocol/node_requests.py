@@ -1,4 +1,4 @@
-"""What clients ask of nodes and of reservations of them; a part of protocol."""
+"""Requests about nodes and about reservations of nodes; part of the protocol."""
 
 from __future__ import annotations
 
@@ -12,22 +12,33 @@ from .request_base import Creating, GpuIndices, Message, Name, Reference
 
 
 class Nodes(Message, frozen=True, kw_only=True, tag="nodes"):
-    """-> {"nodes": [NodeRow]}, with `facts` [NodeFacts]; `name` narrows to one, with an error if there is none."""
+    """Ask for the nodes. `name` selects one node; an unknown name is an error.
+
+    Answer: {"nodes": [NodeRow]}, or with `facts` {"nodes": [NodeFacts]}
+    """
 
     name: str = ""
     facts: bool = False
 
 
 class NodesAt(Message, frozen=True, kw_only=True, tag="nodes_at"):
-    """What the nodes were like at that moment, by unix time. -> {"nodes": [PastNodeRow]}; `name` narrows to one."""
+    """Ask for the state of the nodes at the time `at` (Unix seconds). `name` selects one node.
+
+    Answer: {"nodes": [PastNodeRow]}
+    """
 
     at: Annotated[float, msgspec.Meta(ge=0, le=2**40)]
     name: Name = ""
 
 
 class NodeAdd(Creating, frozen=True, kw_only=True, tag="node_add"):
-    """-> NodeRow, after progress lines. Error code "host_key": details {"fingerprint", "key_type", "host"}; ask the user and
-    send again with `accept_host_key` set to that fingerprint. `target`: [USER@]HOST[:PORT], or "local"."""
+    """Add the node `target`: [USER@]HOST[:PORT], or "local". Progress lines come before the answer.
+
+    The error code "host_key" has the details {"fingerprint", "key_type", "host"}. Ask the user to confirm the
+    key, then send the request again with `accept_host_key` set to that fingerprint.
+
+    Answer: NodeRow
+    """
 
     target: Reference
     name: Name = ""
@@ -35,13 +46,15 @@ class NodeAdd(Creating, frozen=True, kw_only=True, tag="node_add"):
 
 
 class Curves(Message, frozen=True, kw_only=True, tag="curves"):
-    """-> {"curves": [rows.CurveRow], "used": rows.UsageRow | None, "parts": [{"node", "cpu_seconds", "peak_mem_bytes"}],
-    "errors": [str]}: what was measured over time.
+    """Ask for resource usage over time.
 
-    Of a job (`job`), or a step of it (12.0, 12.batch): one curve for each of its nodes, whole, what it has used, and while it
-    runs how much of that on each node. Of a node
-    (`node`): one for the node and one for each GPU, in steps of `step_s`: 1 (the last ten minutes), 10 (two hours), 60 (a
+    For a `job`, or a step of it (12.0, 12.batch), the answer has one complete curve per node and the total
+    usage. While it runs, `parts` has the usage on each node. For a `node` the answer has one curve for the
+    node and one per GPU, in steps of `step_s` seconds: 1 (the last ten minutes), 10 (two hours) or 60 (a
     day).
+
+    Answer: {"curves": [rows.CurveRow], "used": rows.UsageRow | None,
+        "parts": [{"node", "cpu_seconds", "peak_mem_bytes"}], "errors": [str]}
     """
 
     job: Reference = ""
@@ -50,7 +63,7 @@ class Curves(Message, frozen=True, kw_only=True, tag="curves"):
 
 
 class NodeDrain(Message, frozen=True, kw_only=True, tag="node_drain"):
-    """With `gpus` only these of its GPUs."""
+    """Drain a node, or with `gpus` only these of its GPUs."""
 
     name: Name
     reason: Reference
@@ -58,34 +71,44 @@ class NodeDrain(Message, frozen=True, kw_only=True, tag="node_drain"):
 
 
 class NodeResume(Message, frozen=True, kw_only=True, tag="node_resume"):
-    """With `gpus` only these of its GPUs; else the node with all of them."""
+    """Resume a node with all of its GPUs, or with `gpus` only these of its GPUs."""
 
     name: Name
     gpus: GpuIndices = ()
 
 
 class NodeCheck(Message, frozen=True, kw_only=True, tag="node_check"):
-    """-> {"nodes": [NodeHealthRow]}: the health of one node or (name "") of all. For admins everything is looked at anew, for
-    others it is what was last found."""
+    """Ask for the health of one node, or with `name` "" of all nodes.
+
+    For admins all checks run again. Other users get the last results.
+
+    Answer: {"nodes": [NodeHealthRow]}
+    """
 
     name: Name = ""
 
 
 class ReservationMake(Creating, frozen=True, kw_only=True, tag="reservation_make"):
-    """Sets nodes aside (admins). With `instead` the reservation of that name becomes this one. -> {}"""
+    """Make a reservation of nodes; only admins may ask.
+
+    With `instead` it replaces the one with the same name. Answer: {}
+    """
 
     reservation: Reservation
     instead: bool = False
 
 
 class ReservationRemove(Message, frozen=True, kw_only=True, tag="reservation_rm"):
-    """-> {}"""
+    """Remove a reservation; only admins may ask. Answer: {}"""
 
     name: Name
 
 
 class NodeRemove(Message, frozen=True, kw_only=True, tag="node_rm"):
-    """Refused while jobs run there, unless `force`: they end as NODE_FAIL."""
+    """Remove a node.
+
+    This is refused while jobs run there, unless `force` is set: they then end as NODE_FAIL.
+    """
 
     name: Name
     force: bool = False

@@ -1,6 +1,6 @@
-"""What the controller shows of nodes, their GPUs and their health: the shape of `--json` and of the TUI's tables.
+"""Answers about nodes, their GPUs and their health. They are the format of `--json` and of the TUI's tables.
 
-Times are unix seconds, sizes bytes; None is unknown or not applicable.
+Times are Unix seconds, sizes are bytes. None means unknown or not applicable.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from warpdeck.model import GpuLinks
 
 
 class ProcessRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A process on a GPU; job "" is a stranger."""
+    """A process on a GPU. `job` is "" if it belongs to no job."""
 
     pid: int
     user: str
@@ -21,7 +21,7 @@ class ProcessRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SharerRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A job that holds a part of a GPU and of its memory."""
+    """A job that holds a share of a GPU and of its memory."""
 
     job: str
     share_pct: int
@@ -29,7 +29,10 @@ class SharerRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GpuRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A GPU with its last reading. `job`: label of the job that holds it; `blocked`: why none may."""
+    """A GPU with its last reading.
+
+    `job` is the label of the job that holds it. `blocked` is the reason why no job may use it.
+    """
 
     index: int
     uuid: str
@@ -43,22 +46,28 @@ class GpuRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: str = ""
     job_user: str = ""
     sharers: list[SharerRow] = []
-    """Of a GPU that is shared: all of its jobs."""
+    """All jobs on a GPU that is shared."""
     isolation: str = ""
-    """What keeps sharers apart: mig, mps; "": nothing, their use is only watched."""
+    """Mechanism that isolates the sharing jobs: "mig" or "mps". With "" their use is only monitored."""
     blocked: str = ""
     processes: list[ProcessRow] = []
     error: str = ""
     island: int = -1
-    """GPUs of a node with the same number are joined by NVLink; -1: by none."""
+    """Number of the GPU's NVLink group.
+
+    GPUs of a node with the same number are connected by NVLink; -1 means no NVLink.
+    """
     numa_node: int = -1
-    """At which its PCIe bus hangs; -1: not known."""
+    """NUMA node to which the GPU's PCIe bus is attached; -1 if unknown."""
     links: GpuLinks = GpuLinks()
-    """Its PCIe and NVLink, and what goes over them."""
+    """PCIe and NVLink links of the GPU, and the traffic on them."""
 
 
 class FacilityRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node holds jobs to (end, memory, ...), how strongly (enforced, watched, advised, missing), and by what."""
+    """A limit that the node imposes on jobs (end, memory, ...), with its strength and mechanism.
+
+    The strength is enforced, watched, advised or missing.
+    """
 
     name: str
     strength: str
@@ -66,7 +75,10 @@ class FacilityRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A health check's last word. `verdict`: ok, warn, fail. `gpu` None: about the node, or about all GPUs."""
+    """Last result of a health check.
+
+    `verdict` is ok, warn or fail. `gpu` is None for the node, or for all of its GPUs.
+    """
 
     check: str
     verdict: str
@@ -75,7 +87,10 @@ class CheckRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NodeHealthRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A node's checks, and what follows from them: `state` and `reason` as in NodeRow. `error`: why it could not be asked."""
+    """Health checks of a node and the resulting `state` and `reason`, as in NodeRow.
+
+    `error` is the reason why the node could not be asked.
+    """
 
     name: str
     state: str
@@ -86,7 +101,7 @@ class NodeHealthRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A node. `state` in sinfo's words: idle, mixed, allocated, drained, draining, down (link lost), connecting."""
+    """A node. `state` is sinfo's: idle, mixed, allocated, drained, draining, down (link lost), connecting."""
 
     name: str
     target: str = ""
@@ -98,9 +113,9 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cpu_pct: float | None = None
     sockets: int = 0
     cores: int = 0
-    """Of each socket."""
+    """Number of cores per socket."""
     threads: int = 0
-    """Of each core."""
+    """Number of threads per core."""
     mem_bytes: int = 0
     tmp_disk_bytes: int = 0
     mem_alloc_bytes: int = 0
@@ -111,71 +126,75 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     arch: str = ""
     booted: float | None = None
     agent_start: float | None = None
-    """When its agent began."""
+    """Time at which the node's agent started (Unix seconds)."""
     containment: str = ""
     facilities: list[FacilityRow] = []
     containers: list[str] = []
-    """The container runtimes that it has."""
+    """Container runtimes that the node has."""
     weight: int = 1
-    """Nodes of less weight are used first."""
+    """Scheduling weight; nodes of lower weight are used first."""
     comment: str = ""
     extra: str = ""
-    """What the site's configuration says to people and tools."""
+    """Note for people and tools, from the site's configuration."""
     address: str = ""
-    """At which other nodes reach it."""
+    """Address at which other nodes reach this node."""
     reason_at: float | None = None
     features: list[str] = []
-    """What --constraint may ask for, as the site's configuration says."""
+    """Features that --constraint may request, from the site's configuration."""
     gpu_error: str = ""
     health: list[CheckRow] = []
-    """What is not well, and GPUs that are drained."""
+    """Health problems, and drained GPUs."""
     jobs: list[str] = []
     owner: str = ""
-    """The user whose jobs alone may be there, as long as one of them wants it so."""
+    """User whose jobs have the node exclusively, as long as one of these jobs requires it."""
     at: float | None = None
-    """When it was last read."""
+    """Time of the last reading."""
 
 
 class PastNodeRow(NodeRow, frozen=True, kw_only=True, gc=False):
-    """A node as it was (`state` "absent": it was none yet): who held it by the jobs that ran then, drains and downs as they were
-    written down, readings as its agent kept them.
+    """A node at a past time. `state` "absent" means that it was not a node yet.
 
-    Readings are means over `step_s` seconds from `begin` on. Of processes there are those of no job, one for each user (pid 0).
+    Its jobs are those that ran at that time. Drains and downs come from the recorded history, readings from
+    its agent. Readings are means over `step_s` seconds from `begin` on. The processes are those of no job,
+    one for each user (pid 0).
     """
 
     begin: float | None = None
     step_s: float | None = None
     since: float | None = None
-    """From when on the agent knows anything, where it told."""
+    """Time from which on the agent has measurements, if it reported one."""
     unknown: str = ""
-    """Why there are no readings, in a sentence; "" where there are."""
+    """Sentence that explains why there are no readings; "" if there are readings."""
     untold: list[str] = []
-    """What else is not known of it."""
+    """Facts about the node that are not known for that time, other than the readings."""
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What Slurm's commands print of a node: cheap, and without its GPUs' readings. For a request for nodes with `facts`."""
+    """The fields of a node that Slurm's commands print, for a Nodes request with `facts`.
+
+    They are cheap to compute and contain no GPU readings.
+    """
 
     name: str
     hostname: str
     address: str
     base: str
-    """idle, mixed, allocated, down or unknown (not connected yet), whatever the flags below say."""
+    """One of idle, mixed, allocated, down or unknown (not connected yet), independent of the flags below."""
     drained: bool
     responding: bool
     maintenance: bool
-    """In a reservation for maintenance."""
+    """Whether the node is in a maintenance reservation."""
     reserved: bool
     completing: bool
-    """Jobs of it are ending."""
+    """Whether jobs on the node are completing."""
     reason: str
     reason_at: float | None
     cpus: int
     sockets: int
     cores: int
-    """Of each socket."""
+    """Number of cores per socket."""
     threads: int
-    """Of each core."""
+    """Number of threads per core."""
     cpus_used: int
     cpu_pct: float | None
     mem_bytes: int
@@ -183,9 +202,9 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     mem_alloc_bytes: int
     mem_used_bytes: int | None
     gpus: dict[str, int]
-    """Type -> how many."""
+    """Number of GPUs by type."""
     gpus_used: dict[str, list[int]]
-    """Type -> indices of those that jobs hold."""
+    """Indices of the allocated GPUs by type."""
     features: list[str]
     weight: int
     comment: str

@@ -1,4 +1,7 @@
-"""What clients ask that becomes processes, whose streams they are: run, srun, salloc, Slurm's commands; a part of protocol."""
+"""Requests that run processes and carry their streams: run, srun, salloc, Slurm's commands.
+
+Part of the protocol.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,21 @@ Taken = dict[
     Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,7}\.[0-9]{1,2}\Z")],
     Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,18}\Z")],
 ]
-"""Of each stream of a step, "RANK.CHANNEL", how many bytes were taken: in digits, as the agent is told."""
+"""Number of bytes taken of each stream of a step, by "RANK.CHANNEL".
+
+Numbers are strings, as in the agent's messages.
+"""
 
 
 class Run(Creating, frozen=True, kw_only=True, tag="run"):
-    """A command: the words of `warpdeck run`, the client's variables and folder. -> {"job_id", "notes"}, then progress lines while
-    the job waits, and what it writes on stream `id` and, from its standard error, on stream `errors`; each end carries its exit.
+    """Run a command, given as the arguments of `warpdeck run` with the client's environment and folder.
 
-    An error with the code "steps": it has several tasks, and is Srun's. A client that leaves ends nothing.
+    The answer is followed by progress lines while the job waits. Standard output is sent on stream `id`,
+    standard error on stream `errors`. The end of each stream carries the exit status. The error code "steps"
+    means that the command has several tasks and must be sent as Srun. The job keeps running if the client
+    disconnects.
+
+    Answer: {"job_id", "notes"}
     """
 
     words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
@@ -29,14 +39,20 @@ class Run(Creating, frozen=True, kw_only=True, tag="run"):
 
 
 class Srun(Creating, frozen=True, kw_only=True, tag="srun"):
-    """A step: srun's own words, variables and folder. -> {"job_id", "step", "tasks", "label", "quiet", "quits", "append", "reads",
-    "input_rank", "inputs", "outputs"}, after progress lines for as long as it waits. Then data both ways, each piece behind a
-    header of wire.steps; {"t": "note", "stream", "line"}; the client's StepOrder; and the end, which carries the step's exit.
+    """Run a job step, given as srun's own arguments with its environment and folder.
 
-    An error with details["file"] asks for the text of that file: send again with it in `files`. One with details["writes"] asks
-    whether the client can write there, to a folder if it ends in "/": send again with it in `writes`, which is None from a client
-    that cannot tell. A client that leaves ends the step, unless it is the link to its node that broke: then it comes back with
-    SrunAttach.
+    Progress lines come while the step waits. After the answer data flows both ways, each piece with a header
+    of wire.steps. The controller also sends {"t": "note", "stream", "line"}, and the client may send
+    StepOrder. The stream's end carries the step's exit status.
+
+    An error with details["file"] asks for the text of that file: send the request again with it in `files`.
+    An error with details["writes"] asks whether the client can write that file, or into that folder if it
+    ends in "/". Send the request again with it in `writes`. A client that cannot check this sends None. The
+    step ends if the client disconnects, unless the link to the client's node broke. In that case it comes
+    back with SrunAttach.
+
+    Answer: {"job_id", "step", "tasks", "label", "quiet", "quits", "append", "reads", "input_rank", "inputs",
+    "outputs"}
     """
 
     words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
@@ -48,10 +64,13 @@ class Srun(Creating, frozen=True, kw_only=True, tag="srun"):
 
 
 class Session(Creating, frozen=True, kw_only=True, tag="session"):
-    """A terminal outside of any allocation: srun's own words with --pty among its options, the client's variables and folder,
-    and the size of its terminal. -> {"job_id", "notes"}: a job with a terminal, which Attach joins.
+    """Open a terminal outside of any allocation.
 
-    An error with the code "steps": it is a step after all (several tasks, a container...), and Srun's.
+    It takes srun's own arguments including --pty, the client's environment and folder, and the size of its
+    terminal. The result is a job with a terminal, which Attach joins. The error code "steps" means that a
+    step is needed (several tasks, a container, ...), which must be sent as Srun.
+
+    Answer: {"job_id", "notes"}
     """
 
     words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
@@ -62,16 +81,25 @@ class Session(Creating, frozen=True, kw_only=True, tag="session"):
 
 
 class SrunAttach(Message, frozen=True, kw_only=True, tag="srun_attach"):
-    """Back to a step: `step` as 12.0, `have` how many bytes of each stream ("RANK.CHANNEL") were taken. -> as Srun."""
+    """Reconnect to the step `step`, such as 12.0.
+
+    `have` is the number of bytes taken of each stream ("RANK.CHANNEL").
+
+    The answer and the stream are as for Srun.
+    """
 
     step: Reference
     have: Taken = msgspec.field(default_factory=dict)
 
 
 class Salloc(Creating, frozen=True, kw_only=True, tag="salloc"):
-    """An allocation that is held for the client: salloc's own words. -> {"job_id", "env", "command", "has_shell"} when it is there,
-    after progress lines; then nothing until its end. StepOrder(what="end", code=...) gives it back; a client
-    that leaves without a word does, too."""
+    """Make an allocation that is held for the client, given as salloc's own arguments.
+
+    Progress lines come while it waits. After the answer nothing follows until the allocation ends.
+    StepOrder(what="end", code=...) releases it, and so does a client that disconnects.
+
+    Answer, when the allocation has started: {"job_id", "env", "command", "has_shell"}
+    """
 
     words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
     env: dict[str, str] = msgspec.field(default_factory=dict)
@@ -79,18 +107,29 @@ class Salloc(Creating, frozen=True, kw_only=True, tag="salloc"):
 
 
 class SallocAttach(Message, frozen=True, kw_only=True, tag="salloc_attach"):
-    """Back to an allocation after the controller was started anew. -> {}"""
+    """Reconnect to an allocation after the controller restarted. Answer: {}"""
 
     job: Number
 
 
 class Command(Creating, frozen=True, kw_only=True, tag="command"):
-    """One of Slurm's commands, for a process of a job: its words, variables, folder and host. Data comes as pieces behind one
-    byte, 1 for standard output and 2 for errors; the end carries the exit code. {"t": "read", "stream", "path", "size", "line"}
-    asks for a file of the caller's ("-" is its standard input, of which `line` wants the next line); {"t": "record", "stream",
-    "job", "folder"} has the code in a folder recorded for the job that was submitted (of no process of a job).
-    {"t": "awaits", "stream", "job"} tells that only the end of that job is waited for from here on: who is cut off, or is told to
-    come {"t": "again", "stream"}, asks the same with `awaited`, and nothing is submitted. FileRead answers a read."""
+    """Run one of Slurm's commands for a user's shell or for a process of a job.
+
+    The request has the command's arguments, environment, folder and host. Data is sent in pieces that begin
+    with one byte: 1 for standard output, 2 for errors. The end carries the exit code. The controller may send
+    these messages:
+
+    - {"t": "read", "stream", "path", "size", "line"} asks for a file of the caller. "-" is its standard
+      input, and `line` asks
+      for the next line of it. FileRead answers it.
+    - {"t": "record", "stream", "job", "folder"} asks the client to record the code in a folder for the
+      submitted job. It is
+      not sent to processes of jobs.
+    - {"t": "awaits", "stream", "job"} says that the command now only waits for the end of that job.
+
+    After "awaits" a client that is cut off, or that gets {"t": "again", "stream"}, sends the request again
+    with `awaited`, and nothing is submitted.
+    """
 
     name: Name
     words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)] = ()
@@ -102,7 +141,10 @@ class Command(Creating, frozen=True, kw_only=True, tag="command"):
 
 
 class FileRead(Message, frozen=True, kw_only=True, tag="file"):
-    """What a command asked to read, as Latin-1, or the number of the error. No answer."""
+    """Content of a file that a command reads, decoded as Latin-1, or the errno of a failed read.
+
+    It has no answer.
+    """
 
     stream: Number
     data: str = ""
@@ -110,10 +152,13 @@ class FileRead(Message, frozen=True, kw_only=True, tag="file"):
 
 
 class StepOrder(Message, frozen=True, kw_only=True, tag="step_order"):
-    """For a running step. No answer; `status` is answered with notes. `what`: signal, end, status."""
+    """Order for a running step: `what` is signal, end or status.
+
+    It has no answer, but `status` causes notes.
+    """
 
     stream: Number
     what: Annotated[str, msgspec.Meta(pattern=r"\A(signal|end|status)\Z")]
     signal: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
     code: Annotated[int, msgspec.Meta(ge=0, le=255)] = 0
-    """With which salloc's command has ended."""
+    """Exit code of the command that salloc ran."""

@@ -1,6 +1,6 @@
-"""Slurm's words for what a request is refused for, by the code that the controller gives. Tools and people look for them.
+"""Slurm's messages for refused requests, by the controller's error code.
 
-Source: slurm_strerror of 22.05, measured at the real commands.
+Tools and users search for these messages. Source: slurm_strerror of 22.05, measured with the real commands.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ NUMBERS = {
     2124: "time_min",
     2133: "InvalidPrefer",
 }
-"""Slurm's error number -> a code of WORDS, whose words are that error's."""
+"""Slurm's error number -> a key of `WORDS` with the same message."""
 _FIRST = {
     "InvalidCPUs": "CPU count per node can not be satisfied",
     "InvalidMemory": "Memory specification can not be satisfied",
@@ -102,7 +102,7 @@ _FIRST = {
 
 
 def said_first(error: UserError) -> str:
-    """What a command says on a line of its own before it says that it failed; "" of most."""
+    """Return the line that a command prints before its failure message, or "" (for most errors)."""
     words = _FIRST.get(error.code)
     if error.code == "PartitionConfig" and (unknown := error.details.get("unknown")):
         words = f"invalid partition specified: {unknown}"
@@ -110,7 +110,7 @@ def said_first(error: UserError) -> str:
 
 
 def in_slurms_words(error: UserError) -> str:
-    """Slurm's words, then ours on a line of their own; ours alone where Slurm has none for it."""
+    """Return Slurm's message with ours on a second line, or only ours if Slurm has none."""
     own = f"{error.message}; {error.hint}" if error.hint else error.message
     words = WORDS.get(error.code, "")
     if not words and error.code.startswith(("QOS", "Assoc")):

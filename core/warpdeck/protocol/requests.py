@@ -1,24 +1,33 @@
-"""What clients may ask, as typed messages; on the wire JSON in the frames of warpdeck_agent.wire.
+"""Requests that clients may send, as typed messages.
 
-A connection begins with Hello and its answer Welcome. Each request carries an `id` of the client's choice; the answer is
+On the wire they are JSON in the frames of warpdeck_agent.wire.
+
+A connection begins with Hello and its answer Welcome. Each request carries an `id` that the client chooses.
+The answer is
     {"t": "ok", "id": id, "result": {...}}    or
     {"t": "error", "id": id, "message": ..., "hint": ..., "code": ..., "exit_code": 1, "details": {...}}
-and some requests send {"t": "progress", "id": id, "line": ...} before it. A long list of rows comes in pages: the first
-ones as {"t": "rows", "id": id, "part": {...}}, the last as the result. Requests may overlap, each with an id of its own;
-answers may come in any order. A frame that does not decode is answered with an error (id 0) and the connection is closed.
+Some requests send {"t": "progress", "id": id, "line": ...} before their answer. A long list of rows is sent
+in pages: the first pages as {"t": "rows", "id": id, "part": {...}}, the last one as the result. Requests may
+overlap if their ids differ; answers may come in any order. A frame that cannot be decoded is answered with an
+error (id 0), and the connection is closed.
 
-Streams (log, attach, tunnel, put_tree) use the request's id as the stream id of their data frames. The receiver of stream data
-sends Ack for what it took; a sender stops after STREAM_WINDOW_BYTES unacknowledged. An upload begins when the controller's
-first Ack has granted its window. A stream ends with
-{"t": "end", "stream": id, "error": "", "code": "", "exit": {"code": 0, "signal": 0} or null}, or by the client's Close.
-The code "lost" tells of a broken link to the node, where what the stream led to goes on.
+Streams (log, attach, tunnel, put_tree) use the request's id as the stream id of their data frames. The
+receiver of stream data sends Ack for the bytes that it took. A sender pauses after STREAM_WINDOW_BYTES
+unacknowledged bytes. An upload begins when the controller's first Ack has granted its window. A stream ends
+with
+{"t": "end", "stream": id, "error": "", "code": "", "exit": {"code": 0, "signal": 0} or null}, or with the
+client's Close. The code "lost" reports a broken link to the node; the job or command behind the stream keeps
+running.
 
-A subscription answers `ok` and then pushes Delta (see messages) whenever something changed, at most a few times a second. What a
-slow reader has not taken yet is merged, so its deltas get larger, never more, and nobody else waits.
+A subscription answers `ok` and then pushes Delta (see messages) after changes, at most a few times a second.
+Changes that a slow reader has not taken yet are merged. Its deltas get larger but not more numerous, and no
+other client waits.
 
-In a tunnel both directions keep to the window, and an empty data frame ends its direction while the other goes on.
+In a tunnel both directions obey the window. An empty data frame ends its direction while the other continues.
 
 Jobs are named as users write them: "12" or "12_3" ("12" of an array means the whole array).
+
+In the docstrings of the messages, "Answer:" introduces the `result` of the `ok` message.
 """
 
 from __future__ import annotations
@@ -148,17 +157,20 @@ __all__ = [
     "Suspend",
     "Tell",
 ]
-"""Beside what is defined here."""
+"""Requests that are defined in other modules and exported from here."""
 
 API_VERSION = 1
 LOST = "lost"
 ENDED = "ended"
-"""The code of the refusal to join a terminal whose job has ended."""
+"""Error code for an attempt to join the terminal of a job that has ended."""
 NODE_PAGE_ROWS = 100
-"""Nodes in one frame, so that the largest rows (long names, many processes) stay below the frame's limit."""
+"""Number of nodes in one frame.
+
+The largest rows (long names, many processes) then stay below the frame limit.
+"""
 MAX_CLIENTS = 4096
 MAX_CLIENTS_OF_USER = 256
-"""Connections at once, of all and of one user; one more is told so and closed."""
+"""Maximum numbers of connections, overall and per user. A further connection gets an error and is closed."""
 
 
 class Hello(Message, frozen=True, kw_only=True, tag="hello"):
@@ -167,38 +179,59 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
 
 
 class Status(Message, frozen=True, kw_only=True, tag="status"):
-    """-> {"pid", "home", "version", "uptime_s", "user", "jobs": {state: n}, "nodes": n, "log": path, "clients": n}"""
+    """Ask for the controller's status.
+
+    Answer: {"pid", "home", "version", "uptime_s", "user", "jobs": {state: n}, "nodes": n, "log": path,
+    "clients": n}
+    """
 
 
 class Submit(Creating, frozen=True, kw_only=True, tag="submit"):
-    """-> {"job_id": int, "label": str, "tasks": int, "notes": [str]}. Answered after the commit."""
+    """Submit a job. It is answered after the database commit.
+
+    Answer: {"job_id": int, "label": str, "tasks": int, "notes": [str]}
+    """
 
     request: Request
     components: tuple[Request, ...] = ()
-    """Of a heterogeneous job: those after the first. All are submitted or none."""
+    """The second and later components of a heterogeneous job. All components are submitted or none."""
 
 
 class DryRun(Message, frozen=True, kw_only=True, tag="dry_run"):
-    """-> siterows.ForecastRow: what would become of a Submit now. Nothing is submitted; a snapshot need not be there."""
+    """Ask for the expected outcome of a Submit now.
+
+    Nothing is submitted, and the snapshot need not be uploaded.
+
+    Answer: siterows.ForecastRow
+    """
 
     request: Request
     components: tuple[Request, ...] = ()
 
 
 class Forecast(Message, frozen=True, kw_only=True, tag="forecast"):
-    """-> siterows.ForecastRow: when a job starts, and what would start it now."""
+    """Ask when a job is expected to start, and which changes would start it now.
+
+    Answer: siterows.ForecastRow
+    """
 
     job: Reference
 
 
 class HaveTree(Message, frozen=True, kw_only=True, tag="have_tree"):
-    """-> {"have": bool, "sha256": str, "size_bytes": int}: is this user's packed tree in the controller's cache?"""
+    """Ask whether this user's packed tree is in the controller's cache.
+
+    Answer: {"have": bool, "sha256": str, "size_bytes": int}
+    """
 
     tree: Name
 
 
 class PutTree(Message, frozen=True, kw_only=True, tag="put_tree"):
-    """Upload a packed tree (tar.gz): data frames on stream `id`, then {"t": "end", "stream": id}. -> {} when it is stored."""
+    """Upload a packed tree (tar.gz) in data frames on stream `id`, followed by {"t": "end", "stream": id}.
+
+    Answer, when the tree is stored: {}
+    """
 
     tree: Name
     sha256: Name
@@ -206,12 +239,17 @@ class PutTree(Message, frozen=True, kw_only=True, tag="put_tree"):
 
 
 class Jobs(Message, frozen=True, kw_only=True, tag="jobs"):
-    """-> {"jobs": [JobRow]}, oldest first. Default: unfinished jobs of everybody; `finished` adds ended ones."""
+    """Ask for jobs, oldest first.
+
+    By default these are the unfinished jobs of all users; `finished` adds finished ones.
+
+    Answer: {"jobs": [JobRow]}
+    """
 
     users: Names = ()
-    """Names or numbers."""
+    """User names or numeric uids."""
     states: tuple[Name, ...] = ()
-    """Names or squeue's codes; they and `ids` find ended jobs in memory too."""
+    """State names or squeue's state codes. This filter and `ids` also find finished jobs in memory."""
     ids: References = ()
     names: Names = ()
     names_in_any_case: bool = False
@@ -220,17 +258,23 @@ class Jobs(Message, frozen=True, kw_only=True, tag="jobs"):
     qos: Names = ()
     reservations: Names = ()
     licenses: Names = ()
-    """Those that ask for one of them, however many."""
+    """Select jobs that request one of these licenses, in any number."""
     nodes: Names = ()
-    """Those that run on one of these."""
+    """Select jobs that run on one of these nodes."""
     finished: bool = False
     limit: Annotated[int, msgspec.Meta(ge=1)] = 10_000
     fields: tuple[Name, ...] = ()
-    """Only these of each row; () is all. Ten thousand whole rows take a client longer to decode than all else it does."""
+    """Fields to send for each row; () means all.
+
+    A client needs longer to decode 10,000 whole rows than for anything else.
+    """
 
 
 class Steps(Message, frozen=True, kw_only=True, tag="steps"):
-    """-> {"steps": [LiveStep]}: what runs now, by job and step."""
+    """Ask for the running job steps, ordered by job and step.
+
+    Answer: {"steps": [LiveStep]}
+    """
 
     users: Names = ()
     ids: References = ()
@@ -239,23 +283,32 @@ class Steps(Message, frozen=True, kw_only=True, tag="steps"):
 
 
 class JobInfo(Message, frozen=True, kw_only=True, tag="job"):
-    """-> JobDetail"""
+    """Ask for the details of a job. Answer: JobDetail"""
 
     job: Reference
 
 
 class JobEnvironment(Message, frozen=True, kw_only=True, tag="job_environment"):
-    """-> JobVariables: what its own user submitted it with. To nobody else: it may hold secrets."""
+    """Ask for the environment with which a job was submitted.
+
+    Only its owner gets it, because it may hold secrets.
+
+    Answer: JobVariables
+    """
 
     job: Reference
 
 
 class Records(Message, frozen=True, kw_only=True, tag="records"):
-    """-> {"jobs": [JobRow and JobFacts]} by id, in pages: the jobs in memory and, with `ended`, all that ever were.
+    """Ask for job records, ordered by id and sent in pages.
 
-    Empty lists narrow nothing. `since` and `until` are the window in which a job ran, or was in one of the `states`: see
-    api.history. `fields` as for Jobs; `steps` adds [records.StepRecord], `scripts` the scripts of one's own jobs, `runs` a row
-    before a job's own for each earlier start of it."""
+    They cover the jobs in memory and, with `ended`, all jobs ever recorded. An empty list filters nothing.
+    `since` and `until` bound the time in which a job ran, or was in one of the `states`: see api.history.
+    `fields` works as in Jobs. `steps` adds [records.StepRecord]. `scripts` adds the scripts of the caller's
+    own jobs. `runs` adds a row for each earlier start of a job, before the job's own row.
+
+    Answer: {"jobs": [JobRow and JobFacts]}
+    """
 
     ids: References = ()
     states: Names = ()
@@ -278,8 +331,13 @@ class Records(Message, frozen=True, kw_only=True, tag="records"):
 
 
 class Log(Message, frozen=True, kw_only=True, tag="log"):
-    """-> {"offset": int, "size_bytes": int, "path": str, "node": str}, then data from `offset` (negative: that many bytes
-    before the end), then, with `follow`, what is written until the job ends; the stream end carries the job's exit."""
+    """Read a job's log, beginning at `offset`. A negative offset counts bytes back from the end.
+
+    With `follow` the stream continues with new output until the job ends. The stream's end carries the job's
+    exit status.
+
+    Answer: {"offset": int, "size_bytes": int, "path": str, "node": str}, followed by the data
+    """
 
     job: Reference
     channel: Channel = "out"
@@ -289,10 +347,13 @@ class Log(Message, frozen=True, kw_only=True, tag="log"):
 
 
 class Attach(Message, frozen=True, kw_only=True, tag="attach"):
-    """To the terminal of an interactive job; waits for its start, telling progress. -> {"node": str}, then bytes both ways.
+    """Join the terminal of an interactive job. The request waits for the job's start and reports progress.
 
-    Close detaches; the job goes on. The stream end carries the exit when the job ended. Who watches reads only: so may others
-    where the site allows it."""
+    Close detaches, and the job keeps running. The stream's end carries the exit status if the job ended. With
+    `watch` the client only reads; other users may also watch if the site allows it.
+
+    Answer: {"node": str}, followed by bytes in both directions
+    """
 
     job: Reference
     watch: bool = False
@@ -302,52 +363,67 @@ class Attach(Message, frozen=True, kw_only=True, tag="attach"):
 
 
 class Tunnel(Message, frozen=True, kw_only=True, tag="tunnel"):
-    """Bytes both ways to a port of the loopback of the job's node, or, without a port, to `argv` started inside the job as its
-    user; waits for the job's start, telling progress. -> {"node": str}, then bytes both ways. Ends with the job."""
+    """Open a byte stream to a job's node. The request waits for the job's start and reports progress.
+
+    The stream leads to a port on the node's loopback. Without a port it leads to `argv`, started inside the
+    job as the job's user. It ends with the job.
+
+    Answer: {"node": str}, followed by bytes in both directions
+    """
 
     job: Reference
     node: Name = ""
-    """Of a job on several nodes: which; "" is the first."""
+    """Node of a multi-node job; "" means its first node."""
     port: Port | None = None
     argv: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_WORDS)] = ()
     forward: Size = 0
-    """The number of the caller's own Forward that this connection counts for."""
+    """Number of the caller's own Forward to which this connection belongs."""
 
 
 class Forward(Message, frozen=True, kw_only=True, tag="forward"):
-    """Says that the client forwards its own loopback's `local_port` to the job's `port`, so that others of the user can see it.
-    -> {"number": int, "node": str}; the stream ends with the job, or when somebody asked ForwardEnd."""
+    """Register that the client forwards its own loopback's `local_port` to the job's `port`.
+
+    The user's other clients can then list it. The stream ends with the job or after a ForwardEnd request.
+
+    Answer: {"number": int, "node": str}
+    """
 
     job: Reference
     node: Name = ""
     port: Port
     local_port: Port
     host: Name = ""
-    """The machine of the client."""
+    """Host name of the client's machine."""
     purpose: Name = ""
-    """What listens there: "jupyter", "" is not known."""
+    """Program that listens there, such as "jupyter"; "" if unknown."""
     page: Page = ""
-    """What of its URL follows the host, with its token: for its own user alone."""
+    """Part of its URL after the host, with its token. Only the user who owns the forward can read it."""
 
 
 class Forwards(Message, frozen=True, kw_only=True, tag="forwards"):
-    """-> {"forwards": [rows.ForwardRow]}: the caller's own, for an admin everybody's."""
+    """Ask for the caller's own forwards. An admin gets the forwards of all users.
+
+    Answer: {"forwards": [rows.ForwardRow]}
+    """
 
 
 class ForwardPage(Message, frozen=True, kw_only=True, tag="forward_page"):
-    """-> {"page": str}: what of the URL of one of the caller's own forwards follows the host, with its token."""
+    """Ask for the part of a URL after the host, with its token, of one of the caller's own forwards.
+
+    Answer: {"page": str}
+    """
 
     number: Size
 
 
 class ForwardEnd(Message, frozen=True, kw_only=True, tag="forward_end"):
-    """Ends a forward, whichever client of the user's keeps it. -> {}"""
+    """End a forward of this user, whichever client keeps it. Answer: {}"""
 
     number: Size
 
 
 class Resize(Message, frozen=True, kw_only=True, tag="resize"):
-    """No answer."""
+    """Set the size of a stream's terminal. It has no answer."""
 
     stream: Number
     rows: PtySide
@@ -355,26 +431,31 @@ class Resize(Message, frozen=True, kw_only=True, tag="resize"):
 
 
 class Ack(Message, frozen=True, kw_only=True, tag="ack"):
-    """No answer."""
+    """Acknowledge bytes of a stream. It has no answer."""
 
     stream: Number
     size: Size
 
 
 class Close(Message, frozen=True, kw_only=True, tag="close"):
-    """End of a stream or subscription from the client's side. No answer."""
+    """End a stream or subscription from the client's side. It has no answer."""
 
     stream: Number
 
 
 class End(Message, frozen=True, kw_only=True, tag="end"):
-    """End of an upload. No answer of its own."""
+    """Mark the end of an upload. It has no answer of its own."""
 
     stream: Number
 
 
 class Subscribe(Message, frozen=True, kw_only=True, tag="subscribe"):
-    """-> {} and then Delta messages. `topics`: jobs, nodes. `finished`: also jobs that ended in the last so many seconds."""
+    """Subscribe to changes of the `topics` "jobs" and "nodes".
+
+    Rows of finished jobs are included if they ended within the last `finished_s` seconds.
+
+    Answer: {}, followed by Delta messages
+    """
 
     topics: tuple[str, ...] = ("jobs", "nodes")
     user: str | None = None
@@ -382,17 +463,28 @@ class Subscribe(Message, frozen=True, kw_only=True, tag="subscribe"):
 
 
 class Reload(Message, frozen=True, kw_only=True, tag="reload"):
-    """-> {"changes": [str], "warnings": [str]}: config.toml is in force. An error of code "config" changes nothing and has all
-    problems in details["problems"], a line each. Only for the controller's own user and root."""
+    """Put config.toml into force. Only the controller's own user and root may ask.
+
+    An error with the code "config" changes nothing. Its details["problems"] lists all problems, one per line.
+
+    Answer: {"changes": [str], "warnings": [str]}
+    """
 
 
 class ConfigInForce(Message, frozen=True, kw_only=True, tag="config"):
-    """-> {"file": str, "text": str, "lines": [[[str], int]]}: what holds now as TOML, and where each key of it stood in the
-    file. Only for the controller's own user and root."""
+    """Ask for the configuration in force as TOML, and the line of the file on which each key stood.
+
+    Only the controller's own user and root may ask.
+
+    Answer: {"file": str, "text": str, "lines": [[[str], int]]}
+    """
 
 
 class Shutdown(Message, frozen=True, kw_only=True, tag="shutdown"):
-    """-> {}; the controller ends, agents and jobs go on. Only for the controller's own user and root."""
+    """Stop the controller; agents and jobs keep running.
+
+    Only the controller's own user and root may ask. Answer: {}
+    """
 
 
 ClientMessage = (

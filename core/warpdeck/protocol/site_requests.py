@@ -1,4 +1,4 @@
-"""What clients ask of the site, its policy and its past; a part of protocol."""
+"""Requests about the site, its policy and its history; part of the protocol."""
 
 from __future__ import annotations
 
@@ -12,77 +12,109 @@ from warpdeck.model.past import PastQuery
 from .request_base import Message, References
 
 MAX_EVENTS = 500
-"""Lines of one answer: some screens."""
+"""Maximum number of lines in one answer: some screens."""
 
 
 class Priorities(Message, frozen=True, kw_only=True, tag="priorities"):
-    """-> {"jobs": [siterows.PriorityRow], "weights": {factor: most}, "queue_order": str}: the jobs that wait, highest first;
-    all without `ids`. Jobs of equal priority go by `queue_order`: submission, response, promised."""
+    """Ask for the pending jobs, highest priority first; `ids` selects some of them.
+
+    Jobs of equal priority are ordered by `queue_order`: submission, response or promised.
+
+    Answer: {"jobs": [siterows.PriorityRow], "weights": {factor: maximum}, "queue_order": str}
+    """
 
     ids: References = ()
 
 
 class Shares(Message, frozen=True, kw_only=True, tag="shares"):
-    """-> {"shares": [siterows.ShareRow], "half_life_s": float | None}"""
+    """Ask for the shares and usage of all accounts.
+
+    Answer: {"shares": [siterows.ShareRow], "half_life_s": float | None}
+    """
 
 
 class LimitUse(Message, frozen=True, kw_only=True, tag="limit_use"):
-    """-> {"uses": [siterows.UseRow]}: what counts now against the limits of each association and each QoS."""
+    """Ask for the current usage that counts against the limits of each association and each QoS.
+
+    Answer: {"uses": [siterows.UseRow]}
+    """
 
 
 class Diagnosis(Message, frozen=True, kw_only=True, tag="diagnosis"):
-    """-> what the controller has done, see controller.diagnosis; `reset` sets it to 0, for admins alone."""
+    """Ask for the scheduler's statistics. `reset` sets them to 0; only admins may do that.
+
+    Answer: see controller.diagnosis
+    """
 
     reset: bool = False
 
 
 class Partitions(Message, frozen=True, kw_only=True, tag="partitions"):
-    """-> {"partitions": [siterows.PartitionRow], "configured": bool}; without any in config.toml one of all nodes."""
+    """Ask for the partitions. If config.toml has none, there is one with all nodes.
+
+    Answer: {"partitions": [siterows.PartitionRow], "configured": bool}
+    """
 
 
 class Reservations(Message, frozen=True, kw_only=True, tag="reservations"):
-    """-> {"reservations": [siterows.ReservationRow]}"""
+    """Ask for the reservations. Answer: {"reservations": [siterows.ReservationRow]}"""
 
 
 class QosList(Message, frozen=True, kw_only=True, tag="qos"):
-    """-> {"qos": [siterows.QosRow]}"""
+    """Ask for the QoS. Answer: {"qos": [siterows.QosRow]}"""
 
 
 class PluginOptions(Message, frozen=True, kw_only=True, tag="plugin_options"):
-    """-> {"options": {name: "required", "none" or "optional"}}: what job scripts may name beside Slurm's options."""
+    """Ask for the options that job scripts may use in addition to Slurm's.
+
+    Answer: {"options": {name: "required", "none" or "optional"}}
+    """
 
 
 class Amend(Message, frozen=True, kw_only=True, tag="amend"):
-    """-> {"changes": [str], "warnings": [str]}: config.toml says all of this, and it is in force; or nothing of it, with the error
-    that a reload has. Only for the controller's own user and root."""
+    """Change config.toml and put it into force. Only the controller's own user and root may ask.
+
+    Either all changes are made, or none with the error that a reload has.
+
+    Answer: {"changes": [str], "warnings": [str]}
+    """
 
     changes: Annotated[tuple[Amendment, ...], msgspec.Meta(min_length=1, max_length=MAX_CHANGES)]
 
 
 class Licenses(Message, frozen=True, kw_only=True, tag="licenses"):
-    """-> {"licenses": [{"name", "total", "used"}]}"""
+    """Ask for the licenses. Answer: {"licenses": [{"name", "total", "used"}]}"""
 
 
 class Settings(Message, frozen=True, kw_only=True, tag="settings"):
-    """-> {"settings": {name: text}}: what the configuration in force comes to in slurm.conf's words."""
+    """Ask for the configuration in force, expressed as parameters of slurm.conf.
+
+    Answer: {"settings": {name: text}}
+    """
 
 
 class Past(Message, frozen=True, kw_only=True, tag="past"):
-    """-> {"jobs": [JobRow], "total": int | None}: a page of the jobs that have ended; `total` of how many, where it is asked.
+    """Ask for a page of the finished jobs. `counted` asks for the `total` number of matching jobs.
 
-    The code "moved" says that the job beside which the page stands is in the queue again."""
+    The error code "moved" means that the job next to which the page begins is in the queue again.
+
+    Answer: {"jobs": [JobRow], "total": int | None}
+    """
 
     query: PastQuery = PastQuery()
     counted: bool = False
 
 
 class PastCosts(Message, frozen=True, kw_only=True, tag="past_costs"):
-    """-> {"groups": [model.past.GroupCost]}: what the jobs of the question have cost."""
+    """Ask for the resource costs of the jobs that match the query.
+
+    Answer: {"groups": [model.past.GroupCost]}
+    """
 
     query: PastQuery = PastQuery()
 
 
 class Events(Message, frozen=True, kw_only=True, tag="events"):
-    """-> {"events": [rows.EventRow]}: what happened to jobs lately, the latest first."""
+    """Ask for recent events of jobs, the latest first. Answer: {"events": [rows.EventRow]}"""
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_EVENTS)] = MAX_EVENTS

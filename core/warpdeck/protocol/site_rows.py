@@ -1,6 +1,8 @@
-"""What the controller answers about policy: a forecast, priorities, shares, and the site's tables. The shapes of `--json`.
+"""Answers about policy: forecasts, priorities, shares, and the site's tables.
 
-Times are unix seconds; None is unknown, without limit or without end.
+They are the format of `--json`.
+
+Times are Unix seconds. None means unknown, without limit or without end.
 """
 
 from __future__ import annotations
@@ -11,57 +13,63 @@ from warpdeck.model.reservation import ReservedPart
 
 
 class AheadRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that is planned before another."""
+    """A job that is planned before another one."""
 
     label: str
     user: str
 
 
 class ForecastRow(msgspec.Struct, frozen=True, kw_only=True):
-    """When a job that waits, or a request that was not made, starts. `verdict`: now, later, never; "" if it does not wait."""
+    """Expected start of a pending job, or of a request that was not submitted.
+
+    `verdict` is now, later or never; it is "" if the job is not pending.
+    """
 
     verdict: str = ""
     job: str = ""
-    """Its label; "" for a request."""
+    """Label of the job; "" for a request."""
     id: int = 0
-    """Its number; of a request the one that it would get now."""
+    """Id of the job. For a request it is the id that it would get now."""
     partition: str = ""
-    """That it starts in, or asks for."""
+    """Partition in which it starts, or the requested one."""
     cpus: int = 0
-    """That it gets, or asks for at least; with those of its components."""
+    """CPUs that it gets, or the minimum that it requests, including those of its components."""
     state: str = "PENDING"
     node_list: str = ""
-    """Where it starts now."""
+    """Nodes on which it starts now."""
     expected_start: float | None = None
-    """None: it cannot be told."""
+    """Expected start time; None if it cannot be predicted."""
     rough: bool = False
-    """Estimated from the pace at which the work ahead of it is done; else worked out job by job."""
+    """Whether the start was estimated from the rate at which earlier work completes.
+
+    Otherwise it was planned job by job.
+    """
     untold: str = ""
-    """Why it cannot be told."""
+    """Reason why the start cannot be predicted."""
     code: str = ""
     sentence: str = ""
-    """Why not now."""
+    """Reason why it does not start now."""
     hint: str = ""
-    """What to do about a request that can never start."""
+    """Advice for a request that can never start."""
     details: dict[str, str] = {}
-    """The data of its code."""
+    """Values that belong to the reason code."""
     priority: int = 0
     ahead: int = 0
-    """Waiting jobs that are planned before it, for nodes that it may use too."""
+    """Number of pending jobs that are planned before it and may use the same nodes."""
     leaders: list[AheadRow] = []
-    """The first of them."""
+    """The first of the pending jobs that are planned before it."""
     changes: list[str] = []
-    """What would start it now, the least change of each kind."""
+    """Changes that would start it now: the smallest one of each kind."""
 
 
 class PriorityRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of sprio: the parts of a waiting job's priority, each its weight times a factor of 0 to 1."""
+    """A line of sprio: the parts of a pending job's priority, each its weight times a factor of 0 to 1."""
 
     label: str
     number: int = 0
-    """The job's, of an array that of all of it."""
+    """Id of the job, or of the whole array."""
     eligible: bool = True
-    """It waits for nothing but its turn."""
+    """Whether it waits only for its position in the queue."""
     user: str = ""
     account: str = ""
     partition: str = ""
@@ -74,13 +82,16 @@ class PriorityRow(msgspec.Struct, frozen=True, kw_only=True):
     qos_part: float = 0.0
     tres_parts: dict[str, float] = {}
     nice: int = 0
-    """Taken off."""
+    """Nice value, which is subtracted."""
     set_by_hand: bool = False
-    """An admin, or --priority, has put a number in place of the sum."""
+    """Whether an admin, or --priority, has set the priority instead of the sum."""
 
 
 class ShareRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of sshare, in the order of the tree: an account (`user` "") or a user in it. Usage is in billing-seconds."""
+    """A line of sshare, in the order of the tree: an account (`user` is "") or a user in it.
+
+    Usage is in billing-seconds.
+    """
 
     account: str
     user: str = ""
@@ -88,60 +99,68 @@ class ShareRow(msgspec.Struct, frozen=True, kw_only=True):
     depth: int = 0
     shares: int = 1
     norm_shares: float = 0.0
-    """Part of the siblings' shares."""
+    """Shares divided by the sum of the shares of all accounts or users with the same parent."""
     usage: float = 0.0
     norm_usage: float = 0.0
-    """Part of the siblings' usage."""
+    """Usage divided by the sum of the usage of all accounts or users with the same parent."""
     level_fs: float | None = None
-    """norm_shares / norm_usage; None without usage."""
+    """norm_shares / norm_usage, or None without usage."""
     fairshare: float | None = None
-    """Of a user: the factor of the priority, over 0 to 1."""
+    """A user's fair-share factor of the priority, from 0 to 1."""
     quota: dict[str, int] = {}
-    """Of an account: TRES that are guaranteed to it."""
+    """TRES that are guaranteed to an account."""
     limits: dict[str, dict[str, int] | int] = {}
-    """Those that are set, by their names in policy.Limits: TRES -> count, numbers, and times in seconds."""
+    """Limits that are set here, by their names in policy.Limits.
+
+    The values are TRES counts, numbers, and times in seconds.
+    """
     holds: dict[str, dict[str, int] | int] = {}
-    """The same with what it has from the accounts above: limits of each user and of each job."""
+    """The limits in force, by the same names.
+
+    They include the limits per user and per job that are inherited from parent accounts.
+    """
     default: bool = False
-    """Of a user: jobs that name no account run under this one."""
+    """Whether this is the user's default account, for jobs that name none."""
     qos: list[str] | None = None
-    """QoS that its jobs may ask for, its own or those of above; None: any."""
+    """QoS that its jobs may request, set here or inherited; None means any."""
     default_qos: str = ""
     description: str = ""
     organization: str = ""
 
 
 class UseRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What counts against limits under a QoS, a user or an account in it, an account (with all below it), or a user in an account.
+    """Usage that counts against limits.
 
-    `minutes` were used, decayed, with "wall" for the time that jobs ran, whatever they held; `run_minutes` may running jobs still use.
+    It belongs to a QoS, to a user or account within a QoS, to an account with all accounts below it, or to a
+    user in an account. `minutes` is the decayed past usage; "wall" counts the run time of jobs, independent
+    of their resources. `run_minutes` is the usage that running jobs may still add.
     """
 
     qos: str = ""
     account: str = ""
     user: str = ""
     jobs: int = 0
-    """That run."""
+    """Number of running jobs."""
     submitted: int = 0
-    """That wait or run; tasks of an array one by one."""
+    """Number of pending and running jobs; each task of an array counts."""
     tres: dict[str, int] = {}
     minutes: dict[str, float] = {}
     run_minutes: dict[str, float] = {}
 
 
 class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition: its nodes as they are now, its limits, and who may use it (None: everybody)."""
+    """A partition: the current state of its nodes, its limits, and who may use it (None means all users)."""
 
     name: str
     position: int = 0
-    """In the configuration's order."""
+    """Position in the configuration's order."""
     default: bool = False
     state: str = "UP"
     node_list: str = ""
     missing: str = ""
-    """Nodes that the configuration names and that are not there."""
+    """Nodes that the configuration names and that do not exist."""
     node_states: dict[str, int] = {}
-    """State in sinfo's words -> nodes."""
+    """Number of nodes by state, with sinfo's names of the states."""
     nodes: int = 0
     cpus: int = 0
     cpus_used: int = 0
@@ -154,7 +173,7 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
     priority_tier: int = 1
     priority_job_factor: int = 1
     preempt_mode: str = ""
-    """"": the site's."""
+    """Preemption mode; "" means the site's."""
     grace_s: int = 0
     qos: str = ""
     exclusive: bool = False
@@ -168,7 +187,7 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LicenseRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A license of the site, how many of it running jobs have, and how many reservations of now."""
+    """A license of the site, with the numbers used by running jobs and reserved by current reservations."""
 
     name: str
     total: int
@@ -177,7 +196,7 @@ class LicenseRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReservationRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes set aside. `state`: future, active, over."""
+    """A reservation. `state` is future, active or over."""
 
     name: str
     state: str
@@ -189,7 +208,7 @@ class ReservationRow(msgspec.Struct, frozen=True, kw_only=True):
     maintenance: bool = False
     overlap: bool = False
     repeat: str = ""
-    """How it comes again; start and end are of the present or next time."""
+    """How the reservation repeats. Start and end are those of the current or next occurrence."""
     deny_users: list[str] = []
     deny_accounts: list[str] = []
     magnetic: bool = False
@@ -210,11 +229,14 @@ class ReservationRow(msgspec.Struct, frozen=True, kw_only=True):
     watts: int = 0
     max_start_delay_s: int = 0
     parts: list[ReservedPart] = []
-    """These are as in model.Reservation."""
+    """CPUs and GPUs that are reserved on single nodes.
+
+    This and all fields above without a description are as in model.Reservation.
+    """
 
 
 class QosRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A QoS. `limits` by their names in config.toml: TRES -> count, numbers, and times in seconds."""
+    """A QoS. `limits` has the names of config.toml: TRES -> count, numbers, and times in seconds."""
 
     name: str
     priority: int = 0

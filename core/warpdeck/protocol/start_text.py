@@ -1,4 +1,7 @@
-"""When a job starts, in words: one line for every place that tells it. Standard library only, for the command line."""
+"""Formats the expected start of a job as one line of text.
+
+It uses only the standard library, because the command line needs it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ def starts_in_words(
     rough: bool = False,
     untold: str = "",
 ) -> str:
-    """ "starts now on n03", "starts about 14:20 (in 2 h 10 min)", "starts at a time that cannot be told", "never: ..."."""
+    """Return the start as text, such as "starts now on n03" or "starts about 14:20 (in 2 h 10 min)".
+
+    Other forms are "starts at a time that cannot be told" and "never: ...".
+    """
     if verdict == "now":
         return f"starts now on {node_list}"
     if verdict == "never":
@@ -31,7 +37,10 @@ def starts_in_words(
 
 
 def about(at_unix: float, now: float) -> str:
-    """ "about 14:20 (in 2 h 10 min)", with the day unless it is within a day."""
+    """Return a time as text, such as "about 14:20 (in 2 h 10 min)".
+
+    The day is included if the time is a day or more away.
+    """
     local = time.localtime(at_unix)
     far = at_unix - now >= DAY_S
     clock = time.strftime("%a %d %b %H:%M" if far else "%H:%M", local)

@@ -1,4 +1,7 @@
-"""What a job has used, in words: for the command line and the app alike. Standard library only."""
+"""Describes a job's resource usage as text, for the command line and the app.
+
+It uses only the standard library.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from warpdeck.notation.values.memory_sizes import format_memory
 
 JOULES_PER_KWH = 3.6e6
 WORTH_TELLING_S = 1.0
-"""Of CPU time in the kernel: times are told in whole seconds."""
+"""Kernel CPU time below this is not shown, because times are shown in whole seconds."""
 
 
 def used_in_words(
@@ -20,7 +23,10 @@ def used_in_words(
     gpu_mem_peak_bytes: int | None,
     energy_j: float | None,
 ) -> list[str]:
-    """The fields of rows.UsageRow as phrases; what was not measured, or is nothing, is left out."""
+    """Return the fields of rows.UsageRow as phrases.
+
+    Fields that were not measured or are zero are left out.
+    """
     words = []
     if cpu_seconds:
         kernels = f" ({format_duration(system_s)} in the kernel)" if system_s >= WORTH_TELLING_S else ""

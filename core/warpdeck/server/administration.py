@@ -1,4 +1,7 @@
-"""What only admins may ask: nodes, reservations, the configuration in force, the controller's end."""
+"""Requests that only admins may make.
+
+They concern nodes, reservations, the configuration in force, and stopping the controller.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ T = TypeVar("T")
 
 
 async def answer(connection: Connection, message: Any) -> Any:
-    """The answer. Raises UserError, also where the user is no admin."""
+    """Return the answer to an admin's request. Raises UserError, also if the user is not an admin."""
     if not connection.who.admin:
         raise UserError(
             "only the controller's own user and root may do that", "ask an administrator", code="not_admin"
@@ -70,11 +73,11 @@ async def answer(connection: Connection, message: Any) -> Any:
 
 
 async def _to_its_end(server: Services, work: Coroutine[Any, Any, T]) -> T:
-    """What it makes. It is done whole, though whoever asked for it hangs up meanwhile."""
+    """Run `work` to its end, even if the client disconnects meanwhile, and return its result."""
     task = asyncio.get_running_loop().create_task(work)
     server.reloads.add(task)
     task.add_done_callback(server.reloads.discard)
-    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody is told
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     return await asyncio.shield(task)
 
 

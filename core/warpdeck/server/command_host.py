@@ -11,13 +11,13 @@ from warpdeck.base.fair_semaphore import FairSemaphore
 
 MAX_COMMANDS = 64
 MAX_COMMANDS_OF_USER = 16
-"""Commands that work at once, of all and of one user; one more waits for its turn."""
+"""Maximum numbers of active commands, overall and per user. A further command waits."""
 BUSY = "away"
-"""The code on which a caller tries again."""
+"""Error code that makes the caller try again."""
 
 
 class CommandHost:
-    """The worker process, started when it is first needed and again if it was killed."""
+    """The worker process. It is started when first needed, and again if it was killed."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -25,7 +25,11 @@ class CommandHost:
         self.turns = FairSemaphore(MAX_COMMANDS, MAX_COMMANDS_OF_USER)
 
     def begin(self) -> tuple[socket.socket, socket.socket]:
-        """(the command's caller's side, its connection to us): a new command that waits for its request."""
+        """Start a new command that waits for its request.
+
+        Returns two sockets: one leads to the command for its caller's data, the other carries the command's
+        API requests.
+        """
         controls, accesses = socket.socketpair(), socket.socketpair()
         channel = self._ready()
         try:
@@ -57,7 +61,7 @@ class CommandHost:
         return ours
 
     def close(self) -> None:
-        """The worker ends; commands that run go on until their sockets close."""
+        """End the worker. Running commands continue until their sockets close."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None

@@ -1,8 +1,10 @@
-"""Slurm's commands for users' shells and processes of jobs: each runs in a fork of one worker process, and is joined to who
-asked for it.
+"""Runs Slurm's commands for users' shells and for processes of jobs.
 
-The controller only passes on: what the command prints goes to the caller within the stream's window, what it wants to read is
-asked of the caller, and its questions come in on a connection of their own, as the caller and no more.
+Each command runs in a fork of one worker process.
+
+The controller only relays. Output of the command goes to the caller within the stream's window. Files that
+the command reads are requested from the caller. The command's own requests come in on a separate connection,
+with the caller's rights and no others.
 """
 
 from __future__ import annotations
@@ -31,14 +33,14 @@ log = logging.getLogger("warpdeck.api")
 
 
 class CommandStream(ClientStream):
-    """A running command and who asked for it."""
+    """The stream between a running command and its caller."""
 
     def __init__(self, connection: Connection, number: int, writer: asyncio.StreamWriter) -> None:
         super().__init__(connection, number)
         self._writer = writer
 
     async def file(self, message: ask.FileRead) -> None:
-        """A file's text, or a line that was typed."""
+        """Pass a file's text, or a typed line, to the command."""
         self._writer.write(json_frame({"t": "file", "data": message.data, "error": message.error}))
         await self._writer.drain()
 
@@ -48,7 +50,7 @@ class CommandStream(ClientStream):
 
 
 async def run(connection: Connection, message: ask.Command) -> None:
-    """Until the command has ended or its caller has left."""
+    """Run a command until it has ended or its caller has disconnected."""
     host = connection.server.commands
     turn = await host.turns.take(connection.who.uid)
     try:
@@ -82,7 +84,7 @@ def _request(connection: Connection, message: ask.Command) -> dict[str, Any]:
 
 
 async def _serve(connection: Connection, access: socket.socket) -> None:
-    """The command's own connection: it is who its caller is."""
+    """Serve the command's own API connection, which has its caller's identity."""
     reader, writer = await asyncio.open_connection(sock=access)
     await connection.server.serve_beside(reader, writer, connection)
 

@@ -1,4 +1,7 @@
-"""One client of the socket: reads requests, answers them, and keeps its streams and subscriptions."""
+"""One client's connection to the socket.
+
+It reads requests, answers them, and owns the client's streams and subscriptions.
+"""
 
 from __future__ import annotations
 
@@ -31,20 +34,33 @@ log = logging.getLogger("warpdeck.api")
 
 HELLO_S = 10.0
 STALL_S = 30.0
-"""How long the next piece of a message that has begun may take to come; a client that takes longer is cut."""
+"""Seconds allowed for the next piece of a message that has begun. A slower client is disconnected."""
 PIECE_BYTES = 16 * 1024
-"""A slow link brings that much in STALL_S."""
+"""Size of a piece; even a slow link delivers this much within STALL_S."""
 LEAVE_S = 10.0
-"""A client that has ended its side and does not read the rest of its answers counts as connected for so long, and is cut then."""
+"""Seconds that a client may take to read the rest of its answers after it closed its side.
+
+It counts as connected during this time and is disconnected afterwards.
+"""
 MAX_REQUESTS_AT_ONCE = 64
-"""Requests of one client that may be under way; more wait in its socket."""
+"""Maximum number of one client's requests in progress. Further requests wait in its socket."""
 MAX_LONG_ANSWERS = 4
-"""Of those, requests that are answered in pages: each keeps a list of what it will show until its client has read all before."""
+"""Maximum number of one client's requests in progress that are answered in pages.
+
+Each holds its list of rows until the client has read all.
+"""
 MAX_STREAMS = 64
-"""Streams of one client: they may last for ever, so that one more is refused and does not wait."""
+"""Maximum number of one client's streams.
+
+Streams may last forever, so a further one is refused and does not wait.
+"""
 OUTBOX_BYTES = 256 * 1024
-"""Answers a client may leave unread, and one page more; beyond this its requests wait, each before it is looked at. All clients of
-one user together keep some hundred MiB at most."""
+"""Bytes of answers, plus one page, that a client may leave unread.
+
+Beyond this its next requests wait unprocessed.
+
+All clients of one user together hold at most some hundred MiB.
+"""
 _STREAMS = (
     requests.PutTree,
     requests.Log,
@@ -74,14 +90,17 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class Answers(Protocol):
-    """What a connection's requests are answered by."""
+    """Protocol of the object that answers a connection's requests."""
 
     async def handle(self, message: Any) -> Any:
-        """The result of a request; None where a stream has begun. Raises UserError."""
+        """Return the result of a request, or None if it has opened a stream. Raises UserError."""
 
 
 class Connection:
-    """A client. `who` is what the kernel said; `caller` is there for processes of jobs."""
+    """A client's connection.
+
+    The kernel reported the user `who`; `caller` is set if the client is a job's process.
+    """
 
     def __init__(
         self,
@@ -98,7 +117,7 @@ class Connection:
         self.who = who
         self.caller = caller
         self.beside = beside
-        """Whether it is the second one of somebody who is connected, and needs no greeting."""
+        """Whether this is a second connection of a connected client, which needs no greeting."""
         self._reader = reader
         self._writer = writer
         self._writer.transport.set_write_buffer_limits(high=OUTBOX_BYTES)
@@ -109,11 +128,11 @@ class Connection:
         self._page = asyncio.Lock()
         self._long_answers = asyncio.Semaphore(MAX_LONG_ANSWERS)
         self._counted: set[asyncio.Task[None] | None] = set()
-        """Requests that count as under way for the user."""
+        """Tasks whose requests currently count toward the user's limit of concurrent requests."""
         self.streams: dict[int, ClientStream] = {}
 
     async def run(self) -> None:
-        """Serves the client until it goes, or says something that is no request."""
+        """Serve the client until it disconnects or sends a malformed message."""
         try:
             if not self.beside and not await self._greet():
                 return
@@ -131,7 +150,10 @@ class Connection:
             self.close()
 
     async def _greet(self) -> bool:
-        """Whether the client speaks our protocol. Raises WireError."""
+        """Return whether the client speaks our protocol version.
+
+        Raises WireError if its first message is not Hello.
+        """
         async with asyncio.timeout(HELLO_S):
             hello = await self._read()
         if not isinstance(hello, requests.Hello):
@@ -143,12 +165,12 @@ class Connection:
         return True
 
     def refuse(self, error: UserError) -> None:
-        """Says why and hangs up."""
+        """Send an error and close the connection."""
         self.send_error(0, error)
         self._writer.close()
 
     def close(self) -> None:
-        """Ends everything of this client."""
+        """End all streams and requests of this client and close the connection."""
         for stream in list(self.streams.values()):
             stream.end()
         for task in list(self._tasks.values()):
@@ -156,7 +178,7 @@ class Connection:
         self._writer.close()
 
     def send(self, message: dict[str, Any]) -> None:
-        """Sends one message, unless the client is gone."""
+        """Send one message, unless the connection is closing."""
         if not self._writer.is_closing():
             self._writer.write(pack(JSON, _ENCODER.encode(message)))
 
@@ -179,10 +201,11 @@ class Connection:
 
     @contextlib.asynccontextmanager
     async def page(self) -> AsyncIterator[None]:
-        """Make a page of a long answer inside. The client gets one at a time, once it has read those before; users take turns.
+        """Context in which a caller may build one page of a long answer.
 
-        A request that waits for its client's reader does not count as one of the user's: else clients that stop reading would keep
-        the user's other clients waiting.
+        A client gets one page at a time, after it has read the earlier ones; access is shared fairly among
+        users. While a request waits for its client to read, it does not count toward the user's limit of
+        concurrent requests. Otherwise clients that stop reading would block the user's other clients.
         """
         task, of_user = asyncio.current_task(), self.server.quotas.requests(self.who.uid)
         counts = task in self._counted
@@ -199,28 +222,28 @@ class Connection:
 
     @property
     def open_streams(self) -> int:
-        """Streams that are open or being opened."""
+        """Number of streams that are open or being opened."""
         return len(self._opening | self.streams.keys())
 
     @property
     def subscriptions(self) -> int:
-        """Subscriptions among the open streams."""
+        """Number of subscriptions among the open streams."""
         return sum(stream.is_subscription for stream in self.streams.values())
 
     @property
     def unread_bytes(self) -> int:
-        """Answers that the client has not read yet."""
+        """Number of bytes sent that the client has not read yet."""
         return self._writer.transport.get_write_buffer_size()
 
     async def drain(self) -> None:
-        """Waits until the client has read enough."""
+        """Wait until the client has read enough of its answers."""
         await self._writer.drain()
 
     async def progress(self, number: int, line: str) -> None:
         self.send({"t": "progress", "id": number, "line": line})
 
     def welcome(self) -> dict[str, Any]:
-        """Who we are, and who the client is."""
+        """Return the greeting: the identity of the controller, and the user that it sees at the other end."""
         return {
             "t": "welcome",
             "version": requests.API_VERSION,
@@ -232,7 +255,7 @@ class Connection:
         }
 
     async def _read(self) -> Any:
-        """The next message; data goes to its stream (None is returned)."""
+        """Return the next message. Stream data is delivered to its stream instead, and None is returned."""
         size_bytes, kind = parse_header(await self._reader.readexactly(HEADER_BYTES), MAX_REQUEST_BYTES)
         async with self.server.quotas.incoming(self.who.uid, size_bytes):
             payload = await self._payload(size_bytes)
@@ -247,7 +270,7 @@ class Connection:
             raise WireError(f"a request that is not understood: {error}") from error
 
     async def _payload(self, size_bytes: int) -> bytes:
-        """The rest of a message. Raises WireError if its bytes do not keep coming."""
+        """Return the rest of a message. Raises WireError if its bytes stop arriving."""
         pieces = []
         for at in range(0, size_bytes, PIECE_BYTES):
             try:
@@ -309,11 +332,11 @@ class Connection:
 
     async def _answer(self, message: Any) -> None:
         try:
-            while self.unread_bytes > OUTBOX_BYTES:  # At exactly so many, drain() would return at once.
+            while self.unread_bytes > OUTBOX_BYTES:
                 await self.drain()
             begun = asyncio.get_running_loop().time()
             result = await self._handle(message)
-            if result is not None:  # no stream, whose time is the client's own
+            if result is not None:
                 self.send({"t": "ok", "id": message.id, "result": result})
                 took_s = asyncio.get_running_loop().time() - begun
                 kind = str(message.__struct_config__.tag)
@@ -334,7 +357,10 @@ class Connection:
             self.send_error(message.id, failed)
 
     async def _handle(self, message: Any) -> Any:
-        """The answer. A request counts as one of the user's meanwhile; a stream lasts, and is counted as such."""
+        """Return the answer to a message.
+
+        A request counts toward the user's limit meanwhile; a stream counts separately.
+        """
         if isinstance(message, _STREAMS):
             return await self._answers.handle(message)
         if isinstance(message, _PAGED):
@@ -354,7 +380,7 @@ class Connection:
                 of_user.release()
 
     async def closed(self) -> None:
-        """Returns when the client has what was sent, or has not read it for LEAVE_S: then the rest is dropped."""
+        """Return when the client has received all data, or after LEAVE_S; then the rest is dropped."""
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(LEAVE_S):
                 await self._writer.wait_closed()
@@ -369,7 +395,10 @@ def _other_version(version: int) -> UserError:
 
 
 class ClientStream:
-    """A stream of bytes with one client, with its window. Subclasses in streams.py say what the bytes mean."""
+    """A byte stream with one client and its flow-control window.
+
+    Subclasses in streams.py interpret the bytes.
+    """
 
     is_subscription = False
 
@@ -382,11 +411,14 @@ class ClientStream:
 
     @property
     def is_open(self) -> bool:
-        """Whether neither side has ended it."""
+        """Whether neither side has ended the stream."""
         return self.connection.streams.get(self.number) is self
 
     async def send(self, data: bytes) -> None:
-        """Sends bytes to the client, waiting for its acknowledgements; whoever wants no more gives none, and gets nothing."""
+        """Send bytes to the client and wait for its acknowledgments.
+
+        A client that stops reading sends no acknowledgment and therefore receives no further data.
+        """
         for start in range(0, len(data), DATA_CHUNK_BYTES):
             chunk = data[start : start + DATA_CHUNK_BYTES]
             while self._window <= 0 and self.is_open:
@@ -403,29 +435,29 @@ class ClientStream:
         self._room.set()
 
     def say_end(self, error: str, ended: dict[str, int] | None, *, code: str = "") -> None:
-        """The last message of the stream."""
+        """Send the last message of the stream."""
         if self.connection.streams.pop(self.number, None) is not None:
             self.connection.send(
                 {"t": "end", "stream": self.number, "error": error, "code": code, "exit": ended}
             )
 
     async def incoming(self, data: bytes) -> None:
-        """Bytes from the client."""
+        """Handle bytes from the client."""
 
     async def resize(self, rows: int, cols: int) -> None:
-        """The client's terminal has a new size."""
+        """Handle a new size of the client's terminal."""
 
     async def order(self, order: requests.StepOrder) -> None:
-        """What srun asks of its running step."""
+        """Handle an order from srun for its running step."""
 
     def more(self, message: requests.AwaitMore) -> None:
-        """Further submissions to wait for."""
+        """Add further submissions to wait for."""
 
     async def file(self, message: requests.FileRead) -> None:
-        """What a command wanted to read of its caller's."""
+        """Handle the result of reading a file on the caller's side for a command."""
 
     def end(self, *, finished: bool = False) -> None:
-        """The client wants no more; `finished` ends an upload well."""
+        """End the stream at the client's request. `finished` marks an upload as complete."""
         if self.is_open:
             del self.connection.streams[self.number]
         self._room.set()

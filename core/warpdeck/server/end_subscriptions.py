@@ -1,4 +1,7 @@
-"""Those who wait for jobs, over controller/endwatch: clients for ends, requests for what they need of a job."""
+"""Waits for jobs, on top of controller/endwatch.
+
+Clients wait for the ends of jobs. Other requests wait until a job has the state that they need.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ from .chunking import in_slices
 from .connection import ClientStream, Connection
 
 TELL_INTERVAL_S = 0.1
-"""Least time between two looks for one client: what ends meanwhile is told together."""
+"""Minimum seconds between two messages to one client. Jobs that end in between are reported together."""
 PAGE_ROWS = 500
-"""Rows of one message, well below the limit of a frame."""
+"""Number of rows in one message, well below the frame limit."""
 WAIT_TICK_S = 30.0
-"""A waiting request looks again at least so often, for the time that its job is expected to start."""
+"""Seconds after which a waiting request checks again, to report the job's expected start time."""
 LINK_S = 15.0
-"""How long a request waits for a link that is being made, or for the rest of an output."""
+"""Seconds that a request waits for a link that is being made, or for the rest of an output."""
 
 
 class EndsStream(ClientStream):
@@ -50,7 +53,10 @@ class EndsStream(ClientStream):
 
 
 async def tell_ends(connection: Connection, message: ask.AwaitEnds) -> None:
-    """Tells each end once, for as long as the client stays. Raises UserError for a field that there is not."""
+    """Report each end once, for as long as the client stays connected.
+
+    Raises UserError for an unknown field.
+    """
     controller = connection.server.controller
     show = shower(controller.state, message.fields, now=controller.clock())
     asked = EndsAsked(controller.ends, begun=message.begun)
@@ -69,7 +75,7 @@ async def tell_ends(connection: Connection, message: ask.AwaitEnds) -> None:
 async def _tell(
     connection: Connection, number: int, page: Page, show: Callable[[Sequence[Job]], Sequence[Any]]
 ) -> None:
-    """One page in as many messages as it takes; the last one says that all is done, if it is."""
+    """Send one page in as many messages as it needs. If the submission is done, the last message says so."""
     rows = [("begun", job) for job in page.begun] + [("ended", job) for job in page.ended]
     for first in range(0, max(1, len(rows)), PAGE_ROWS):
         some, is_last = rows[first : first + PAGE_ROWS], first + PAGE_ROWS >= len(rows)
@@ -83,10 +89,10 @@ async def _tell(
 
 
 async def wait_for(connection: Connection, job: Job, reached: Callable[[Job], bool], *, tell: int = 0) -> Job:
-    """Waits until the job is where it should be, telling why it waits as progress of request `tell`; the job as it is then.
+    """Wait until the job satisfies `reached` and return the job in that state.
 
-    A task that is put back among the waiting tasks of its array is followed there. Raises UserError for a job that is known no
-    more.
+    While it waits, pending reasons are sent as progress of the request `tell`. A task that is merged back
+    into the pending tasks of its array is followed there. Raises UserError if the job is no longer known.
     """
     controller = connection.server.controller
     state, told = controller.state, ""
@@ -103,7 +109,7 @@ async def wait_for(connection: Connection, job: Job, reached: Callable[[Job], bo
                 if now.id not in state.jobs or state.jobs[now.id] is now:
                     return now
                 continue
-            why = state.planned.whys.get(now.id)
+            why = state.planned.pending_reasons.get(now.id)
             if tell and why is not None and why.sentence != told:
                 told = why.sentence
                 at_unix = why.expected_start_unix
@@ -117,14 +123,14 @@ async def wait_for(connection: Connection, job: Job, reached: Callable[[Job], bo
 
 
 async def settle(connection: Connection, number: JobId) -> dict[str, Any]:
-    """Returns when what the submission wrote is here."""
+    """Wait until the output that the submission wrote has arrived on the submit host."""
     jobs = connection.server.controller.state.named(number)
     await settle_outputs(connection, [(job, share.node) for job in jobs for share in job.shares])
     return {}
 
 
 async def settle_outputs(connection: Connection, written: Iterable[tuple[Job, NodeName]]) -> None:
-    """The last of a job's output may still be on its way here when the job has ended: gives it a moment."""
+    """Wait a moment for the rest of the jobs' output, which may still be on its way when a job has ended."""
     try:
         async with asyncio.timeout(LINK_S):
             for job, node in written:

@@ -1,6 +1,7 @@
-"""The forwards in force: which client forwards which port of which job. Nothing of it is durable: a forward is its client's.
+"""The active forwards: which client forwards which port of which job.
 
-The page that a forward leads to may hold a token. It is told to the forward's own user, and only to who asks for it.
+Forwards are not stored on disk, because each exists only as long as its client. The page to which a forward
+leads may contain a token. It is sent only to the forward's own user, and only on request.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _VALUE = re.compile(r"(?<==)[^&#]+")
 
 
 class KeptForward:
-    """One forward. `end` tells its client that it is over."""
+    """One forward. Calling `end` tells its client that the forward has ended."""
 
     def __init__(self, row: ForwardRow, uid: int, end: Callable[[str], None]) -> None:
         self.page = row.page or "/"
@@ -38,22 +39,22 @@ class ForwardTable:
         self._kept: dict[int, KeptForward] = {}
 
     def add(self, row: ForwardRow, *, uid: int, end: Callable[[str], None]) -> int:
-        """Takes it up; its number."""
+        """Add a forward and return its number."""
         number = next(self._ids)
         self._kept[number] = KeptForward(msgspec.structs.replace(row, number=number), uid, end)
         return number
 
     def drop(self, number: int) -> None:
-        """Its client is gone."""
+        """Remove a forward whose client has disconnected."""
         self._kept.pop(number, None)
 
     def own(self, who: Principal, number: int) -> KeptForward | None:
-        """The forward of that number if it is this user's."""
+        """Return the forward with that number if it belongs to this user, else None."""
         kept = self._kept.get(number)
         return kept if kept is not None and kept.uid == who.uid else None
 
     def rows(self, who: Principal) -> list[ForwardRow]:
-        """The user's own, oldest first; an admin sees everybody's."""
+        """Return the user's own forwards, oldest first. An admin gets the forwards of all users."""
         return [
             msgspec.structs.replace(kept.row, connections=kept.connections)
             for _, kept in sorted(self._kept.items())
@@ -61,14 +62,14 @@ class ForwardTable:
         ]
 
     def page(self, who: Principal, number: int) -> str:
-        """What of its URL follows the host, with its token. Raises UserError."""
+        """Return the part of the forward's URL after the host, with its token. Raises UserError."""
         kept = self.own(who, number)
         if kept is None:
             raise _missing(number)
         return kept.page
 
     def end(self, who: Principal, number: int) -> None:
-        """Ends one. Raises UserError."""
+        """End a forward. Raises UserError."""
         kept = self._kept.get(number)
         if kept is None or not (who.admin or kept.uid == who.uid):
             raise _missing(number)
@@ -76,7 +77,7 @@ class ForwardTable:
 
 
 def masked(page: str) -> str:
-    """The page without the values behind its path: "/lab?token=…"."""
+    """Return the page with the values after its path masked, such as "/lab?token=…"."""
     return _BEHIND.sub(lambda found: _VALUE.sub("…", found[0]), page)
 
 

@@ -1,4 +1,7 @@
-"""What each request does. Answers are dictionaries; None means that the handler has answered by itself."""
+"""Handlers of the client API's requests.
+
+An answer is a dictionary or a struct. None means that the handler has sent its answer itself, as streams do.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from warpdeck.controller.events.events import (
     Suspended,
     Updated,
 )
-from warpdeck.controller.launch.resubmission import carried_on
+from warpdeck.controller.launch.resubmission import nested_submission
 from warpdeck.controller.presenters import serializers
 from warpdeck.controller.presenters.job_columns import shower
 from warpdeck.controller.presenters.step_rows import BATCH, live_steps, step_rows
@@ -56,13 +59,16 @@ from .tunnels import tunnel_requests
 _T = TypeVar("_T")
 
 MAX_ROWS = 100_000
-"""Jobs of one answer."""
+"""Maximum number of jobs in one answer."""
 JOB_PAGE_ROWS = 1000
-"""Jobs in one frame."""
+"""Number of jobs in one frame."""
 MOST_UNREADABLE = 20
-"""Rows of the database that `status` names."""
+"""Maximum number of unreadable database rows that `status` lists."""
 ORDERED_AT_ONCE = 100
-"""Jobs that are named in one event: of a much divided array each takes a millisecond."""
+"""Maximum number of jobs named in one event.
+
+Each takes about a millisecond if it is an array with many records.
+"""
 
 
 _SUBMITS: dict[type, Callable[[Connection, Any, Any], Awaitable[None]]] = {
@@ -88,7 +94,7 @@ _STREAMS_OF_JOB: dict[type, Callable[[Connection, Any, Job], Awaitable[None]]] =
 
 
 class Handlers:
-    """The requests of one connection."""
+    """Request handlers of one connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -96,7 +102,7 @@ class Handlers:
         self._controller = connection.server.controller
 
     async def handle(self, message: Any) -> Any:
-        """The answer. Raises UserError."""
+        """Return the answer to a request. Raises UserError."""
         who = self._connection.who
         match message:
             case ask.Status():
@@ -161,7 +167,7 @@ class Handlers:
                 return await self._connect(message)
 
     async def _connect(self, message: Any) -> Any:
-        """What lasts: streams, and the ports that are forwarded."""
+        """Answer requests that open a stream and requests about forwarded ports."""
         who = self._connection.who
         match message:
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe() | ask.Tunnel() | ask.Forward():
@@ -185,7 +191,7 @@ class Handlers:
                 return await self._order(message)
 
     async def _order(self, message: Any) -> Any:
-        """What changes jobs, and what only admins may."""
+        """Answer requests that change jobs and requests that only an admin may make."""
         match message:
             case ask.Cancel():
                 return await self._cancel(message)
@@ -228,9 +234,11 @@ class Handlers:
         show: Callable[[Sequence[_T]], Sequence[Any]],
         page_rows: int,
     ) -> dict[str, Any]:
-        """Sends all pages but the last, which is the answer. Between pages others are served, and the client decodes.
+        """Send all pages but the last and return the last one as the answer.
 
-        Of all that a client asks one page is made at a time, when it has read those before: else its answers would fill memory.
+        Other clients are served between two pages, and this client can decode a page meanwhile. A connection
+        builds one page at a time, after the client has read the earlier ones. Otherwise its answers would
+        fill memory.
         """
         while True:
             async with self._connection.page():
@@ -285,7 +293,10 @@ class Handlers:
         return self._server.trees.uploaded(self._connection.who.uid, snapshot) if snapshot else None
 
     async def _rerun(self, message: ask.Rerun) -> dict[str, Any]:
-        """Submits the job, or the task of an array, once more as it was; of a heterogeneous job all components."""
+        """Submit a job, or one task of an array, again as it was.
+
+        All components of a heterogeneous job are submitted.
+        """
         reference = message.job
         task = reference.partition("_")[2]
         number = int(task) if task.isdecimal() else None
@@ -294,15 +305,21 @@ class Handlers:
         return await self._submit(message, *(asked_again(each, who=who, task=number) for each in family))
 
     def _carried_on(self, message: ask.Submit | ask.DryRun) -> Sequence[Request]:
-        """The requests of all components; of a process of a job, as they are on the submit host."""
+        """Return the requests of all components.
+
+        If a job's process submits, they are adapted to the submit host.
+        """
         caller, requests = self._connection.caller, (message.request, *message.components)
         job = self._controller.state.jobs.get(caller.job_id) if caller is not None else None
         if caller is None or job is None:
             return requests
-        return [carried_on(each, job, caller.node) for each in requests]
+        return [nested_submission(each, job, caller.node) for each in requests]
 
     async def submission(self, request: Request, *components: Request) -> Submitted:
-        """The event, with what has to be looked up for it. Raises UserError."""
+        """Return the submission event together with the data that must be looked up for it.
+
+        Raises UserError.
+        """
         requests = (request, *components)
         for each in requests:
             _refuse_nul(each)
@@ -313,7 +330,10 @@ class Handlers:
         return Submitted(who=self._connection.who, request=request, components=components, ended=ended)
 
     async def _ended(self, numbers: Iterable[JobId]) -> tuple[Job, ...]:
-        """Ended jobs of these numbers that are not in memory. Of an array some may be, so that the store is asked too."""
+        """Return the finished jobs with these ids that are not in memory.
+
+        Some members of an array may be in memory and others not, so the store is also asked for arrays.
+        """
         state, found = self._controller.state, {}
         for number in dict.fromkeys(numbers):
             members = state.named(number)
@@ -322,7 +342,7 @@ class Handlers:
         return tuple(job for job in found.values() if job.is_finished and job.id not in state.jobs)
 
     async def _jobs(self, message: ask.Jobs) -> list[Job]:
-        """The newest jobs that the request wants, oldest first."""
+        """Return the newest jobs that match the request, oldest first."""
         state, limit = self._controller.state, min(message.limit, MAX_ROWS)
         wanted = Selection(message)
         if message.ids and not message.finished:
@@ -373,7 +393,7 @@ class Handlers:
         return await curves.of_job(self._controller, job)
 
     async def find_job(self, reference: str) -> Job:
-        """The job of any age that "12" or "12_3" names. Raises UserError."""
+        """Return the job, running or finished, that "12" or "12_3" names. Raises UserError."""
         state, store = self._controller.state, self._controller.store
         base, tasks = parse_job_id(reference)
         number = JobId(base)
@@ -390,7 +410,10 @@ class Handlers:
         raise UserError(f"job {reference} is not known", "see `warpdeck queue --all`", code="not_found")
 
     async def _components(self, job: Job) -> list[Job]:
-        """All components of a heterogeneous job, by offset; another job alone."""
+        """Return all components of a heterogeneous job in the order of their offsets.
+
+        For any other job the list has only `job`.
+        """
         if job.component is None:
             return [job]
         known = {each.id: each for each in await self._controller.store.named(job.array_job_id)}
@@ -416,7 +439,7 @@ class Handlers:
         return job
 
     async def _on_each(self, references: Sequence[str], order: Callable[..., Event]) -> Outcome:
-        """The order for all of these jobs, some of them at a time: what others ask is done between."""
+        """Apply an order to all of these jobs in batches, so that other requests are served in between."""
         named = tuple(dict.fromkeys(references))
         done = []
         for at in range(0, len(named), ORDERED_AT_ONCE):
@@ -440,7 +463,7 @@ class Handlers:
         return {"jobs": list(outcome.labels), "errors": list(outcome.errors), "parts": outcome.parts}
 
     async def _cancel(self, message: ask.Cancel) -> dict[str, Any]:
-        """Jobs, and steps of theirs (12.0)."""
+        """Cancel jobs and job steps ("12.0")."""
         number = parse_signal(message.signal) if message.signal else 0
         jobs = [word for word in message.jobs if "." not in word]
         done: list[str] = []
@@ -473,7 +496,7 @@ class Handlers:
 
 
 def _refuse_nul(request: Request) -> None:
-    """No process can be given a NUL. Raises UserError."""
+    """Refuse a request with a NUL character, because no process can receive one. Raises UserError."""
     resources = request.resources
     words = (
         *(request.name, request.script, request.output, request.error, request.submit_dir, request.chdir),

@@ -1,4 +1,4 @@
-"""A look at nodes' health when somebody asks: by hand, as often as they like, beside the looks that are made anyway."""
+"""Health checks of nodes on request. A user may ask at any time, in addition to the periodic checks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from warpdeck.controller.loop.controller import Controller
 
 MAX_AT_ONCE = 64
-"""Nodes that look at the same time: their answers come together."""
+"""Maximum number of nodes that check at the same time, because their answers arrive together."""
 
 
 async def answer(controller: Controller, asked: NodeCheck, *, anew: bool) -> dict[str, Any]:
-    """The rows; `anew` makes every node look again. Raises UserError for a node that there is not."""
+    """Return the health rows. With `anew` every node checks again. Raises UserError for an unknown node."""
     state = controller.state
     if asked.name and NodeName(asked.name) not in state.nodes:
         raise UserError(f"there is no node {asked.name}", "see `warpdeck node ls`", code="not_found")
@@ -53,7 +53,7 @@ def _absence(controller: Controller, name: NodeName) -> str:
 
 
 async def _look(controller: Controller, name: NodeName) -> str:
-    """Why it could not be, "" if it was."""
+    """Run the node's health checks. Return why that failed, or "" if it succeeded."""
     try:
         told = await controller.fleet.check_health(name, question(controller.config, now=controller.clock()))
     except RemoteError as error:

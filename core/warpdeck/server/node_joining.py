@@ -1,4 +1,7 @@
-"""A machine becomes a node: it is reached, its agent is started, and only then it is one of ours."""
+"""Adds a machine as a node.
+
+The node is added only after the machine was reached and its agent has started.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _NODE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 async def add_node(connection: Connection, message: ask.NodeAdd) -> NodeName:
-    """The name of the new node, with progress lines until it is there. Raises UserError."""
+    """Add a node, send progress lines meanwhile, and return its name. Raises UserError."""
     controller = connection.server.controller
     target = "" if message.target == "local" else message.target
     name = checked_name(message.name or node_name(message.target))
@@ -43,7 +46,10 @@ async def add_node(connection: Connection, message: ask.NodeAdd) -> NodeName:
 
 
 def checked_name(name: str) -> NodeName:
-    """A name that goes into hostlists, SLURM_JOB_NODELIST and file names as it is. Raises UserError."""
+    """Return a name that can be used unchanged in hostlists, SLURM_JOB_NODELIST and file names.
+
+    Raises UserError.
+    """
     if not _NODE_NAME.fullmatch(name):
         raise UserError(
             f"{name!r} is no name for a node",
@@ -53,7 +59,7 @@ def checked_name(name: str) -> NodeName:
 
 
 def node_name(target: str) -> str:
-    """The name a node gets if none is given: its host, without user, port and domain."""
+    """Return the default name of a node: its host without user, port and domain."""
     host = target.rpartition("@")[2]
     host = host.partition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
     short = host if host.replace(".", "").isdigit() or ":" in host else host.partition(".")[0]

@@ -1,4 +1,7 @@
-"""The nonces of requests that create something: what marks the event, so that a request that comes again creates nothing more."""
+"""Nonces of requests that create something.
+
+An event is marked with its nonce, so a repeated request creates nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,11 @@ from warpdeck.protocol.requests import Submit
 
 
 def mark_of(message: Creating) -> Mark | None:
-    """None from a client that sent no nonce. The numbers of its streams, and what it was asked to add later, tell nothing."""
+    """Return the mark of a request, or None if the client sent no nonce.
+
+    The mark has the nonce and a digest of the request. The digest leaves out stream numbers and data that the
+    client was asked to add later.
+    """
     if not message.nonce:
         return None
     added: dict[str, object] = {"files": {}, "writes": None, "errors": 0}
@@ -28,17 +35,23 @@ def mark_of(message: Creating) -> Mark | None:
 
 
 def _timeless(request: Request) -> Request:
-    """Without the moments that are counted from when its words were read: "now+1hour" is read anew each time."""
+    """Return the request without times that are relative to the moment of parsing.
+
+    For example, "now+1hour" gives another time whenever it is parsed.
+    """
     return msgspec.structs.replace(request, begin_at_unix=None, deadline_unix=None, code_due_unix=None)
 
 
 def marked(event: Submitted, message: Creating) -> Submitted:
-    """The event with the mark of its request."""
+    """Return the event with the mark of its request."""
     return msgspec.structs.replace(event, mark=mark_of(message))
 
 
 def known_job(outcome: Outcome) -> Job:
-    """The job that the request has made. Raises UserError for one that was made before and has left the memory since."""
+    """Return the job that the request made.
+
+    Raises UserError if it was made by an earlier copy and is no longer in memory.
+    """
     if outcome.job is None:
         label = outcome.made.label if outcome.made is not None else ""
         raise UserError(f"job {label} has ended already", "see `warpdeck show`", code="not_found")

@@ -1,7 +1,8 @@
-"""What one user may have of the controller at once, over all of the user's connections, so that nobody silences the others.
+"""Limits on one user's concurrent use of the controller, over all of the user's connections.
 
-Streams and subscriptions last, so that one more is refused. Requests and long messages end soon, so that one more waits in its
-socket. What a client leaves unread is bounded for each connection (connection.OUTBOX_BYTES).
+They prevent one user from blocking the others. Streams and subscriptions last long, so a further one is
+refused. Requests and long messages end soon, so a further one waits in its socket. Unread answers are limited
+for each connection (connection.OUTBOX_BYTES).
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from typing import Protocol
 from warpdeck.base.errors import UserError
 
 MAX_STREAMS_OF_USER = 2048
-"""Logs, terminals, tunnels, steps and waits: some for each of a thousand jobs."""
+"""Maximum number of logs, terminals, tunnels, steps and waits: some for each of a thousand jobs."""
 MAX_SUBSCRIPTIONS_OF_USER = 512
-"""Each makes rows of whatever changes: an app on each of hundreds of terminals."""
+"""Maximum number of subscriptions: enough for apps on hundreds of terminals.
+
+Each builds rows of all changes.
+"""
 MAX_REQUESTS_OF_USER = 512
-"""Requests under way: each holds some kilobytes and a task."""
+"""Maximum number of requests in progress. Each holds some kilobytes and a task."""
 LONG_MESSAGE_BYTES = 64 * 1024
-"""Messages up to this size are read without a reservation."""
+"""Messages up to this size are read without reserving memory."""
 MAX_INCOMING_BYTES_OF_USER = 32 * 1024 * 1024
-"""Bytes of longer messages that are being read: eight of the longest."""
+"""Bytes of longer messages that may be read at the same time: eight of the longest."""
 
 
 class StreamCounts(Protocol):
@@ -36,7 +40,10 @@ class StreamCounts(Protocol):
 
 
 class Budget:
-    """So many bytes at once; one more asks waits, in the order of coming."""
+    """A number of bytes that may be in use at the same time.
+
+    Further callers wait in the order of their arrival.
+    """
 
     def __init__(self, size_bytes: int) -> None:
         self._left = size_bytes
@@ -44,7 +51,7 @@ class Budget:
 
     @contextlib.asynccontextmanager
     async def reserved(self, size_bytes: int) -> AsyncIterator[None]:
-        """Hold that many bytes, once they are free."""
+        """Reserve that many bytes as soon as they are free, for as long as the context lasts."""
         asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((size_bytes, asked))
         self._give()
@@ -84,18 +91,21 @@ class Quotas:
         self._incoming: defaultdict[int, Budget] = defaultdict(lambda: Budget(MAX_INCOMING_BYTES_OF_USER))
 
     def requests(self, uid: int) -> asyncio.Semaphore:
-        """Hold one for each request under way."""
+        """Return the user's semaphore. Each request in progress holds one slot of it."""
         return self._requests[uid]
 
     def incoming(self, uid: int, size_bytes: int) -> contextlib.AbstractAsyncContextManager[None]:
-        """Enter it while a message of this size is read."""
+        """Return a context for reading a message of this size."""
         if size_bytes <= LONG_MESSAGE_BYTES:
             return contextlib.nullcontext()
         return self._incoming[uid].reserved(size_bytes)
 
 
 def check_streams(connections: Iterable[StreamCounts], *, subscribes: bool) -> None:
-    """Raise UserError if the user of these connections, which are all of the user's, may open no further stream."""
+    """Raise UserError if this user may open no further stream.
+
+    `connections` are all connections of the user.
+    """
     open_streams = subscriptions = 0
     for each in connections:
         open_streams += each.open_streams

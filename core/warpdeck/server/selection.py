@@ -1,4 +1,4 @@
-"""Which jobs a request for jobs is about. Filters that are not given let everything through. Pure."""
+"""Filters of requests for jobs. A filter that is not given selects all jobs. The functions are pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Test = Callable[[Job], bool]
 
 
 class Selection:
-    """The filters of one request; those that are given must all let a job through."""
+    """The filters of one request. A job must pass all filters that are given."""
 
     def __init__(self, message: ask.Jobs | ask.Steps) -> None:
-        """Raises UserError for a state or an id that cannot be."""
+        """Parse the filters. Raises UserError for an invalid state or id."""
         ids = [parse_job_id(word) for word in message.ids]
         self.numbers = tuple(dict.fromkeys(number for number, _ in ids))
         states: frozenset[JobState] = frozenset()
@@ -40,7 +40,7 @@ def _unfinished(job: Job) -> bool:
 
 
 def tests_of(message: ask.Jobs | ask.Steps | ask.Records) -> list[Test]:
-    """Those filters that compare names."""
+    """Return the filters that compare names."""
     found: list[Test] = []
     if users := frozenset(message.users):
         found.append(lambda job: job.user in users or str(job.uid) in users)
@@ -77,13 +77,19 @@ def _is_called(message: ask.Jobs | ask.Records) -> Test:
 
 
 def _in_partition(job: Job, wanted: Collection[str]) -> bool:
-    """A job that asked for several counts for each until it starts."""
+    """Return whether the job is in one of the partitions.
+
+    A job that requested several counts for each until it starts.
+    """
     asked = job.partition or job.request.partition or ALL_NODES
     return any(name in wanted for name in asked.split(","))
 
 
 def named_by(words: Sequence[str]) -> Test:
-    """Whether one of these means the job, or some of its tasks: 12, 12_[3-5], 12+1. Raises UserError."""
+    """Return a test whether any of the ids, such as 12, 12_[3-5] or 12+1, names the job or some of its tasks.
+
+    Raises UserError for an invalid id.
+    """
     ids = [parse_job_id(word) for word in words if "+" not in word]
     components = [word for word in words if "+" in word]
     return lambda job: (
@@ -93,7 +99,7 @@ def named_by(words: Sequence[str]) -> Test:
 
 
 def is_named(job: Job, number: int, tasks: Ranges | None) -> bool:
-    """Whether "12" or "12_[3-5]" means this job, or some of its tasks."""
+    """Return whether "12" or "12_[3-5]" names this job, or some of its tasks."""
     if tasks is None:
         return number in (job.id, job.array_job_id)
     if number != job.array_job_id:

@@ -1,7 +1,9 @@
-"""The controller's Unix socket: who asks is what the kernel says, what is asked is decoded and limited, and answered.
+"""The controller's Unix socket.
 
-One task per connection reads; each request runs in a task of its own. What is sent goes through the connection's outbox,
-so a client that does not read holds up nobody.
+It identifies each client through the kernel, and decodes, limits and answers requests.
+
+One task per connection reads; each request runs in its own task. Messages are sent through the connection's
+outbox, so a client that does not read delays no other.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("warpdeck.api")
 
 NOBODY = Principal(user="", uid=-1)
-"""Somebody to whom no more is said than why not."""
+"""A user without any rights; such a client gets only the reason for the refusal."""
 
 
 class ApiServer(Services):
-    """Listens, and makes a Connection of each client."""
+    """Listens on the socket and makes a Connection for each client."""
 
     def __init__(
         self, controller: Controller, trees: TreeFiles, paths: Paths, *, stop: asyncio.Event
@@ -46,18 +48,21 @@ class ApiServer(Services):
         self._server: asyncio.Server | None = None
         self._is_closed = False
         self._connections: dict[int, set[Connection]] = {}
-        """By the users' uids."""
+        """Connections by the uid of their user."""
 
     @property
     def connections(self) -> tuple[Connection, ...]:
         return tuple(each for of_one in self._connections.values() for each in of_one)
 
     def of_user(self, uid: int) -> Collection[Connection]:
-        """The user's connections."""
+        """Return the user's connections."""
         return self._connections.get(uid, ())
 
     async def start(self) -> None:
-        """Binds the socket. For all users if the controller is root's, else for its own."""
+        """Bind the socket.
+
+        It is open to all users if the controller runs as root, else only to its own user.
+        """
         folder = os.open(self.paths.home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         address = f"/proc/self/fd/{folder}/{os.path.basename(self.paths.socket)}"
         with contextlib.suppress(FileNotFoundError):
@@ -71,7 +76,7 @@ class ApiServer(Services):
         self.steps.start()
 
     async def close(self) -> None:
-        """Ends all connections, and those that are just coming; what they had begun goes on."""
+        """End all connections, including those just being accepted. Work that they started continues."""
         self._is_closed = True
         self.steps.stop()
         self.commands.close()
@@ -83,7 +88,7 @@ class ApiServer(Services):
             os.unlink(self.paths.socket)
 
     def _full(self, who: Principal) -> str:
-        """Why this user may not connect now, "" if they may."""
+        """Return why this user may not connect now, or "" if the user may."""
         if sum(len(of_one) for of_one in self._connections.values()) >= MAX_CLIENTS and not who.admin:
             return f"{MAX_CLIENTS} clients are connected already"
         if sum(not other.beside for other in self.of_user(who.uid)) >= MAX_CLIENTS_OF_USER:
@@ -107,9 +112,11 @@ class ApiServer(Services):
         node: NodeName,
         lost: asyncio.Event,
     ) -> None:
-        """A process of a job, which its node's agent passes on. It acts as the job's user, and never as an admin.
+        """Serve a process of a job, which is forwarded by its node's agent.
 
-        An agent can speak for the jobs that run on its node alone.
+        It acts as the job's user, never as an admin.
+
+        An agent can forward only processes of jobs that run on its node.
         """
         job = self.controller.state.jobs.get(job_id)
         if job is None or job.restarts != restarts or node not in [share.node for share in job.shares]:
@@ -124,7 +131,10 @@ class ApiServer(Services):
     async def serve_beside(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asker: Client
     ) -> None:
-        """A second connection of somebody who is connected already: what they asked us to run for them, who is no more than they."""
+        """Serve a second connection for a client that is already connected.
+
+        A program that we run for the client uses it and has the client's rights, and no others.
+        """
         await self._keep(self._client(reader, writer, asker.who, caller=asker.caller, beside=True))
 
     def _client(
@@ -146,7 +156,7 @@ class ApiServer(Services):
             await self._keep(connection)
 
     async def _keep(self, connection: Connection) -> None:
-        if self._is_closed:  # accepted a moment before: the store behind us is about to close
+        if self._is_closed:  # The connection was accepted a moment before; the store is about to close.
             connection.close()
             return
         of_one = self._connections.setdefault(connection.who.uid, set())
@@ -161,7 +171,10 @@ class ApiServer(Services):
 
 
 def identify(writer: asyncio.StreamWriter) -> Principal:
-    """Who is at the other end (SO_PEERCRED). Raises UserError for somebody a personal controller does not serve."""
+    """Return the user at the other end (SO_PEERCRED).
+
+    Raises UserError if a personal controller does not serve this user.
+    """
     peer: Any = writer.get_extra_info("socket")
     _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     own = os.geteuid()

@@ -22,13 +22,23 @@ from .quotas import Quotas, StreamCounts
 from .step_leases import StepLeases
 
 MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER = 4, 2
-"""Each asks the store and all nodes; one more waits."""
+"""Maximum numbers of requests for past node states.
+
+Each asks the store and all nodes; a further one waits.
+"""
 MAX_PAGES, MAX_PAGES_OF_USER = 4, 2
-"""Pages of long answers that are made at once. A page is made in slices, between which short requests are answered."""
+"""Maximum numbers of pages of long answers that are built at once, overall and per user.
+
+A page is built in slices, and short requests are answered between two slices.
+"""
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """A process of a job, on one of our nodes; `lost` is set when the link to the node, not the process, ended the connection."""
+    """A job's process on one of our nodes that opened this connection.
+
+    `lost` is set if the connection ended because the link to the node broke, not because the process ended
+    it.
+    """
 
     job_id: JobId
     node: NodeName
@@ -60,9 +70,9 @@ class Services(ABC):
         self.commands = CommandHost()
         self.looks_back = FairSemaphore(MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER)
         self.reloads: set[asyncio.Task[Any]] = set()
-        """Configurations that are being put in force."""
+        """Configuration changes that are in progress."""
         self.amending = asyncio.Lock()
-        """Held by who changes config.toml and has it taken up."""
+        """Held while config.toml is changed and reloaded."""
 
     @property
     @abstractmethod

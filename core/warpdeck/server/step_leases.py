@@ -1,7 +1,8 @@
-"""Which steps have an srun, and what becomes of those that have none any more.
+"""Tracks the srun clients of job steps and allocations, and ends those whose client does not return.
 
-An srun that is gone ends its step, as in Slurm. One that was only cut off (its node's link broke, or this controller was
-started anew) comes back by itself: its step is ended only if it does not, within a while after it could.
+A step whose srun disconnects is ended, as in Slurm. An srun that was only cut off reconnects by itself. It is
+cut off when its node's link breaks or this controller restarts. Its step is ended only if the srun does not
+return within a while after it could.
 """
 
 from __future__ import annotations
@@ -23,22 +24,25 @@ if TYPE_CHECKING:
 log = logging.getLogger("warpdeck.steps")
 
 COME_BACK_S = 60.0
-"""How long an srun may take to come back once it can: it tries every second."""
+"""Seconds that an srun may take to reconnect once it can. It tries every second."""
 LOOK_S = 5.0
 FIRST_LOOK_S = 1.0
-"""After a start: who is away is noted, for the next start too."""
+"""Seconds after a start until the first check. It records missing clients, also for the next start."""
 ROOT = Principal(user="root", uid=0, admin=True)
 StepKey = tuple[JobId, int]
 
 
 class StepLeases:
-    """`attached` counts the clients of each step."""
+    """Tracks connected clients and ends steps and allocations without one.
+
+    `attached` counts the clients of each step.
+    """
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._attached: dict[StepKey, int] = {}
         self._held: set[JobId] = set()
-        """Allocations whose holder is there."""
+        """Allocations whose client is connected."""
         self._began_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -48,17 +52,20 @@ class StepLeases:
         self._task = asyncio.get_running_loop().create_task(self._look_for_ever())
 
     def stop(self) -> None:
-        """From now on a client that leaves was sent away."""
+        """Stop the checks. From now on a client's disconnect does not end its step."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
 
     def joined(self, key: StepKey) -> None:
-        """A client is there."""
+        """Record that a client of the step has connected."""
         self._attached[key] = self._attached.get(key, 0) + 1
 
     def left(self, key: StepKey, *, cut_off: bool) -> None:
-        """A client is there no more."""
+        """Record that a client of the step has disconnected.
+
+        The step is ended unless the client was cut off.
+        """
         self._attached[key] = self._attached.get(key, 1) - 1
         if self._attached[key] <= 0:
             del self._attached[key]
@@ -66,15 +73,15 @@ class StepLeases:
                 self._spawn(self._end(key))
 
     def holds(self, job_id: JobId) -> None:
-        """The client for which the allocation is held is there."""
+        """Record that the client of the allocation is connected."""
         self._held.add(job_id)
 
     def released(self, job_id: JobId) -> None:
-        """The allocation has ended."""
+        """Forget the client of an allocation that has ended or no longer needs one."""
         self._held.discard(job_id)
 
     def lets_go(self, job_id: JobId) -> None:
-        """The client is gone: so is its allocation, unless we are what goes."""
+        """Return the allocation because its client is gone, unless this controller is stopping."""
         self._held.discard(job_id)
         if self._task is not None:
             self._spawn(self._give_back(job_id))
@@ -98,7 +105,7 @@ class StepLeases:
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Notes who is away, and ends what was held for a client that did not come back in time."""
+        """Record missing clients, and end steps and allocations whose client did not return in time."""
         for job_id, number in self._known():
             there = self._is_there(job_id, number)
             if there is not None and there == (self._away_since(job_id, number) is not None):
@@ -112,7 +119,7 @@ class StepLeases:
                 await (self._give_back(job_id) if number is None else self._end((job_id, number)))
 
     def _known(self) -> list[tuple[JobId, int | None]]:
-        """Allocations that are held, and steps that run."""
+        """Return the held allocations, which have no step number, and the running steps."""
         state = self._controller.state
         held: list[tuple[JobId, int | None]] = [
             (job_id, None)
@@ -123,7 +130,10 @@ class StepLeases:
         return held + [(step.job_id, step.number) for step in steps]
 
     def _is_there(self, job_id: JobId, number: int | None) -> bool | None:
-        """Whether the client is there; None where that cannot be known yet. One that cannot come counts as there."""
+        """Return whether the client is connected, or None if this cannot be known yet.
+
+        A client counts as connected if it cannot reconnect because the link to its node is down.
+        """
         if number is None:
             return job_id in self._held or any(key[0] == job_id for key in self._attached)
         step = self._step(job_id, number)
@@ -141,7 +151,10 @@ class StepLeases:
         return self._controller.state.steps.get(job_id, {}).get(number)
 
     def _has_just_begun(self) -> bool:
-        """Since then clients and nodes may not have come back yet."""
+        """Return whether the controller has just started.
+
+        Clients and nodes may then still be reconnecting.
+        """
         return asyncio.get_running_loop().time() - self._began_at < LOOK_S
 
     async def _note(self, job_id: JobId, number: int | None, *, there: bool) -> None:

@@ -1,4 +1,4 @@
-"""The requests that are streams: uploads, logs, terminals, subscriptions."""
+"""Handlers of the requests that open a stream: uploads, logs, terminals and subscriptions."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from warpdeck.controller.loop.controller import Controller
 
 DELTA_INTERVAL_S = 0.1
-"""Least time between two deltas to one subscriber."""
+"""Minimum seconds between two deltas to one subscriber."""
 DELTA_ROWS = 500
-"""Rows in one delta: a page of a large queue, well below the frame limit."""
+"""Number of rows in one delta: a page of a large queue, well below the frame limit."""
 
 
 class TreeStream(ClientStream):
@@ -68,7 +68,7 @@ class TreeStream(ClientStream):
 
 
 async def receive_tree(connection: Connection, message: ask.PutTree) -> None:
-    """Answers when the tree is stored."""
+    """Receive an upload and answer when the tree is stored."""
     receiving = connection.server.trees.receive(
         connection.who.uid, message.tree, sha256=message.sha256, size_bytes=message.size_bytes
     )
@@ -97,7 +97,10 @@ class NodeBytes(ClientStream):
         await self.send(chunk)
 
     async def ended(self, error: str) -> None:
-        """Says the end; a followed one waits for the job's own, which comes a moment later. The client may have left before."""
+        """Report the end of the node's stream, unless the client has disconnected.
+
+        If the stream follows the job, the report waits for the job's end, which comes a moment later.
+        """
         if not self.is_open:
             return
         if self._follow and not error:
@@ -130,13 +133,16 @@ class NodeBytes(ClientStream):
 
 
 def exit_of(connection: Connection, job: Job) -> dict[str, int] | None:
-    """The job's exit as it stands now."""
+    """Return the job's current exit status, or None if it has none."""
     now = connection.server.controller.state.jobs.get(job.id, job)
     return None if now.exit is None else {"code": now.exit.code, "signal": now.exit.signal}
 
 
 async def settle_link(connection: Connection, name: NodeName) -> None:
-    """A controller that has just started is still connecting to its nodes: gives it a moment."""
+    """Wait a moment for the link to a node.
+
+    A controller that has just started is still connecting to its nodes.
+    """
     controller = connection.server.controller
     listener = controller.hub.listen()
     try:
@@ -151,12 +157,12 @@ async def settle_link(connection: Connection, name: NodeName) -> None:
 
 
 def has_begun(job: Job) -> bool:
-    """Whether something of it runs or ran."""
+    """Return whether any part of the job runs or has run."""
     return job.is_finished or any(share.phase != "launching" for share in job.shares)
 
 
 async def send_log(connection: Connection, message: ask.Log, job: Job) -> None:
-    """Opens the log of a job's share; one that waits is waited for when following."""
+    """Open the log of one node's part of a job. With `follow` it first waits for the job's start."""
     if job.is_folded_array:
         raise UserError(
             f"job {job.label()} is an array", f"name a task: {job.array_job_id}_{job.pending_tasks[0][0]}"
@@ -197,7 +203,7 @@ async def send_log(connection: Connection, message: ask.Log, job: Job) -> None:
 
 
 def share_on(job: Job, node: str) -> ShareStatus:
-    """The job's share on that node, or its first. Raises UserError."""
+    """Return the job's part on that node, or its first part if no node is named. Raises UserError."""
     for share in job.shares:
         if not node or share.node == node:
             return share
@@ -205,7 +211,7 @@ def share_on(job: Job, node: str) -> ShareStatus:
 
 
 async def _send_local(stream: NodeBytes, job: Job, message: ask.Log, cause: RemoteError) -> None:
-    """The file on the submit host, where the node cannot be asked."""
+    """Send the log file of the submit host if the node cannot be reached."""
     row = serializers.job_detail(stream.connection.server.controller.state, job, [])
     path = row.stdout if message.channel == "out" else row.stderr or row.stdout
     try:
@@ -231,7 +237,7 @@ async def _send_local(stream: NodeBytes, job: Job, message: ask.Log, cause: Remo
 
 
 async def attach(connection: Connection, message: ask.Attach, job: Job) -> None:
-    """Joins the client to the terminal of an interactive job."""
+    """Connect the client to the terminal of an interactive job."""
     if job.request.pty is None:
         raise UserError(f"job {job.label()} has no terminal", f"see its log: warpdeck logs -f {job.label()}")
     job = await wait_for(connection, job, has_begun, tell=message.id)
@@ -262,7 +268,7 @@ async def attach(connection: Connection, message: ask.Attach, job: Job) -> None:
 
 
 class SubscriptionStream(ClientStream):
-    """Exists so that Close finds it."""
+    """A subscription's entry among the open streams, so that the client's Close can end it."""
 
     is_subscription = True
 
@@ -277,7 +283,7 @@ class SubscriptionStream(ClientStream):
 
 
 async def subscribe(connection: Connection, message: ask.Subscribe) -> None:
-    """Everything there is, then what changes, for as long as the client stays."""
+    """Send all rows, then changes, for as long as the client stays connected."""
     controller = connection.server.controller
     state = controller.state
     listener = controller.hub.listen()
@@ -293,7 +299,7 @@ async def subscribe(connection: Connection, message: ask.Subscribe) -> None:
 
 
 async def _tell_changes(connection: Connection, message: ask.Subscribe, listener: Listener) -> None:
-    """For ever, a page at a time."""
+    """Send changes forever, one page at a time."""
     controller, ready = connection.server.controller, False
     while True:
         jobs, nodes = listener.take()
@@ -318,7 +324,10 @@ async def _delta(
     *,
     ready: bool,
 ) -> dict[str, Any]:
-    """What changes while it is made is dirty again, and comes with the next one."""
+    """Return one page of changes.
+
+    A row that changes while the page is built is sent again with the next one.
+    """
     state = controller.state
     since = controller.clock() - message.finished_s
     gone_jobs: list[JobId] = []

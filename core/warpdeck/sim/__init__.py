@@ -1,1 +1,3 @@
-"""A simulated fleet behind the real controller: for `warpdeck demo` and for tests of the whole core."""
+"""A simulated fleet behind the real controller, for `warpdeck demo`, for `warpdeck simulate`, and for tests
+of the whole core.
+"""

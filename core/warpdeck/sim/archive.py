@@ -1,4 +1,4 @@
-"""What the controller's database holds of the past: ended jobs and the nodes. Read beside a controller that runs."""
+"""Read ended jobs and nodes from the controller's database, also while the controller runs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from warpdeck.model import Job, Node
 from warpdeck.store import SqliteStore
 
 MAX_JOBS = 1_000_000
-"""Ended jobs that are replayed, the latest: about a GiB of memory."""
+"""Largest number of ended jobs that are replayed, the latest ones. They take about 1 GiB of memory."""
 
 
 def read_archive(path: str) -> tuple[list[Job], tuple[Node, ...]]:
-    """Ended jobs, oldest end first, and the nodes. Raises UserError."""
+    """Return the ended jobs, oldest end first, and the nodes. Raises UserError."""
     if not os.path.exists(path):
         raise UserError(
             f"there is no history: {path} does not exist", "run some jobs first, or set WARPDECK_HOME"

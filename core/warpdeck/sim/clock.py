@@ -1,7 +1,7 @@
-"""The time of a simulated cluster: the real one, from which a past can be lived through in a moment.
+"""The clock of a simulated cluster: real time, with a past that can be simulated quickly.
 
-A clock that starts behind catches up by jumps; whoever sleeps on it wakes as soon as its hour has struck, jumped over or
-not. That makes a demo open with jobs of all ages.
+The clock may start behind real time and catches up by jumps. A task that sleeps on it wakes when its time is
+reached, also if a jump passes it. So a demo can start with jobs of all ages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 
 
 class SimClock:
-    """Unix seconds, `behind_s` seconds ago when it is made."""
+    """Unix time in seconds. It starts `behind_s` seconds behind real time."""
 
     def __init__(self, *, behind_s: float = 0.0) -> None:
         self._behind_s = behind_s
@@ -23,17 +23,17 @@ class SimClock:
 
     @property
     def behind_s(self) -> float:
-        """How far it is still from the real time."""
+        """Return how far the clock is behind real time."""
         return self._behind_s
 
     def jump(self, seconds: float) -> None:
-        """Forward, at most to the real time."""
+        """Move the clock forward, at most to real time."""
         self._behind_s = max(0.0, self._behind_s - seconds)
         self._jumped.set()
         self._jumped = asyncio.Event()
 
     async def sleep(self, seconds: float) -> None:
-        """Until so many seconds of this clock are over."""
+        """Wait until this many seconds of this clock have passed."""
         until = self.now() + seconds
         while (left_s := until - self.now()) > 0:
             with contextlib.suppress(TimeoutError):

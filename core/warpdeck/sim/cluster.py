@@ -1,8 +1,8 @@
-"""The real controller, reducer and planner over simulated nodes that fail, all from one seed and in virtual time.
+"""The real controller, reducer and planner over failing simulated nodes, from one seed and in virtual time.
 
-What goes wrong: links break and come back, nodes reboot and forget, launches are refused, jobs fail, the controller is
-killed between any two steps and starts again on the same store. Whoever drives it checks what must hold after each step;
-a seed that shows a fault shows it again.
+Faults: links break and return, nodes reboot and lose their jobs, launches are refused, jobs fail, and the
+controller is killed between any two steps and starts again on the same store. The caller checks the
+invariants after each step. A seed that shows a bug always shows it again.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from .demo import NoOutputs
 from .fleet import Key, SimFleet, SimNode
 
 EPOCH_UNIX = 1_700_000_000.0
-"""Virtual time 0."""
+"""Unix time of virtual time 0."""
 FOR_EVER_S = 1e9
-"""Ended jobs stay in memory, where what must hold of them can be checked."""
+"""Ended jobs stay in memory for so long, so that their invariants can be checked."""
 USERS = (Principal(user="ann", uid=1), Principal(user="bob", uid=2))
 ROOT = Principal(user="root", uid=0, admin=True)
 
 
 class Faults:
-    """How often things go wrong: shares of 1."""
+    """The probabilities of faults."""
 
     def __init__(self, *, refuse: float = 0.05, fail: float = 0.1) -> None:
         self.refuse = refuse
@@ -46,7 +46,9 @@ class Faults:
 
 
 class FaultyFleet(SimFleet):
-    """A fleet whose nodes refuse launches and reboot. `begun` counts each start of each share: none may start twice."""
+    """A fleet whose nodes refuse launches and reboot. `begun` counts the starts of each share; none may start
+    twice.
+    """
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster.nodes, clock=cluster.now_unix, rng=cluster.rng, run_time=cluster.run_time)
@@ -71,7 +73,7 @@ class FaultyFleet(SimFleet):
         super()._begin(node, launch)
 
     def reboot(self, name: NodeName) -> None:
-        """Everything that ran on the node is gone; its agent says so when it is back."""
+        """Reboot a node. All of its running launches are lost, and its agent reports it on reconnection."""
         node = self._nodes[name]
         self.lose(name)
         for task in node.tasks.values():
@@ -88,7 +90,7 @@ class FaultyFleet(SimFleet):
         self.find(name)
 
     async def _live(self, node: SimNode) -> None:
-        """Connects; a measurement every second would take most of the time and change nothing."""
+        """Connect without periodic samples. They would take most of the time and change nothing."""
         self._on_event((node.name, self._welcome(node)))
 
     def _welcome(self, node: SimNode) -> wire.Welcome:
@@ -98,7 +100,7 @@ class FaultyFleet(SimFleet):
 
 
 class SimCluster:
-    """Nodes and a store that outlive the controllers that are run on them."""
+    """Nodes and a store that outlive the controllers that run on them."""
 
     def __init__(
         self,
@@ -123,12 +125,14 @@ class SimCluster:
         return EPOCH_UNIX + asyncio.get_running_loop().time()
 
     def run_time(self, launch: wire.Launch) -> tuple[float, int]:
-        """(seconds, exit code) of a launch."""
+        """Return the run time in seconds and the exit code of a launch."""
         return self.rng.uniform(0.1, 600.0), int(self.rng.random() < self.faults.fail)
 
     @contextlib.asynccontextmanager
     async def controller(self, *, checked: Callable[[Controller], None]) -> AsyncIterator[Controller]:
-        """A controller; its end is a kill: nothing is told, the nodes go on. `checked` is called after every change."""
+        """Run a controller; leaving the block kills it without notice, and the nodes continue. `checked` is
+        called after each change.
+        """
         fleet = FaultyFleet(self)
         controller = Controller(
             self.store,
@@ -153,7 +157,7 @@ class SimCluster:
             serving.cancel()
 
     async def step(self, controller: Controller) -> str:
-        """Something happens; returns what."""
+        """Let one random event happen and return its name."""
         await asyncio.sleep(self.rng.expovariate(1 / 20))
         what = self.rng.choices(tuple(_STEPS), weights=tuple(_STEPS.values()))[0]
         fleet = controller.fleet
@@ -209,7 +213,7 @@ class SimCluster:
         )
 
     async def calm(self, controller: Controller) -> None:
-        """All nodes are back, nobody is held, and time goes on until every job has ended."""
+        """Reconnect all nodes, release all jobs, and wait until every job has ended."""
         fleet = controller.fleet
         assert isinstance(fleet, FaultyFleet)
         for node in self.nodes:
@@ -232,13 +236,13 @@ _STEPS = {
     "find": 2,
     "reboot": 0.5,
 }
-"""What may happen, and how often compared to the others."""
+"""The events and their relative frequency."""
 CALM_S = 86_400.0
-"""A day of virtual time is long enough for any storm's jobs to run."""
+"""One day of virtual time, which is enough for all jobs of a storm."""
 
 
 async def _check(controller: Controller, checked: Callable[[Controller], None]) -> None:
-    """Calls it after every change of a job or a node's link; measurements change neither."""
+    """Call `checked` after each change of a job or of a node's link. Measurements change neither."""
     listener = controller.hub.listen()
     jobs: list[Job] = []
     links: dict[NodeName, Link] = {}

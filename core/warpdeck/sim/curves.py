@@ -1,4 +1,4 @@
-"""What would have been measured of a simulated job: its GPUs warm up, work, and wait for every checkpoint. Pure."""
+"""Measurements of a simulated job: its GPUs warm up, work, and pause for every checkpoint. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ WARM_UP_S = 8.0
 CHECKPOINT_S = 60.0
 GIB = 2**30
 IDLE_BELOW_PCT = 5
-"""As the agent counts idle."""
+"""The agent's limit for an idle GPU."""
 
 
 def curve(launch: wire.Launch, *, begin: float, end: float) -> wire.Curve:
-    """From its start to `end`; without GPU columns where it has none. The same whenever it is asked for."""
+    """Return the curve from the start to `end`, without GPU columns for a job without GPUs. It is
+    deterministic.
+    """
     step_s = max(1.0, (end - begin) / MAX_POINTS)
     times = [number * step_s for number in range(max(1, int((end - begin) / step_s)))]
     if not launch.gpus:
@@ -25,7 +27,7 @@ def curve(launch: wire.Launch, *, begin: float, end: float) -> wire.Curve:
 
 
 def used(launch: wire.Launch, *, begin: float, end: float) -> wire.GpuUsage | None:
-    """What it has used of its GPUs up to `end`, as its curve tells it."""
+    """Return the use of GPUs up to `end`, computed from the curve."""
     made = curve(launch, begin=begin, end=end)
     if not launch.gpus:
         return None
@@ -41,7 +43,7 @@ def used(launch: wire.Launch, *, begin: float, end: float) -> wire.GpuUsage | No
 
 
 def span_of(at_unix: float, *, since: float, now: float) -> tuple[float, float] | None:
-    """(begin, length) of the step in which a node's agent would still know the moment, None if in none."""
+    """Return begin and length of the step in which a node's agent would still know the moment, or None."""
     for step_s, points in wire.RINGS:
         begin = at_unix // step_s * step_s
         if since <= at_unix <= now < begin + step_s * points:
@@ -50,14 +52,14 @@ def span_of(at_unix: float, *, since: float, now: float) -> tuple[float, float] 
 
 
 def gpu_then(index: int, launch: wire.Launch | None, at: float, *, stranger_bytes: int = 0) -> wire.GpuSample:
-    """What it would have read of a GPU, `at` seconds after the start of the launch that had it; or of one without a launch."""
+    """Return the reading of a GPU `at` seconds after the start of its launch, or of a GPU without a launch."""
     if stranger_bytes:
         return wire.GpuSample(
             index=index, util_pct=20, mem_used_bytes=stranger_bytes, power_w=180.0, temp_c=44
         )
     if launch is None:
         return wire.GpuSample(index=index, util_pct=0, mem_used_bytes=0, power_w=72.0, temp_c=33)
-    use = round(_use(launch, at + index))  # each a little apart from the others
+    use = round(_use(launch, at + index))  # GPUs of one job differ a little
     size = held_bytes(launch)
     return wire.GpuSample(
         index=index, util_pct=use, mem_used_bytes=size, power_w=80 + 6.0 * use, temp_c=35 + use // 3
@@ -65,12 +67,12 @@ def gpu_then(index: int, launch: wire.Launch | None, at: float, *, stranger_byte
 
 
 def held_bytes(launch: wire.Launch) -> int:
-    """On each of its GPUs."""
+    """Return the memory that a launch uses on each of its GPUs."""
     return (30 + launch.job_id * 7 % 45) * GIB
 
 
 def _use(launch: wire.Launch, at: float) -> float:
-    """In percent; of a shell in which nobody does anything none."""
+    """Return the utilization in percent. It is 0 for a shell."""
     if launch.pty:
         return 0.0
     job_id = launch.job_id

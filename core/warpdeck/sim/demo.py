@@ -1,8 +1,9 @@
-"""python -m warpdeck.sim.demo --home FOLDER: a controller over 8 simulated nodes of 8 GPUs with a workload that goes on.
+"""python -m warpdeck.sim.demo --home FOLDER: a controller over 8 simulated nodes with 8 GPUs each and an
+endless workload.
 
-It opens with a past: two hours are lived through in a moment (see `clock`), so that there are jobs of all ages and states,
-a drained node, a process of no job, an array, a job that waits for another, a held one and somebody's shell. It ends on
-SIGTERM, and when its standard input does, so that it never outlives whoever started it.
+Two hours of the past are simulated at the start (see `clock`). So there are jobs of all ages and states, a
+drained node, a process without a job, an array, a job with a dependency, a held job, and an interactive
+shell. The program ends on SIGTERM, or when its standard input ends, so that it never outlives its parent.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ from .fleet import GIB, START_S, SimFleet, SimNode
 NODES, GPUS, CPUS = 8, 8, 96
 DRAINED, STRANGER_AT = "gpu08", ("gpu05", 3)
 MAX_WAITING = 12
-"""The workload rests while so many jobs wait, so that the demo can run for days."""
+"""No job is submitted while this many jobs wait, so that the demo can run for days."""
 PAST_S = 2 * 3600.0
 STEPS, SHELL_STEP, SWEEP_STEP = 24, 2, 14
 MOVING = (JobState.CONFIGURING, JobState.COMPLETING)
 SWEEP = "lr=3e-4,1e-4,3e-5 seed=0..7"
 CONFIG = "grace_s = 2.0\n"
-"""Jobs that are cancelled are soon gone."""
+"""A short grace time, so that canceled jobs end quickly."""
 
 
 class NoOutputs:
-    """Simulated output is nowhere to be brought from."""
+    """Replaces the collection of output files. Simulated jobs write none."""
 
     def start(self, on_note: Callable[[JobId, str], None]) -> None:
         return None
@@ -79,7 +80,7 @@ class NoOutputs:
 
 
 def make_nodes() -> list[SimNode]:
-    """gpu01 to gpu08; on one GPU sits a process of no job."""
+    """Create gpu01 to gpu08. One GPU has a process that belongs to no job."""
     nodes = [SimNode(NodeName(f"gpu{number:02d}"), gpus=GPUS, cpus=CPUS) for number in range(1, NODES + 1)]
     name, index = STRANGER_AT
     stranger = wire.GpuProcess(pid=4711, mem_bytes=11 * GIB, user="dave", command="jupyter-lab")
@@ -99,10 +100,10 @@ async def simulated(
     stop: asyncio.Event,
     config: str = CONFIG,
 ) -> AsyncIterator[tuple[Controller, ApiServer]]:
-    """A controller over these nodes until the end of the `with`; its server answers from `start` on. `config` is a
-    config.toml, for a home that has none.
+    """Run a controller over these nodes until the end of the block; its server answers from `start` on.
 
-    The store and the nodes outlive it: another one finds its jobs there.
+    `config` is the text of a config.toml for a home that has none. The store and the nodes outlive the
+    controller, and another controller finds its jobs there.
     """
     fleet = SimFleet(nodes, clock=clock.now, rng=rng, run_time=run_time, sleep=clock.sleep)
     trees = TreeFiles(paths.trees)
@@ -132,7 +133,9 @@ async def simulated(
 
 
 def _config(paths: Paths, text: str) -> Config:
-    """What its config.toml says, which is written where there is none: so it can be changed like any site's."""
+    """Return the home's configuration. A missing file is written first, so that it can be changed as on any
+    site.
+    """
     config = Path(paths.config)
     if not config.exists():
         config.touch(mode=0o600)
@@ -141,19 +144,19 @@ def _config(paths: Paths, text: str) -> Config:
 
 
 async def submit(controller: Controller, who: Principal, request: Request) -> JobId:
-    """The new job's id."""
+    """Submit a job and return its id."""
     outcome = await controller.apply(Submitted(who=who, request=request))
     assert outcome.job is not None
     return outcome.job.id
 
 
 async def _settled(controller: Controller, nodes: list[SimNode], clock: SimClock) -> None:
-    """Returns when all that was due has happened, and what may start runs."""
+    """Wait until all due events have happened and all jobs that can start are running."""
     listener = controller.hub.listen()
     try:
         while True:
             await controller.heard()
-            await controller.plan_anew()
+            await controller.wait_for_pass()
             moving = sum(controller.state.index.in_state.get(state, 0) for state in MOVING)
             late = any(until <= clock.now() for node in nodes for until, _ in node.due.values())
             if not moving and not late:
@@ -168,7 +171,7 @@ async def _settled(controller: Controller, nodes: list[SimNode], clock: SimClock
 async def live_through(
     controller: Controller, nodes: list[SimNode], clock: SimClock, rng: random.Random
 ) -> None:
-    """The past, in steps: jobs that have long ended, and jobs that still run."""
+    """Simulate the past in steps. Some of its jobs have ended long ago, and some still run."""
     parts = [rng.uniform(0.5, 1.5) for _ in range(STEPS)]
     for step, part in enumerate(parts):
         for _ in range(rng.randint(1, 4)):
@@ -188,7 +191,7 @@ async def live_through(
 
 
 async def live_on(controller: Controller, rng: random.Random) -> None:
-    """Submits for ever."""
+    """Submit jobs for ever."""
     while True:
         await asyncio.sleep(rng.uniform(1, 6))
         if len(controller.state.index.pending) < MAX_WAITING:
@@ -196,13 +199,13 @@ async def live_on(controller: Controller, rng: random.Random) -> None:
 
 
 async def serve(paths: Paths, *, seed: int) -> None:
-    """Runs until SIGTERM, or until standard input ends."""
+    """Run until SIGTERM, or until standard input ends."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     lifeline = loop.run_in_executor(None, sys.stdin.buffer.read)
     lifeline.add_done_callback(lambda _: stop.set())
-    store = await SqliteStore.open(paths.database)  # a what-if reads the past from there
+    store = await SqliteStore.open(paths.database)  # a what-if reads the past from this database
     try:
         await _work(paths, store, random.Random(seed), stop=stop)
     finally:
@@ -210,7 +213,7 @@ async def serve(paths: Paths, *, seed: int) -> None:
 
 
 async def _work(paths: Paths, store: Store, rng: random.Random, *, stop: asyncio.Event) -> None:
-    """A lab's past, then its days, until `stop`."""
+    """Simulate the past, then run the workload until `stop`."""
     clock, nodes = SimClock(behind_s=PAST_S), make_nodes()
     cluster = simulated(
         paths,
@@ -239,7 +242,7 @@ async def _work(paths: Paths, store: Store, rng: random.Random, *, stop: asyncio
 
 
 def main() -> int:
-    """Serves the demo in a home of its own."""
+    """Run the demo in a home of its own."""
     parser = argparse.ArgumentParser(prog="warpdeck.sim.demo")
     parser.add_argument("--home", required=True)
     parser.add_argument("--remove", action="store_true", help="remove the home at the end")

@@ -1,4 +1,4 @@
-"""The lab whose cluster the demo shows: a config.toml with accounts, QoS, partitions and a reservation."""
+"""The configuration of the demo's lab: accounts, QoS, partitions and a reservation."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ _WORKSHOP_AT = 9
 
 
 def config(today: datetime, *, visitor: str) -> str:
-    """Its text: the workshop is tomorrow morning, for the account vision; who looks at it may submit jobs there."""
+    """Return the text of config.toml. The reservation is for tomorrow morning. The demo's user becomes a
+    member of an account.
+    """
     known = visitor in USERS
     tomorrow = (today + timedelta(days=1)).replace(hour=_WORKSHOP_AT, minute=0, second=0, microsecond=0)
     return _CONFIG.format(

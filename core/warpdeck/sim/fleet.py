@@ -1,6 +1,7 @@
-"""controller.ports.Fleet without nodes: launches run for a while and end, GPUs show the load of the jobs they hold.
+"""An implementation of `controller.ports.Fleet` without nodes. Launches run for a while and end; GPUs show
+the load of their jobs.
 
-Everything random comes from the injected generator, time from the injected clock. Nothing here is real but the messages.
+Random values come from the injected generator, time from the injected clock. Only the messages are real.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ GIB = 2**30
 START_S = 0.02
 SAMPLE_S = 1.0
 MAX_ENDED = 500
-"""Ended launches whose output can still be read, on each node."""
+"""Number of ended launches per node whose output can still be read."""
 Key = tuple[int, int]
 CURVE_POINTS = 60
-"""Of a simulated node's curves: fewer than a real one's, enough to see them."""
+"""Points of a simulated node's curves. Real curves have more."""
 
 
 def _links(util: int) -> wire.GpuLinks:
-    """PCIe of a GPU that is so busy: one that idles lowers its link."""
+    """Return the PCIe state of a GPU with this utilization. An idle GPU lowers its link."""
     moved = util * 25_000_000
     return wire.GpuLinks(
         pcie_gen=5 if util else 1,
@@ -46,13 +47,15 @@ def _links(util: int) -> wire.GpuLinks:
 
 
 def _strangers(node: SimNode, gpu: wire.GpuInfo, *, held: bool) -> wire.Strangers:
-    """They were there all the time, but where a job was."""
+    """Return the processes without a job on a GPU. They have always been there, except where a job held the
+    GPU.
+    """
     stranger = None if held else node.strangers.get(gpu.index)
     return wire.Strangers(gpu.index, {} if stranger is None else {stranger.user: stranger.mem_bytes})
 
 
 class SimNode:
-    """A node's GPUs and what is launched on it."""
+    """A simulated node: its GPUs and its launches."""
 
     def __init__(self, name: NodeName, *, gpus: int, cpus: int) -> None:
         self.name = name
@@ -71,20 +74,22 @@ class SimNode:
         self.reports: dict[Key, wire.JobReport] = {}
         self.tasks: dict[Key, asyncio.Task[None]] = {}
         self.written: dict[Key, tuple[wire.Launch, wire.JobReport]] = {}
-        """What ran here, kept for its output when the controller has let it go."""
+        """Launches that ran here, kept for their output after the controller has forgotten them."""
         self.shells: dict[Key, SimShell] = {}
         self.strangers: dict[int, wire.GpuProcess] = {}
-        """Processes of no job, by the index of their GPU."""
+        """Processes without a job, by the index of their GPU."""
         self.due: dict[Key, tuple[float, dict[str, Any]]] = {}
-        """When a launch ends, and how; of a suspended one how long it still has."""
+        """When each launch ends, and how. For a suspended launch, the remaining run time."""
         self.waiting = Waiting()
         self.up = True
         self.tell: Callable[[FleetEvent], None] = lambda event: None
-        """Whoever is connected now: what runs here outlives a fleet, as on a real node."""
+        """Sends an event to the connected fleet. Launches outlive a fleet, as on a real node."""
 
 
 class SimFleet:
-    """Nodes that exist in memory. `run_time` tells how long a launch runs and with which exit code; `sleep` waits so long."""
+    """Nodes in memory. `run_time` gives the run time and exit code of a launch; `sleep` waits for a number of
+    seconds.
+    """
 
     def __init__(
         self,
@@ -146,7 +151,7 @@ class SimFleet:
         node.tasks[key] = asyncio.get_running_loop().create_task(self._run(node, launch, key))
 
     def _is_open(self, node: SimNode, key: Key) -> bool:
-        """Whether the launch has its place here."""
+        """Return whether the launch holds resources here."""
         said = node.reports.get(key)
         return key in node.launches and (said is None or said.phase == "running")
 
@@ -243,7 +248,7 @@ class SimFleet:
         )
 
     def _node_curves(self, node: SimNode, step_s: float) -> list[wire.Curve]:
-        """What it would have read at each step if all had run as it does now."""
+        """Return the node's curves as if all launches had always run as they do now."""
         samples = [self._sample(node) for _ in range(CURVE_POINTS)]
         begin = self._clock() - CURVE_POINTS * step_s
         cpus: list[float | None] = [sample.cpu_pct * node.cpus for sample in samples]
@@ -283,17 +288,17 @@ class SimFleet:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def lose(self, name: NodeName) -> None:
-        """The link breaks; what runs there goes on."""
+        """Break the link. The node's launches continue."""
         self._nodes[name].up = False
         self._on_event((name, "lost: cut"))
 
     def find(self, name: NodeName) -> None:
-        """The link is back."""
+        """Restore the link."""
         self._nodes[name].up = True
         self._on_event((name, self._welcome(self._nodes[name])))
 
     def runs(self, node: SimNode, key: Key) -> bool:
-        """Whether the launch has not ended."""
+        """Return whether the launch runs and has not ended."""
         said = node.reports.get(key)
         return said is not None and said.phase == "running"
 
@@ -337,13 +342,13 @@ class SimFleet:
         self._report(node, key, phase="exited", **facts)
 
     def _suspend(self, node: SimNode, key: Key, *, stop: bool) -> None:
-        """The time of the launch stands still, or goes on with what was left of it."""
+        """Stop the time of a launch, or continue with the remaining time."""
         said = node.reports.get(key)
         if said is None or said.phase != "running" or said.suspended == stop:
             return
         node.reports[key] = dataclasses.replace(said, suspended=stop)
         if key not in node.due:
-            return  # only holds its place
+            return  # it only holds resources
         until, facts = node.due[key]
         if stop:
             node.tasks.pop(key).cancel()
@@ -366,7 +371,7 @@ class SimFleet:
         ran_s: float | None = None,
     ) -> None:
         if key not in node.launches:
-            return  # the controller has let it go meanwhile
+            return  # the controller has forgotten it in the meantime
         before = node.reports.get(key)
         if before is not None and before.phase == "exited":
             return
@@ -388,7 +393,7 @@ class SimFleet:
             curve=curve(launch, begin=started_at, end=ended_at) if phase == "exited" else None,
             gpu=used(launch, begin=started_at, end=ended_at) if phase == "exited" else None,
         )
-        kept = dataclasses.replace(said, curve=None, gpu=None)  # which are made again when somebody asks
+        kept = dataclasses.replace(said, curve=None, gpu=None)  # these are computed again on request
         node.written[key] = (launch, kept)
         while len(node.written) > MAX_ENDED:
             del node.written[next(iter(node.written))]

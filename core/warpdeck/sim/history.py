@@ -1,8 +1,8 @@
-"""The site's own past under another configuration: who would have waited more, who less. Pure.
+"""Replay the site's past under another configuration, and compare the waits of users and accounts. Pure.
 
-Every job that ran and ended is submitted again when it was, to the nodes that there are today, and runs as long as it did.
-A job that depended on others is taken to become eligible when the last of those that are known had really ended. Not
-replayed: jobs that were cancelled before they started, requeues, and what people would have done had they waited less.
+Every job that ran and ended is submitted again at its time, to the present nodes, and runs as long as it did.
+A job with dependencies becomes eligible when the last known job that it depended on had really ended. Not
+replayed: jobs that were canceled before they started, requeues, and reactions of users to shorter waits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from .simjobs import SimJob
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What the change means for one user or account: mean waits in seconds; `difference_s` > 0 is a longer wait."""
+    """The effect of a change on one user or account. Waits are means in seconds; `difference_s` > 0 is a
+    longer wait.
+    """
 
     name: str
     jobs: int
@@ -34,7 +36,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def past_jobs(jobs: Sequence[Job], *, since_unix: float, until_unix: float) -> tuple[SimJob, ...]:
-    """The ended jobs that were submitted in that time and ran, by id."""
+    """Return the ended jobs that were submitted in that time and ran, by id."""
     ends: dict[JobId, float] = {}
     for job in jobs:
         ends[job.array_job_id] = max(ends.get(job.array_job_id, 0.0), job.end_at_unix or 0.0)
@@ -80,9 +82,10 @@ def _past_job(job: Job, ends: Mapping[JobId, float]) -> SimJob:
 
 
 def site_of(config: Config, nodes: Sequence[Node]) -> tuple[View, Settings]:
-    """The empty site under a configuration, all its nodes well, and the settings of its passes.
+    """Return the empty site under a configuration, with all nodes available, and the settings of its passes.
 
-    Which users a partition admits is left out: groups may have changed since, and every job here was admitted once.
+    The users that a partition admits are ignored: groups may have changed since, and every job here was
+    admitted once.
     """
     site = build_site(config)
     view = View(
@@ -99,9 +102,10 @@ def site_of(config: Config, nodes: Sequence[Node]) -> tuple[View, Settings]:
 
 
 def with_more_gpus(view: View, gpus: int) -> View:
-    """The same with so many GPUs more, on nodes like the one that has most; the last of them has what is left over.
+    """Return the view with more GPUs, on copies of the node with the most GPUs. The last copy has the
+    remainder.
 
-    Raises UserError where no node has any.
+    Raises UserError if no node has GPUs.
     """
     model = max(view.nodes, key=lambda node: len(node.gpus), default=None)
     if model is None or not model.gpus:
@@ -147,7 +151,9 @@ def _node_view(node: Node, facts: NodeFacts) -> NodeView:
 
 
 def compare(now: Replayed, then: Replayed, *, by: Callable[[PendingJob], str]) -> list[Change]:
-    """A line for each user or account, who loses most first; jobs that could run under both count."""
+    """Return a line for each user or account, with the largest loss first. Jobs that ran in both replays
+    count.
+    """
     after = {run.job.pending.id: run for run in then.runs}
     groups: dict[str, list[tuple[Run, Run]]] = {}
     for run in now.runs:

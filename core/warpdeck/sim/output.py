@@ -1,19 +1,19 @@
-"""What simulated jobs write: the lines of a training, an evaluation or a preparation of data, and how they end. Pure."""
+"""The output of simulated jobs: lines of a training, an evaluation or a data preparation. Pure."""
 
 from __future__ import annotations
 
 LINE_S = 1.0
-"""A line is written this often."""
+"""Time between two lines."""
 
 
 def opening(name: str, *, host: str, gpus: int) -> list[str]:
-    """The first lines."""
+    """Return the first lines."""
     devices = f"{gpus} x NVIDIA H100 80GB HBM3" if gpus else "CPU only"
     return [f"{host}: {name} on {devices}", "\x1b[2mconfig   seed=7 precision=bf16 compile=on\x1b[0m"]
 
 
 def line(name: str, job_id: int, number: int) -> str:
-    """The line of second `number`, from 1 on; the same whenever it is asked for."""
+    """Return the line of second `number`, counted from 1. It is deterministic."""
     noise = ((number * 37 + job_id * 11) % 13) / 13
     if name.startswith("eval"):
         return f"question {number * 8:>6}/14042   accuracy {0.58 + 0.06 * noise:.3f}"
@@ -27,7 +27,7 @@ def line(name: str, job_id: int, number: int) -> str:
 
 
 def ending(name: str, *, code: int, cause: str) -> list[str]:
-    """The last lines."""
+    """Return the last lines."""
     if cause:
         return [f"*** {cause}: received signal 15, saving and leaving"]
     if code == 0:

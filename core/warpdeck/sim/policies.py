@@ -1,4 +1,6 @@
-"""The policies that `warpdeck simulate --policy` names: the textbook ones to compare with, and the site's own. Pure."""
+"""The policies of `warpdeck simulate --policy`: the ones of textbooks, for comparison, and the site's own.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.policy import Settings, Weights
 
 PLAIN = Settings(queue_order="submission", backfill_order="priority", preempt_by="off", reclaim=False)
-"""First come first served; what is not named is off."""
+"""First come, first served, with all other features off."""
 
 TEXTBOOK: dict[str, Settings] = {
     "fcfs": msgspec.structs.replace(PLAIN, backfill="none"),
@@ -25,7 +27,7 @@ MOST_WEIGHT = 10**9
 
 
 def weighted(settings: Settings, words: Sequence[str]) -> Settings:
-    """With other weights in the priority, each written NAME=NUMBER. Raises UserError."""
+    """Return the settings with other priority weights, each given as NAME=NUMBER. Raises UserError."""
     given = {}
     for word in words:
         name, sign, number = word.partition("=")
@@ -40,5 +42,7 @@ def weighted(settings: Settings, words: Sequence[str]) -> Settings:
 
 
 def settings_of(name: str, site: Settings) -> Settings:
-    """The settings of a policy by name; `default` is the site's own. None explains or forecasts more than it decides."""
+    """Return the settings of a policy; `default` is the site's own. None computes forecasts that it does not
+    need for decisions.
+    """
     return msgspec.structs.replace(TEXTBOOK.get(name, site), max_forecasts=0)

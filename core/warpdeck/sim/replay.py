@@ -1,11 +1,13 @@
-"""Virtual time over the real `plan`: jobs are submitted, run for their real run time and end, at their limit at the latest.
+"""Replay a workload with the real `plan` in virtual time. Jobs run for their real run time, but at most until
+their limit.
 
-Event driven: all ends and submissions of one moment are taken, ends first, then one pass is made (and another while it
-says that it stopped at a bound). Nothing is random and no clock is read but to tell how long it took. What did not change
-between two passes is not built anew: nodes, requests and jobs are the same objects throughout.
+The replay is event driven. All ends and submissions of one moment are applied, ends first, and then one pass
+runs (and another while it reports that it stopped at a bound). Nothing is random, and the clock is only read
+to measure CPU time. Nodes, requests and jobs that did not change are the same objects in all passes.
 
-A preempted job is ended at the end of its grace time; with mode requeue it waits again and starts from its beginning, with
-cancel it is over. Suspended jobs are treated as requeued ones: a log does not say what they would have lost.
+A preempted job ends after its grace time. With mode requeue it waits again and starts from the beginning;
+with cancel it is finished. Suspension is treated as requeue, because a log does not contain the work that
+would be lost.
 """
 
 from __future__ import annotations
@@ -38,17 +40,18 @@ from warpdeck.policy.priority.predict import Prediction, Predictor
 from .simjobs import SimJob
 
 STRICT_WINDOW = 64
-"""In strict order of submission nobody passes anybody: a pass need not see more of the queue than this at a time."""
+"""In strict order of submission no job passes another, so a pass needs to see only so many jobs of the queue.
+"""
 MAX_PASSES_AT_ONCE = 10_000
-"""Passes at one moment: more would mean that the planner promises progress and makes none."""
+"""Limit of passes at one moment. More would mean that the planner reports progress without making any."""
 
 Progress = Callable[[int, int], None]
-"""Told (jobs ended, jobs in all) now and then."""
+"""Called from time to time with the number of ended jobs and of all jobs."""
 PROGRESS_EVERY = 256
 
 
 class Run(NamedTuple):
-    """What became of a job: its last start and its end, in seconds of virtual time."""
+    """The result of a job: its last start and its end, in seconds of virtual time."""
 
     job: SimJob
     start_s: float
@@ -60,7 +63,11 @@ class Run(NamedTuple):
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """A replay's record. `runs` in the order of submission; `unstarted` never could; `predictions` as they came true."""
+    """The result of a replay.
+
+    `runs` are in the order of submission, `unstarted` jobs could never start, and `predictions` contain the
+    true run times.
+    """
 
     runs: tuple[Run, ...]
     unstarted: tuple[SimJob, ...] = ()
@@ -73,7 +80,9 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 def replay(
     jobs: Sequence[SimJob], site: View, settings: Settings, *, progress: Progress | None = None
 ) -> Replayed:
-    """Runs the jobs (submission order, ids ascending) on the site's nodes. `site` has no jobs of its own."""
+    """Replay the jobs (in order of submission, ids ascending) on the site's nodes. `site` has no jobs of its
+    own.
+    """
     begun_s = time.process_time()
     run = _Replay(jobs, site, settings, progress)
     run.play()
@@ -94,11 +103,11 @@ class _Replay:
         self._now_s = 0.0
         self._pending: dict[JobId, PendingJob] = {}
         self._running: list[RunningJob] = []
-        """By id."""
+        """Sorted by id."""
         self._ends: list[tuple[float, JobId, int, bool]] = []
-        """A heap of (when, job, start count, whether pushed aside); an end of an earlier start does not count."""
+        """A heap of (time, job, start count, preempted). Ends of earlier starts are ignored."""
         self._started: dict[JobId, tuple[float, int]] = {}
-        """Job -> its last start and how many starts it had."""
+        """Maps a job to its last start and the number of its starts."""
         self._runs: dict[JobId, Run] = {}
         self._longest_wait_s = 0.0
         self._predictor = Predictor()
@@ -106,12 +115,12 @@ class _Replay:
         self._said: dict[JobId, float] = {}
         self._predictions: list[Prediction] = []
         self._back: set[JobId] = set()
-        """Jobs that wait again when they have left."""
+        """Preempted jobs that wait again after their end."""
         self.passes = 0
         self.preempted = 0
 
     def play(self) -> None:
-        """Until nothing runs and nothing more can start."""
+        """Run until all jobs have ended and no other job can start."""
         while (at_s := self._next_event()) < math.inf:
             self._now_s = at_s
             self._take_ends()

@@ -1,8 +1,9 @@
-"""What a replay came to, in the figures that the field compares. Pure.
+"""The figures of a replay, as they are usual in the literature. Pure.
 
-Bounded slowdown is (wait + run time) / max(run time, 10 s), at least 1: how many times longer a user waited for the result
-than the work took, with very short jobs not counted for more than they are (Feitelson et al. 1997). The 95th percentile is
-the nearest rank. Utilisation is what was used from the first submission to the last end, of what there was.
+Bounded slowdown is (wait + run time) / max(run time, 10 s), at least 1: the factor by which waiting prolonged
+the time to the result, without an excessive weight of very short jobs (Feitelson et al. 1997). The 95th
+percentile is the nearest rank. Utilization is the used part of the machine from the first submission to the
+last end.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ SLOWDOWN_THRESHOLD_S = 10.0
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of one replay. Waits and slowdowns are over jobs that ran."""
+    """The metrics of one replay. Waits and slowdowns cover only jobs that ran."""
 
     jobs: int
     mean_wait_s: float
@@ -32,30 +33,31 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     unstarted: int
     preempted: int
     predicted: int
-    """Jobs of whose user enough was known at submission."""
+    """Number of jobs whose run time could be predicted at submission."""
     prediction_error_s: float
-    """Mean of |predicted - true| run time over them; and the same for their limits."""
+    """Mean of |predicted - true| run time over these jobs. `limit_error_s` is the same for their time limits.
+    """
     limit_error_s: float
     passes: int
     cpu_s: float
     seed: int = 0
-    """Nothing in a replay is random; named so that whoever compares sees it."""
+    """Always 0, because nothing in a replay is random. It is listed for comparisons with other simulators."""
 
 
 def bounded_slowdown(wait_s: float, run_s: float) -> float:
-    """At least 1."""
+    """Return the bounded slowdown, at least 1."""
     return max(1.0, (wait_s + run_s) / max(run_s, SLOWDOWN_THRESHOLD_S))
 
 
 def nearest_rank(sorted_values: list[float], share: float) -> float:
-    """The smallest value that at least this share of all do not exceed."""
+    """Return the smallest value that is not exceeded by at least this share of the values."""
     return sorted_values[max(0, math.ceil(share * len(sorted_values)) - 1)]
 
 
 def make_report(
     played: Replayed, *, machine_units: int, refused: int = 0, skipped: int = 0, without_limit: int = 0
 ) -> Report:
-    """The figures; of no runs at all, zeroes."""
+    """Return the figures. Without any runs they are 0."""
     runs = played.runs
     waits = sorted(run.wait_s for run in runs) or [0.0]
     slowdowns = [bounded_slowdown(run.wait_s, run.end_s - run.start_s) for run in runs] or [1.0]

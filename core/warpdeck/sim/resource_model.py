@@ -1,7 +1,8 @@
-"""The machine on which a log is replayed: a pool of CPUs, or nodes with GPUs; and what a log's job asks of it. Pure.
+"""The machine on which a log is replayed, and the requests of the log's jobs. Pure.
 
-A pool is one large node. On nodes a job takes its GPUs evenly over its nodes (blank: as few nodes as hold them), with an
-equal part of their CPUs, so that only GPUs count; a job that asks for no GPU takes its nodes whole.
+A machine is a pool of CPUs, or nodes with GPUs. A pool is one large node. On nodes, a job takes its GPUs
+evenly from its nodes (without a number of nodes: from as few as possible), with an equal part of their CPUs,
+so that only GPUs count. A job without GPUs takes its nodes completely.
 """
 
 from __future__ import annotations
@@ -18,23 +19,27 @@ POOL = NodeName("pool")
 
 
 class Shape(NamedTuple):
-    """What a job asks: for the planner, and in units of the machine (CPUs of a pool, else GPUs) for its utilisation."""
+    """A job's request for the planner, and its size in units of the machine (CPUs of a pool, else GPUs) for
+    the utilization.
+    """
 
     resources: Resources
     units: int
 
 
 class Machine(ABC):
-    """Nodes, and the shapes that jobs take on them. Equal requests share one Resources object, as the planner likes it."""
+    """Nodes and the requests of jobs on them. Equal requests share one Resources object, which makes the
+    planner faster.
+    """
 
     def __init__(self, nodes: tuple[NodeView, ...], *, units: int) -> None:
         self.nodes = nodes
         self.units = units
-        """CPUs of a pool, GPUs of nodes (nodes, if they have none)."""
+        """CPUs of a pool, or GPUs of nodes (the number of nodes, if they have none)."""
         self._shapes: dict[tuple[int, int, int], Shape | None] = {}
 
     def shape(self, job: TraceJob) -> Shape | None:
-        """What the job asks; None if it is larger than the machine."""
+        """Return the job's request, or None if it is larger than the machine."""
         key = (job.nodes, job.gpus, job.cpus)
         if key not in self._shapes:
             self._shapes[key] = self._make(job)
@@ -42,11 +47,13 @@ class Machine(ABC):
 
     @abstractmethod
     def _make(self, job: TraceJob) -> Shape | None:
-        """What a job of these counts asks; None if it is larger than the machine."""
+        """Return the request for these counts, or None if it is larger than the machine."""
 
 
 class Pool(Machine):
-    """So many CPUs, wherever they are. A job without a count of CPUs takes one for each GPU, else for each node."""
+    """A number of CPUs in one place. A job without a CPU count takes one for each GPU, else one for each
+    node.
+    """
 
     def __init__(self, cpus: int) -> None:
         super().__init__((NodeView(name=POOL, cpus=cpus, mem_bytes=0),), units=cpus)
@@ -57,7 +64,7 @@ class Pool(Machine):
 
 
 class GpuNodes(Machine):
-    """Equal nodes of some GPUs each."""
+    """Equal nodes with the same number of GPUs each."""
 
     def __init__(self, nodes: int, *, gpus_per_node: int) -> None:
         self._gpus = gpus_per_node

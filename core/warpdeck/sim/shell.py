@@ -1,17 +1,17 @@
-"""A shell that is not there: enough of a terminal to try `i`, detaching and coming back in the demo. Pure."""
+"""A simulated shell: enough of a terminal to try `i`, detaching and attaching in the demo. Pure."""
 
 from __future__ import annotations
 
 MAX_SCROLLBACK_BYTES = 64 * 1024
-"""Shown again to whoever attaches."""
+"""Output that is shown again on attaching."""
 MAX_LINE = 1024
-"""Characters of a line that are kept; what is typed beyond is dropped."""
+"""Longest input line. Further characters are dropped."""
 FILES = "checkpoints  configs  data  train.py  train.sh"
 HELP = "a simulated shell: ls, nvidia-smi, hostname, whoami, help, exit (Enter ~d detaches)"
 
 
 class SimShell:
-    """One terminal: takes keys, gives what the terminal shows. `ended` once somebody left it."""
+    """One terminal. It takes keys and returns output. `ended` is set after `exit`."""
 
     def __init__(self, *, user: str, host: str, gpus: int) -> None:
         self._user, self._host, self._gpus = user, host, gpus
@@ -20,7 +20,7 @@ class SimShell:
         self.scrollback = (HELP + "\r\n" + self._prompt()).encode()
 
     def feed(self, keys: bytes) -> bytes:
-        """What these keys make the terminal show."""
+        """Process keys and return the resulting output."""
         shown = "".join(self._key(char) for char in keys.decode("utf-8", "replace") if not self.ended)
         self.scrollback = (self.scrollback + shown.encode())[-MAX_SCROLLBACK_BYTES:]
         return shown.encode()

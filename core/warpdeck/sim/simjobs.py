@@ -1,8 +1,9 @@
-"""From a log to jobs that the planner understands: sizes that fit the machine, time limits by a rule, users, accounts.
+"""Convert a log's jobs for the planner: sizes that fit the machine, time limits by a rule, users, accounts.
 
-The rules for limits: `log` takes the log's; where it has none the run time is taken, which is the best that a user could
-say, and the report says how often. `exact` takes the run time for all. `menu` makes what people choose from a menu: the
-run time times 1 to 5, by a checksum of the job's id, rounded up to the next of a few common limits.
+The rules for limits: `log` takes the limit of the log. If it is missing, the run time is taken, which is the
+best value that a user could give, and the report counts these jobs. `exact` takes the run time for all jobs.
+`menu` imitates a choice from a menu: the run time times 1 to 5, by a checksum of the job's id, rounded up to
+the next of a few common limits.
 """
 
 from __future__ import annotations
@@ -23,30 +24,30 @@ MENU_S = (600, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 48 * 3600, 7 * 86_400
 
 
 class SimJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job to be replayed: as the planner sees it, and what the planner must not know, how long it runs if let."""
+    """A job of a replay: the planner's view of it, and its real run time, which the planner must not know."""
 
     pending: PendingJob
     run_s: float
     units: int = 1
-    """Of the machine: what it counts in its utilisation."""
+    """Its size in units of the machine, for the utilization."""
     real_wait_s: float | None = None
-    """How long it waited in truth, where that is known."""
+    """Its wait in reality, if known."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """The jobs in order of submission, ids ascending, and what of the log was left out or made up."""
+    """The jobs in order of submission with ascending ids, and counts of jobs that were left out or completed."""
 
     jobs: tuple[SimJob, ...]
     refused: int = 0
-    """Larger than the machine."""
+    """Jobs larger than the machine."""
     skipped: int = 0
-    """Too little is known of them."""
+    """Jobs with too little information."""
     without_limit: int = 0
-    """Had no limit in the log and got their run time."""
+    """Jobs without a limit in the log. They got their run time as limit."""
 
 
 def make_workload(trace: Trace, machine: Machine, *, limits: str) -> Workload:
-    """The log's jobs for this machine. Raises UserError if none fits."""
+    """Return the log's jobs for this machine. Raises UserError if none fits."""
     first_s = trace.jobs[0].submit_s
     jobs: list[SimJob] = []
     without_limit = refused = 0
@@ -76,7 +77,7 @@ def make_workload(trace: Trace, machine: Machine, *, limits: str) -> Workload:
 
 
 def limit_of(job: TraceJob, *, rule: str) -> int:
-    """The job's time limit in whole seconds, at least one."""
+    """Return the job's time limit in whole seconds, at least one."""
     if rule == "menu":
         return _menu(job)
     wanted = job.run_s if rule == "exact" or job.limit_s is None else job.limit_s

@@ -1,4 +1,4 @@
-"""What a simulated node streams: a job's output as it would have been written until now, or its terminal."""
+"""Streams of a simulated node: a job's output as it would be up to now, or its terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Written = tuple[wire.Launch, wire.JobReport]
 
 
 class LogStream:
-    """A line a second from the job's start to its end."""
+    """Output of one line per second from the job's start to its end."""
 
     def __init__(
         self, written: Written | None, asked: wire.OpenLog, sink: StreamSink, clock: Callable[[], float]
@@ -28,7 +28,7 @@ class LogStream:
         self._closed = False
 
     async def run(self, look: Callable[[], Written | None]) -> None:
-        """Writes what there is, then what comes, until the job ends. `look` gives the launch as it is now."""
+        """Write the existing output, then new lines until the job ends. `look` returns the present launch."""
         await self._sink.opened(0, 0, "simulated")
         told = 0
         while self._written is not None and not self._closed:
@@ -67,7 +67,7 @@ class LogStream:
 
 
 class TerminalStream:
-    """One who is attached to a simulated shell."""
+    """One client that is attached to a simulated shell."""
 
     def __init__(self, shell: SimShell, sink: StreamSink, *, on_exit: Callable[[], None]) -> None:
         self._shell = shell
@@ -76,7 +76,7 @@ class TerminalStream:
         self._closed = False
 
     async def run(self, runs: Callable[[], bool]) -> None:
-        """Shows what the terminal holds; ends with the shell, or when `runs` says that the job has ended."""
+        """Show the terminal's output. The stream ends with the shell, or when `runs` returns False."""
         await self._sink.opened(0, len(self._shell.scrollback), "")
         await self._sink.data(self._shell.scrollback)
         while not self._closed and not self._shell.ended and runs():

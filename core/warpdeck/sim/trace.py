@@ -1,12 +1,13 @@
-"""Workload logs: what was asked, when, and how long it ran. Two formats, by name: CSV with a header, and the Standard
-Workload Format (.swf, one line of 18 numbers a job); either may be gzipped (.gz).
+"""Read workload logs: CSV with a header, or the Standard Workload Format (.swf, one line of 18 numbers per
+job), also gzipped (.gz).
 
-CSV columns: job_id, submit_s, runtime_s, and cpus or nodes/gpus (totals of the job) are needed; user, account_or_vc and
-timelimit_s are used; others are ignored. Blank (SWF: below 0) is unknown. A job without a submit or run time, or that asks for
-nothing, cannot be replayed: it is counted as skipped. What the real system made of a job (its wait) is never read. Jobs may
-be in any order, and a `;` begins a comment anywhere in SWF.
+The file name determines the format. CSV needs the columns job_id, submit_s, runtime_s, and cpus or nodes/gpus
+(totals of the job). It uses user, account_or_vc and timelimit_s, and ignores other columns. A blank (SWF: a
+negative number) means unknown. A job without a submit time, a run time or a size cannot be replayed and is
+counted as skipped. The waits in the log are never read. Jobs may be in any order. In SWF a `;` begins a
+comment anywhere.
 
-A file that is not what it should be raises UserError naming file and line. SWF: Chapin et al. 1999, Parallel Workloads Archive.
+A malformed file raises UserError with file and line. SWF: Chapin et al. 1999, Parallel Workloads Archive.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from typing import BinaryIO, NamedTuple
 from warpdeck.base.errors import UserError
 
 MAX_JOBS = 5_000_000
-"""Jobs of one log. The largest public ones hold three million; beyond this memory is the limit."""
+"""Largest number of jobs of one log. The largest public logs have three million; memory is the limit."""
 MAX_LINE_BYTES = 64 * 1024
-"""Of one line: a longer one is no log, and an endless one would fill the memory."""
+"""Longest line. A longer one is not a log, and an endless line would fill the memory."""
 MAX_NUMBER = 1e12
-"""Of any number: 30,000 years in seconds. Larger ones are slips, and would cost precision."""
+"""Largest number. It is 30,000 years in seconds; larger numbers are mistakes and would lose precision."""
 
 NEEDED = ("job_id", "submit_s", "runtime_s")
 SIZES = ("nodes", "gpus", "cpus")
@@ -35,9 +36,10 @@ UNKNOWN_USERS = frozenset(("", "-1"))
 
 
 class TraceJob(NamedTuple):
-    """One job of a log. Times in seconds; `submit_s` counts from the log's own zero. 0 of nodes, gpus or cpus is unknown.
+    """One job of a log.
 
-    A NamedTuple, for logs of millions of jobs.
+    Times are in seconds; `submit_s` counts from the log's own zero. 0 nodes, gpus or cpus means unknown. It
+    is a NamedTuple, which is compact enough for logs with millions of jobs.
     """
 
     job_id: str
@@ -52,7 +54,9 @@ class TraceJob(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """A log's jobs in the order of their submission, how many could not be used, and the machine's CPUs if it says so."""
+    """A log's jobs in order of submission, the number of skipped jobs, and the machine's CPUs if the log
+    contains them.
+    """
 
     jobs: tuple[TraceJob, ...]
     skipped: int = 0
@@ -60,7 +64,7 @@ class Trace(NamedTuple):
 
 
 def read_trace(path: str) -> Trace:
-    """Reads a log. Raises UserError."""
+    """Read a log. Raises UserError."""
     name = path.removesuffix(".gz")
     if not name.endswith((".csv", ".swf")):
         raise UserError(
@@ -89,7 +93,9 @@ def _unreadable(path: str, error: OSError) -> UserError:
 
 
 def _lines(path: str, file: BinaryIO) -> Iterator[str]:
-    """The lines as text; a broken archive, an endless line and binary data are told with the line's number."""
+    """Yield the lines as text. Damaged archives, endless lines and binary data raise UserError with the line
+    number.
+    """
     number = 0
     while True:
         number += 1
@@ -112,7 +118,7 @@ def _bad(path: str, line: int, what: str) -> UserError:
 
 
 class _Reader(ABC):
-    """What both formats share: where in the file we are, and numbers that say where they are wrong."""
+    """Common part of both formats: the position in the file, and numbers whose errors contain this position."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -122,7 +128,7 @@ class _Reader(ABC):
         self.machine_cpus: int | None = None
 
     def jobs(self, lines: Iterator[str]) -> Iterator[TraceJob]:
-        """Every job that can be replayed, in file order."""
+        """Yield the jobs that can be replayed, in file order."""
         for job in self.rows(lines):
             if job is None:
                 self.skipped += 1
@@ -134,13 +140,13 @@ class _Reader(ABC):
 
     @abstractmethod
     def rows(self, lines: Iterator[str]) -> Iterable[TraceJob | None]:
-        """One a line of the log; None where too little is known of the job."""
+        """Yield one item per line of the log, None for a job with too little information."""
 
     def bad(self, what: str) -> UserError:
         return _bad(self.path, self.line, what)
 
     def number(self, text: str, name: str) -> float:
-        """A number within bounds; raises UserError."""
+        """Return a number within bounds. Raises UserError."""
         try:
             value = float(text)
         except ValueError:
@@ -150,7 +156,7 @@ class _Reader(ABC):
         return value
 
     def amount(self, text: str, name: str) -> float | None:
-        """A number that cannot be negative; None if blank."""
+        """Return a number that is not negative, or None if blank."""
         if not text.strip():
             return None
         value = self.number(text, name)
@@ -159,7 +165,7 @@ class _Reader(ABC):
         return value
 
     def count(self, text: str, name: str) -> int:
-        """A whole number; 0 if blank."""
+        """Return a whole number, or 0 if blank."""
         value = self.amount(text, name) or 0.0
         if value != int(value):
             raise self.bad(f"{name} is {_short(text)}, not a whole number")
@@ -227,7 +233,7 @@ class _Csv(_Reader):
 class _Swf(_Reader):
     FIELDS = 18
     PARTS = frozenset(("2", "3", "4"))
-    """Statuses (field 11) of lines that tell one of several executions of a job, which has a line that sums them up."""
+    """Statuses (field 11) of lines about one of several executions of a job. Another line sums them up."""
 
     def rows(self, lines: Iterator[str]) -> Iterable[TraceJob | None]:
         for self.line, line in enumerate(lines, start=1):
@@ -242,7 +248,7 @@ class _Swf(_Reader):
                 yield self._job(fields)
 
     def _comment(self, comment: str) -> None:
-        """The header's "; MaxProcs: 128" is the machine's size."""
+        """Read the machine's size from a header line such as "; MaxProcs: 128"."""
         key, _, value = comment.lstrip("; \t").partition(":")
         if key.strip().lower() == "maxprocs" and value.strip().isdecimal():
             self.machine_cpus = int(value) or None
@@ -267,6 +273,6 @@ class _Swf(_Reader):
         )
 
     def _known(self, text: str, name: str) -> float | None:
-        """A number; None for -1, and for any other that can be none: real logs have differences that came out below 0."""
+        """Return a number, or None if it is negative. Real logs contain differences that came out below 0."""
         value = self.number(text, name)
         return None if value < 0 else value

@@ -1,7 +1,8 @@
-"""An asyncio loop whose time is virtual: when everybody waits, the clock goes on to the next timer at once.
+"""An asyncio event loop with virtual time: if all tasks wait, the clock moves to the next timer at once.
 
-Real descriptors are still looked at, without waiting for them; threads are not waited for, so nothing that runs in one
-belongs into such a loop. When nothing is left that could ever happen, the loop says so instead of waiting for ever.
+Real descriptors are checked, but not waited for. Threads are not waited for either, so code that uses threads
+does not work in this loop. If no event is left that could ever happen, the loop raises `Stalled` instead of
+waiting for ever.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 RESOLUTION_S = 1e-6
-"""Timers closer together than this are one moment; far above the rounding of the longest simulated time."""
+"""Timers closer than this are simultaneous. It is far above the rounding error of the longest simulated time.
+"""
 
 
 class Stalled(Exception):
-    """Everybody waits, and for nothing that will ever come."""
+    """All tasks wait for events that can never happen."""
 
 
 class _Selector(selectors.BaseSelector):
-    """Looks at the real selector, and has the time go on instead of waiting."""
+    """Checks the real selector, and advances the time instead of waiting."""
 
     def __init__(self, advance: Callable[[float], None]) -> None:
         self._real = selectors.DefaultSelector()
@@ -51,7 +53,7 @@ class _Selector(selectors.BaseSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Starts at 0 s."""
+    """An event loop whose time starts at 0 s."""
 
     def __init__(self) -> None:
         self._now_s = 0.0
@@ -66,6 +68,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
-    """Runs to the end in virtual time. Raises Stalled where real time would hang."""
+    """Run a coroutine to its end in virtual time. Raises Stalled where real time would hang."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)

@@ -1,4 +1,4 @@
-"""Launches that wait on a simulated node for the place of another, as on a real one."""
+"""Launches that wait on a simulated node for the end of another launch, as on a real node."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ Key = tuple[int, int]
 
 
 class Waiting:
-    """Of one node, each behind one other."""
+    """The waiting launches of one node. Each waits for one other launch."""
 
     def __init__(self) -> None:
         self._behind: dict[Key, wire.Launch] = {}
 
     def add(self, launch: wire.Launch) -> None:
-        """Waits for the place of the launch that it names."""
+        """Add a launch, which waits for the launch that it names."""
         job_id, restarts = launch.behind
         self._behind[job_id, restarts] = launch
 
     def holds(self, key: Key) -> bool:
-        """Whether that launch waits."""
+        """Return whether that launch waits."""
         return any((each.job_id, each.restarts) == key for each in self._behind.values())
 
     def next(self, gone: Key) -> wire.Launch | None:
-        """Who may begin now that this one has ended."""
+        """Remove and return the launch that may begin after the end of `gone`."""
         return self._behind.pop(gone, None)
 
     def drop(self, keys: set[Key]) -> list[Key]:
-        """Takes these out, with all that wait behind them."""
+        """Remove these launches with all launches behind them, and return their keys."""
         dropped: list[Key] = []
         for before, launch in list(self._behind.items()):
             key = (launch.job_id, launch.restarts)

@@ -1,4 +1,6 @@
-"""What a lab keeps a cluster busy with: who submits what, how long it runs and how it ends. All from the given generator."""
+"""The demo's workload: who submits which jobs, how long they run and how they end. Everything comes from the
+given generator.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ DAY_S = 24 * HOUR_S
 CPUS_PER_GPU = 8
 GIB_PER_GPU = 96
 FAILS, HANGS = 0.12, 0.05
-"""The shares of jobs that fail, most of them early, and that do nothing any more until their limit ends them."""
+"""Shares of jobs that fail, mostly early, and of jobs that hang until their limit ends them."""
 SHELL_S = 8 * HOUR_S
 
 
 class Kind(NamedTuple):
-    """A kind of job: GPUs on each of how many nodes, minutes it runs, its limit in hours, how often it is submitted."""
+    """A kind of job: GPUs per node, nodes, run time in minutes, limit in hours, and relative frequency."""
 
     name: str
     gpus: int
@@ -51,7 +53,7 @@ def who(user: str) -> Principal:
 
 
 def any_request(rng: random.Random) -> tuple[Principal, Request]:
-    """A job as such a lab submits them."""
+    """Return a random job and its user."""
     kind = rng.choices(KINDS, [kind.weight for kind in KINDS])[0]
     user = rng.choice(USERS)
     limit_s = kind.limit_h * HOUR_S
@@ -59,14 +61,14 @@ def any_request(rng: random.Random) -> tuple[Principal, Request]:
 
 
 def sweep(user: str, *, grid: str, at_once: int) -> Request:
-    """An array over all combinations of some values."""
+    """Return an array over all combinations of some values."""
     array = ArraySpec(ranges=((0, task_count(parse_grid(grid)) - 1, 1),), throttle=at_once)
     request = _request("lr-sweep", gpus=1, nodes=1, limit_s=HOUR_S, user=user, array=array)
     return msgspec.structs.replace(request, script=with_sweep(request.script, grid))
 
 
 def shell(user: str) -> Request:
-    """An interactive session."""
+    """Return an interactive session."""
     return Request(
         name="interactive",
         argv=("bash",),
@@ -79,18 +81,18 @@ def shell(user: str) -> Request:
 
 
 def evaluation(user: str, *, after: JobId) -> Request:
-    """It waits until a training has ended well."""
+    """Return a job that waits until a training has completed."""
     after_it = Dependencies(clauses=(Dependency(kind="afterok", job_id=after),))
     return _request("eval-after", gpus=1, nodes=1, limit_s=HOUR_S, user=user, dependencies=after_it)
 
 
 def training(user: str, *, nodes: int, hold: bool = False) -> Request:
-    """A large one, over whole nodes."""
+    """Return a large job on whole nodes."""
     return _request("llama-8b-sft", gpus=8, nodes=nodes, limit_s=12 * HOUR_S, user=user, hold=hold)
 
 
 def run_time(rng: random.Random, launch: wire.Launch) -> tuple[float, int]:
-    """(seconds, exit code): most end well."""
+    """Return run time in seconds and exit code. Most jobs succeed."""
     if launch.pty:
         return 2.0 * SHELL_S, 0
     least, most = MINUTES.get(launch.env.get("SLURM_JOB_NAME", ""), (1.0, 5.0))

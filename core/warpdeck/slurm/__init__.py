@@ -1,1 +1,4 @@
-"""Slurm's commands under Slurm's names: their options, outputs, messages and exit codes. One module per command."""
+"""Slurm-compatible commands with Slurm's options, output, messages and exit codes, one module per command.
+
+`command_table` maps a command name to its module.
+"""

@@ -1,4 +1,7 @@
-"""The table of Slurm's commands. It imports nothing, because `squeue` reads it at each start."""
+"""Table of the Slurm-compatible commands.
+
+This module imports nothing, because `squeue` reads it at each start.
+"""
 
 from __future__ import annotations
 
@@ -21,5 +24,5 @@ COMMANDS: dict[str, str] = {
 }
 """Command -> module below warpdeck.slurm with `main(words, console) -> exit code`."""
 FRONTED = ("srun", "salloc", "sbcast")
-"""Commands that speak with this terminal themselves: modules of warpdeck.slurm.interactive with `main(name, words)`."""
+"""Commands that use the terminal directly: modules of warpdeck.slurm.interactive with `main(name, words)`."""
 APP = "sview"

@@ -1,4 +1,7 @@
-"""Durable state: SqliteStore for real, MemoryStore for the simulator. Both pass one contract suite."""
+"""Durable state. `SqliteStore` is used in production and `MemoryStore` by the simulator.
+
+The same contract tests run against both.
+"""
 
 from .memory import MemoryStore
 from .sqlite import SqliteStore

@@ -1,4 +1,7 @@
-"""What nodes were at a moment in SQL: a row from each change on, so many of a node as are worth a look back."""
+"""History of node states in SQL.
+
+A row is written at each change. Only the latest `MOST_CONDITIONS` rows of a node are kept.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +35,22 @@ _THEN = "WHERE node = ? AND at <= ? ORDER BY at DESC LIMIT 1"
 
 
 def write(db: sqlite3.Connection, changed: Iterable[Condition]) -> None:
-    """The rows of one transaction; the oldest of the same nodes go."""
+    """Write the rows of one transaction, and delete the oldest rows of the same nodes beyond the limit."""
     rows = [(each.node, each.at_unix, _ENCODER.encode(each)) for each in changed]
     db.executemany(_PUT, rows)
     db.executemany(_BOUND, [(node, MOST_CONDITIONS) for node, _, _ in rows])
 
 
 def drop(db: sqlite3.Connection, nodes: Iterable[NodeName]) -> None:
-    """Those of nodes that are gone."""
+    """Delete the rows of removed nodes."""
     db.executemany(_DROP, [(node,) for node in nodes])
 
 
 def read(db: sqlite3.Connection, at_unix: float, salvage: Salvage) -> list[Condition]:
-    """Of each node the one that it was in then, by name: along the index, however many there are."""
+    """Return the state that each node was in at `at_unix`, ordered by node name.
+
+    The query uses the index, so its cost does not depend on the number of rows.
+    """
     names = [row[0] for row in db.execute(_NODES)]
     return [
         found

@@ -1,4 +1,7 @@
-"""Jobs decoded from their rows: each with its request, and with what it shares with others as one object."""
+"""Decodes jobs from their rows.
+
+Each job gets its request, and equal values of several jobs are one object.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,11 @@ from warpdeck.model import Job, Request, Resources
 from .salvage import Salvage
 
 MOST_REQUESTS = 100_000
-"""That a reading of jobs keeps decoded: tasks of an array stand together and share one; a past of millions has millions."""
+"""Maximum number of decoded requests kept while jobs are read. Tasks of an array are adjacent and share one
+request. A history of millions of jobs can have millions of requests.
+"""
 _ALIKE = ("name", "script", "submit_dir", "env", "step_variables", "limits")
-"""What requests that come from one folder one after the other mostly have in common."""
+"""Fields that are mostly equal in consecutive requests from the same folder."""
 
 NO_REQUEST = Request()
 JOB = msgspec.msgpack.Decoder(Job)
@@ -24,7 +29,10 @@ _REQUEST = msgspec.msgpack.Decoder(Request)
 
 
 def each_job(db: sqlite3.Connection, query: str, values: tuple[Any, ...], salvage: Salvage) -> Iterator[Job]:
-    """Jobs with their requests, row by row: a hundred thousand rows at once would take 130 MB beside the jobs."""
+    """Yield jobs with their requests, row by row.
+
+    A hundred thousand rows fetched at once would take 130 MB in addition to the jobs.
+    """
     requests: dict[int, Request] = {}
     resources: dict[Resources, Resources] = {}
     last_from: dict[str, Request] = {}
@@ -38,7 +46,8 @@ def each_job(db: sqlite3.Connection, query: str, values: tuple[Any, ...], salvag
             if made is None:
                 continue
             requests[key] = made
-            # Who asks for the same shares one object: a queue has few kinds, and the planner looks at who they are.
+            # Equal resource requests share one object. A queue has few different ones, and the planner
+            # compares them by identity.
             asked = resources.setdefault(made.resources, made.resources)
             msgspec.structs.force_setattr(made, "resources", asked)
             _share(made, last_from.get(made.submit_dir, NO_REQUEST))
@@ -49,7 +58,7 @@ def each_job(db: sqlite3.Connection, query: str, values: tuple[Any, ...], salvag
 
 
 def _share(made: Request, before: Request) -> None:
-    """What a request that was just decoded has in common with one before is one object: an environment alone takes kilobytes."""
+    """Share equal fields between consecutive requests, because one environment can take kilobytes."""
     for name in _ALIKE:
         value, like = getattr(made, name), getattr(before, name)
         if value is not like and value == like:

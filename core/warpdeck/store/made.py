@@ -1,4 +1,7 @@
-"""The rows of what requests have made; see controller.made. All of it runs in the database's thread."""
+"""Rows that record the objects that requests have created; see `model.created_by_nonce`.
+
+All functions run in the database's thread.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _DECODER = msgspec.msgpack.Decoder(Made)
 
 
 def write(db: sqlite3.Connection, made: Iterable[Made], gone: Iterable[Made]) -> None:
-    """Adds rows and takes others away."""
+    """Write the rows in `made` and delete those in `gone`."""
     rows = [(each.uid, each.mark.nonce, each.at_unix, _ENCODER.encode(each)) for each in made]
     db.executemany("INSERT OR REPLACE INTO made VALUES (?, ?, ?, ?)", rows)
     keys = [(each.uid, each.mark.nonce) for each in gone]
@@ -24,5 +27,5 @@ def write(db: sqlite3.Connection, made: Iterable[Made], gone: Iterable[Made]) ->
 
 
 def read(db: sqlite3.Connection, salvage: Salvage) -> list[Made]:
-    """All, the oldest first."""
+    """Return all records, the oldest first."""
     return list(salvage.read(db, "made", _DECODER, "ORDER BY at"))

@@ -1,4 +1,7 @@
-"""The store in memory, for the simulator and the demo: the same contract, nothing durable."""
+"""The store in memory, for the simulator and the demo.
+
+It has the same contract as the SQLite store but is not durable.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ from warpdeck.ports.ports import (
 
 
 class MemoryStore:
-    """Keeps everything in dictionaries. Survives a new Controller on the same object, as a file would."""
+    """Keeps everything in dictionaries.
+
+    A new controller on the same object finds the data again, as it would in a file.
+    """
 
     def __init__(self, controller_id: str = "memory") -> None:
         self._controller_id = controller_id

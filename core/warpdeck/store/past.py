@@ -1,8 +1,10 @@
-"""The past in SQL: a narrow row for each ended job, which question it meets, and what groups of jobs have cost.
+"""Search records of finished jobs in SQL: one narrow row per job, the search queries, and the cost of groups
+of jobs.
 
-A page is found by its neighbour's key (`beside`) along the index of its order, so that the thousandth costs what the first
-does; only a jump into the middle counts rows. Orders that have no index look at every row that the clauses let through and
-keep a page of them. Names and nodes are kept in small letters, for that is how they are looked for.
+A page is found along the index of its sort order by the key of the job next to it (`beside`). The thousandth
+page therefore costs as much as the first one. Only a jump into the middle counts rows. A sort order without
+an index reads every row that matches the clauses and keeps one page of them. Names and nodes are stored in
+lower case, because searches use lower case.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from warpdeck.ports.ports import PastPage
 PUT = f"INSERT OR REPLACE INTO past VALUES ({','.join('?' * 22)})"
 DROP = "DELETE FROM past WHERE id = ?"
 BATCH = 1000
-"""Rows that are written at once: whoever fills in a million holds no more of them."""
+"""Maximum number of rows written at once. This bounds the memory when a million rows are filled in."""
 _KEYS = {
     "end": "end_at",
     "job": "array_job_id",
@@ -67,7 +69,7 @@ SUM(CASE WHEN util_pct IS NULL THEN 0.0 ELSE ran_s * gpus * COALESCE(idle_pct, 0
 
 
 def write(db: sqlite3.Connection, jobs: Iterable[Job]) -> None:
-    """Rows of those that have ended; a job that is in the queue again leaves the past."""
+    """Write the rows of finished jobs, and delete the rows of jobs that are in the queue again."""
     ended: list[tuple[Any, ...]] = []
     others: list[tuple[int]] = []
     for job in jobs:
@@ -111,7 +113,10 @@ def _row(job: Job) -> tuple[Any, ...]:
 
 
 def page(db: sqlite3.Connection, query: PastQuery, *, counted: bool) -> PastPage:
-    """The ids of one page, and how many jobs there are in all where that is asked. Raises UserError for an unknown order."""
+    """Return the ids of one page, and the total number of jobs if `counted` is true.
+
+    Raises UserError for an unknown sort order.
+    """
     where, values = _conditions(query)
     total = None
     if counted:
@@ -134,7 +139,10 @@ def page(db: sqlite3.Connection, query: PastQuery, *, counted: bool) -> PastPage
 
 
 def costs(db: sqlite3.Connection, query: PastQuery) -> list[GroupCost]:
-    """What the jobs of the question have cost, by everything that groups are made of. Its page and order count nothing."""
+    """Return the cost of the jobs that match the query, by user, account, partition, state and reason.
+
+    The page and the sort order of the query are ignored.
+    """
     where, values = _conditions(query)
     names = "user, account, partition, state, reason"
     rows = db.execute(f"SELECT {names}, {_COSTS} FROM past WHERE {where} GROUP BY {names}", values)
@@ -166,7 +174,7 @@ def _key(order: str) -> str:
 
 
 def _conditions(query: PastQuery) -> tuple[str, tuple[Any, ...]]:
-    """All of them as SQL, with their values."""
+    """Return all conditions of the query as SQL with their values."""
     found: list[tuple[str, Sequence[Any]]] = [("end_at <= ?", (_moment(query.until),))]
     if query.user is not None:
         found.append(("user = ?", (query.user,)))

@@ -1,7 +1,8 @@
-"""Rows that cannot be decoded: a reading passes over them, and then they are moved into the table `set_aside`.
+"""Handling of rows that cannot be decoded: they are skipped and then moved into the table `set_aside`.
 
-A disk that lost a page, or a bug of an earlier version, may leave one row that nothing can read. The controller must not stay
-down for it, and nothing may be lost: the row is kept whole, with the reason, until an admin has looked at it.
+A disk that lost a page, or a bug of an earlier version, may leave an unreadable row. The controller must
+start in spite of it, and nothing may be lost. The whole row is therefore kept with the reason until an admin
+has looked at it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ KEYS = {
     "conditions": ("node", "at"),
     "made": ("uid", "nonce"),
 }
-"""The columns that name a row, for each table with encoded data."""
+"""The primary key columns of each table with encoded data."""
 STAND_IN_REASON = "Its record in the database could not be read. Remove the node and add it again."
 _FAULTS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 _OF_REQUEST = {
@@ -43,7 +44,7 @@ Key = tuple[str, tuple[Any, ...]]
 
 
 class Salvage:
-    """The rows that one reading could not decode: (table, key) -> the reason."""
+    """The rows that one read could not decode: (table, key) -> the reason."""
 
     def __init__(self) -> None:
         self.met: dict[Key, str] = {}
@@ -51,7 +52,7 @@ class Salvage:
     def decode(
         self, decoder: msgspec.msgpack.Decoder[_T], data: Any, table: str, key: tuple[Any, ...]
     ) -> _T | None:
-        """The row's data decoded, or None if that cannot be done."""
+        """Return the decoded data of the row, or None if it cannot be decoded."""
         try:
             return decoder.decode(data)
         except _FAULTS as error:
@@ -66,7 +67,10 @@ class Salvage:
         rest: str = "",
         values: Sequence[Any] = (),
     ) -> Iterator[_T]:
-        """The table's rows that can be decoded; `rest` is what follows FROM in the query."""
+        """Yield the table's rows that can be decoded.
+
+        `rest` is the end of the query, after the table name.
+        """
         columns = ", ".join(KEYS[table])
         for data, *key in db.execute(f"SELECT data, {columns} FROM {table} {rest}", values):
             found = self.decode(decoder, data, table, tuple(key))
@@ -75,7 +79,10 @@ class Salvage:
 
 
 def set_aside(db: sqlite3.Connection, met: dict[Key, str], now_unix: float) -> None:
-    """Move these rows into `set_aside`. An unreadable request takes its jobs along, which cannot be read without it."""
+    """Move these rows into `set_aside`.
+
+    The jobs of an unreadable request are moved too, because they need it.
+    """
     for (table, key), reason in met.items():
         where = " AND ".join(f"{column} = ?" for column in KEYS[table])
         _move(db, table, where, key, reason, now_unix)
@@ -87,7 +94,10 @@ def set_aside(db: sqlite3.Connection, met: dict[Key, str], now_unix: float) -> N
 
 
 def _put_stand_in(db: sqlite3.Connection, name: NodeName) -> None:
-    """Keep the node known, drained and out of reach, so that nobody takes the jobs that it runs for ended."""
+    """Insert a drained, unreachable node of this name in place of an unreadable one.
+
+    Without it, the jobs that run on the node would be taken for finished.
+    """
     node = Node(name=name, target=f"{name}.invalid", drained=True, reason=STAND_IN_REASON)
     db.execute("INSERT INTO nodes VALUES (?, ?)", (name, msgspec.msgpack.encode(node)))
 
@@ -112,11 +122,11 @@ def _move(
 
 
 def rows_set_aside(db: sqlite3.Connection) -> list[UnreadableRow]:
-    """What was set aside until now, the oldest first."""
+    """Return all rows that were set aside so far, the oldest first."""
     query = "SELECT source, key, reason FROM set_aside ORDER BY seq"
     return [UnreadableRow(table=row[0], key=row[1], reason=row[2]) for row in db.execute(query)]
 
 
 def job_ids(rows: Sequence[UnreadableRow]) -> frozenset[JobId]:
-    """The jobs among these rows."""
+    """Return the ids of the jobs among these rows."""
     return frozenset(JobId(int(row.key)) for row in rows if row.table == "jobs")

@@ -1,10 +1,11 @@
-"""The database schema and its migrations. The version is SQLite's user_version: the number of migrations applied.
+"""The database schema and its migrations.
 
-A migration is never edited once released; a new one is appended. A database made by a newer warpdeck is refused.
+The version is SQLite's user_version: the number of migrations applied. A migration is never edited once it is
+released; a new one is appended. A database written by a newer warpdeck is refused.
 """
 
 WHOLE_JOB = -1
-"""In the column `step`: no step, but the whole job."""
+"""Value of the column `step` for the job as a whole."""
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -142,4 +143,4 @@ MIGRATIONS: tuple[str, ...] = (
     ) WITHOUT ROWID;
     """,
 )
-"""Each entry takes the schema one version on."""
+"""Each entry raises the schema version by one."""

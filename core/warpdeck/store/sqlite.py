@@ -1,8 +1,8 @@
 """The durable store: SQLite in WAL mode with synchronous=FULL, one transaction per batch of the controller.
 
-A commit that returned is on disk. A commit that failed (disk full, say) is rolled back whole and raises StoreError.
-Rows hold the msgpack of the model's structs; the columns beside it are what queries filter by. A job's request is kept
-once per submission and joined when jobs are read.
+When a commit returns, its data is on disk. A commit that fails (for example because the disk is full) is
+rolled back completely and raises StoreError. Rows hold the model's structs as msgpack. The other columns
+serve queries as filters. A job's request is stored once per submission and joined when jobs are read.
 """
 
 from __future__ import annotations
@@ -45,15 +45,19 @@ from .schema import MIGRATIONS, WHOLE_JOB
 log = logging.getLogger(__name__)
 
 MAX_VALUES = 900
-"""In one query: SQLite takes 999 in its older versions."""
+"""Maximum number of values in one query. Older versions of SQLite accept 999."""
 ROWS_AT_ONCE = 64
-"""Rows that a cursor fetches in one go; aiosqlite's own default. Our queries fetch all."""
+"""Number of rows that a cursor fetches at once. This is aiosqlite's own default; our queries fetch all
+rows.
+"""
 
 PAST_FILLED = "past_filled"
 PAST_MOST_S = 20.0
-"""A question about the past is given up then: a million rows take one."""
+"""Maximum number of seconds for a query about finished jobs. A query over a million rows takes one second."""
 STEPS_BETWEEN_LOOKS = 100_000
-"""Of SQLite's machine between two looks at the clock: some milliseconds."""
+"""Number of SQLite virtual machine instructions between two checks of the clock. They take some
+milliseconds.
+"""
 
 _T = TypeVar("_T")
 _NODE = msgspec.msgpack.Decoder(Node)
@@ -83,20 +87,23 @@ WITH RECURSIVE names (name) AS (
 _LATELY_ENDED_STEPS = """
 WHERE finished = 1 AND job_id IN (SELECT id FROM jobs WHERE finished = 0) ORDER BY job_id, number
 """
-"""Of jobs that go on: an srun whose answer was lost may still ask for one."""
+"""Finished steps of unfinished jobs. An srun that did not get its answer may still ask for one."""
 _LAST_OF_USER = "WHERE finished = 1 AND user = ? ORDER BY end_at DESC LIMIT ?"
 
 
 class _Database(aiosqlite.Connection):
-    """aiosqlite with whole pieces of work: each of its calls goes to a thread and back, so a transaction is one call."""
+    """An aiosqlite connection that runs a whole function in its thread.
+
+    Each call of aiosqlite goes to the thread and back, so a transaction is sent as one call.
+    """
 
     async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """What the work makes of what it reads. Raises sqlite3.Error."""
+        """Run `work` in the database's thread and return its result. Raises sqlite3.Error."""
         found: _T = await self._execute(lambda: work(self._conn))  # type: ignore[no-untyped-call]
         return found
 
     async def transact(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Runs the work between BEGIN and COMMIT; rolls back and raises sqlite3.Error if any of it fails."""
+        """Run `work` between BEGIN and COMMIT. If any of it fails, roll back and raise the error."""
         await self._execute(self._transact_in_thread, work)  # type: ignore[no-untyped-call]
 
     def _transact_in_thread(self, work: Callable[[sqlite3.Connection], None]) -> None:
@@ -112,7 +119,7 @@ class _Database(aiosqlite.Connection):
 
 
 class SqliteStore:
-    """Store over one database file. Make it with `SqliteStore.open`."""
+    """Store over one database file. Create it with `SqliteStore.open`."""
 
     def __init__(self, db: _Database, path: str) -> None:
         self._db = db
@@ -121,7 +128,7 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, path: str) -> SqliteStore:
-        """Opens or creates the database (mode 0600) and migrates it. Raises StoreError."""
+        """Open or create the database (mode 0600), and migrate it. Raises StoreError."""
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             db = _Database(lambda: sqlite3.connect(path, isolation_level=None), ROWS_AT_ONCE)
@@ -145,7 +152,10 @@ class SqliteStore:
             await (await self._reader).close()
 
     async def load(self, *, finished_since_unix: float) -> Loaded:
-        """Unfinished jobs, jobs that ended at or after `finished_since_unix`, and all nodes."""
+        """Return all data that the controller needs at its start.
+
+        Its jobs are the unfinished ones and those that ended at or after `finished_since_unix`.
+        """
         controller_id = await self.controller_id()
         jobs = await self._jobs(
             f"{_JOIN} WHERE finished = 0 OR (finished = 1 AND end_at >= ?) ORDER BY id",
@@ -179,14 +189,17 @@ class SqliteStore:
         )
 
     async def _next_job_id(self, unreadable: Sequence[UnreadableRow]) -> int:
-        """The next id that no job has had, whatever the database says of it."""
+        """Return the next id that no job has had.
+
+        It is larger than every job id in the database, even if the stored counter is wrong or unreadable.
+        """
         noted = await self._meta("next_job_id") or "1"
         given = await self._rows("SELECT MAX(id) FROM jobs")
         last = max(given[0][0] or 0, *job_ids(unreadable), 0)
         return max(int(noted) if noted.isdecimal() else 1, last + 1)
 
     async def controller_id(self) -> str:
-        """Random, and the same for as long as the database lives."""
+        """Return the random id of this controller. It stays the same as long as the database exists."""
         known = await self._meta("controller_id")
         if known is None:
             known = secrets.token_hex(16)
@@ -194,7 +207,7 @@ class SqliteStore:
         return known
 
     async def commit(self, changes: Changes) -> None:
-        """One durable transaction. Raises StoreError and keeps nothing of it."""
+        """Write the changes in one durable transaction. Raises StoreError, and then nothing of it is kept."""
         if changes.is_empty():
             return
         try:
@@ -203,24 +216,27 @@ class SqliteStore:
             raise StoreError(f"cannot write {self._path}: {error}") from error
 
     async def job(self, job_id: JobId) -> Job | None:
-        """One job of any age."""
+        """Return one job of any age, or None."""
         found = await self._jobs(f"{_JOIN} WHERE id = ?", (job_id,))
         return found[0] if found else None
 
     async def named(self, number: JobId) -> list[Job]:
-        """All jobs of one submission by id, or the array task with that id."""
+        """Return all jobs of one submission ordered by id, or the array task with that id."""
         members = await self._jobs(f"{_JOIN} WHERE jobs.array_job_id = ? ORDER BY id", (number,))
         return members or await self._jobs(f"{_JOIN} WHERE id = ?", (number,))
 
     async def jobs(self, numbers: Sequence[JobId]) -> list[Job]:
-        """Those of these ids that there are, by id."""
+        """Return the jobs with these ids, ordered by id. Unknown ids are skipped."""
         found = []
         for some in _chunks(numbers):
             found += await self._jobs(f"{_JOIN} WHERE id IN ({_marks(some)}) ORDER BY id", tuple(some))
         return found
 
     async def ended_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
-        """Ended jobs of these users that were submitted by `until_unix` and ended at `since_unix` or later, by id."""
+        """Return the ids of finished jobs of these users, in ascending order.
+
+        The jobs were submitted by `until_unix` and ended at `since_unix` or later.
+        """
         query = "SELECT id FROM jobs WHERE finished = 1 {} AND end_at >= ? AND submit_at <= ? ORDER BY id"
         return await self._ids_in_time(query, users, since_unix, until_unix)
 
@@ -238,7 +254,7 @@ class SqliteStore:
         return [JobId(row[0]) for row in await self._rows(query.format(of_users), values)]
 
     async def runs_of(self, numbers: Sequence[JobId]) -> list[Job]:
-        """The earlier starts of these jobs, job by job."""
+        """Return the earlier starts of these jobs, grouped by job."""
         found = []
         for some in _chunks(numbers):
             query = f"{_JOIN_RUNS} WHERE job_id IN ({_marks(some)}) ORDER BY job_id, restarts"
@@ -252,7 +268,7 @@ class SqliteStore:
         return await self._look_back(lambda db: past.costs(db, query))
 
     async def _look_back(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Over a connection of its own: a question may look at a million rows, and no commit waits for that."""
+        """Read over a separate connection. A query may look at a million rows, and no commit waits for it."""
         try:
             if self._reader is None:
                 self._reader = asyncio.create_task(_open_reader(self._path))
@@ -262,7 +278,7 @@ class SqliteStore:
             raise StoreError(f"cannot read {self._path}: {error}") from error
 
     async def steps_of(self, numbers: Sequence[JobId]) -> list[Step]:
-        """The steps of these jobs, job by job."""
+        """Return the steps of these jobs, grouped by job."""
         found = []
         for some in _chunks(numbers):
             rest = f"WHERE job_id IN ({_marks(some)}) ORDER BY job_id, restarts, number"
@@ -270,37 +286,42 @@ class SqliteStore:
         return found
 
     async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]:
-        """The last `limit` ended jobs, oldest first."""
+        """Return the last `limit` finished jobs of a user, or of all users if `user` is None, oldest
+        first.
+        """
         where = "finished = 1" if user is None else "finished = 1 AND user = ?"
         values: tuple[Any, ...] = (limit,) if user is None else (user, limit)
         found = await self._jobs(f"{_JOIN} WHERE {where} ORDER BY end_at DESC LIMIT ?", values)
         return found[::-1]
 
     async def journal(self, job_id: JobId) -> list[JournalEntry]:
-        """A job's history, oldest first."""
+        """Return a job's history, oldest first."""
         rows = await self._rows("SELECT at, text FROM journal WHERE job_id = ? ORDER BY seq", (job_id,))
         return [JournalEntry(at_unix=row[0], job_id=job_id, text=row[1]) for row in rows]
 
     async def last_entries(self, limit: int) -> list[JournalEntry]:
-        """What happened last to any job, the latest first."""
+        """Return the latest journal entries of all jobs, newest first."""
         rows = await self._rows("SELECT at, job_id, text FROM journal ORDER BY seq DESC LIMIT ?", (limit,))
         return [JournalEntry(at_unix=row[0], job_id=JobId(row[1]), text=row[2]) for row in rows]
 
     async def steps(self, job_id: JobId) -> list[Step]:
-        """All steps of a job, in the order of its starts and of their numbers."""
+        """Return all steps of a job, ordered by start and step number."""
         return await self._all("steps", _STEP, "WHERE job_id = ? ORDER BY restarts, number", (job_id,))
 
     async def conditions(self, at_unix: float) -> list[Condition]:
-        """Of each node the one that it was in at that moment."""
+        """Return the state that each node was in at that time."""
         return await self._look_back(lambda db: conditions.read(db, at_unix, Salvage()))
 
     async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
-        """How a job's life went, or a step's, by node."""
+        """Return the usage curves of a job or of one of its steps, one per node."""
         values = (job_id, WHOLE_JOB if step is None else step)
         return await self._all("curves", _CURVE, "WHERE job_id = ? AND step = ? ORDER BY node", values)
 
     async def _fill_past(self) -> None:
-        """Once: jobs that ended before there was a table of the past. A million take about a minute."""
+        """Fill the table of finished jobs once, with the jobs that ended before the table existed.
+
+        A million jobs take about a minute.
+        """
         if await self._meta(PAST_FILLED) is None:
             await self._db.transact(_fill_past)
 
@@ -323,7 +344,10 @@ class SqliteStore:
         return await self._read(lambda db, salvage: list(salvage.read(db, table, decoder, rest, values)))
 
     async def _read(self, work: Callable[..., _T]) -> _T:
-        """Return what the work reads. If it meets rows that it cannot decode, they are set aside, and it reads again."""
+        """Return the result of `work`.
+
+        If it meets rows that it cannot decode, they are set aside and the read is repeated.
+        """
         try:
             while True:
                 salvage = Salvage()
@@ -355,7 +379,10 @@ async def _open_reader(path: str) -> _Database:
 
 
 def _within(db: sqlite3.Connection, most_s: float, work: Callable[[sqlite3.Connection], _T]) -> _T:
-    """The work, given up after that time. Runs in the database's thread."""
+    """Run `work`, and raise UserError if it takes longer than `most_s` seconds.
+
+    Runs in the database's thread.
+    """
     until = time.monotonic() + most_s
     db.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
     try:
@@ -387,7 +414,7 @@ def _marks(values: Sequence[object]) -> str:
 
 
 def _waits(text: str) -> Waits:
-    """How long jobs have waited; from the beginning where the note of it cannot be read."""
+    """Return the recorded waiting times of jobs. If the record cannot be read, start from the beginning."""
     try:
         return msgspec.json.decode(text, type=Waits)
     except msgspec.MsgspecError as error:
@@ -396,7 +423,10 @@ def _waits(text: str) -> Waits:
 
 
 def _last_runs(db: sqlite3.Connection, salvage: Salvage) -> list[Job]:
-    """User by user along their index, so that it takes as long as there are users, however many jobs there were."""
+    """Return the last jobs of each user.
+
+    The query follows the index user by user, so its cost depends on the number of users and not of jobs.
+    """
     found: list[Job] = []
     for (user,) in db.execute(_ENDED_USERS).fetchall():
         found += reversed(list(salvage.read(db, "jobs", JOB, _LAST_OF_USER, (user, LAST_RUNS))))

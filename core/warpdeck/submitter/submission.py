@@ -1,6 +1,6 @@
 """Submits one job for a shell.
 
-It uses the usual command (slurm/sbatch), with a console that represents the calling shell. The shell gets an
+It uses the usual command (slurm/submit/sbatch), with a console that represents the calling shell. The shell gets an
 answer only for a job that was submitted. Until then, any problem is left to the client in Python. The mark
 SENT is written before the request is sent. After this mark, a missing or inconclusive answer means that the
 job may have been submitted, and the client in Python could submit it twice.
@@ -16,7 +16,7 @@ from typing import Any
 from warpdeck.base.errors import UNCERTAIN, UserError
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
 from warpdeck.slurm.runtime.commands import run
 from warpdeck.slurm.shims.sbatch_script import DONE, ERR, OUT, REFUSED, SENT
 
@@ -108,16 +108,13 @@ def submit(
 
     lines: list[str] = []
     console = Console(
+        streams=Streams(io.StringIO(), _Said(lines, OUT), _Said(lines, ERR)),
+        controller=ControllerAccess(connect, linger=_other_road),
         env=caller.env,
         folder=caller.folder,
         user=link.welcome["user"],
         host=os.uname().nodename,
-        stdin=io.StringIO(),
-        out=_Said(lines, OUT),
-        err=_Said(lines, ERR),
-        connect=connect,
         read_file=_reader(caller),
-        linger=_other_road,
         record=record,
     )
     code = run("sbatch", caller.words, console)

@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
 from warpdeck.slurm.runtime.commands import run as run_command
 from warpdeck.slurm.sacct.accounted_values import WIDTHS
 
@@ -71,14 +71,12 @@ def call(home: Home, command: str, *words: str, user: str = "root", **env: str) 
     out, err = io.StringIO(), io.StringIO()
     paths = Paths(str(home.path))
     console = Console(
+        streams=Streams(io.StringIO(), out, err),
+        controller=ControllerAccess(lambda: SyncClient.connect(paths)),
         env=env,
         folder=str(home.path),
         user=user,
         host="here",
-        stdin=io.StringIO(),
-        out=out,
-        err=err,
-        connect=lambda: SyncClient.connect(paths),
         read_file=lambda path, size: b"",
         paths=paths,
     )

@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
 from warpdeck.slurm.runtime.commands import run as run_command
 from warpdeck.slurm.scontrol.job_keys import KEYS
 from warpdeck.slurm.scontrol.keywords import KEYWORDS
@@ -52,14 +52,12 @@ def scontrol(home: Home, *words: str, data: str = "") -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     paths = Paths(str(home.path))
     console = Console(
+        streams=Streams(io.StringIO(data), out, err),
+        controller=ControllerAccess(lambda: SyncClient.connect(paths)),
         env={},
         folder=str(home.path),
         user="root",
         host="here",
-        stdin=io.StringIO(data),
-        out=out,
-        err=err,
-        connect=lambda: SyncClient.connect(paths),
         read_file=lambda path, size: b"",
         paths=paths,
     )

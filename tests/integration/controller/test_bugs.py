@@ -93,13 +93,13 @@ async def test_a_job_that_cannot_be_planned_is_left_out_and_the_others_start(sho
         broken = state.jobs[ids[2]]
         resources = msgspec.structs.replace(broken.request.resources, nodes_min=WRONG)
         request = msgspec.structs.replace(broken.request, resources=resources)
-        state.place_job(msgspec.structs.replace(broken, request=request))
+        state.upsert_job(msgspec.structs.replace(broken, request=request))
         await site.add_node("a")
-        await site.until(lambda: state.planned.whys.get(ids[2], None) is not None)
+        await site.until(lambda: state.planned.pending_reasons.get(ids[2], None) is not None)
         await site.until(lambda: len(site.fleet.launches) == 4)
-        why = state.planned.whys[ids[2]]
+        why = state.planned.pending_reasons[ids[2]]
         assert why.code == "SystemFailure" and "error inside the controller" in why.sentence
-        state.place_job(broken)  # another one now
+        state.upsert_job(broken)  # another one now
         await site.told("a", wire.JobReport(ids[0], 0, phase="exited"))
         await site.until(lambda: len(site.fleet.launches) == 5)
 

@@ -128,7 +128,9 @@ def test_waiting_each_says_why() -> None:
     core = with_one_node_away()
     submit(core, part(10), part(12))
     core.plan()
-    assert {core.state.planned.whys[job_id].code for job_id in core.state.index.pending} == {"Resources"}
+    assert {core.state.planned.pending_reasons[job_id].code for job_id in core.state.index.pending} == {
+        "Resources"
+    }
 
 
 def test_one_that_is_held_keeps_all_from_starting() -> None:
@@ -137,7 +139,7 @@ def test_one_that_is_held_keeps_all_from_starting() -> None:
     core.apply(Held(who=ANN, jobs=("1+1",)))
     assert [job.held for job in core.state.jobs.values()] == [False, True]
     core.plan()
-    assert "1+1, which is held" in core.state.planned.whys[core.job(1).id].sentence
+    assert "1+1, which is held" in core.state.planned.pending_reasons[core.job(1).id].sentence
     core.apply(Released(who=ANN, jobs=("1",)))
     core.plan()
     assert set(states(core).values()) == {CONFIGURING}

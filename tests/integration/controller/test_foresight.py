@@ -58,7 +58,7 @@ def test_a_killed_controller_expects_what_it_did_before() -> None:
     core.state = core.reload()
     core.state.node_status.links = links
     assert core.job(waiting).predicted_s == 500.0
-    assert core.state.planned.waits == before.waits
+    assert core.state.planned.waits == before.planned.waits
     assert predictions(core) == [500.0, 100.0, None]
 
 

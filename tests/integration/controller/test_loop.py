@@ -147,7 +147,7 @@ async def test_the_planner_outlives_a_full_disk(short_tmp: Path) -> None:
         stranger = [wire.GpuProcess(pid=1, mem_bytes=GIB)]
         site.controller.post((agent.name, sample(stranger)))
         await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
-        await site.until(lambda: JobId(1) in site.controller.state.planned.whys)
+        await site.until(lambda: JobId(1) in site.controller.state.planned.pending_reasons)
         disk.full = True
         seen = site.controller.hub.listen()
         site.controller.post((agent.name, sample([])))  # nobody asked: the planner finds out by itself
@@ -179,7 +179,7 @@ async def test_who_leaves_or_joins_a_group_is_noticed_while_their_job_waits(shor
             await control.apply(Submitted(who=ANN, request=ask(gpus=4)))
 
         def waits_for(code: str) -> bool:
-            why = control.state.planned.whys.get(JobId(2))
+            why = control.state.planned.pending_reasons.get(JobId(2))
             return why is not None and why.code == code
 
         await site.until(lambda: waits_for("Resources"))
@@ -194,7 +194,7 @@ async def test_no_pass_is_made_for_those_who_are_held(short_tmp: Path) -> None:
         await site.add_node("a")  # the pass with which a controller begins is over
         held = await site.controller.apply(Submitted(who=ANN, request=ask(hold=True)))
         assert held.job is not None
-        await site.until(lambda: bool(site.controller.state.planned.whys))
+        await site.until(lambda: bool(site.controller.state.planned.pending_reasons))
         passes = site.controller.tally.passes
         await site.add_node("b")
         await site.add_node("c")

@@ -32,7 +32,7 @@ from warpdeck.store import SqliteStore
 from warpdeck_tui.data import what_if
 from warpdeck_tui.screens.admin import AdminScreen
 from warpdeck_tui.viewmodels.site import site_tables as tables
-from warpdeck_tui.viewmodels.site.what_if import what_if_rows, what_if_words
+from warpdeck_tui.viewmodels.site.what_if import WaitChange, WhatIf, what_if_rows, what_if_words
 
 NOW = 1_700_000_000.0
 JOBS = 600
@@ -403,7 +403,7 @@ async def _live(database: Path) -> None:
 
 
 def test_a_what_if_says_who_gains_and_who_loses() -> None:
-    change = what_if.WaitChange(
+    change = WaitChange(
         name="ann",
         jobs=10,
         really_waited_s=90.0,
@@ -413,7 +413,7 @@ def test_a_what_if_says_who_gains_and_who_loses() -> None:
         shorter=8,
         longer=1,
     )
-    found = what_if.WhatIf(jobs=11, not_started=1, users=[change], accounts=[])
+    found = WhatIf(jobs=11, not_started=1, users=[change], accounts=[])
     assert texts(what_if_rows(found)[0])[5] == "-1:00"
     assert what_if_words(found) == (
         "11 jobs would have waited 1:00 shorter in the mean; 1 could not start on today's nodes"

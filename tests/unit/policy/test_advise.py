@@ -102,7 +102,7 @@ def test_the_start_of_a_job_far_behind_is_worked_out_when_it_is_asked_for() -> N
     jobs = [pending(number, gpus=8, limit_s=600) for number in range(1, 6)]
     picture = view([node("a")], jobs, [busy_until(9, "a", NOW + 100)])
     settings = Settings(max_forecasts=1)
-    assert plan(picture, NOW, settings).whys[JobId(5)].expected_start_unix is None
+    assert plan(picture, NOW, settings).pending_reasons[JobId(5)].expected_start_unix is None
     advice = advise(picture, NOW, settings, JobId(5))
     assert advice.why is not None and advice.why.expected_start_unix == NOW + 100 + 4 * 600
     assert advice.ahead == 4 and advice.leaders == (1, 2, 3)

@@ -77,7 +77,7 @@ def test_what_it_is_given_counts_against_limits() -> None:
     job = msgspec.structs.replace(alone(1), qos="small")
     assert given([node("a", gpus=8)], job, qos=qos) is None
     picture = msgspec.structs.replace(view([node("a", gpus=8)], [job]), qos=qos)
-    assert plan(picture, NOW, Settings()).whys[JobId(1)].code == "QOSMaxGRESPerUser"
+    assert plan(picture, NOW, Settings()).pending_reasons[JobId(1)].code == "QOSMaxGRESPerUser"
     assert given([node("a", gpus=8), node("b", gpus=4)], job, qos=qos).node == "b"
 
 
@@ -104,7 +104,7 @@ def test_it_counts_the_smallest_nodes_that_would_do_against_a_limit(through: str
         qos = (QosView(name="q", limits=Limits(max_tres_per_user={"gres/gpu": most})),)
         picture = msgspec.structs.replace(view(nodes, [job]), qos=qos, partitions=partitions)
         made = plan(picture, NOW, Settings())
-        return made.whys[JobId(1)].sentence if made.whys else "starts"
+        return made.pending_reasons[JobId(1)].sentence if made.pending_reasons else "starts"
 
     assert why(4) == "starts"
     assert "this job needs 4" in why(3)

@@ -70,4 +70,4 @@ def test_a_job_goes_where_every_gpu_has_the_memory() -> None:
     asked = Resources(gpus=GpuAsk(per_node=1), constraint="gpumem>=80G")
     made = plan(view(nodes, [pending(1, resources=asked), pending(2, resources=asked)]), 10_000.0, Settings())
     assert [start.allocation.node_names() for start in made.starts] == [("large",)]
-    assert made.whys[JobId(2)].code == "Resources"
+    assert made.pending_reasons[JobId(2)].code == "Resources"

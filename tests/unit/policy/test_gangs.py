@@ -192,7 +192,7 @@ def test_all_nodes_that_are_named_are_given_and_others_beside_them() -> None:
 def why(there: list[NodeView], busy: list[RunningJob], **asked: Any) -> str:
     """What such a job is told that it waits for."""
     made = plan(view(there, [pending(1, resources=Resources(**asked))], busy), NOW, Settings())
-    return made.whys[JobId(1)].sentence
+    return made.pending_reasons[JobId(1)].sentence
 
 
 def test_who_waits_for_a_named_node_hears_of_that_and_of_no_other() -> None:

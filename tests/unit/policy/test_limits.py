@@ -35,7 +35,7 @@ def with_tables(picture: View, **tables: object) -> View:
 
 
 def code(made: Plan, number: int) -> str:
-    return made.whys[JobId(number)].code
+    return made.pending_reasons[JobId(number)].code
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_qos_stops_the_third_of_three_equal_jobs(limits: Limits, reason: str) 
     made = planned(with_tables(view([node("a")], jobs), qos=(QosView(name="normal", limits=limits),)))
     assert [start.job_id for start in made.starts] == [1, 2]
     assert code(made, 3) == reason
-    assert "normal" in made.whys[JobId(3)].sentence
+    assert "normal" in made.pending_reasons[JobId(3)].sentence
 
 
 def test_a_limited_job_lets_those_behind_it_pass() -> None:
@@ -86,7 +86,7 @@ def test_limits_of_an_account_hold_for_all_below_it() -> None:
     made = planned(with_tables(view([node("a")], jobs), accounts=accounts))
     assert [start.job_id for start in made.starts] == [1, 3]
     assert code(made, 2) == "AssocGrpGRES"
-    assert "account lab" in made.whys[JobId(2)].sentence
+    assert "account lab" in made.pending_reasons[JobId(2)].sentence
 
 
 def test_running_jobs_count_against_limits() -> None:
@@ -142,7 +142,7 @@ def test_a_user_without_own_limits_has_those_of_the_nearest_account(
     users = () if own is None else (UserView(user="ann", account="vision", limits=own),)
     wanted = pending(1, **{"gpus": 1, "account": "vision", **job})
     made = planned(with_tables(view([node("a")], [wanted], [held]), accounts=LAB, users=users))
-    why = made.whys.get(JobId(1))
+    why = made.pending_reasons.get(JobId(1))
     assert (why is None) if not reason else f"{why.code}: {why.sentence}".startswith(reason)
 
 
@@ -151,7 +151,7 @@ def test_licenses_are_counted() -> None:
     made = planned(with_tables(view([node("a")], jobs), licenses=(("matlab", 3),)))
     assert [start.job_id for start in made.starts] == [1]
     assert code(made, 2) == "Licenses"
-    assert "1 are free" in made.whys[JobId(2)].sentence
+    assert "1 are free" in made.pending_reasons[JobId(2)].sentence
 
 
 def refused(job: PendingJob, **tables: object) -> str:
@@ -224,7 +224,9 @@ def test_wall_time_that_was_used_counts_with_what_is_promised_to_running_jobs() 
     longer = pending(1, account="lab", limit_s=7260)
     made = planned(with_tables(view([node("a")], [longer], [runs]), accounts=accounts))
     assert code(made, 1) == "AssocGrpWallLimit"
-    assert "has 240 minutes of running jobs; 120 are used or promised" in made.whys[JobId(1)].sentence
+    assert (
+        "has 240 minutes of running jobs; 120 are used or promised" in made.pending_reasons[JobId(1)].sentence
+    )
 
 
 def test_what_ran_since_use_was_counted_last_is_not_forgotten() -> None:

@@ -68,7 +68,7 @@ def test_what_runs_counts_under_the_qos_that_its_partition_gets() -> None:
     assert [start.job_id for start in plan(site, NOW, SETTINGS, memory=memory).starts] == [2]
     strict = msgspec.structs.replace(site, partitions=(PartitionView(name="p", qos="few"),))
     made = plan(strict, NOW, SETTINGS, memory=memory)
-    assert not made.starts and made.whys[strict.pending[0].id].code == "QOSGrpGRES"
+    assert not made.starts and made.pending_reasons[strict.pending[0].id].code == "QOSGrpGRES"
 
 
 def test_a_job_whose_time_is_over_is_planned_to_end_in_a_moment_however_late_it_is() -> None:
@@ -83,7 +83,7 @@ def test_endless_jobs_stay_endless_as_time_goes_on() -> None:
     site = view([node("a")], [pending(2, gpus=8)], [running(1, "a", tuple(range(8)), ends=None)])
     for later in (0.0, 500.0, 1e6):
         made = plan(site, NOW + later, SETTINGS, memory=memory)
-        assert not made.reserves and made.whys[site.pending[0].id].expected_start_unix is None
+        assert not made.reserves and made.pending_reasons[site.pending[0].id].expected_start_unix is None
 
 
 def test_kinds_that_nobody_waits_with_any_more_are_forgotten() -> None:
@@ -94,5 +94,5 @@ def test_kinds_that_nobody_waits_with_any_more_are_forgotten() -> None:
             pending(round_ * 100 + number, gpus=1, limit_s=round_ * 1000 + number) for number in range(100)
         ]
         made = plan(view([node("a")], jobs, [blocker]), NOW, SETTINGS, memory=memory)
-        assert len(made.whys) == 100
+        assert len(made.pending_reasons) == 100
         assert len(memory.queue.kinds) <= 2 * 100 + SPARE_KINDS + 100

@@ -20,13 +20,13 @@ def planned(*jobs: object, settings: Settings | None = None, **site: object) -> 
 def test_a_job_of_a_partition_that_is_gone_waits_and_says_so() -> None:
     made = planned(pending(1, partition="old"), pending(2, partition="old,gpu"))
     assert [(start.job_id, start.partition) for start in made.starts] == [(2, "gpu")]
-    assert made.whys[1].code == "PartitionInactive"
-    assert "partition old is inactive" in made.whys[1].sentence
+    assert made.pending_reasons[1].code == "PartitionInactive"
+    assert "partition old is inactive" in made.pending_reasons[1].sentence
 
 
 def test_a_job_that_names_no_partition_where_none_is_default_gets_no_node() -> None:
     made = planned(pending(1))
-    assert not made.starts and made.whys[1].code == "PartitionInactive"
+    assert not made.starts and made.pending_reasons[1].code == "PartitionInactive"
 
 
 def test_a_job_without_a_limit_gets_the_longest_that_the_partition_allows() -> None:
@@ -42,4 +42,4 @@ def test_jobs_of_one_request_count_their_own_licenses() -> None:
     second = pending(2, partition="gpu", qos="q", licenses=(("lic", 3),), resources=first.resources)
     made = planned(first, second, qos=(limited,), licenses=(("lic", 9),))
     assert [start.job_id for start in made.starts] == [1]
-    assert made.whys[2].code == "QOSGrpLicense"
+    assert made.pending_reasons[2].code == "QOSGrpLicense"

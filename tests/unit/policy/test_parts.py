@@ -47,7 +47,7 @@ def test_for_a_part_no_more_sharers_leave_than_must() -> None:
     held = [sharer(1, 0, 50, start_at_unix=NOW - 500), sharer(2, 0, 50, start_at_unix=NOW - 100)]
     made = planned(1, [part(5, 40, qos="high")], held)
     assert told(made) == [2]
-    assert made.whys[JobId(5)].expected_start_unix == NOW + 60
+    assert made.pending_reasons[JobId(5)].expected_start_unix == NOW + 60
 
 
 def test_for_a_whole_gpu_all_sharers_of_one_leave_and_those_of_others_stay() -> None:

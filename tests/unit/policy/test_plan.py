@@ -21,7 +21,7 @@ def started(made: Plan) -> list[int]:
 def test_older_jobs_start_first() -> None:
     made = planned(view([node("a", gpus=1)], [pending(2, gpus=1), pending(1, gpus=1)]))
     assert started(made) == [1]
-    assert made.whys[JobId(2)].code == "Resources"
+    assert made.pending_reasons[JobId(2)].code == "Resources"
 
 
 def test_a_priority_outranks_age_and_nice_gives_way() -> None:
@@ -56,7 +56,7 @@ def test_the_head_is_reserved_when_limits_let_it_start() -> None:
     ]
     made = planned(view([node("a"), node("b")], [pending(1, gpus=8, nodes=2)], held))
     assert made.reserves[0].at_unix == NOW + 900
-    assert made.whys[JobId(1)].expected_start_unix == NOW + 900
+    assert made.pending_reasons[JobId(1)].expected_start_unix == NOW + 900
 
 
 def test_backfill_never_delays_the_head() -> None:
@@ -65,8 +65,8 @@ def test_backfill_never_delays_the_head() -> None:
     short, long = pending(2, gpus=2, limit_s=600), pending(3, gpus=2, limit_s=601)
     made = planned(view([node("a")], [head, long, short], held))
     assert started(made) == [2]
-    assert made.whys[JobId(3)].code == "Priority"
-    assert "job 1 of ann" in made.whys[JobId(3)].sentence
+    assert made.pending_reasons[JobId(3)].code == "Priority"
+    assert "job 1 of ann" in made.pending_reasons[JobId(3)].sentence
 
 
 def test_a_long_job_may_use_what_the_head_leaves_over() -> None:
@@ -77,7 +77,7 @@ def test_a_long_job_may_use_what_the_head_leaves_over() -> None:
 
 def test_a_job_that_runs_without_end_gives_no_expected_start() -> None:
     held = [running(9, "a", tuple(range(8)), ends=None)]
-    why = planned(view([node("a")], [pending(1, gpus=1)], held)).whys[JobId(1)]
+    why = planned(view([node("a")], [pending(1, gpus=1)], held)).pending_reasons[JobId(1)]
     assert (why.code, why.expected_start_unix) == ("Resources", None)
 
 
@@ -85,20 +85,20 @@ def test_array_tasks_start_in_order_up_to_the_throttle() -> None:
     job = pending(5, gpus=1, tasks=((0, 9, 1),), throttle=3)
     made = planned(view([node("a")], [job]))
     assert [start.task for start in made.starts] == [0, 1, 2]
-    assert made.whys[JobId(5)].code == "JobArrayTaskLimit"
+    assert made.pending_reasons[JobId(5)].code == "JobArrayTaskLimit"
 
 
 def test_a_gpu_that_a_stranger_holds_is_left_alone_and_named() -> None:
     blocked = {0: "held by bob outside the queue (pid 7, 30.0 GiB)"}
     made = planned(view([node("a", gpus=1, blocked=blocked)], [pending(1, gpus=1)]))
     assert not made.starts
-    assert "bob" in made.whys[JobId(1)].sentence
+    assert "bob" in made.pending_reasons[JobId(1)].sentence
 
 
 def test_a_node_that_is_out_is_named() -> None:
     made = planned(view([node("a", unavailable="drained: bad fan")], [pending(1)]))
-    assert made.whys[JobId(1)].code == "ReqNodeNotAvail"
-    assert "bad fan" in made.whys[JobId(1)].sentence
+    assert made.pending_reasons[JobId(1)].code == "ReqNodeNotAvail"
+    assert "bad fan" in made.pending_reasons[JobId(1)].sentence
 
 
 def test_reasons_of_the_job_itself_come_first() -> None:
@@ -109,13 +109,13 @@ def test_reasons_of_the_job_itself_come_first() -> None:
         pending(4, begin_at_unix=NOW + 60),
     ]
     made = planned(view([node("a")], jobs))
-    codes = [made.whys[JobId(number)].code for number in (1, 2, 4)]
+    codes = [made.pending_reasons[JobId(number)].code for number in (1, 2, 4)]
     assert codes == ["JobHeldUser", "Dependency", "BeginTime"]
     assert [(end.job_id, end.state, end.code) for end in made.ends] == [
         (3, "CANCELLED", "DependencyNeverSatisfied")
     ]
     kept = plan(view([node("a")], jobs), NOW, Settings(kill_invalid_dependency=False))
-    assert kept.whys[JobId(3)].code == "DependencyNeverSatisfied"
+    assert kept.pending_reasons[JobId(3)].code == "DependencyNeverSatisfied"
 
 
 def test_types_nodelists_and_exclusions_are_honoured() -> None:

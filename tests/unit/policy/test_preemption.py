@@ -50,7 +50,7 @@ def test_a_qos_pushes_aside_what_it_names_and_no_more_than_it_needs() -> None:
     ]
     assert "QoS high preempts QoS low" in made.preempts[0].sentence
     assert not made.starts
-    why = made.whys[JobId(4)]
+    why = made.pending_reasons[JobId(4)]
     assert "job 2 was told to leave" in why.sentence and why.expected_start_unix == NOW + 120
 
 

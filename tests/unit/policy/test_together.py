@@ -48,7 +48,7 @@ def test_all_components_start_in_one_pass_on_nodes_that_they_may_share() -> None
     made = plan(seen_now, NOW, Settings())
     assert started(made).keys() == {1, 2, 3}
     invariants.nothing_is_held_twice(seen_now, made)
-    assert not made.whys
+    assert not made.pending_reasons
 
 
 def test_none_starts_where_one_has_no_room_and_each_says_why() -> None:
@@ -58,8 +58,10 @@ def test_none_starts_where_one_has_no_room_and_each_says_why() -> None:
     )
     made = plan(seen_now, NOW, Settings())
     assert not made.starts
-    assert {job_id: why.code for job_id, why in made.whys.items()} == dict.fromkeys((1, 2, 3), "Resources")
-    assert "its 3 components start together" in made.whys[JobId(1)].sentence
+    assert {job_id: why.code for job_id, why in made.pending_reasons.items()} == dict.fromkeys(
+        (1, 2, 3), "Resources"
+    )
+    assert "its 3 components start together" in made.pending_reasons[JobId(1)].sentence
     assert set(made.priorities) == {1, 2, 3}
 
 
@@ -78,7 +80,7 @@ def test_what_a_failed_try_took_is_free_for_others_in_the_same_pass() -> None:
         nodes, [together(asks(1, 2, licenses=licenses), asks(2, 6)), behind], held, licenses=licenses
     )
     made = plan(found, NOW, Settings(backfill="none", queue_order="submit"))
-    assert not made.starts and made.whys.keys() == {1, 2, 5}, "in strict order nobody passes"
+    assert not made.starts and made.pending_reasons.keys() == {1, 2, 5}, "in strict order nobody passes"
     assert started(plan(found, NOW, Settings(queue_order="submit"))) == {5: ("n1",)}
 
 
@@ -99,7 +101,7 @@ def test_the_leader_keeps_the_moment_at_which_all_fit() -> None:
     job = together(asks(1, 8), asks(2, 8))
     made = plan(seen(nodes, [job], held), NOW, Settings())
     assert {(each.job_id, each.at_unix) for each in made.reserves} == {(1, NOW + 600), (2, NOW + 600)}
-    assert {why.expected_start_unix for why in made.whys.values()} == {NOW + 600}
+    assert {why.expected_start_unix for why in made.pending_reasons.values()} == {NOW + 600}
     later = NOW + 400
     nodes_now = [running(90, "n1", (), ends=NOW + 600, cpus=8)]
     long, short = asks(7, 8, limit_s=3600), asks(8, 8, limit_s=200)
@@ -124,14 +126,14 @@ def test_the_limits_count_all_components_together() -> None:
     found = seen([node("n1", cpus=64)], [job, asks(5, 4, **mine)], accounts=accounts, users=users)
     made = plan(found, NOW, Settings(queue_order="submit"))
     assert started(made) == {5: ("n1",)}
-    assert made.whys[JobId(2)].code == "AssocGrpCpuLimit"
+    assert made.pending_reasons[JobId(2)].code == "AssocGrpCpuLimit"
 
 
 def test_what_one_waits_for_all_wait_for() -> None:
     job = together(pending(1, waits_for="component 1+1, which is held"), pending(2))
     made = plan(seen([node("n1")], [job]), NOW, Settings())
-    assert made.whys[JobId(1)] == made.whys[JobId(2)]
-    assert "which is held" in made.whys[JobId(2)].sentence
+    assert made.pending_reasons[JobId(1)] == made.pending_reasons[JobId(2)]
+    assert "which is held" in made.pending_reasons[JobId(2)].sentence
 
 
 def test_nodes_are_named() -> None:
@@ -173,8 +175,8 @@ def test_each_component_has_those_leave_whom_it_may_push_aside() -> None:
     for told in made.preempts:
         rooms = {1: told.room, **dict(told.rooms_beside)}
         assert {number: room.nodes for number, room in rooms.items() if room} == {1: ("n1",), 2: ("n2",)}
-    assert "told to leave for it" in made.whys[JobId(1)].sentence
-    assert made.whys[JobId(2)] == made.whys[JobId(1)]
+    assert "told to leave for it" in made.pending_reasons[JobId(1)].sentence
+    assert made.pending_reasons[JobId(2)] == made.pending_reasons[JobId(1)]
 
 
 def test_nobody_leaves_for_a_component_whose_others_cannot_have_their_place() -> None:

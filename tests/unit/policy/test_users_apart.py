@@ -43,7 +43,7 @@ def test_it_gets_what_it_asked_for_and_no_more() -> None:
 def test_it_goes_to_no_node_with_another_users_job_and_to_one_with_its_own_users() -> None:
     made = planned([apart(1)], [runs(8, "bob")])
     assert started(made) == []
-    why = made.whys[JobId(1)]
+    why = made.pending_reasons[JobId(1)]
     assert why.code == "Resources" and "a has room, but jobs of other users are there" in why.sentence
     assert why.expected_start_unix == NOW + 500
     assert started(planned([apart(1)], [runs(8, "ann")])) == [1]
@@ -66,7 +66,7 @@ def test_nobody_elses_job_comes_to_it_and_its_own_users_do() -> None:
     jobs = [pending(1, user="bob", limit_s=60), pending(2, user="ann", limit_s=60), apart(3, limit_s=400)]
     made = planned(jobs, held)
     assert started(made) == [2, 3]
-    why = made.whys[JobId(1)]
+    why = made.pending_reasons[JobId(1)]
     assert why.code == "Resources" and "another user's job there shares its nodes" in why.sentence
     assert why.expected_start_unix == NOW + 500
     late = planned([*jobs[:2], apart(3, limit_s=600)], held)
@@ -141,7 +141,7 @@ def test_a_memory_forgets_whose_jobs_are_where_when_it_matters_no_more() -> None
     assert plan(first, NOW, Settings(), memory=memory) == plan(first, NOW, Settings())
     later = msgspec.structs.replace(first, running=(held[0],))
     assert plan(later, NOW, Settings(), memory=memory) == plan(later, NOW, Settings())
-    assert memory.ground.owners is None
+    assert memory.cluster_table.owners is None
 
 
 def test_requests_of_users_who_share_with_all_are_one_kind_and_those_of_owners_their_own() -> None:
@@ -152,7 +152,7 @@ def test_requests_of_users_who_share_with_all_are_one_kind_and_those_of_owners_t
     memory = PassCache()
     plan(view([node("a")], jobs, [runs(99, "bob", cpus=64)]), NOW, Settings(), memory=memory)
     kinds = memory.queue.kinds
-    assert memory.ground.owners == {owner_of("u3", 0), owner_of("u4", 0)}
+    assert memory.cluster_table.owners == {owner_of("u3", 0), owner_of("u4", 0)}
     assert len(kinds) == 5, "that of all others, and of each owner two"
 
 
@@ -161,8 +161,8 @@ def test_users_who_are_kept_out_alike_are_not_looked_for_one_by_one_and_told_the
     few = Settings(max_backfill_tests=8, queue_order="submit", backfill_order="priority")
     made = plan(view([node("a")], jobs, [runs(99, "bob")]), NOW, few)
     assert started(made) == [50], "the others took all of the tests"
-    assert len({made.whys[JobId(number)].sentence for number in range(2, 31)}) == 1
-    assert "a has room, but jobs of other users are there" in made.whys[JobId(30)].sentence
+    assert len({made.pending_reasons[JobId(number)].sentence for number in range(2, 31)}) == 1
+    assert "a has room, but jobs of other users are there" in made.pending_reasons[JobId(30)].sentence
 
 
 def test_who_is_on_one_of_the_nodes_that_he_needs_is_told_of_it() -> None:
@@ -170,8 +170,8 @@ def test_who_is_on_one_of_the_nodes_that_he_needs_is_told_of_it() -> None:
     jobs = [apart(number, user, nodes_min=2, nodes_max=2) for number, user in ((1, "ann"), (2, "bob"))]
     jobs.append(apart(3, "dan", nodes_min=2, nodes_max=2))
     made = planned(jobs, held, [node("a"), node("b")])
-    assert "1 of the 2 nodes it needs could take it now" in made.whys[JobId(2)].sentence
-    assert "a has room, but jobs of other users are there" in made.whys[JobId(3)].sentence
+    assert "1 of the 2 nodes it needs could take it now" in made.pending_reasons[JobId(2)].sentence
+    assert "a has room, but jobs of other users are there" in made.pending_reasons[JobId(3)].sentence
 
 
 def test_no_partition_of_one_user_at_a_time_is_advised_beside_another_who_starts_there() -> None:
@@ -189,9 +189,11 @@ def test_no_partition_of_one_user_at_a_time_is_advised_beside_another_who_starts
 def test_the_reason_names_who_wants_it_so() -> None:
     own = (PartitionView(name="own", exclusive_user=True), PartitionView(name="free"))
     held = [runs(8, "bob", partition="free")]
-    by_partition = planned([pending(1, partition="own")], held, partitions=own).whys[JobId(1)].sentence
+    by_partition = (
+        planned([pending(1, partition="own")], held, partitions=own).pending_reasons[JobId(1)].sentence
+    )
     assert "a job in partition own shares its nodes with none (exclusive_user)" in by_partition
-    by_job = planned([apart(1)], held).whys[JobId(1)].sentence
+    by_job = planned([apart(1)], held).pending_reasons[JobId(1)].sentence
     assert "it shares its nodes with none (--exclusive=user)" in by_job
 
 
@@ -199,14 +201,14 @@ def test_a_node_that_a_job_names_beside_others_is_the_one_of_the_reason() -> Non
     asked = Resources(nodelist=("b",), nodes_min=1, nodes_max=2, cpus_per_task=64)
     nodes = [node("a"), node("b"), node("c")]
     full = planned([pending(1, resources=asked)], [runs(8, "bob", on="b", cpus=60)], nodes)
-    assert "b, which it names, has 4 CPUs free" in full.whys[JobId(1)].sentence
+    assert "b, which it names, has 4 CPUs free" in full.pending_reasons[JobId(1)].sentence
     alone = msgspec.structs.replace(asked, share_with="user")
     shared = planned(
         [pending(1, resources=msgspec.structs.replace(alone, cpus_per_task=1))],
         [runs(8, "bob", on="b")],
         nodes,
     )
-    assert "b has room, but jobs of other users are there" in shared.whys[JobId(1)].sentence
+    assert "b has room, but jobs of other users are there" in shared.pending_reasons[JobId(1)].sentence
     assert (
         "b, which it names, has 0 CPUs free"
         in planned(
@@ -214,6 +216,6 @@ def test_a_node_that_a_job_names_beside_others_is_the_one_of_the_reason() -> Non
             [runs(8, "bob", on="b", cpus=64), runs(9, "bob", on="a"), runs(7, "bob", on="c")],
             nodes,
         )
-        .whys[JobId(1)]
+        .pending_reasons[JobId(1)]
         .sentence
     )

@@ -1,4 +1,4 @@
-"""argparse for verbs: help that shows examples, and mistakes told as everything else is, in one sentence with a next step."""
+"""A variant of argparse for verbs. Help shows examples, and mistakes become a UserError with a next step."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from warpdeck.base.paths import default_paths
 from warpdeck.client.blocking_client import SyncClient
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not typing's own: a verb takes longer to import it than to be answered
+if TYPE_CHECKING:  # importing typing takes longer than answering a verb
     from typing import NoReturn
 
 USAGE_EXIT = 2
-"""The exit code of a command line that is not understood."""
+"""Exit code for a wrong command line."""
 USUAL_COLUMNS = 80
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """One that knows how wide the terminal is: argparse makes one for every option it is told of, and would import archives'
-    compression to find out, which takes longer than the rest of a parser."""
+    """Help formatter that gets the width of the terminal.
+
+    argparse creates a formatter for each option. Without a width each one imports shutil with its compression
+    modules, which takes longer than the rest of the parser.
+    """
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_columns() - 2)
 
 
 def _columns() -> int:
-    """As shutil tells it: $COLUMNS, else the terminal's, else the usual."""
+    """Return the width as `shutil.get_terminal_size` does: $COLUMNS, else the terminal's, else the default."""
     told = os.environ.get("COLUMNS", "")
     if told.isdecimal() and int(told):
         return int(told)
@@ -38,7 +41,7 @@ def _columns() -> int:
 
 
 class Arguments(argparse.ArgumentParser):
-    """A verb's arguments. `examples`: command lines, one each."""
+    """The argument parser of a verb. `examples` contains one command line per entry."""
 
     def __init__(self, prog: str = "", *, examples: tuple[str, ...] = (), **settings: object) -> None:
         epilog = "examples:\n" + "\n".join(f"  {line}" for line in examples) if examples else None
@@ -46,12 +49,12 @@ class Arguments(argparse.ArgumentParser):
         super().__init__(prog=prog, epilog=epilog, **settings)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
-        """Raises UserError."""
+        """Raise UserError for a wrong command line."""
         see = f"see `{self.prog} --help`"
         _, found, words = message.partition("unrecognized arguments: ")
         if not found:
             raise UserError(f"{self.prog}: {message}", see, exit_code=USAGE_EXIT)
-        import difflib  # for this alone
+        import difflib  # Imported here, because only this function needs it.
 
         word = words.split()[0]
         near = difflib.get_close_matches(word.partition("=")[0], list(self._option_string_actions), n=1)
@@ -61,7 +64,7 @@ class Arguments(argparse.ArgumentParser):
 
 
 def run_sub_verb(parser: Arguments, words: list[str]) -> int:
-    """Runs what the sub-verb's parser set as `run`, with a client; the exit code."""
+    """Run the function that the sub-verb's parser set as `run`, with a client, and return the exit code."""
     args = parser.parse_args(words)
     with SyncClient.connect(default_paths()) as client:
         return int(args.run(client, args))

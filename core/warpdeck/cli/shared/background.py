@@ -1,4 +1,4 @@
-"""Going on in the background: the verb returns, what it began stays."""
+"""Continue in the background after the verb has returned."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 
 
 def go_on_behind() -> bool:
-    """Forks. False in the process that returns to the shell, True in the one that goes on, with no terminal and no output."""
+    """Fork. Return False in the process that returns to the shell, and True in the background process, which
+    has no terminal.
+    """
     if os.fork():
         os.wait()
         return False

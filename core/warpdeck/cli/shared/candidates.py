@@ -1,7 +1,7 @@
-"""What could stand where the cursor is: the words of a command line up to there -> candidates. Pure.
+"""Completion candidates for a command line up to the cursor. Pure.
 
-A command's grammar is read from what it tells of itself: its --help, and for Slurm's commands their tables of options. What an
-option takes follows from its name, or from the word that the help has for its value.
+A command's grammar is read from its --help, and for Slurm's commands from their tables of options. The kind
+of an option's value follows from the option's name, or from the name that the help gives the value.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _OF_VALUE = {
     "user": USERS, "users": USERS, "uid": USERS, "account": ACCOUNTS, "accounts": ACCOUNTS,
     "qos": QOS, "reservation": RESERVATIONS, "state": STATES, "states": STATES,
 }  # fmt: skip
-"""Name of an option, or the help's word for a value -> what it is."""
+"""Maps the name of an option, or the help's name of a value, to the kind of the value."""
 _SAFE = re.compile(r"[\w.,:@%+/=-]+")
-"""What needs no quotes in any shell; other names are not offered."""
+"""Names that need no quotes in any shell. Other names are not offered."""
 _OPTION = re.compile(r" {2,8}(-.*?)(?: {2,}(.*))?")
 _NAME = re.compile(r"(--?[A-Za-z][\w-]*)(\[?[= ]?(?:\{[^}]*\}|[A-Z][^\s]*|\"[^\"]*\"))?")
 _POSITIONAL = re.compile(r"  ([A-Za-z{]\S*)(?: {2,}(.*))?")
@@ -30,37 +30,39 @@ _SUBVERB = re.compile(r"    ([a-z][\w-]*)(?: {2,}(.*))?")
 
 
 class Candidate(NamedTuple):
-    """A word, and what to say of it."""
+    """A candidate and a short description of it."""
 
     word: str
     about: str = ""
 
 
 class Value(NamedTuple):
-    """What an option or a place takes: a kind of live names, or one of these words, or neither: anything, as a file's name."""
+    """The value of an option or of a positional argument: a kind of live names, a list of words, or anything,
+    such as a file.
+    """
 
     kind: str = ""
     words: tuple[Candidate, ...] = ()
 
 
 class Grammar(NamedTuple):
-    """A command's words. Of an option that takes nothing the value is None."""
+    """A command's options and positional arguments. An option without a value maps to None."""
 
     options: Mapping[str, Value | None]
-    """With their hyphens."""
+    """Option names include their hyphens."""
     about: Mapping[str, str]
     places: Sequence[Value] = ()
-    """What its words are that are no options, in order."""
+    """The positional arguments, in order."""
     repeats: bool = False
-    """The last of them may come again and again."""
+    """True if the last positional argument may be repeated."""
 
 
 Live = Callable[[str], list[Candidate]]
-"""Kind -> the names that there are now."""
+"""Returns the current names of a kind."""
 
 
 def value_named(name: str) -> Value:
-    """What an option of that name takes, or a value that the help calls so."""
+    """Return the value of an option with that name, or of a value with that name in the help."""
     bare = name.strip("[]<>").rstrip(",.")
     if bare.startswith("{"):
         return Value(words=tuple(Candidate(word) for word in bare.strip("{}").split(",")))
@@ -68,7 +70,7 @@ def value_named(name: str) -> Value:
 
 
 def grammar_of_help(text: str) -> Grammar:
-    """What a verb's --help tells."""
+    """Read a grammar from a verb's --help."""
     options: dict[str, Value | None] = {}
     about: dict[str, str] = {}
     places: list[Value] = []
@@ -92,7 +94,9 @@ def grammar_of_help(text: str) -> Grammar:
 
 
 def _by_hand(usage: str, options: dict[str, Value | None]) -> list[Value]:
-    """The places of a help without a list of them, by its first line, which may also name options."""
+    """Return the positional arguments from the first line of a help that does not list them. Also adds
+    options in that line.
+    """
     places = []
     for word in usage.split()[3:]:
         bare = word.strip("[]")
@@ -104,17 +108,21 @@ def _by_hand(usage: str, options: dict[str, Value | None]) -> list[Value]:
 
 
 def _add_options(options: dict[str, Value | None], about: dict[str, str], head: str, words: str) -> None:
-    """Those of one line: all names take what one of them is said to take."""
+    """Add the options of one line of the help. All names of an option take the same value."""
     named = _NAME.findall(head.replace(" | ", ", "))
     taken = next((value for _, value in named if value), "")
     for name, _ in named:
         value = value_named(name)
         options[name] = (value if value.kind else value_named(taken.lstrip("[= "))) if taken else None
-        about[name] = "" if words.startswith("-") else words  # then it is the next option of the same line
+        # in this case it is the next option of the same line
+        about[name] = "" if words.startswith("-") else words
 
 
 def candidates(words: Sequence[str], grammar: Grammar, live: Live) -> list[Candidate]:
-    """For the last of `words`, which come behind the command's name. [] where it may be anything, as a file."""
+    """Return the candidates for the last of `words`, which follow the command's name.
+
+    The list is empty where anything may stand, such as a file.
+    """
     *before, current = words
     options_end, asked, place = _walk(before, grammar)
     if asked is not None:
@@ -127,7 +135,9 @@ def candidates(words: Sequence[str], grammar: Grammar, live: Live) -> list[Candi
 
 
 def _walk(before: Sequence[str], grammar: Grammar) -> tuple[bool, Value | None, int]:
-    """(whether options have ended, what the option takes whose value comes next, places that are filled)"""
+    """Return whether options have ended, the value that the last option still needs, and the number of
+    positional arguments.
+    """
     ended, asked, place = False, None, 0
     for word in before:
         if asked is not None:
@@ -142,7 +152,7 @@ def _walk(before: Sequence[str], grammar: Grammar) -> tuple[bool, Value | None, 
 
 
 def _options(current: str, grammar: Grammar, live: Live) -> list[Candidate]:
-    """The options that begin so; behind `--name=` or `-p` their values."""
+    """Return the options with this prefix. After `--name=` or `-p`, return their values."""
     name, equals, value = current.partition("=")
     if not current.startswith("--") and current[:2] in grammar.options and len(current) > 2:
         name, equals, value = current[:2], "", current[2:]
@@ -158,7 +168,7 @@ def _options(current: str, grammar: Grammar, live: Live) -> list[Candidate]:
 
 
 def _values(current: str, value: Value, live: Live) -> list[Candidate]:
-    """The names that begin as the last one of a list does."""
+    """Return the names that match the last item of a comma-separated list."""
     if value.words:
         return [each for each in value.words if each.word.startswith(current)]
     if not value.kind:

@@ -1,4 +1,4 @@
-"""How a forecast is printed: for `warpdeck why` and for `warpdeck submit --dry-run`."""
+"""Print a forecast, for `warpdeck why` and for `warpdeck submit --dry-run`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from warpdeck.protocol.start_text import starts_in_words
 
 
 def print_forecast(found: dict[str, Any], *, now: float) -> None:
-    """When it starts, why not now, who is ahead, and what would start it now; a line each."""
+    """Print the expected start, the reason for waiting, the jobs ahead, and the changes that would start the
+    job now.
+    """
     lines = [
         starts_in_words(
             found["verdict"],
@@ -33,7 +35,7 @@ def print_forecast(found: dict[str, Any], *, now: float) -> None:
 
 
 def ahead_in_words(found: dict[str, Any]) -> str:
-    """ "3 jobs (12 of ann, 13 of bob, 14 of ann)"; "" for none."""
+    """Return for example "3 jobs (12 of ann, 13 of bob, 14 of ann)", or "" if no job is ahead."""
     if not found["ahead"]:
         return ""
     named = ", ".join(f"{each['label']} of {each['user']}" for each in found["leaders"])

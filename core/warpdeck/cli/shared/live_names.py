@@ -1,4 +1,6 @@
-"""The names that completion offers, as the controller has them now. It starts none, and waits for a moment only."""
+"""The names that completion offers, as the controller has them now. A controller is never started, and the
+wait is short.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from . import candidates as kinds
 from .candidates import Candidate
 
 PATIENCE_S = 1.0
-"""A key was pressed; who waits longer for names presses on."""
+"""Longest wait for names. A user who pressed Tab does not wait longer."""
 MAX_ROWS = 500
-"""Jobs that are offered, the newest; more help nobody to choose."""
+"""Number of jobs that are offered, the newest first. More would not help anybody to choose."""
 ENDED_TOO = frozenset({"show", "logs", "metrics", "snapshot", "requeue", "code", "sacct"})
-"""Verbs to which ended jobs matter as well."""
+"""Verbs for which ended jobs are offered, too."""
 STATES_OF = {
     "hold": ("PENDING",),
     "release": ("PENDING",),
@@ -31,7 +33,7 @@ STATES_OF = {
 
 
 def live_names(verb: str) -> Callable[[str], list[Candidate]]:
-    """Names by their kind, for that verb or command. None where no controller answers."""
+    """Return a function that gives the names of a kind for that verb. It gives none if no controller answers."""
 
     def names(kind: str) -> list[Candidate]:
         if kind == kinds.STATES:
@@ -39,7 +41,7 @@ def live_names(verb: str) -> Callable[[str], list[Candidate]]:
         try:
             with _patience(), SyncClient.connect(default_paths(), start=False) as client:
                 return _ASK[kind](client, verb)
-        except (UserError, OSError):  # no answer is an answer here: nothing is offered
+        except (UserError, OSError):  # without an answer, nothing is offered
             return []
 
     return names
@@ -47,7 +49,7 @@ def live_names(verb: str) -> Callable[[str], list[Candidate]]:
 
 @contextmanager
 def _patience() -> Iterator[None]:
-    """Ends what takes longer, by a TimeoutError."""
+    """Raise TimeoutError in the block if it takes longer than PATIENCE_S."""
 
     def over(*_: object) -> None:
         raise TimeoutError
@@ -62,7 +64,7 @@ def _patience() -> Iterator[None]:
 
 
 def _jobs(client: SyncClient, verb: str) -> list[Candidate]:
-    """The caller's own; if they have none, everybody's."""
+    """Return the caller's jobs or, if there are none, the jobs of all users."""
     fields = ["label", "array_job_id", "tasks_pending", "name", "state", "user", "node_list"]
     asked: dict[str, Any] = {
         "states": list(STATES_OF.get(verb, ())),
@@ -98,7 +100,7 @@ def _partitions(client: SyncClient, _: str) -> list[Candidate]:
 
 
 def _users(client: SyncClient, _: str) -> list[Candidate]:
-    """Those who have jobs, and those of the shares."""
+    """Return the users who have jobs, and the users in the tree of shares."""
     jobs = client.call("jobs", fields=["user"])["jobs"]
     names = {row["user"] for row in (*jobs, *client.call("shares")["shares"])} | {client.welcome["user"]}
     return [Candidate(name) for name in sorted(names) if name]

@@ -1,6 +1,7 @@
-"""`warpdeck status --machine` and `warpdeck down --machine`: the controllers and agents of this machine, whatever their homes.
+"""`warpdeck status --machine` and `warpdeck down --machine`: all controllers and agents of this machine,
+whatever their homes.
 
-They are found by what /proc says of them, so that root opens nothing below a path that a user has chosen.
+They are found in /proc, so root opens no path that a user has chosen.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from warpdeck.base.output import clean, print_json, print_table
 
 CONTROLLER, AGENT = "controller", "agent"
 STOP_S = 30.0
-"""How long one of them may take to end."""
+"""Longest time that one of them may take to end."""
 GRACE_S = 5.0
-"""Between SIGTERM and SIGKILL for a job."""
+"""Time between SIGTERM and SIGKILL for a job."""
 KILLED_S = 10.0
-"""How long killed processes may take to go."""
+"""Longest time that killed processes may take to end."""
 POLL_S = 0.05
 
 
 class Found(NamedTuple):
-    """One controller or agent. `home`: the controller's home, or the agent's folder. `jobs`: ids of the jobs that the agent's
-    processes run here; None where another user's processes cannot be looked at."""
+    """A controller or an agent.
+
+    `home` is the controller's home or the agent's folder. `jobs` contains the ids of the jobs whose processes
+    the agent runs here, or is None if another user's processes cannot be read.
+    """
 
     kind: str
     pid: int
@@ -45,7 +49,7 @@ class _Process(NamedTuple):
 
 
 class _Member(NamedTuple):
-    """A process of a job. `folder`: its agent's."""
+    """A process of a job. `folder` is the folder of its agent."""
 
     pid: int
     folder: str
@@ -53,7 +57,7 @@ class _Member(NamedTuple):
 
 
 def show(*, as_json: bool) -> int:
-    """Prints them; the exit code."""
+    """Print the controllers and agents, and return the exit code."""
     found = find()
     if as_json:
         print_json({"processes": [{**each._asdict(), "user": _user(each.uid)} for each in found]})
@@ -66,7 +70,10 @@ def show(*, as_json: bool) -> int:
 
 
 def stop(*, kill_jobs: bool) -> int:
-    """Stops the caller's, or as root everybody's: controllers first, so that nothing new begins. Raises UserError."""
+    """Stop the caller's controllers and agents; as root, those of all users. Raises UserError.
+
+    Controllers end first, so that no new job begins.
+    """
     uid = os.geteuid()
     mine = [each for each in find() if uid in (0, each.uid)]
     if not mine:
@@ -85,7 +92,7 @@ def stop(*, kill_jobs: bool) -> int:
 
 
 def find() -> list[Found]:
-    """All that run on this machine and that this user may see, in the order of their pids."""
+    """Return all visible controllers and agents of this machine in the order of their pids."""
     members = _members()
     found = []
     for process in _processes():
@@ -105,11 +112,11 @@ def _is_agent(word: str) -> bool:
 
 
 def _end(which: Sequence[Found]) -> None:
-    """SIGTERM for each; returns when all have ended. Raises UserError."""
+    """Send SIGTERM to each, and wait until it has ended. Raises UserError."""
     for each in which:
         with _pidfd(each.pid) as descriptor:
             if descriptor is None or each[:4] not in {other[:4] for other in find()}:
-                continue  # it ended meanwhile, and its number may be another's
+                continue  # it ended, and another process may have its pid now
             signal.pidfd_send_signal(descriptor, signal.SIGTERM)
             if not select.select([descriptor], [], [], STOP_S)[0]:
                 raise UserError(
@@ -120,7 +127,7 @@ def _end(which: Sequence[Found]) -> None:
 
 
 def _kill_jobs(folders: set[str]) -> None:
-    """Ends all processes of the jobs of these agents. Raises UserError."""
+    """End all processes of the jobs of these agents. Raises UserError."""
     left: set[int] = set()
     for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, KILLED_S)):
         deadline, told = time.monotonic() + patience_s, set[int]()
@@ -138,7 +145,9 @@ def _kill_jobs(folders: set[str]) -> None:
 
 
 def _signal(pids: set[int], number: int, folders: set[str]) -> None:
-    """A pid is looked at again once it is held, because it may be another process's by then."""
+    """Signal the processes that still belong to a job after their pidfd is open, because a pid may have been
+    reused before.
+    """
     with contextlib.ExitStack() as stack:
         held = {pid: stack.enter_context(_pidfd(pid)) for pid in pids}
         still = {member.pid for member in _members() if member.folder in folders}
@@ -162,7 +171,9 @@ def _pidfd(pid: int) -> Iterator[int | None]:
 
 
 def _members() -> list[_Member]:
-    """Processes that carry the mark of a job, and those in the cgroup of a job whose processes do."""
+    """Return the processes that carry the mark of a job, and the processes in the cgroup of a job with such a
+    process.
+    """
     marked, groups = [], {}
     for process in _processes():
         variables = dict(
@@ -187,13 +198,15 @@ def _members() -> list[_Member]:
 
 
 def _job_groups(pid: int) -> list[bytes]:
-    """The cgroups of a job that the process is in."""
+    """Return the cgroups of jobs that contain the process."""
     lines = _read(pid, "cgroup").splitlines()
     return [line for line in lines if b"/warpdeck-" in line and b"/job-" in line]
 
 
 def _processes() -> list[_Process]:
-    """All that this user can see. Kernel threads and zombies have no command line."""
+    """Return all processes that this user can see. Kernel threads and zombies are left out; they have no
+    command line.
+    """
     found = []
     for name in os.listdir("/proc"):
         if name.isdecimal() and (words := _read(int(name), "cmdline")):
@@ -204,7 +217,7 @@ def _processes() -> list[_Process]:
 
 
 def _read(pid: int, file: str) -> bytes:
-    """A file of a process; b"" if it has ended or is somebody else's."""
+    """Return the content of a file of a process, or b"" if the process has ended or belongs to another user."""
     try:
         with open(f"/proc/{pid}/{file}", "rb") as opened:
             return opened.read()

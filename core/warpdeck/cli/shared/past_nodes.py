@@ -1,4 +1,4 @@
-"""The nodes as they were at a moment: warpdeck node ls and show with --at."""
+"""The nodes at a past moment, for `warpdeck node ls --at` and `warpdeck node show --at`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from warpdeck.notation.values.time_points import moment_text, parse_past
 
 
 def ask(client: SyncClient, at: str, name: str = "") -> list[dict[str, Any]]:
-    """All nodes, or the one of that name. Raises UserError."""
+    """Return all nodes, or the node with that name, as they were. Raises UserError."""
     rows: list[dict[str, Any]] = client.call("nodes_at", at=parse_past(at, time.time()), name=name)["nodes"]
     return rows
 
 
 def print_nodes(rows: list[dict[str, Any]]) -> None:
-    """A line for each, with the mean use of its GPUs."""
+    """Print a line for each node, with the mean utilization of its GPUs."""
     lines = []
     for row in rows:
         gpus = row["gpus"]
@@ -32,7 +32,9 @@ def print_nodes(rows: list[dict[str, Any]]) -> None:
 
 
 def measured(row: dict[str, Any]) -> str:
-    """When and how finely, or why that is not known; and what else is not."""
+    """Return the time and resolution of the measurement, or why it is unknown, and which other facts are
+    unknown.
+    """
     if row["unknown"]:
         since = f"; it is known from {moment_text(row['since'])} on" if row["since"] else ""
         words = f"{row['unknown']}{since}"

@@ -1,4 +1,4 @@
-"""What `warpdeck run` and `warpdeck attach` say of themselves."""
+"""The help of `warpdeck run` and `warpdeck attach`."""
 
 from __future__ import annotations
 

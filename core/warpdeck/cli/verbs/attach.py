@@ -1,4 +1,4 @@
-"""warpdeck attach: back to a job's terminal."""
+"""`warpdeck attach`: return to a job's terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warpdeck.client.terminal_session import join
 
 
 def main(_: str, words: list[str]) -> int:
-    """Joins the terminal."""
+    """Join the terminal."""
     if not words or words[0] in ("-h", "--help"):
         print(HELP, end="")
         return 0 if words else 2

@@ -1,5 +1,7 @@
-"""warpdeck completion bash|zsh|fish: what a shell loads so that Tab knows verbs, options, and the jobs, nodes and partitions
-that there are. The shell asks `warpdeck completion --words SHELL WORD...`; the rest is in candidates and livenames.
+"""`warpdeck completion bash|zsh|fish`: print a script for the shell's Tab key.
+
+It completes verbs, options, and the present jobs, nodes and partitions. The script calls `warpdeck completion
+--words SHELL WORD...`. `candidates` and `livenames` contain the rest.
 """
 
 from __future__ import annotations
@@ -60,21 +62,21 @@ end
 """
 SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 HELP_COLUMNS = "1000"
-"""So that no line of a help is broken."""
+"""Wide enough that no line of a help is wrapped."""
 _SHOWN = {
     "job": JOBS, "step": JOBS, "node": NODES, "partition": PARTITIONS, "reservation": RESERVATIONS,
     "config": "", "hostnames": "", "hostlist": "", "assoc_mgr": "", "daemons": "", "licenses": "",
 }  # fmt: skip
-"""What `scontrol show` shows -> whose names come next."""
+"""Maps the words after `scontrol show` to the kind of the names that follow them."""
 _KEYS = {"jobid": JOBS, "nodename": NODES, "partitionname": PARTITIONS, "reservationname": RESERVATIONS}
-"""scontrol's KEY=NAME."""
+"""Kinds of the values in scontrol's KEY=NAME."""
 _ABOUT_JOBS = frozenset(
     {"hold", "uhold", "holdu", "release", "requeue", "requeuehold", "suspend", "resume", "top", "wait_job"}
 )
 
 
 def main(_: str, words: list[str]) -> int:
-    """Prints a shell's script, or candidates."""
+    """Print a shell's script, or candidates."""
     if words[:1] == ["--words"]:
         return _answer(words[1:])
     parser = Arguments(
@@ -94,14 +96,16 @@ def main(_: str, words: list[str]) -> int:
 
 
 def _commands() -> list[str]:
-    """Who is completed: warpdeck and what `warpdeck shims` puts on the PATH."""
+    """Return the completed commands: warpdeck, and the commands that `warpdeck shims` puts on the PATH."""
     from warpdeck.slurm.command_table import COMMANDS, FRONTED
 
     return ["warpdeck", *sorted({*COMMANDS, *FRONTED})]
 
 
 def _answer(words: list[str]) -> int:
-    """Candidates for the last word, one a line, as the shell wants them. Whatever goes wrong, the user's line is left alone."""
+    """Print the candidates for the last word, one per line, in the shell's format. An error leaves the user's
+    line alone.
+    """
     shell, line = words[0] if words else "", words[2:] if words[1:2] == ["--"] else words[1:]
     if shell not in SHELLS or len(line) < 2:
         raise UserError(
@@ -115,7 +119,7 @@ def _answer(words: list[str]) -> int:
 
 
 def rejoined(pieces: list[str]) -> list[str]:
-    """bash's words as others have them: it cuts at = and : too."""
+    """Join bash's words again, because bash also splits words at = and :."""
     words: list[str] = []
     glue = False
     for piece in pieces:
@@ -129,8 +133,8 @@ def rejoined(pieces: list[str]) -> list[str]:
 
 
 def _shown(candidate: Candidate, shell: str, current: str) -> str:
-    word, about = clean(candidate.word), clean(candidate.about)  # no name of a job makes a candidate
-    if shell == "bash":  # replaces what it takes for the last word
+    word, about = clean(candidate.word), clean(candidate.about)  # a job's name is never a candidate
+    if shell == "bash":  # bash replaces only its own last word
         return word[max(current.rfind("="), current.rfind(":")) + 1 :]
     if shell == "zsh":
         return word.replace(":", "\\:") + (f":{about}" if about else "")
@@ -138,7 +142,7 @@ def _shown(candidate: Candidate, shell: str, current: str) -> str:
 
 
 def complete(line: list[str]) -> list[Candidate]:
-    """Candidates for the last word of a command line."""
+    """Return the candidates for the last word of a command line."""
     command, *words = line
     command = os.path.basename(command)
     if command != "warpdeck":
@@ -163,7 +167,7 @@ def complete(line: list[str]) -> list[Candidate]:
 
 
 def _of_verb(verb: str, subverb: list[str]) -> Grammar:
-    """A verb's grammar, of its own help and, where it takes sbatch's or srun's options, of their table."""
+    """Return a verb's grammar from its own help and, if it takes options of sbatch or srun, from their table."""
     from warpdeck.cli.main import VERBS
 
     text = io.StringIO()
@@ -176,7 +180,7 @@ def _of_verb(verb: str, subverb: list[str]) -> Grammar:
 
 @contextlib.contextmanager
 def _wide() -> Iterator[None]:
-    """argparse asks the environment how long its lines may be."""
+    """Set COLUMNS, from which argparse takes the length of its lines."""
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = HELP_COLUMNS
     try:
@@ -188,7 +192,7 @@ def _wide() -> Iterator[None]:
 
 
 def _of_slurm(command: str) -> Grammar:
-    """The grammar of one of Slurm's commands."""
+    """Return the grammar of one of Slurm's commands."""
     from warpdeck.slurm.command_table import COMMANDS
 
     if command in ("sbatch", "srun", "salloc"):
@@ -201,7 +205,7 @@ def _of_slurm(command: str) -> Grammar:
 
 
 def _of_scontrol(words: list[str], live: Live) -> list[Candidate]:
-    """scontrol's words: an order, then what it is about."""
+    """Return the candidates for scontrol: a subcommand, then its argument."""
     from warpdeck.slurm.scontrol.keywords import KEYWORDS
 
     *before, current = words
@@ -225,7 +229,7 @@ def _of_scontrol(words: list[str], live: Live) -> list[Candidate]:
 
 
 def _of_table(command: str, grammar: Grammar) -> Grammar:
-    """With the options that sbatch, srun or salloc has. Words are files: scripts and programs."""
+    """Return the grammar with the options of sbatch, srun or salloc. Their arguments are files."""
     from warpdeck.notation.options import options
 
     tables = {"sbatch": options.SBATCH, "srun": options.SRUN, "salloc": options.SALLOC}

@@ -1,4 +1,4 @@
-"""warpdeck config check|show|reload|import."""
+"""`warpdeck config check|show|reload|import`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from warpdeck.base.paths import default_paths
 if TYPE_CHECKING:
     from warpdeck.config import Config, Decoded
 
-# warpdeck.config is imported where it is needed: it costs msgspec, and `reload` does without.
+# `warpdeck.config` is imported where it is needed. It imports msgspec, and `reload` does not need it.
 
 
 def main(_: str, words: list[str]) -> int:
-    """Runs the sub-verb."""
+    """Run the sub-verb."""
     args = _parser().parse_args(words)
     return int(args.run(args))
 
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _read(file: str) -> tuple[str, Decoded]:
-    """(path, its configuration). Without a file of that name in the home, the defaults. Raises UserError."""
+    """Return the path and its configuration; the defaults, if the home has no such file. Raises UserError."""
     from warpdeck.config import load, read
 
     if not file:
@@ -105,7 +105,7 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def summary(config: Config) -> str:
-    """ "3 partitions, 2 QoS, 5 accounts, 40 users, 1 reservation"."""
+    """Return a summary such as "3 partitions, 2 QoS, 5 accounts, 40 users, 1 reservation"."""
     users = {user for account in config.accounts.values() for user in account.users}
     counts = (
         (len(config.partitions), "partition", "partitions"),
@@ -142,7 +142,9 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _in_force() -> tuple[str, Decoded]:
-    """What the running controller holds; without one, what the next would take up."""
+    """Return the configuration of the running controller or, if none runs, the one that the next controller
+    would read.
+    """
     from warpdeck.base.controller_daemon import is_running
     from warpdeck.client.blocking_client import SyncClient
     from warpdeck.config import Decoded, changes, decode, load

@@ -1,4 +1,4 @@
-"""warpdeck up|down|status|demo."""
+"""`warpdeck up|down|status|demo`."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ EXAMPLES = {
     "demo": ("warpdeck demo", "warpdeck demo --theme deck-light --ascii"),
 }
 STARTS = 3
-"""How often a controller that is killed while it starts is started."""
+"""Number of attempts to start a controller that is killed while it starts."""
 LOCAL_NODE_S = 5.0
-"""How long `up` waits for this machine's agent."""
+"""Longest time that `up` waits for this machine's agent."""
 POLL_S = 0.05
 
 
 def main(verb: str, words: list[str]) -> int:
-    """Runs the verb."""
+    """Run the verb."""
     parser = Arguments(f"warpdeck {verb}", description=TEXTS[verb], examples=EXAMPLES[verb])
     if verb == "up":
         parser.add_argument(
@@ -78,7 +78,7 @@ def main(verb: str, words: list[str]) -> int:
     if verb == "status":
         parser.add_argument("--json", action="store_true", help="print JSON")
     if verb == "demo":
-        # By name: the core does not depend on the app, which depends on the core.
+        # Imported by name, because the core must not depend on the app.
         importlib.import_module("warpdeck_tui.entry").add_options(parser)
     args = parser.parse_args(words)
     if verb == "up":
@@ -93,9 +93,10 @@ def main(verb: str, words: list[str]) -> int:
 
 
 def _demo(args: argparse.Namespace) -> int:
-    """A simulated controller in a folder of its own, and the app on it; nothing is left behind.
+    """Run a simulated controller in a temporary folder, and the app on it.
 
-    The controller ends with its standard input and takes its folder along, so it goes even when we are killed.
+    The controller ends when its standard input ends and removes its folder. So nothing is left even if this
+    process is killed.
     """
     home = tempfile.mkdtemp(prefix="warpdeck-demo-")
     os.environ["WARPDECK_HOME"] = home
@@ -116,14 +117,14 @@ def _demo(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _told(line: str) -> Iterator[None]:
-    """Who waits at a terminal reads it meanwhile."""
+    """Show a line on the terminal while the block runs."""
     shown = line if sys.stderr.isatty() else ""
     print(end=shown, file=sys.stderr, flush=True)
     try:
         yield
     finally:
         if shown:
-            os.write(sys.stderr.fileno(), b"\r\x1b[K")  # sys.stderr shows control characters
+            os.write(sys.stderr.fileno(), b"\r\x1b[K")  # sys.stderr replaces control characters
 
 
 def _up(*, local_node: bool, shared: bool, share_machine: bool) -> int:
@@ -146,14 +147,16 @@ def _up(*, local_node: bool, shared: bool, share_machine: bool) -> int:
 
 
 def _start(paths: Paths, *, local_node: bool) -> tuple[bool, str]:
-    """Starts the controller unless it runs; (whether it was started, why this machine runs no jobs). Raises UserError."""
+    """Start the controller unless it runs. Return whether it was started, and why this machine runs no jobs.
+    Raises UserError.
+    """
     started = False
     for attempt in range(STARTS):
         started |= ensure_running(paths, local_node=local_node)
         try:
             with _told("waiting for this machine's agent ..."):
                 return started, _await_local_node(paths)
-        except UserError as error:  # it was killed since
+        except UserError as error:  # the controller was killed in the meantime
             if error.code != GONE or attempt + 1 == STARTS:
                 raise
             time.sleep(POLL_S)
@@ -161,8 +164,10 @@ def _start(paths: Paths, *, local_node: bool) -> tuple[bool, str]:
 
 
 def _await_local_node(paths: Paths) -> str:
-    """Waits until this machine has answered, if it is a node, so that the first `sinfo` shows it; not for long if it is slow. The
-    value is the reason why it is down, "" if it is not."""
+    """Wait a short time until this machine has answered, if it is a node, so that the first `sinfo` shows it.
+
+    Return the reason if the node is down, else "".
+    """
     deadline = time.monotonic() + LOCAL_NODE_S
     with SyncClient.connect(paths, start=False) as client:
         while True:

@@ -1,4 +1,4 @@
-"""warpdeck forward: a port of the node where a job runs, on this machine's loopback."""
+"""`warpdeck forward`: make a port of a job's node available on this machine's loopback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXAMPLES = (
 
 
 def main(_: str, words: list[str]) -> int:
-    """Forwards, lists, or ends."""
+    """Create, list or end forwards."""
     args = _parser().parse_args(words)
     if args.list:
         return _list(as_json=args.json)
@@ -75,7 +75,7 @@ def _forward(args: argparse.Namespace) -> int:
 
 
 def parse_ports(text: str) -> tuple[int, int | None]:
-    """(the job's port, ours or None) of PORT[:LOCAL]. Raises UserError."""
+    """Return the job's port and the local port (or None) of PORT[:LOCAL]. Raises UserError."""
     port, colon, local_port = text.partition(":")
     numbers = [port, local_port] if colon else [port]
     lowest = (1, 0)

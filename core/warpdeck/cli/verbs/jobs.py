@@ -1,4 +1,4 @@
-"""warpdeck show|why|logs: what there is to know of one job."""
+"""`warpdeck show|why|logs`: information about one job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXAMPLES = {
 
 
 def main(verb: str, words: list[str]) -> int:
-    """Runs one of the verbs."""
+    """Run one of the verbs."""
     args = _parser(verb).parse_args(words)
     with SyncClient.connect(default_paths()) as client:
         return _RUN[verb](client, args)
@@ -118,7 +118,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
 
 
 def _step(step: dict[str, Any]) -> str:
-    """12.0 python COMPLETED 0:0, 4 tasks on gpu[1-2], 12.5 s of CPU."""
+    """Return a step's line, such as "12.0  python  COMPLETED 0:0, 4 tasks on gpu[1-2], 12.5 s of CPU"."""
     tasks = f"{step['tasks']} task{'s' * (step['tasks'] != 1)} on {step['node_list']}"
     used = "".join(f", {words}" for words in used_in_words(**step["used"])) if step["used"] else ""
     why = f": {step['message']}" if step["message"] else ""

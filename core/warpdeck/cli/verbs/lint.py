@@ -1,4 +1,6 @@
-"""warpdeck lint SCRIPT: what sbatch makes of a batch script, and what will bite. Asks the controller only if one runs."""
+"""`warpdeck lint SCRIPT`: show how sbatch reads a batch script, and likely mistakes. It asks the controller
+only if one runs.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from warpdeck.notation.verdict.verdict import Verdict, judge
 
 
 def main(_: str, words: list[str]) -> int:
-    """0 if sbatch takes the script, else 1."""
+    """Return 0 if sbatch accepts the script, else 1."""
     parser = Arguments(
         "warpdeck lint",
         description="Says what sbatch makes of a batch script (each option, its value in Slurm's own form) and what will bite:\n"
@@ -62,7 +64,9 @@ def main(_: str, words: list[str]) -> int:
 
 
 MAX_SHOWN_CHARS = 1 << 24
-"""Of all components: each repeats what holds for the job as a whole, and a script may have thousands."""
+"""Limit for all components together. Each repeats the options of the whole job, and a script may have
+thousands of components.
+"""
 
 
 def _check_size(verdict: Verdict, name: str) -> None:
@@ -107,7 +111,7 @@ def _read_text(path: str) -> str:
 
 
 class _Site:
-    """The controller, if one runs."""
+    """The connection to the controller, if one runs."""
 
     def __init__(self) -> None:
         self.client: SyncClient | None = None
@@ -124,14 +128,14 @@ class _Site:
             self.client.close()
 
     def plugins(self) -> dict[str, str]:
-        """The options of the site's plug-ins."""
+        """Return the options of the site's plug-ins."""
         return {} if self.client is None else dict(self.client.call("plugin_options")["options"])
 
 
 def _of_submission(
     text: str, data: bytes, verdict: Verdict, *, name: str, cwd: str, site: _Site
 ) -> list[Remark]:
-    """What would keep the script from being submitted here, or from ever starting."""
+    """Return remarks on reasons for which a submission here would fail, or the job would never start."""
     if not verdict.accepted:
         return []
     try:
@@ -177,5 +181,5 @@ def _printable(shown: dict[str, str]) -> dict[str, str]:
 
 
 def _text(words: str) -> str:
-    """Bytes that were no UTF-8 as the sign for that."""
+    """Return the text with bytes that are not UTF-8 replaced by the replacement character."""
     return words.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

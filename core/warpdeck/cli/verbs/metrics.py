@@ -1,4 +1,6 @@
-"""warpdeck metrics: what a job used over its life, or a node over its last minutes, hours or day."""
+"""`warpdeck metrics`: the resource use of a job over its life, or of a node over its last minutes, hours or
+day.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from warpdeck.protocol.usage_text import used_in_words
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 60
-"""Points of a printed curve; --json has them all."""
+"""Number of points of a printed curve. --json has all points."""
 STEPS = {"1s": 1, "10s": 10, "1min": 60}
 TITLES = {
     "gpu_util_pct": ("GPU use", "%"),
@@ -26,11 +28,11 @@ TITLES = {
     "cpu_pct": ("CPU use", "%"),
     "mem_bytes": ("memory", ""),
 }
-"""Column -> its title and unit; bytes have theirs in the number."""
+"""Maps a column to its title and unit. Numbers of bytes include their unit."""
 
 
 def main(_: str, words: list[str]) -> int:
-    """Prints curves."""
+    """Print curves."""
     parser = Arguments(
         "warpdeck metrics",
         description="Shows what a job used over its whole life, running or ended, or what a node did lately. "
@@ -104,7 +106,7 @@ def _span(curve: dict[str, Any]) -> str:
 
 
 def sparkline(points: Sequence[float | None], width: int = WIDTH) -> str:
-    """The points as bars from 0 to the largest; a blank is unknown."""
+    """Draw the points as bars from 0 to the largest point. A blank means unknown."""
     chunks = [points[at * len(points) // width : (at + 1) * len(points) // width] for at in range(width)]
     if len(points) < width:
         chunks = [[point] for point in points]

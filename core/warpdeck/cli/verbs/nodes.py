@@ -1,4 +1,4 @@
-"""warpdeck node add|ls|show|check|drain|resume|rm."""
+"""`warpdeck node add|ls|show|check|drain|resume|rm`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warpdeck.notation.values.memory_sizes import format_memory
 
 
 def main(_: str, words: list[str]) -> int:
-    """Runs the sub-verb."""
+    """Run the sub-verb."""
     return run_sub_verb(_parser(), words)
 
 
@@ -78,7 +78,7 @@ def _parser() -> Arguments:
 def _add(client: SyncClient, args: argparse.Namespace) -> int:
     fields = {"target": args.target, "name": args.name}
     accepted = args.accept_host_key
-    while True:  # a jump host's key is asked for first, then the target's
+    while True:  # a jump host's key comes first, then the target's
         try:
             row = client.create("node_add", progress=note, accept_host_key=accepted, **fields)
             break
@@ -95,7 +95,7 @@ def _add(client: SyncClient, args: argparse.Namespace) -> int:
 
 
 def _ask(error: UserError, target: str) -> str:
-    """The fingerprint, once the user has seen it and said yes."""
+    """Show the host key's fingerprint, and return it if the user accepts it."""
     fingerprint = error.details["fingerprint"]
     if not sys.stdin.isatty():
         raise UserError(
@@ -141,7 +141,7 @@ def _ls(client: SyncClient, args: argparse.Namespace) -> int:
 
 
 def _ls_then(client: SyncClient, args: argparse.Namespace) -> int:
-    from warpdeck.cli.shared import past_nodes as pastnodes  # what it imports costs three milliseconds
+    from warpdeck.cli.shared import past_nodes as pastnodes  # These imports take three milliseconds.
 
     rows = pastnodes.ask(client, args.at)
     (print_json if args.json else pastnodes.print_nodes)(rows)
@@ -215,7 +215,10 @@ def _gpu_line(gpu: dict[str, Any]) -> str:
 
 
 def _link_lines(links: dict[str, Any]) -> list[str]:
-    """ "PCIe 5.0 x16, 1.2 GB/s out, 0.3 GB/s in": as it is now, the most it can where that is more, and what goes over it."""
+    """Return lines such as "PCIe 5.0 x16, 1.2 GB/s out, 0.3 GB/s in".
+
+    A line contains the present link, its maximum where that is higher, and the traffic.
+    """
     found = []
     if links["pcie_gen"] and links["pcie_width"]:
         now, most = ((links["pcie_gen" + end], links["pcie_width" + end]) for end in ("", "_max"))
@@ -232,7 +235,7 @@ def _traffic(links: dict[str, Any], kind: str) -> str:
 
 
 def isolated(isolation: str) -> str:
-    """What keeps the sharers of a GPU apart."""
+    """Return whether, and how, the jobs that share a GPU are isolated from each other."""
     return f"isolated by {isolation.upper()}" if isolation else "not isolated"
 
 

@@ -1,4 +1,4 @@
-"""warpdeck cancel|hold|release|requeue|suspend|resume: what is asked of jobs, by id or by description."""
+"""`warpdeck cancel|hold|release|requeue|suspend|resume`, for jobs given by id or by filters."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from warpdeck.notation.values.lists import words_of
 from .queue import add_selection, has_selection, select
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not typing's own: a verb takes longer to import it than to be answered
+if TYPE_CHECKING:  # importing typing takes longer than answering a verb
     from typing import Any
 
 MAX_SELECTED = 100_000
-"""Jobs that one description may stand for: as many as one request may name."""
+"""Largest number of jobs that filters may select, which is also the limit of one request."""
 TEXTS = {
     "cancel": "Ends jobs, waiting or running; with --signal only sends a signal to running ones.",
     "hold": "Keeps waiting jobs from starting until they are released.",
@@ -49,7 +49,7 @@ EXAMPLES = {
 
 
 def main(verb: str, words: list[str]) -> int:
-    """Runs one of the verbs; 1 if something was refused."""
+    """Run one of the verbs. Return 1 if anything was refused."""
     parser = Arguments(f"warpdeck {verb}", description=TEXTS[verb], examples=EXAMPLES[verb])
     parser.add_argument(
         "jobs",
@@ -82,7 +82,11 @@ def main(verb: str, words: list[str]) -> int:
 
 
 def _names(rows: Sequence[dict[str, Any]], words: Sequence[str]) -> Iterator[str]:
-    """Name what the filters found. Of the waiting tasks of an array, only those that the words name are meant, if they name tasks."""
+    """Yield the labels of the selected jobs.
+
+    For the waiting tasks of an array, yield only the tasks that `words` name, if `words` name tasks of this
+    array.
+    """
     asked: dict[int, list[Ranges | None]] = {}
     for word in words:
         number, tasks = parse_job_id(word)
@@ -98,6 +102,8 @@ def _names(rows: Sequence[dict[str, Any]], words: Sequence[str]) -> Iterator[str
 
 
 def _only_waiting(args: argparse.Namespace) -> bool:
-    """Whether the filters let through nothing but waiting jobs: what begins meanwhile is then left alone."""
+    """Return whether the filters select waiting jobs only. Jobs that begin in the meantime are then left
+    alone.
+    """
     states = words_of(args.state)
     return bool(states) and all(state_named(word) is JobState.PENDING for word in states)

@@ -1,4 +1,4 @@
-"""warpdeck prio|share|partitions|reservations|qos: the site's rules, and the numbers that they come to now."""
+"""`warpdeck prio|share|partitions|reservations|qos`: the site's rules and the numbers that follow from them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EXAMPLES = {
 
 
 def main(verb: str, words: list[str]) -> int:
-    """Runs one of the verbs."""
+    """Run one of the verbs."""
     parser = Arguments(f"warpdeck {verb}", description=TEXTS[verb], examples=EXAMPLES[verb])
     if verb == "prio":
         parser.add_argument("jobs", metavar="JOB", nargs="*", help="only these; default: all that wait")
@@ -167,7 +167,7 @@ def _partitions(answer: dict[str, Any], args: argparse.Namespace) -> None:
 
 
 def _bounds(row: dict[str, Any]) -> str:
-    """Limits beside the time limit."""
+    """Return a partition's limits, without the longest time."""
     default = row["default_time_s"]
     words = [
         f"default time {format_duration(default)}" if default is not None else "",
@@ -185,7 +185,7 @@ def _nodes(count: int) -> str:
 
 
 def _admitted(row: dict[str, Any]) -> str:
-    """Who may use a partition."""
+    """Return who may use a partition."""
     words = []
     groups = [f"group {name}" for name in row["allow_groups"] or ()]
     if row["allow_groups"] is not None or row["allow_users"] is not None:
@@ -243,14 +243,14 @@ def _qos(answer: dict[str, Any], args: argparse.Namespace) -> None:
 
 
 def _limit(name: str, value: dict[str, int] | int) -> str:
-    """A limit as config.toml has it."""
+    """Return a limit as it is written in config.toml."""
     if isinstance(value, dict):
         return format_tres(value)
     return format_duration(value) if name.endswith("_wall") else str(value)
 
 
 def _write(what: str) -> str:
-    """How to change it."""
+    """Return a hint where to change a setting."""
     return f"{what} in {default_paths().config} set that; `warpdeck config reload` takes them up"
 
 
@@ -261,7 +261,7 @@ PARTS = (
     ("partition", "PARTITION"),
     ("qos", "QOS"),
 )
-"""The parts of a priority that have a name of their own, and their titles."""
+"""Parts of a priority with fixed names, and their titles."""
 TIES = {
     "submission": "in the order of submission",
     "response": "by response ratio, (waited + likely run time) / likely run time, the largest first",

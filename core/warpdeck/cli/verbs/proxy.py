@@ -1,4 +1,4 @@
-"""warpdeck proxy: joins an ssh client to a server inside a job, for ssh's ProxyCommand."""
+"""`warpdeck proxy`: connect an ssh client with a server inside a job. It is made for ssh's ProxyCommand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXAMPLES = (
 
 
 def main(_: str, words: list[str]) -> int:
-    """Relays, or prints or installs the configuration."""
+    """Relay, or print or install the configuration."""
     args = _parser().parse_args(words)
     paths = default_paths()
     if args.install:
@@ -93,7 +93,7 @@ def _relay(paths: Paths, args: argparse.Namespace) -> int:
 
 
 def _read_banner(client: SyncClient, number: int) -> tuple[ssh_server.Server, bytes]:
-    """The server's first line, and what came after it. Raises UserError."""
+    """Return the server's first line, and the bytes that followed it. Raises UserError."""
     said = bytearray()
     while b"\n" not in said and len(said) < ssh_server.MAX_BANNER_BYTES:
         for word, value in client.events(number):

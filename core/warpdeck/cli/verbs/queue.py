@@ -1,4 +1,4 @@
-"""warpdeck queue: the jobs, as squeue's users expect them, and which jobs a command line is about."""
+"""`warpdeck queue`: the jobs in a table like squeue's, and the filters that select jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warpdeck.notation.values.lists import words_of
 from warpdeck.protocol.start_text import about
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not typing's own: a verb takes longer to import it than to be answered
+if TYPE_CHECKING:  # importing typing takes longer than answering a verb
     from typing import Any
 
 DEFAULT = "job partition name user state time nodes gpus where"
@@ -24,7 +24,7 @@ START = "job partition name user state start nodes gpus where"
 
 
 def main(_: str, words: list[str]) -> int:
-    """Lists jobs."""
+    """List jobs."""
     parser = Arguments(
         "warpdeck queue",
         description="Lists waiting and running jobs, with the reason of those that wait.",
@@ -72,7 +72,7 @@ def _chosen(args: argparse.Namespace) -> list[str]:
 
 
 def print_queue(rows: list[dict[str, Any]], names: list[str], *, now: float, titles: bool) -> None:
-    """A table of jobs with these COLUMNS."""
+    """Print a table of jobs with these columns of COLUMNS."""
     columns = [COLUMNS[name] for name in names]
     right = frozenset(index for index, column in enumerate(columns) if column.right)
     texts = [[column.text(row, now) for row in rows] for column in columns]
@@ -81,7 +81,7 @@ def print_queue(rows: list[dict[str, Any]], names: list[str], *, now: float, tit
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """The options that say which jobs are meant."""
+    """Add the options that select jobs."""
     parser.add_argument("--me", action="store_true", help="only my jobs")
     parser.add_argument("-u", "--user", default="", metavar="USER,...", help="only jobs of these users")
     parser.add_argument(
@@ -91,7 +91,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def has_selection(args: argparse.Namespace) -> bool:
-    """Whether one of them was given."""
+    """Return whether one of these options was given."""
     return bool(args.me or args.user or args.state or args.name)
 
 
@@ -104,7 +104,7 @@ def select(
     limit: int,
     fields: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """The rows that are meant, with these of their fields (() is all), oldest first. Raises UserError."""
+    """Return the selected rows, oldest first, with these fields; () means all fields. Raises UserError."""
     users = [str(client.welcome["user"])] if args.me else words_of(args.user)
     answer = client.call(
         "jobs",
@@ -127,7 +127,7 @@ def _count(text: str) -> int:
 
 
 def _columns(text: str) -> tuple[bool, list[str]]:
-    """(whether they are added to the usual ones, the names)."""
+    """Return whether the columns are added to the usual ones, and their names."""
     names = [name.strip().lower() for name in text.removeprefix("+").split(",") if name.strip()]
     unknown = next((name for name in names if name not in COLUMNS), "")
     if unknown or not names:
@@ -136,22 +136,24 @@ def _columns(text: str) -> tuple[bool, list[str]]:
 
 
 def _expected(row: dict[str, Any]) -> float:
-    """Jobs whose start cannot be told come last."""
+    """Sort key. Jobs without an expected start come last."""
     return float(row["why"]["expected_start"] or "inf")
 
 
 def elapsed(row: dict[str, Any], now: float) -> float:
-    """Seconds a job has run."""
+    """Return for how many seconds a job has run."""
     return 0.0 if row["start"] is None else (row["end"] or now) - row["start"]
 
 
 def _time(row: dict[str, Any], now: float) -> str:
-    """Most of a long queue has not begun, and one text does for all of these."""
+    """Return the run time as text. The text for jobs that have not begun is made only once, because most of a
+    long queue waits.
+    """
     return NOT_BEGUN if row["start"] is None else format_duration(elapsed(row, now))
 
 
 def where(row: dict[str, Any], now: float) -> str:
-    """Where a job runs, or why it does not and when it should."""
+    """Return where a job runs, or why it waits and when it should start."""
     why = row.get("why")
     if why:
         at_unix = why["expected_start"]
@@ -168,7 +170,7 @@ def _start(row: dict[str, Any]) -> str:
 
 
 class QueueColumn:
-    """A column of the queue: its title, what it needs of a row, and its text of a row at a time."""
+    """A column of the queue: its title, the fields that it needs, and its text for a row at a time."""
 
     def __init__(
         self, title: str, needs: str, text: Callable[[dict[str, Any], float], str], *, right: bool = False
@@ -204,9 +206,9 @@ COLUMNS = {
     "where": QueueColumn("NODELIST(REASON)", "why node_list end exit_cause exit_code idle_since", where),
 }
 SELECTED_BY = ("why", "end")
-"""What --start looks at."""
+"""Fields that --start needs."""
 
 
 def needed(names: list[str]) -> list[str]:
-    """The fields that a table of these columns takes: a part of a row, and of the time that decoding takes."""
+    """Return the fields that a table of these columns needs. Fewer fields are faster to decode."""
     return [*dict.fromkeys([*SELECTED_BY, *(word for name in names for word in COLUMNS[name].needs.split())])]

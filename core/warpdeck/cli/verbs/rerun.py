@@ -1,4 +1,4 @@
-"""warpdeck rerun JOB: the same script, options, variables and code once more."""
+"""`warpdeck rerun JOB`: submit a job again with the same script, options, variables and code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warpdeck.client.submission import rerun
 
 
 def main(_: str, words: list[str]) -> int:
-    """Submits it and says the new id."""
+    """Submit the job again and print the new id."""
     parser = Arguments(
         "warpdeck rerun",
         description="Submits a job of yours again, as it was recorded: its script, options, variables, and the code of its snapshot,\n"

@@ -1,4 +1,6 @@
-"""warpdeck reservation create|rm: nodes that admins set aside at run time. `warpdeck reservations` shows all."""
+"""`warpdeck reservation create|rm`: reservations that administrators make at run time. `warpdeck
+reservations` lists all.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from warpdeck.notation.filters.reservations import Wish, parse_wish
 
 
 def main(_: str, words: list[str]) -> int:
-    """Runs the sub-verb."""
+    """Run the sub-verb."""
     return run_sub_verb(_parser(), words)
 
 

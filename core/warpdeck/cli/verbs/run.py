@@ -1,6 +1,6 @@
-"""warpdeck run: a command on the cluster, waited for; with --pty a terminal.
+"""`warpdeck run`: run a command on the cluster and wait for it. --pty gives it a terminal.
 
-The controller understands the words: this process, which starts often, only passes on what comes of them.
+The controller parses the arguments. This process is started often, so it only forwards the streams.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from warpdeck_agent.client.lines import write_all
 from warpdeck_agent.client.process import with_process
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not typing's own, as in api/sync
+if TYPE_CHECKING:  # not typing's own, as in client/blocking_client
     from typing import Any
 
 PATIENCE_S = 1.0
-"""A wait longer than this is explained."""
+"""Progress is reported after this time."""
 NO_COMMAND = ("no command is given", "write: warpdeck run [OPTIONS] COMMAND...")
 
 
 def main(_: str, words: list[str]) -> int:
-    """Runs it; the exit code is the command's."""
+    """Run the command and return its exit code."""
     if not words or words[0] in ("-h", "--help"):
         print(HELP, end="")
         return 0 if words else 2
@@ -50,7 +50,7 @@ def main(_: str, words: list[str]) -> int:
 
 
 def _connect(words: list[str]) -> SyncClient:
-    """To the controller. None is started for words that say no command. Raises UserError."""
+    """Connect to the controller. It is not started for arguments without a command. Raises UserError."""
     paths = default_paths()
     try:
         return SyncClient.connect(paths, start=False)
@@ -65,7 +65,7 @@ def _connect(words: list[str]) -> SyncClient:
 
 
 class _Command:
-    """One run. Ctrl-C cancels its job."""
+    """One run of a command. Ctrl-C cancels its job."""
 
     def __init__(self, client: SyncClient) -> None:
         self._client = client
@@ -73,7 +73,7 @@ class _Command:
         self._begun = time.monotonic()
 
     def run(self, words: list[str]) -> int:
-        """Streams both outputs until the job has ended. Raises UserError."""
+        """Print both output streams until the job has ended, and return the exit code. Raises UserError."""
         try:
             return self._follow(words)
         except KeyboardInterrupt:
@@ -106,7 +106,7 @@ class _Command:
         return int(ended.get("code", 1))
 
     def _ask(self, words: list[str], nonce: str) -> tuple[int, int]:
-        """The numbers of the streams of both outputs."""
+        """Send the request and return the numbers of its two output streams."""
         errors = self._client.number()
         env = with_process(os.environ)
         out = self._client.begin(
@@ -115,7 +115,7 @@ class _Command:
         return out, errors
 
     def _answer(self, streams: tuple[int, int]) -> dict[str, Any]:
-        """The job that was made and what is to be said of it. Nothing comes on the streams before."""
+        """Return the created job and its notes. They come before any output."""
         while True:
             _, word, value = self._client.any_event(streams)
             if word == "ok":

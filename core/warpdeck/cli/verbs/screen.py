@@ -1,4 +1,4 @@
-"""warpdeck screen: the app at one of its screens, or what that screen says, once and in plain words."""
+"""`warpdeck screen`: open the app at one of its screens, or print the screen once as plain text."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ OF_ONE = {"job": "a job: its id, or 12_3 of an array", "node": "a node's name"}
 OF_ALL_NODES = ("gpus", "nodes")
 OF_THE_PAST = (*OF_ALL_NODES, "node")
 PRINTED_ONLY = ("usage", "idle")
-"""In the app they are lists over another screen."""
+"""Screens that the app shows as lists above another screen."""
 
 
 def main(_: str, words: list[str]) -> int:
-    """Opens the app there, or prints the screen."""
+    """Open the app at the screen, or print the screen."""
     parser = Arguments(
         "warpdeck screen",
         description="Opens the app at one of its screens. With --plain prints what stands there, once: a line after the\n"
@@ -42,7 +42,7 @@ def main(_: str, words: list[str]) -> int:
         help="gpus, nodes and node as they were then: 03:12 (the last one), now-2hours, 11/20 14:00",
     )
     parser.add_argument("--json", action="store_true", help="gpus and nodes printed once, as JSON")
-    # By name: the core does not depend on the app, which depends on the core.
+    # Imported by name, because the core must not depend on the app.
     app = importlib.import_module("warpdeck_tui.entry")
     app.add_options(parser)
     args = parser.parse_args(words)
@@ -75,7 +75,7 @@ def main(_: str, words: list[str]) -> int:
 
 
 def _moment(args: argparse.Namespace) -> float | None:
-    """The moment of the past that is asked for. Raises UserError."""
+    """Return the requested moment of the past, or None. Raises UserError."""
     if args.at is None:
         return None
     if args.screen not in OF_THE_PAST:

@@ -1,4 +1,4 @@
-"""warpdeck serve: the app in a browser, on this machine."""
+"""`warpdeck serve`: the app in a browser, on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_PORT = 65535
 
 
 def main(_: str, words: list[str]) -> int:
-    """Serves the app until Ctrl-C."""
+    """Serve the app until Ctrl-C."""
     parser = Arguments(
         "warpdeck serve",
         description="Serves the app to a browser on this machine, and prints its address, which holds a secret: whoever has it\n"
@@ -20,7 +20,7 @@ def main(_: str, words: list[str]) -> int:
         examples=("warpdeck serve", "warpdeck serve --port 9000 --readonly"),
     )
     parser.add_argument("--port", type=int, default=PORT, help=f"on 127.0.0.1 (default {PORT})")
-    # By name: the core does not depend on the app, which depends on the core.
+    # Imported by name, because the core must not depend on the app.
     app = importlib.import_module("warpdeck_tui.entry")
     app.add_options(parser)
     args = parser.parse_args(words)

@@ -1,4 +1,4 @@
-"""warpdeck shims: puts Slurm's command names on the PATH."""
+"""`warpdeck shims`: put Slurm's command names on the PATH."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from warpdeck.slurm.shims.shims import SBATCH, install, install_beside_others, i
 USERS = ".local/bin"
 EVERYBODYS = "/usr/local/bin"
 SHELL_S = 10.0
-"""How long a login shell may take to tell its PATH."""
+"""Longest time that a login shell may take to print its PATH."""
 MARK = "WARPDECK-PATH:"
-"""What stands before it, lest start files print something too."""
+"""Printed before the PATH, because start files may print other text."""
 PROFILES = {"bash": (".bash_profile", ".bash_login", ".profile"), "zsh": (".zprofile",)}
 
 
 def main(_: str, words: list[str]) -> int:
-    """Writes the scripts and prints what the shell should do."""
+    """Write the scripts and print a command for the shell."""
     parser = Arguments(
         "warpdeck shims",
         description="Prints the line that puts sbatch, srun, squeue and the rest on a shell's PATH, before any others. With "
@@ -52,7 +52,7 @@ def main(_: str, words: list[str]) -> int:
 
 
 def _place(paths: Paths) -> str:
-    """Everybody's folder for root's shared site, else the user's own."""
+    """Return the common folder for a shared site of root, else the user's own folder."""
     if os.geteuid() == 0 and os.path.isdir(paths.home) and os.stat(paths.home).st_mode & stat.S_IXOTH:
         return EVERYBODYS
     return os.path.join(os.path.expanduser("~"), USERS)
@@ -81,7 +81,7 @@ def _remove(paths: Paths, folder: str) -> int:
 
 
 def _login_path() -> list[str]:
-    """Where this user's login shell looks for commands; [] where it does not say."""
+    """Return the PATH of this user's login shell, or [] if the shell does not print it."""
     account = pwd.getpwuid(os.getuid())
     env = {
         "HOME": os.path.expanduser("~"),
@@ -108,7 +108,7 @@ def _login_path() -> list[str]:
 
 
 def _profile() -> str:
-    """The file that this user's login shell reads."""
+    """Return the start file that this user's login shell reads."""
     shell = os.path.basename(pwd.getpwuid(os.getuid()).pw_shell)
     names = PROFILES.get(shell, (".profile",))
     home = os.path.expanduser("~")

@@ -1,4 +1,4 @@
-"""warpdeck simulate: a workload log, or the site's own past, through the real planner in virtual time."""
+"""`warpdeck simulate`: replay a workload log, or the site's past, with the real planner in virtual time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_NODES = 1_000_000
 MAX_GPUS_PER_NODE = 1024
-"""More GPUs in one node than anybody builds."""
+"""An upper bound; no real node has so many GPUs."""
 MAX_CPUS = 1_000_000_000
 MAX_GPUS = 100_000
 SHOW_AFTER_S = 1.0
@@ -47,7 +47,7 @@ limits: log    the log's; a job without one gets its run time, which the output 
 
 
 def main(verb: str, words: list[str]) -> int:
-    """Runs the verb."""
+    """Run the verb."""
     args = _parser(verb).parse_args(words)
     if args.history:
         return _history(args)
@@ -124,7 +124,7 @@ def _count(name: str, most: int, *, least: int = 1) -> Callable[[str], int]:
 
 
 def _trace(args: argparse.Namespace) -> int:
-    # Here, not above: --help should not wait for the planner.
+    # Imported here so that --help does not load the planner.
     from warpdeck.config import read
     from warpdeck.config.site import build_settings
     from warpdeck.policy import Settings, View
@@ -172,7 +172,7 @@ def _machine(args: argparse.Namespace, trace: Trace) -> Machine:
 
 
 def _remark(work: Workload, unstarted: tuple[object, ...]) -> None:
-    """What the figures rest on, where it is not simply the log."""
+    """Print remarks on the assumptions behind the figures, where they differ from the log."""
     if work.skipped:
         note(
             f"{work.skipped:,} lines skipped: size, submit time or run time unknown, or a part of a job that has a line of its own"
@@ -202,7 +202,9 @@ def _figure(value: float) -> str:
 
 
 def _progress(args: argparse.Namespace, done: int) -> Progress | None:
-    """Of two replays, of which so many are done: a percentage a line where a program asks for it."""
+    """Return the progress callback of one of two replays, `done` of which are finished. Programs get one
+    percentage per line.
+    """
     if not args.progress:
         return _progress_line()
     shown = -1
@@ -218,7 +220,7 @@ def _progress(args: argparse.Namespace, done: int) -> Progress | None:
 
 
 def _progress_line() -> Progress | None:
-    """A line on the terminal that is drawn over; none where nobody looks."""
+    """Return a callback that redraws one line of the terminal, or None without a terminal."""
     if not sys.stderr.isatty():
         return None
     begun = shown = time.monotonic()
@@ -232,7 +234,7 @@ def _progress_line() -> Progress | None:
         shown = now
         line = f"{ended:,} of {total:,} jobs, {now - begun:.0f} s"
         drawn = "\r" + line[: width - 1].ljust(width - 1) + "\r"
-        os.write(sys.stderr.fileno(), drawn.encode())  # sys.stderr shows control characters
+        os.write(sys.stderr.fileno(), drawn.encode())  # sys.stderr replaces control characters
 
     return show
 
@@ -278,7 +280,7 @@ def _existing(read: Callable[[str], Decoded], path: str) -> Decoded:
 
 
 def _day(text: str | None, default: float) -> float:
-    """Midnight, local time, of YYYY-MM-DD."""
+    """Return the local midnight of YYYY-MM-DD."""
     if text is None:
         return default
     try:

@@ -1,4 +1,4 @@
-"""warpdeck snapshot show|diff JOB [JOB2]: the code a job ran."""
+"""`warpdeck snapshot show|diff JOB [JOB2]`: the code that a job ran."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warpdeck.client.code import store_of, tree_now
 
 
 def main(_: str, words: list[str]) -> int:
-    """Runs the sub-verb."""
+    """Run the sub-verb."""
     parser = Arguments(
         "warpdeck snapshot",
         description="Shows the code that a job ran, or compares it with another job's or with the folder as it is now.",

@@ -1,4 +1,4 @@
-"""warpdeck submit [OPTIONS] SCRIPT [ARGS]: sbatch's options, anywhere before the script."""
+"""`warpdeck submit [OPTIONS] SCRIPT [ARGS]`: takes sbatch's options anywhere before the script."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ _OURS = (
 
 
 def main(_: str, words: list[str]) -> int:
-    """Submits and says the id. An option that nobody knows may be one of the site's plug-ins: then it is asked, and tried again."""
+    """Submit the script and print the id. An unknown option may belong to a site plug-in; then the site is
+    asked, and parsing repeated.
+    """
     try:
         return _submit(words, SBATCH)
     except UserError as error:
@@ -146,7 +148,7 @@ def _say(done: Submitted, own: Collection[str]) -> None:
 
 
 def _say_forecast(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int:
-    """What would become of it; 1 if it can never start."""
+    """Print the forecast of a dry run. Return 1 if the job can never start."""
     never = found["verdict"] == "never"
     if as_json:
         print_json({**found, "notes": draft.notes})
@@ -160,8 +162,11 @@ def _say_forecast(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int:
 def split_words(
     words: list[str], known: OptionTable
 ) -> tuple[dict[str, str], list[list[str]], list[str], str | None]:
-    """(what we are told to do with its values, sbatch's options of each component, script and its arguments, the wrapped
-    command). Raises UserError."""
+    """Split the arguments. Raises UserError.
+
+    Return the values of our own options, sbatch's options of each component, the script with its arguments,
+    and the wrapped command.
+    """
     ours = (Option(name, "", takes, "b", COMMAND, frozenset()) for name, takes in _OURS)
     both = table_of("warpdeck submit", [*known.options.values(), *ours])
     parts, rest = parse_components(words, "command line", both)

@@ -1,4 +1,4 @@
-"""warpdeck jupyter|code: a notebook or editor server inside an allocation, as a URL on this machine."""
+"""`warpdeck jupyter|code`: a notebook or editor server inside an allocation, as a URL on this machine."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ neither, it says how VS Code on your own machine reaches the allocation over SSH
 }
 LAST_WORDS_BYTES = 2000
 END_S, END_LOOK_S = 10.0, 0.1
-"""How long the end of a job is waited for whose server is gone."""
+"""Longest wait for the end of a job whose server has ended, and the time between two checks."""
 
 
 class ServerOptions(NamedTuple):
-    """The command line."""
+    """The parsed command line."""
 
     options: list[str]
     words: list[str]
@@ -73,7 +73,7 @@ class ServerOptions(NamedTuple):
 
 
 def main(verb: str, words: list[str]) -> int:
-    """Finds or starts the server and forwards it until the job ends."""
+    """Find or start the server, and forward it until the job ends."""
     if any(word in ("-h", "--help") for word in words[: words.index("--") if "--" in words else None]):
         print(HELP.format(verb=verb, text=TEXTS[verb]), end="")
         return 0
@@ -88,7 +88,7 @@ def main(verb: str, words: list[str]) -> int:
 
 
 def parse(words: list[str]) -> ServerOptions:
-    """The command line's parts. Raises UserError."""
+    """Parse the command line. Raises UserError."""
     rest: list[str] = []
     if "--" in words:
         words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
@@ -137,7 +137,7 @@ def parse(words: list[str]) -> ServerOptions:
 
 
 def _submit(client: SyncClient, paths: Paths, verb: str, asked: ServerOptions) -> str:
-    """A job that is the server."""
+    """Submit the job that runs the server, and return its id."""
     defaults = ["--job-name", verb, "--output", "%x-%j.log", "--no-requeue"]
     draft = draft_script(
         web_server.job_script(verb),
@@ -192,7 +192,7 @@ def _serve(client: SyncClient, paths: Paths, verb: str, job: str, asked: ServerO
 def _is_there(client: SyncClient, job: str, verb: str, node: str) -> bool:
     try:
         return find_server(client, job, verb, node=node, progress=note) is not None
-    except TunnelRefused:  # one was there, and has ended
+    except TunnelRefused:  # a server was there and has ended
         return False
 
 
@@ -211,11 +211,12 @@ def _say(found: Found, url: str, job: str, asked: ServerOptions) -> None:
 
 
 def _forward(forwarding: Forwarding, client: SyncClient, url: str, *, detached: bool) -> str:
-    """Forwards until the job ends; in words why it ended sooner."""
+    """Forward until the job ends. Return the reason if the forward ended earlier."""
     if detached or not sys.stdin.isatty() or not _has_browser():
         return forwarding.run(client)
     with tempfile.NamedTemporaryFile("w", prefix="warpdeck-", suffix=".html") as page:
-        # Not the URL itself on a browser's command line: the token would be in the process list.
+        # The browser's command line does not contain the URL itself, because the token would be visible in
+        # the process list.
         page.write(f'<meta http-equiv="refresh" content="0; url={url}">\n')
         page.flush()
         show = partial(webbrowser.open, f"file://{page.name}")
@@ -229,7 +230,7 @@ def _has_browser() -> bool:
 
 
 def _interrupted(client: SyncClient, job: str, *, ours: bool) -> int:
-    """Ctrl-C: the job is ended if the user says so."""
+    """Handle Ctrl-C: cancel the job if the user agrees."""
     if sys.stdin.isatty():
         try:
             ours = input(f"\nend job {job} too? [y/N] ").strip().lower() in ("y", "yes")
@@ -244,7 +245,7 @@ def _interrupted(client: SyncClient, job: str, *, ours: bool) -> int:
 
 
 def _explained(client: SyncClient, job: str, error: UserError, *, ours: bool) -> UserError:
-    """The server's own last words, where its job has ended with it."""
+    """Return the error with the last output of the server, if its job ended together with it."""
     if not ours or error.code == SLOW or not _ended(client, job):
         return error
     said = bytearray()
@@ -262,7 +263,7 @@ def _explained(client: SyncClient, job: str, error: UserError, *, ours: bool) ->
 
 
 def _ended(client: SyncClient, job: str) -> bool:
-    """Whether the job has ended, which the controller learns a moment after its processes have."""
+    """Return whether the job has ended. Waits up to END_S, because the controller learns of an end a moment after it."""
     deadline = time.monotonic() + END_S
     while time.monotonic() < deadline:
         if client.call("job", job=job)["row"]["end"]:
@@ -272,7 +273,7 @@ def _ended(client: SyncClient, job: str) -> bool:
 
 
 def _say_remote_ssh(client: SyncClient, paths: Paths, job: str, asked: ServerOptions) -> int:
-    """The node has no editor server: the user's own VS Code comes over SSH."""
+    """Explain the use of the user's own VS Code over SSH, for a node without an editor server."""
     host = f"{ssh_client.PREFIX}{job}" + (f".{asked.node}" if asked.node else "")
     folder = client.call("job", job=job)["work_dir"]
     if asked.json:
@@ -287,7 +288,7 @@ def _say_remote_ssh(client: SyncClient, paths: Paths, job: str, asked: ServerOpt
     if asked.detach or asked.job:
         return 0
     number = client.begin("log", job=job, follow=True)
-    while True:  # until the job ends, or Ctrl-C
+    while True:  # Runs until the job ends or the user presses Ctrl-C.
         for word, _ in client.events(number):
             if word == "end":
                 note(f"job {job} has ended")

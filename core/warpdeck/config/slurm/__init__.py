@@ -1,4 +1,4 @@
-"""From a site's Slurm configuration to ours: slurm.conf and the files beside it, and what sacctmgr prints."""
+"""Imports a site's Slurm configuration: slurm.conf, the files next to it, and the output of sacctmgr."""
 
 from .site import Imported, import_site
 

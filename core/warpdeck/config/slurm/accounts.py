@@ -1,7 +1,8 @@
-"""Accounts, users and QoS from Slurm's database, as text: `sacctmgr dump CLUSTER` and `sacctmgr -P show qos`.
+"""Reads accounts, users and QoS from the output of sacctmgr.
 
-A dump names the QoS that an association may use but does not define them; that is what the second file is for.
-Source: sacctmgr(1), "FLAT FILE DUMP AND LOAD".
+The files are made with `sacctmgr dump CLUSTER` and `sacctmgr -P show qos`. A dump names the QoS that an
+association may use but does not define them. The second file provides the definitions. Source: sacctmgr(1),
+"FLAT FILE DUMP AND LOAD".
 """
 
 from __future__ import annotations
@@ -75,16 +76,16 @@ OLD_LIMITS = {
     "maxcpusperuser": ("max_tres_per_user", "cpu"),
     "maxnodesperuser": ("max_tres_per_user", "node"),
 }
-"""Before Slurm 15.08 each TRES had limits of its own name."""
+"""Names of limits before Slurm 15.08, when each TRES had separate limits."""
 SILENT = values.words(
     "name id description organization defaultaccount adminlevel coordinator fairshare share parent qos defaultqos"
     " defaultwckey wckeys flags preempt preemptmode preemptexempttime gracetime priority usagefactor"
 )
-"""Fields that are no limits: read by name, or about nothing that we keep."""
+"""Fields that are not limits: they are read by name, or we do not keep their data."""
 
 
 class Associations:
-    """Takes files; then gives [accounts] and [qos]."""
+    """Reads files of sacctmgr and returns the tables [accounts] and [qos]."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -95,7 +96,7 @@ class Associations:
         self.qos: dict[str, tables.Qos] = {}
 
     def take(self, text: str, file: str) -> None:
-        """Recognises the file by its first line. Raises UserError where it is neither."""
+        """Read a file, whose type is recognized by its first line. Raises UserError if it is neither type."""
         lines = text.splitlines()
         head = next((line for line in lines if line.strip() and not line.startswith("#")), "")
         if "|" in head and head.lower().startswith("name"):
@@ -107,7 +108,7 @@ class Associations:
             raise UserError(f"{file} is no output of sacctmgr", hint)
 
     def accounts(self) -> dict[str, tables.Account]:
-        """Name -> table, parents before children as in the dump."""
+        """Return the tables by account name. As in the dump, parents come before their children."""
         made: dict[str, tables.Account] = {}
         for name, account in self._accounts.items():
             users = {
@@ -164,7 +165,7 @@ class Associations:
     def _take_user(self, name: str, account: str, fields: Fields) -> None:
         if account == "root" and account not in self._accounts:
             if name == "root":
-                return  # Slurm's own entry: every database has it
+                return  # Every database of Slurm has this entry.
             self._accounts["root"] = tables.Account()
         if account not in self._accounts:
             self._notes.add(f"user {name} of account {account}", "the dump has no such account")
@@ -193,7 +194,7 @@ class Associations:
         return self._notes.attempt(f"Fairshare of {what}", values.whole, text, 1)
 
     def _inherited(self, account: str) -> str:
-        """The QoS list as its parents give it."""
+        """Return the account's QoS list, its own or inherited from its parents."""
         seen: set[str] = set()
         while account and account not in seen:
             seen.add(account)
@@ -203,7 +204,7 @@ class Associations:
         return self._cluster_qos
 
     def _own_qos(self, account: str, listed: str) -> tuple[str, ...] | None:
-        """Of a user: a list, or what is added to those of the account and taken from them."""
+        """Return a user's QoS: a complete list, or changes (+ and -) to the account's list."""
         words = values.names(listed) or ()
         plain = [word for word in words if word[0] not in "+-"]
         names = plain or (self._qos_of(account) or ()) if words else ()

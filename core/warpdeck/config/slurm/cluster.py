@@ -1,6 +1,7 @@
-"""Nodes, node sets, switches, GPU shards and partitions of a site, from slurm.conf, gres.conf and topology.conf.
+"""Reads nodes, node sets, switches, GPU shards and partitions from slurm.conf, gres.conf and topology.conf.
 
-What a node has (CPUs, memory, GPUs and their links) is measured by the agent on it and not taken from here.
+A node's hardware (CPUs, memory, GPUs and their links) is measured by its agent and not taken from these
+files.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MEASURED = values.words(
     " tmpdisk memspeclimit nodeaddr nodehostname bcastaddr port state reason gres"
     " restrictedcorespergpu cpubind parameters"
 )
-"""Keys of NodeName lines that say what the node is or where it is reached."""
+"""Keys of NodeName lines that describe the node's hardware or address."""
 
 PARTITION_LOST = {
     "defmempercpu": "memory defaults are set for the whole site: scheduler.default_mem_per_cpu",
@@ -56,7 +57,7 @@ PARTITION_LOST = {
 
 
 class _Node(msgspec.Struct):
-    """What is carried over of a node."""
+    """Imported settings of a node."""
 
     features: tuple[str, ...] = ()
     weight: int | None = None
@@ -64,7 +65,7 @@ class _Node(msgspec.Struct):
 
 
 class Cluster:
-    """Takes the lines of all files in order; then gives [nodes] and [partitions]."""
+    """Reads the lines of all files in order and returns the tables [nodes] and [partitions]."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -78,7 +79,7 @@ class Cluster:
         self.default_partition = ""
 
     def take(self, line: ConfLine) -> bool:
-        """Whether the line was about a node, a set, a partition or a switch."""
+        """Read a line. Returns whether it describes a node, a node set, a partition or a switch."""
         pairs = dict(line.pairs)
         first = next(iter(pairs), "")
         match first:
@@ -99,7 +100,7 @@ class Cluster:
         return True
 
     def nodes(self) -> dict[str, tables.NodeTable]:
-        """Hostlist -> table; nodes of which the same is said stand together."""
+        """Return the tables by hostlist. Nodes with the same settings share a table."""
         groups: dict[tuple[tuple[str, ...], int | None, str | None], list[str]] = {}
         for name, node in self._nodes.items():
             groups.setdefault((node.features, node.weight, node.switch), []).append(name)
@@ -109,11 +110,11 @@ class Cluster:
         }
 
     def partitions(self) -> dict[str, tables.Partition]:
-        """Name -> table."""
+        """Return the tables by partition name."""
         return {name: self._partition(name, pairs) for name, pairs in self._partitions.items()}
 
     def billing_weights(self) -> dict[str, float]:
-        """TRESBillingWeights of the default partition, else of the first that has some."""
+        """Return TRESBillingWeights of the default partition, else of the first partition that has some."""
         if not self._prices:
             return {}
         chosen = self._prices.get(self.default_partition) or next(iter(self._prices.values()))
@@ -123,7 +124,10 @@ class Cluster:
         return self._notes.attempt("TRESBillingWeights", parse_tres_prices, chosen, {})
 
     def shards_per_gpu(self) -> int:
-        """Of shared GPUs, the most common way to share."""
+        """Return the number of shards per GPU.
+
+        If there are several, the first one found is used and the others are noted.
+        """
         if not self._shards:
             return 0
         chosen, *others = self._shards
@@ -215,7 +219,7 @@ class Cluster:
         return tables.Partition(**made, nodes=nodes)
 
     def _drop_contradictions(self, name: str, made: dict[str, Any]) -> None:
-        """As slurmctld does, which says so in its log and goes on."""
+        """Drop contradicting limits. slurmctld does the same, logs it and continues."""
         longest, most = made.get("max_time"), made.get("max_nodes")
         if longest is not None and (made.get("default_time") or 0) > longest:
             del made["default_time"]
@@ -225,7 +229,7 @@ class Cluster:
             self._notes.add(f"MinNodes of {name}", "is more than MaxNodes, so no job would ever fit")
 
     def _members(self, name: str, text: str) -> tuple[str, ...] | None:
-        """The partition's nodes with node sets replaced; None: all."""
+        """Return the partition's nodes with node sets expanded, or None for all nodes."""
         found: dict[str, None] = {}
         nothing: list[str] = []
         for word in self._notes.attempt(f"Nodes of {name}", expand, text, nothing):
@@ -284,4 +288,7 @@ CARRIED = {
     "exclusiveuser": ("exclusive_user", values.yes),
     "shared": ("exclusive", lambda text: text.upper().startswith("EXCLUSIVE")),
 }
-"""Key of a PartitionName line -> (our key, how it is read); None: handled by itself."""
+"""Our key and the reader of its value for each key of a PartitionName line.
+
+Keys with None are handled separately.
+"""

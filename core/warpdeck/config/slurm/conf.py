@@ -1,7 +1,10 @@
-"""The text of slurm.conf, gres.conf and topology.conf as a list of lines of KEY=VALUE pairs. Source: slurm.conf(5).
+r"""Reads slurm.conf, gres.conf and topology.conf as lists of lines with KEY=VALUE pairs.
 
-Keys have no case. `#` begins a comment unless `\\#`; a `\\` at the end goes on with the next line; values may stand in
-double quotes; `Include FILE` puts another file in its place, relative to the one that names it.
+Source: slurm.conf(5).
+
+Keys are not case-sensitive. `#` begins a comment unless it is written as `\#`. A `\` at the end of a line
+continues it on the next line. Values may be in double quotes. `Include FILE` inserts another file, with a
+path relative to the including file.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import msgspec
 from warpdeck.base.errors import UserError
 
 MAX_FILES = 200
-"""Included files; more is an Include in a circle."""
+"""Maximum number of included files; more indicates a circular Include."""
 MAX_FILE_BYTES = 32 * 1024 * 1024
 
 _COMMENT = re.compile(r"(?<!\\)#.*")
@@ -26,7 +29,10 @@ ReadFile = Callable[[str], str]
 
 
 class ConfLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A logical line: where it begins, and its pairs by lower-case key. `spelled` has the keys as they were written."""
+    """A logical line: its first line number, and its pairs by lower-case key.
+
+    `spelled` has the keys as they were written.
+    """
 
     file: str
     number: int
@@ -35,17 +41,23 @@ class ConfLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """file:line"""
+        """Position of the line as "file:line"."""
         return f"{self.file}:{self.number}"
 
 
 def read_conf(path: str, read_file: ReadFile | None = None) -> list[ConfLine]:
-    """All lines in order, with those of included files in place. Raises UserError naming file and line."""
+    """Return all lines in order, with included files in place.
+
+    Raises UserError, which names file and line.
+    """
     return _Reader(read_file or read_text).read(path)
 
 
 def read_text(path: str) -> str:
-    """A file's text; bytes that are no UTF-8 are replaced, as they can only stand in comments and descriptions."""
+    """Return a file's text.
+
+    Bytes that are not UTF-8 are replaced; they can only occur in comments and descriptions.
+    """
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_FILE_BYTES + 1)
@@ -78,7 +90,7 @@ class _Reader:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of the first physical line, text without comment)."""
+    """Yield (number of the first physical line, text without comment) of each logical line."""
     begun, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         kept = _COMMENT.sub("", line).rstrip()

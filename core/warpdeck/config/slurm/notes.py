@@ -1,4 +1,4 @@
-"""What an import could not carry over, and why: for the administrator who goes through the result."""
+"""Remarks about settings that an import could not convert, for the administrator who reviews the result."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ Default = TypeVar("Default")
 
 
 class Notes:
-    """Remarks in the order in which they came up; the same remark about several things stands once, with all of them."""
+    """Remarks in the order in which they were made.
+
+    A remark about several settings is listed once, with all of them.
+    """
 
     def __init__(self) -> None:
         self._about: dict[str, dict[str, None]] = {}
 
     def add(self, what: str, why: str) -> None:
-        """`what` was not carried over as it stands, because `why`."""
+        """Record that the setting `what` could not be converted as it is, for the reason `why`."""
         self._about.setdefault(why, {})[what] = None
 
     def lines(self) -> list[str]:
-        """One sentence each."""
+        """Return the remarks, one sentence each."""
         return [f"{_named(list(about))}: {why}" for why, about in self._about.items()]
 
     def attempt(self, what: str, read: Callable[[str], T], text: str, otherwise: Default) -> T | Default:
-        """What `read` makes of the text; where it raises UserError, `otherwise` and a remark."""
+        """Return the result of `read`. If it raises UserError, add a remark and return `otherwise`."""
         try:
             return read(text)
         except UserError as error:
@@ -35,7 +38,7 @@ class Notes:
 
 
 MAX_NAMED = 6
-"""Things named in one remark."""
+"""Maximum number of settings that are named in one remark."""
 
 
 def _named(about: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The site-wide keys of slurm.conf: scheduler, priority, preemption, defaults, licenses."""
+"""Reads the site-wide keys of slurm.conf: scheduler, priority, preemption, defaults, licenses."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ LOST = {
     "rebootprogram": "nodes are not rebooted",
     "selecttypeparameters": "CPUs and memory are always counted",
 }
-"""Keys that change what jobs get and have no counterpart here."""
+"""Keys that affect the resources of jobs and have no equivalent here."""
 
 DAEMONS = values.words(
     "accountingstoragebackuphost accountingstorageexternalhost accountingstoragehost accountingstorageloc"
@@ -84,11 +84,14 @@ DAEMONS = values.words(
     " taskpluginparam tcptimeout tlsparameters tlstype topologyparam topologyplugin trackwckey treewidth"
     " unkillablestepprogram vsizefactor waittime x11parameters"
 )
-"""Settings of Slurm's own daemons: ports, logs, folders, plugins, timers. slurm.conf(5), 14.11 to 25.05."""
+"""Settings of Slurm's own daemons: ports, logs, folders, plugins, timers.
+
+From slurm.conf(5), versions 14.11 to 25.05.
+"""
 
 
 class Settings:
-    """Takes lines that are about the whole site; then gives our tables."""
+    """Reads lines about the whole site and returns our tables."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -96,7 +99,7 @@ class Settings:
         self._daemons: dict[str, None] = {}
 
     def take(self, line: ConfLine) -> None:
-        """Later lines win."""
+        """Read a line. A later line overrides an earlier one."""
         for key, value in line.pairs.items():
             self._values[key] = value
             if key in USED:
@@ -110,12 +113,12 @@ class Settings:
                 self._notes.add(f"{line.place}: {line.spelled[key]}", "not known to this import")
 
     def mention_daemons(self) -> None:
-        """One remark for all settings of Slurm's own daemons."""
+        """Add one remark for all settings of Slurm's own daemons."""
         for name in self._daemons:
             self._notes.add(name, "about Slurm's own daemons and plugins; nothing here corresponds")
 
     def config(self, scheduler: tables.Scheduler) -> tables.Config:
-        """The tables, on top of what the partitions gave for `scheduler`."""
+        """Return the tables. `scheduler` has the values that came from the partitions."""
         weights = self._weights()
         made = msgspec.structs.replace(
             scheduler,
@@ -166,14 +169,15 @@ class Settings:
 
     def _steps(self) -> tables.Steps:
         mpi = self._get("mpidefault").lower()
-        if mpi not in ("", "none", "pmi2", "openmpi"):  # openmpi was Slurm's word for "nothing to be done"
+        # In Slurm the value "openmpi" meant that nothing had to be done.
+        if mpi not in ("", "none", "pmi2", "openmpi"):
             self._notes.add(
                 f"MpiDefault={mpi}", "there is pmi2 alone; Open MPI's mpirun finds the job's nodes itself"
             )
         return tables.Steps(mpi="pmi2") if mpi == "pmi2" else tables.Steps()
 
     def _path(self, key: str) -> str:
-        """One program or folder; of patterns that stand for several none is taken."""
+        """Return the path of one program or folder. A pattern for several paths is not used."""
         text = self._get(key)
         if text and (not text.startswith("/") or any(mark in text for mark in "*?[,%")):
             self._notes.add(key, f"{text} is not one absolute path: write one program that runs the others")
@@ -181,7 +185,7 @@ class Settings:
         return text
 
     def _health(self) -> tables.Health:
-        """Slurm runs its program only where an interval is set."""
+        """Return the health settings. Slurm runs its program only if an interval is set."""
         interval_s, program = (
             self._read("healthcheckinterval", values.whole, 0),
             self._get("healthcheckprogram"),
@@ -289,4 +293,4 @@ USED = values.words(
     " taskprolog taskepilog mpidefault healthcheckprogram healthcheckinterval"
     " jobcontainertype namespacetype"
 )
-"""Keys that the tables are made of."""
+"""Keys from which the tables are made."""

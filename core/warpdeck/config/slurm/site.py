@@ -1,7 +1,7 @@
-"""Puts together what the files say, so that the result passes `config check`.
+"""Combines the imported files to a configuration that passes `config check`.
 
-Where a partition names an account or a QoS that no file defines, an empty one is made: the rule stays closed, and a remark
-says where its members are.
+If a partition names an account or QoS that no file defines, an empty one is made. So the access rule stays
+restrictive, and a remark says which file has the missing members.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from .settings import Settings
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration, the text of its file, and what could not be carried over."""
+    """An imported configuration and its text as a file.
+
+    The remarks are about settings that could not be converted.
+    """
 
     config: tables.Config
     text: str
@@ -37,7 +40,7 @@ def import_site(
     sacctmgr: Sequence[str] = (),
     read_file: ReadFile = read_text,
 ) -> Imported:
-    """Reads the files by these paths ("" and (): none). Raises UserError naming file and line where one is no such file."""
+    """Import the files with these paths; "" and () mean none. Raises UserError, which names file and line."""
     notes = Notes()
     cluster, settings, people = Cluster(notes), Settings(notes), Associations(notes)
     for line in read_conf(slurm_conf, read_file):
@@ -63,7 +66,7 @@ def _head(source: str) -> str:
 
 
 def _take_gres(path: str, notes: Notes, read_file: ReadFile) -> None:
-    """gres.conf says of GPUs what the agent measures; it is read so that whatever else it has is told."""
+    """Read gres.conf for remarks only. The agent measures the GPUs that it describes."""
     for line in read_conf(path, read_file):
         name = line.pairs.get("name", "gpu").lower()
         if name not in ("gpu", "shard"):
@@ -117,7 +120,7 @@ def _qos(
     people: Associations,
     notes: Notes,
 ) -> dict[str, tables.Qos]:
-    """Those defined, and empty ones for those that are only named."""
+    """Return the defined QoS, and empty ones for QoS that are only named."""
     named: dict[str, None] = {}
     for partition in partitions.values():
         parts = (*(partition.allow_qos or ()), *partition.deny_qos, partition.qos)

@@ -1,4 +1,7 @@
-"""Values as slurm.conf and sacctmgr write them, where that differs from what users write. All raise UserError."""
+"""Parses values of slurm.conf and sacctmgr where their format differs from users' input.
+
+The functions raise UserError for invalid values.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,17 @@ UNLIMITED = ("", "infinite", "unlimited", "-1", "none", "n/a", "4294967295", "42
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text."""
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
 def limit_s(text: str) -> int | None:
-    """Seconds; None for UNLIMITED and its kin."""
+    """Parse a time limit to seconds; None for UNLIMITED and its synonyms."""
     return None if text.lower() in UNLIMITED else parse_limit(text)
 
 
 def exact_s(text: str) -> int:
-    """Seconds of a plain number of seconds or H:MM:SS, as GraceTime is written."""
+    """Parse a number of seconds or H:MM:SS to seconds, the format of GraceTime."""
     if ":" not in text and "-" not in text:
         return whole(text)
     days, _, clock = text.rpartition("-")
@@ -32,7 +35,7 @@ def exact_s(text: str) -> int:
 
 
 def whole(text: str) -> int:
-    """A whole number."""
+    """Parse a whole number."""
     word = text.strip()
     if not word.isdigit() or len(word) > 15:
         raise UserError(f"{text!r} is no whole number")
@@ -40,23 +43,26 @@ def whole(text: str) -> int:
 
 
 def count(text: str) -> int | None:
-    """A whole number; None for UNLIMITED and its kin."""
+    """Parse a whole number; None for UNLIMITED and its synonyms."""
     return None if text.lower() in UNLIMITED else whole(text)
 
 
 def names(text: str) -> tuple[str, ...] | None:
-    """A comma-separated list; None for ALL."""
+    """Parse a comma-separated list; None for ALL."""
     found = tuple(word.strip() for word in text.split(",") if word.strip())
     return None if any(word.upper() == "ALL" for word in found) else found
 
 
 def yes(text: str) -> bool:
-    """YES, NO, TRUE, FALSE, 1, 0."""
+    """Parse YES, NO, TRUE, FALSE, 1, 0."""
     return text.strip().lower() in ("yes", "true", "1", "y")
 
 
 def tres(text: str) -> tuple[dict[str, int], list[str]]:
-    """(TRES that we count, those that we do not know). A count of -1 takes a limit away."""
+    """Parse a TRES list.
+
+    Returns (the TRES that we count, names of unknown TRES). A count of -1 removes a limit.
+    """
     kept: list[str] = []
     strange: list[str] = []
     for item in text.split(",") if text.strip() else ():

@@ -1,3 +1,5 @@
-"""Events that change the state, the effects that follow from them, and the decoding of messages from nodes
-into events.
+"""Events, effects and the decoding of node messages.
+
+Events change the controller's state, and effects follow from them. `events.Event` and `events.Effect` are the
+unions of all types, and `Outcome` is the result of one event.
 """

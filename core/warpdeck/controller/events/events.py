@@ -1,4 +1,4 @@
-"""What may happen to the state (events), and what is to be done after the commit (effects). Both are data."""
+"""Events, which change the state, and effects, which run after the commit. Both are plain data."""
 
 from __future__ import annotations
 
@@ -45,21 +45,25 @@ __all__ = [
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    """A submission. `ended` are finished jobs that its dependencies name and that are not in memory any more.
+    """A submission of a job.
 
-    One whose `mark` its user has sent before makes nothing, and has the same outcome.
+    If its user has sent the same `mark` before, nothing is created, and the outcome is the same as the first
+    time. `ended` are finished jobs that its dependencies name and that are no longer in memory.
     """
 
     who: Principal
     request: Request
     components: tuple[Request, ...] = ()
-    """Of a heterogeneous job: those after the first."""
+    """The components of a heterogeneous job after the first."""
     ended: tuple[Job, ...] = ()
     mark: Mark | None = None
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user asks of jobs, named as users name them. `ended` are finished ones that are not in memory any more."""
+    """A user command on jobs, which are given as the user wrote them.
+
+    `ended` are finished jobs among them that are no longer in memory.
+    """
 
     who: Principal
     jobs: tuple[str, ...]
@@ -67,7 +71,11 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cancelled(Order, frozen=True, kw_only=True):
-    """Ends jobs; with a `signal` number only sends it, to whom KillShare says. `waiting_only` refuses jobs that have begun."""
+    """Cancel jobs.
+
+    With a `signal` number, only send that signal to the processes that `whom` selects (see `KillShare`).
+    `waiting_only` refuses jobs that have started.
+    """
 
     signal: int = 0
     whom: str = "all"
@@ -75,46 +83,52 @@ class Cancelled(Order, frozen=True, kw_only=True):
 
 
 class Held(Order, frozen=True, kw_only=True):
-    """Waiting jobs must not start. `for_owner`: their owner may release them too, though an admin holds them."""
+    """Hold waiting jobs, which then do not start.
+
+    With `for_owner`, the owner may also release a job that an administrator holds.
+    """
 
     for_owner: bool = False
 
 
 class Released(Order, frozen=True, kw_only=True):
-    """Held jobs may start."""
+    """Release held jobs, which then may start."""
 
 
 class Requeued(Order, frozen=True, kw_only=True):
-    """Running and ended jobs wait again; with `hold` or `special_exit` until they are released."""
+    """Requeue running and ended jobs.
+
+    With `hold` or `special_exit`, they are held until they are released.
+    """
 
     hold: bool = False
     special_exit: bool = False
     unfinished_only: bool = False
-    """Those that neither run nor are suspended stay as they are."""
+    """If set, jobs that are neither starting, running nor suspended stay as they are."""
 
 
 class NotifyJob(Order, frozen=True, kw_only=True):
-    """A line for the people who look at running jobs."""
+    """Show a line of text to the users of running jobs."""
 
     text: str
 
 
 class Suspended(Order, frozen=True, kw_only=True):
-    """Running jobs stop where they are. Only for admins."""
+    """Suspend running jobs. Only administrators may do this."""
 
 
 class Resumed(Order, frozen=True, kw_only=True):
-    """Suspended jobs go on. Only for admins."""
+    """Resume suspended jobs. Only administrators may do this."""
 
 
 class Updated(Order, frozen=True, kw_only=True):
-    """Jobs that are to be other than they are."""
+    """Change existing jobs."""
 
     change: JobChange
 
 
 class CommentUpdated(msgspec.Struct, frozen=True, kw_only=True):
-    """The records of these jobs are to say something else. `ended` as in Order."""
+    """Change the annotations (comments, derived exit code) of these jobs. `ended` is as in `Order`."""
 
     who: Principal
     ids: tuple[JobId, ...]
@@ -123,24 +137,27 @@ class CommentUpdated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeRecorded(Order, frozen=True, kw_only=True):
-    """The snapshot that the jobs wait for is there, or there is none, and the note says why."""
+    """The snapshot for which the jobs wait is stored. If there is none, `note` gives the reason."""
 
     snapshot: Snapshot | None = None
     note: str = ""
 
 
 class Ahead(msgspec.Struct, frozen=True, kw_only=True):
-    """Hand these tasks of an array to the node of a job that runs, each to begin in the place of the one before it."""
+    """Prefetch tasks of an array to the node of a running job.
+
+    Each task starts there when the previous one ends.
+    """
 
     job_id: JobId
-    """The record of those that wait."""
+    """The record of the waiting tasks."""
     behind: JobId
-    """The last in that place."""
+    """The last job that is running or prefetched in that allocation."""
     tasks: tuple[int, ...]
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """The planner's decisions. Each is checked again against the state as it is now."""
+    """The planner's decisions. Each is checked again against the present state."""
 
     starts: tuple[Start, ...] = ()
     aheads: tuple[Ahead, ...] = ()
@@ -150,14 +167,14 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaunchRevoked(msgspec.Struct, frozen=True, kw_only=True):
-    """A node's word that these launches, (job id, restarts), were handed to it ahead of time, have not begun and will not."""
+    """A node reports that prefetched launches (job id, restarts) have not started and will not start."""
 
     name: NodeName
     launches: tuple[tuple[JobId, int], ...]
 
 
 class NodeAdded(msgspec.Struct, frozen=True, kw_only=True):
-    """`uid` and `mark` of the request for it, where it may come again."""
+    """A new node. `uid` and `mark` identify the request, if it may be repeated."""
 
     node: Node
     uid: int = 0
@@ -165,7 +182,7 @@ class NodeAdded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeDrained(msgspec.Struct, frozen=True, kw_only=True):
-    """The node takes no new jobs, or only these of its GPUs do not."""
+    """Drain a node, or only the GPUs of the node in `gpus`."""
 
     name: NodeName
     reason: str
@@ -173,14 +190,17 @@ class NodeDrained(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeResumed(msgspec.Struct, frozen=True, kw_only=True):
-    """The node takes jobs again, and all of its GPUs; or only these GPUs do."""
+    """Resume a node with all of its GPUs, or only the GPUs in `gpus`."""
 
     name: NodeName
     gpus: tuple[int, ...] = ()
 
 
 class HealthTold(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent's word on its node's health. Came at `received_unix` by our clock."""
+    """An agent's report on the health of its node.
+
+    It arrived at `received_unix` on the controller's clock.
+    """
 
     name: NodeName
     health: wire.Health
@@ -193,8 +213,10 @@ class NodeRemoved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReservationMade(msgspec.Struct, frozen=True, kw_only=True):
-    """With `instead` the one of its name, which was made at run time, becomes this one. `uid` and `mark` of the request for it, where
-    it may come again."""
+    """Create a reservation. With `instead`, it replaces the one of the same name, which was made at run time.
+
+    `uid` and `mark` identify the request, if it may be repeated.
+    """
 
     reservation: Reservation
     instead: bool = False
@@ -203,7 +225,10 @@ class ReservationMade(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReservationsTended(msgspec.Struct, frozen=True, kw_only=True):
-    """Time has gone on, or jobs and nodes have changed: what follows from that for reservations (policy.tending) is done."""
+    """Apply the lifecycle of reservations after time has passed or jobs and nodes have changed.
+
+    The actions come from policy.reservations.lifecycle.
+    """
 
 
 class ReservationRemoved(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +236,7 @@ class ReservationRemoved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeUp(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent said Welcome: what the node has, and every job it holds."""
+    """An agent sent Welcome, which lists the node's hardware and every job that it holds."""
 
     name: NodeName
     welcome: wire.Welcome
@@ -223,7 +248,7 @@ class NodeLost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent's word on one launch."""
+    """An agent's report on one launch."""
 
     name: NodeName
     report: wire.JobReport
@@ -235,21 +260,21 @@ class LaunchRefused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeWarning(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent has something to say of a launch that its people should know."""
+    """An agent's remark on a launch for the users of the job."""
 
     name: NodeName
     remark: wire.Remark
 
 
 class JournalNote(msgspec.Struct, frozen=True, kw_only=True):
-    """Something for the job's history that changes nothing else."""
+    """A line for the job's history that changes nothing else."""
 
     job_id: JobId
     text: str
 
 
 class MessagesRead(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes nothing: whoever has put it in learns that what came before it was dealt with."""
+    """An event without any change. When it is processed, all earlier events have been processed as well."""
 
 
 SiteEvent = (
@@ -299,7 +324,7 @@ class LaunchShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KillShare(msgspec.Struct, frozen=True, kw_only=True):
-    """End (or, with `signal`, only signal) a launch on this node."""
+    """End a launch on this node or, with `signal`, only send that signal."""
 
     node: NodeName
     job_id: JobId
@@ -307,21 +332,21 @@ class KillShare(msgspec.Struct, frozen=True, kw_only=True):
     cause: str = "cancelled"
     signal: int = 0
     whom: str = "all"
-    """For whom the signal is: all, the batch shell, or the programs that it runs."""
+    """The processes that get the signal: all, the batch shell, or the programs that the shell runs."""
     at_once: bool = False
     grace_s: float | None = None
-    """Between TERM and KILL; None is the site's setting."""
+    """Seconds between TERM and KILL. None means the site's setting."""
 
 
 class TakeBack(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask the node for launches, (job id, restarts), that were handed to it ahead of time and may not have begun."""
+    """Ask the node to give back prefetched launches (job id, restarts) that may not have started."""
 
     node: NodeName
     launches: tuple[tuple[JobId, int], ...]
 
 
 class LimitShare(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell the node the time limit that the job has now."""
+    """Send the job's present time limit to the node."""
 
     node: NodeName
     job_id: JobId
@@ -329,7 +354,7 @@ class LimitShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForgetShare(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of this launch is durable; the node may drop its record once the output was brought here."""
+    """The end of this launch is durable. The node may drop its record once the output has been collected."""
 
     node: NodeName
     job_id: JobId
@@ -337,7 +362,7 @@ class ForgetShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollectOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """The launch's output does not lie where the user sees it: bring it to the submit host."""
+    """Collect the launch's output to the submit host, because it is not stored where the user expects it."""
 
     node: NodeName
     job_id: JobId
@@ -345,20 +370,20 @@ class CollectOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask the node how it is, and tell it how it is to be watched."""
+    """Ask the node for its health, and tell it how it is to be monitored."""
 
     node: NodeName
 
 
 class SetSampling(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell the node how often its samples are wanted."""
+    """Set the interval in seconds at which the node sends samples."""
 
     node: NodeName
     interval_s: float
 
 
 class TellJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Show a line to the people who look at this launch on the node."""
+    """Show a line of text to the users of this launch on the node."""
 
     node: NodeName
     job_id: JobId
@@ -367,7 +392,7 @@ class TellJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DropNode(msgspec.Struct, frozen=True, kw_only=True):
-    """The node was removed: after what was owed to it, its agent ends and the link with it."""
+    """The node was removed: send the pending messages, then stop its agent and close the link."""
 
     node: NodeName
 
@@ -388,21 +413,24 @@ Effect = (
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What reducing one event came to: effects for after the commit, and the answer for whoever asked."""
+    """Result of one event: the effects to run after the commit, and the answer to the caller."""
 
     effects: tuple[Effect, ...] = ()
     job: Job | None = None
     step: Step | None = None
     made: Made | None = None
-    """What a submission's request was answered before, or is now. Its job may have left the memory."""
+    """The present or earlier answer to a submission. Its job may no longer be in memory."""
     notes: tuple[str, ...] = ()
-    """What is to be said of what was done."""
+    """Notes to the user about the completed action."""
     labels: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
-    """Of the errors: warpdeck.base.errors.UserError.code."""
+    """The code of each error: warpdeck.base.errors.UserError.code."""
     refused: tuple[str, ...] = ()
-    """What each error is about, as it was named."""
+    """The job reference of each error, as the user wrote it."""
     parts: dict[str, dict[str, str]] = {}
-    """Of each array to which it was not done as a whole: its tasks, and the code of why not, "" of those to which it was."""
+    """Results of arrays for which the command did not apply to all tasks.
+
+    Maps the array to its task ranges and the error code of each, "" for tasks that succeeded.
+    """
     replan: bool = True

@@ -1,4 +1,4 @@
-"""What a node says of its jobs and of itself, as the event that it is. Pure."""
+"""Converts messages of nodes into events. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Said = wire.Remark | wire.Health | wire.JobReport | wire.GivenBack | wire.Launch
 
 
 def heard(name: NodeName, message: Said, *, received_unix: float) -> Event:
-    """The event of a message, which arrived at that moment of our clock."""
+    """Return the event for a message that arrived at `received_unix` on the controller's clock."""
     match message:
         case wire.Remark():
             return NodeWarning(name=name, remark=message)

@@ -1,4 +1,4 @@
-"""Events and effects about steps. Data, as all events and effects are."""
+"""Events and effects about job steps. Like all events and effects, they are plain data."""
 
 from __future__ import annotations
 
@@ -11,40 +11,49 @@ from warpdeck_agent.wire import steps as wire
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """All tasks that one srun starts over several components: their nodes in the order of ranks, and how many each has."""
+    """All tasks that one srun starts over several components of a heterogeneous job.
+
+    `nodes` are their nodes in the order of ranks, and `tasks` the number of tasks on each.
+    """
 
     nodes: tuple[NodeName, ...]
     tasks: tuple[int, ...]
     at: int = 0
-    """The place of a step's first node among them."""
+    """Index of the first node of a step in `nodes`."""
 
 
 class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """srun asks for a step. `first` is the node on which `port` was reserved: the layout must begin there."""
+    """A request of srun for a step.
+
+    `first` is the node on which `port` was reserved; the layout must begin there.
+    """
 
     who: Principal
     job_id: JobId
     ask: StepAsk
     cwd: str
     mpi: str = "none"
-    """How its ranks find each other: none, pmi2."""
+    """Method by which the ranks find each other: none or pmi2."""
     caller: NodeName | None = None
-    """The node on which srun runs; None: none of ours."""
+    """The node on which srun runs; None if it is not a node of this cluster."""
     first: NodeName
     port: int = 0
-    """MASTER_PORT; 0: the step's only node chooses it, or the user has."""
+    """MASTER_PORT. 0 if the only node of the step chooses it or the user has set it."""
     nonce: str = ""
-    """Of the request: the step that it has made before is its answer."""
+    """Nonce of the request. A repeated request is answered with the step that it created before."""
     own_master: bool = False
-    """The user's MASTER_ADDR and MASTER_PORT stay as they are."""
+    """If set, the user's MASTER_ADDR and MASTER_PORT are kept."""
     others: tuple[StepAsked, ...] = ()
-    """Of a heterogeneous job: what is asked of further components. All begin or none, and their ranks go on."""
+    """Requests for further components of a heterogeneous job.
+
+    Either all components start or none. Their ranks continue the ranks of the first one.
+    """
     world: World | None = None
-    """Then: what its tasks are told of all of them."""
+    """All tasks over all components, for a request with `others`."""
 
 
 class StepEndAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """A step is to end, or with `signal` to be sent one."""
+    """End a step or, with `signal`, send a signal to it."""
 
     who: Principal
     job_id: JobId
@@ -54,7 +63,7 @@ class StepEndAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """The client for which an allocation is held, or the srun of a step, is there, or was not there when it was looked for."""
+    """Report whether the client of an allocation, or the srun of a step, is connected."""
 
     job_id: JobId
     step: int | None = None
@@ -62,7 +71,7 @@ class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HolderLeft(msgspec.Struct, frozen=True, kw_only=True):
-    """Whoever an allocation is held for (srun, salloc) has ended, with this code, or is gone."""
+    """The client of an allocation (srun, salloc) has ended with this code, or is gone."""
 
     who: Principal
     job_id: JobId
@@ -71,7 +80,7 @@ class HolderLeft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepReported(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent's word on its share of a step."""
+    """An agent's report on its share of a step."""
 
     name: NodeName
     report: wire.StepReport
@@ -87,7 +96,7 @@ class LaunchStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KillStep(msgspec.Struct, frozen=True, kw_only=True):
-    """End (or, with `signal`, only signal) a step on this node."""
+    """End a step on this node or, with `signal`, only send that signal."""
 
     node: NodeName
     job_id: JobId
@@ -98,7 +107,7 @@ class KillStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForgetStep(msgspec.Struct, frozen=True, kw_only=True):
-    """The node may drop a step that does not count any more."""
+    """The node may drop the record of an outdated step."""
 
     node: NodeName
     job_id: JobId
@@ -107,7 +116,7 @@ class ForgetStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpreadFence(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell a node what the ranks of all nodes have put before a fence."""
+    """Send a node the values that the ranks of all nodes have put before a PMI fence."""
 
     node: NodeName
     said: wire.StepFenced

@@ -1,3 +1,5 @@
-"""Builds the messages that start jobs and steps on nodes: environment, code, hooks, MPI and training
-variables.
+"""Builds the messages that start jobs and steps on nodes.
+
+They contain the environment, the code, the hooks, and the variables for MPI and training. The main entry
+points are `build_launch` and `build_step_launch`.
 """

@@ -1,4 +1,7 @@
-"""Packed snapshots that users uploaded, in trees/<uid>/<tree>.tar.gz: one user's upload never reaches another's job."""
+"""Packed code snapshots uploaded by users, in trees/<uid>/<tree>.tar.gz.
+
+They are kept by user, so that one user's upload never reaches another user's job.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,18 @@ from warpdeck.model import Snapshot
 from warpdeck.ports.ports import PackedTree
 
 MAX_TREE_BYTES = 1024 * 1024 * 1024
-"""The largest packed snapshot taken."""
+"""Maximum size of a packed snapshot."""
 _TREE = re.compile(r"[0-9a-f]{40,64}")
 
 
 class TreeFiles:
-    """controller.ports.TreeCache on disk."""
+    """The `TreeCache` of ports.ports, in files on disk."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def path(self, uid: int, tree: str) -> str:
-        """Where it lies. Raises UserError for what is no tree id."""
+        """Return the path of a snapshot. Raises UserError for an invalid tree id."""
         if not _TREE.fullmatch(tree):
             raise UserError("a snapshot with a strange id", "take it anew")
         return os.path.join(self._folder, str(uid), tree + ".tar.gz")
@@ -39,14 +42,17 @@ class TreeFiles:
             return None
 
     def uploaded(self, uid: int, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with the digest of this user's own upload, whatever the user says of it. Raises UserError."""
+        """Return the snapshot with the digest and size of this user's own upload.
+
+        A digest or size given by the user is ignored. Raises UserError if it was not uploaded.
+        """
         found = self.find(uid, snapshot.tree)
         if found is None:
             raise UserError("the code snapshot was not uploaded", "submit again", code="need_tree")
         return msgspec.structs.replace(snapshot, sha256=found.sha256, size_bytes=found.size_bytes)
 
     def receive(self, uid: int, tree: str, *, sha256: str, size_bytes: int) -> Receiving:
-        """Begins an upload. Raises UserError."""
+        """Begin an upload. Raises UserError if the announced size is not allowed."""
         if not 0 < size_bytes <= MAX_TREE_BYTES:
             raise UserError(
                 f"a snapshot of {size_bytes:,} bytes", f"the limit is {MAX_TREE_BYTES:,}; ignore large files"
@@ -57,7 +63,7 @@ class TreeFiles:
 
 
 class Receiving:
-    """An upload on its way in."""
+    """An upload in progress."""
 
     def __init__(self, path: str, *, sha256: str, size_bytes: int) -> None:
         self._path = path
@@ -71,7 +77,7 @@ class Receiving:
         )
 
     def write(self, data: bytes) -> None:
-        """The next bytes. Raises UserError."""
+        """Append the next bytes. Raises UserError if the upload gets too long or cannot be stored."""
         self._received += len(data)
         if self._received > self._size_bytes:
             raise UserError("a snapshot longer than announced", "take it anew")
@@ -86,7 +92,7 @@ class Receiving:
             ) from error
 
     def finish(self) -> None:
-        """Verifies and keeps it. Raises UserError."""
+        """Verify the upload and store it. Raises UserError if it arrived damaged."""
         os.close(self._descriptor)
         self._descriptor = -1
         if self._received != self._size_bytes or self._digest.hexdigest() != self._sha256:
@@ -98,7 +104,7 @@ class Receiving:
         os.replace(self._temporary, self._path + ".sha256")
 
     def abandon(self) -> None:
-        """Leaves nothing."""
+        """Discard an unfinished upload with its temporary file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

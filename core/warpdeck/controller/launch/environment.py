@@ -1,10 +1,12 @@
-"""The SLURM_* variables of a job's processes on one node; see training for those of other launchers. Pure.
+"""Builds the SLURM_* variables of a job's processes on one node. Pure functions.
 
-Job-wide and node-wide variables are made here; the agent adds what differs between tasks (SLURM_PROCID, SLURM_LOCALID).
-Which programs read which: see the launchers' own sources (Lightning, jax, submitit, TensorFlow, fairseq).
+The variables of other launchers are in training_environment.py. This module makes the job-wide and node-wide
+variables; the agent adds the ones that differ between tasks (SLURM_PROCID, SLURM_LOCALID). The launchers' own
+sources show which program reads which variable (Lightning, jax, submitit, TensorFlow, fairseq).
 
-A batch script is told what sbatch's is told, and no more: SLURM_NTASKS where tasks were asked for, nothing of a step. Programs
-take these for the sign that srun started them, and then wait for tasks that nobody starts.
+A batch script gets the same variables as with sbatch, and no more: SLURM_NTASKS only if a number of tasks was
+requested, and no step variables. Programs take step variables as a sign that srun started them, and then wait
+for tasks that never start.
 """
 
 from __future__ import annotations
@@ -20,18 +22,21 @@ from warpdeck.notation.values.exports import NICENESS
 from warpdeck.notation.values.hostlist import collapse
 
 TOPOLOGY = "node"
-"""The pattern of a topology without switches, as Slurm tells it."""
+"""Pattern for a topology without switches, as Slurm writes it."""
 
 
 def job_environment(job: Job, rank: int, *, submit_host: str) -> dict[str, str]:
-    """The complete environment of the job's processes on the node of that rank, user's part included."""
+    """Return the complete environment of the job's processes on the node of that rank.
+
+    It includes the user's variables.
+    """
     made = made_environment(job, rank, submit_host=submit_host)
     own = {"ENVIRONMENT": "BATCH"} if job.request.script else _tasks_of_command(job, rank)
     return {**job.request.env, **made, **own}
 
 
 def made_environment(job: Job, rank: int, *, submit_host: str) -> dict[str, str]:
-    """The part of it that is not the user's."""
+    """Return the variables that warpdeck sets, without the user's own."""
     assert job.allocation is not None
     share = job.allocation.shares[rank]
     return {
@@ -65,11 +70,14 @@ _OF_EACH_TOO = [
     "TASKS_PER_NODE",
 ]
 _NAMES = (*(f"SLURM_JOB_{name}" for name in _OF_EACH), *(f"SLURM_{name}" for name in _OF_EACH_TOO))
-"""What the script of a heterogeneous job is told of each component, with its offset behind the name."""
+"""Variables that the script of a heterogeneous job gets for each component.
+
+The component's offset is appended to each name.
+"""
 
 
 def component_variables(components: Sequence[Job]) -> dict[str, str]:
-    """What a heterogeneous job is told beyond its leader's own; {} of another job."""
+    """Return the additional variables of a heterogeneous job; {} for any other job."""
     if not components:
         return {}
     made = {"SLURM_HET_SIZE": str(len(components)), "SLURM_PACK_SIZE": str(len(components))}
@@ -106,7 +114,8 @@ def _identity(job: Job, submit_host: str) -> dict[str, str]:
     }
     if request.account:
         made["SLURM_JOB_ACCOUNT"] = request.account
-    if job.user_restarts:  # as in Slurm: scripts ask whether it is set
+    # As in Slurm, the variable is unset for a first start, because scripts test whether it is set.
+    if job.user_restarts:
         made["SLURM_RESTART_COUNT"] = str(job.user_restarts)
     if job.reservation:
         made["SLURM_JOB_RESERVATION"] = job.reservation
@@ -126,7 +135,7 @@ def _layout(job: Job, rank: int, share: Share) -> dict[str, str]:
     asked = job.request.resources
     shares = job.allocation.shares
     nodes = collapse([part.node for part in shares])
-    each = asked.cpus_held_each()  # as Slurm tells it: those that the job uses
+    each = asked.cpus_held_each()  # As in Slurm, only the CPUs that the job uses are counted.
     made = {
         "SLURM_JOB_NODELIST": nodes,
         "SLURM_NODELIST": nodes,
@@ -145,18 +154,21 @@ def _layout(job: Job, rank: int, share: Share) -> dict[str, str]:
     }
     if asked.tasks is not None or asked.tasks_per_node is not None:
         made["SLURM_NTASKS"] = made["SLURM_NPROCS"] = str(sum(part.tasks for part in shares))
-    else:  # as many as there is room for: what MPI's launchers start
+    else:  # The number of tasks that fit; launchers of MPI start that many.
         made["SLURM_TASKS_PER_NODE"] = run_lengths(
             [max(1, part.cpus // asked.cpus_of_task()) for part in shares]
         )
-    if asked.tasks_per_node is not None:  # as Slurm has it, even where --ntasks asks for fewer in all
+    if asked.tasks_per_node is not None:  # As in Slurm, even if --ntasks requests fewer tasks in total.
         made["SLURM_NTASKS_PER_NODE"] = str(asked.tasks_per_node)
         made["SLURM_TASKS_PER_NODE"] = run_lengths([asked.tasks_per_node] * len(shares))
     return made
 
 
 def _memory(job: Job, share: Share) -> dict[str, str]:
-    """In MiB, as it was asked for; --mem=0 is all there is, of which nothing is told. A site's default is one for each CPU."""
+    """Return the variable for the requested memory, in MiB.
+
+    --mem=0 requests all memory and sets no variable. A default of the site is given per CPU.
+    """
     asked = job.request.resources
     if asked.mem_per_gpu_bytes is not None:
         return {"SLURM_MEM_PER_GPU": _mib(asked.mem_per_gpu_bytes)}
@@ -171,7 +183,7 @@ def _mib(size_bytes: int) -> str:
 
 
 def _tasks_of_command(job: Job, rank: int) -> dict[str, str]:
-    """A command's processes are tasks from the start: they are told all that srun's are."""
+    """Return the task variables for a command without a script, whose processes are tasks as under srun."""
     assert job.allocation is not None
     shares = job.allocation.shares
     tasks, per_node = str(sum(part.tasks for part in shares)), run_lengths([part.tasks for part in shares])
@@ -216,7 +228,10 @@ def _gpus(job: Job, share: Share) -> dict[str, str]:
 
 
 def _part(share: Share) -> dict[str, str]:
-    """Of a job that has a part of a GPU: how large it is. Where NVIDIA's MPS serves the GPU, it keeps the job to that part."""
+    """Return the variables for a job that has a part of a GPU.
+
+    They give the size of the part. If NVIDIA's MPS serves the GPU, it limits the job to that part.
+    """
     pct = str(share.gpu_share_pct)
     return {"WARPDECK_GPU_SHARE_PCT": pct, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": pct}
 
@@ -237,9 +252,9 @@ def _array(job: Job) -> dict[str, str]:
 
 
 def run_lengths(counts: list[int]) -> str:
-    """Slurm's compact list: [2, 2, 2, 1] -> "2(x3),1"."""
+    """Return the counts in Slurm's compact notation: [2, 2, 2, 1] gives "2(x3),1"."""
     if len(counts) == 1:
-        return str(counts[0])  # on one node, as an array's tasks are
+        return str(counts[0])  # A shortcut for one node, the usual case for array tasks.
     parts: list[str] = []
     index = 0
     while index < len(counts):

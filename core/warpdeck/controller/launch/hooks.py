@@ -1,7 +1,7 @@
-"""What the site's prolog and epilog are told of a job, and nothing else. Pure.
+"""Builds the environment of the site's prolog and epilog for a job. Pure functions.
 
-Only what the controller itself knows of the job is in their environment: they may run as root, and a user's own variables
-could change what they do. Names are those of Slurm's Prolog and Epilog Guide.
+It contains only facts that the controller itself knows about the job. The programs may run as root, and a
+user's variables could change their behavior. The names are those of Slurm's Prolog and Epilog Guide.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from warpdeck_agent.wire import messages as wire
 from .environment import made_environment
 
 _JOBS_OWN = ("SLURM_STEP_", "SLURM_PROCID", "SLURM_LOCALID", "CUDA_DEVICE_ORDER")
-"""Variables of tasks, which hooks have none of."""
+"""Prefixes of variables that belong to tasks and are not set for hooks."""
 
 
 def build_hooks(job: Job, rank: int, *, config: Config, submit_host: str) -> wire.Hooks | None:
-    """The hooks of the job's launch on the node of that rank, None where the site has none."""
+    """Return the hooks of the job's launch on the node of that rank; None if the site has no hooks."""
     table = config.hooks
     if not table.prolog and not table.epilog:
         return None
     made = made_environment(job, rank, submit_host=submit_host)
     env = {name: value for name, value in made.items() if not name.startswith(_JOBS_OWN)}
     if config.gpus.cuda_visible_devices == "index" and "SLURM_JOB_GPUS" in env:
-        env["CUDA_VISIBLE_DEVICES"] = env["SLURM_JOB_GPUS"]  # the site's programs see all GPUs of the node
+        env["CUDA_VISIBLE_DEVICES"] = env["SLURM_JOB_GPUS"]  # The site's programs see all GPUs of the node.
     return wire.Hooks(prolog=table.prolog, epilog=table.epilog, timeout_s=table.timeout_s, env=env)

@@ -1,4 +1,7 @@
-"""A committed start becomes the Launch message of one node: environment, output files, code. Pure."""
+"""Builds the Launch message that starts a committed job on one node. Pure functions.
+
+It contains the environment, the output files and the code.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,11 @@ def build_launch(
     behind: Job | None = None,
     components: Sequence[Job] = (),
 ) -> wire.Launch:
-    """The launch of the job's share on the node of that rank. `gpu_mem_bytes`: of a GPU of which it has a part.
+    """Return the launch of the job's share on the node of that rank.
 
-    `behind`: the job in whose place it is to begin. `components`: of a heterogeneous job all, by offset.
+    `gpu_mem_bytes` is the memory of a GPU of which the job has a part. `behind` is the job in whose
+    allocation a prefetched task is to start. `components` are all components of a heterogeneous job, by
+    offset.
     """
     assert job.allocation is not None
     request, share, names = job.request, job.allocation.shares[rank], job.allocation.node_names()
@@ -81,7 +86,7 @@ def build_launch(
 
 
 def _output(job: Job, role: str) -> dict[str, Any]:
-    """Where it goes; who only holds a place for others writes nothing."""
+    """Return the output files. A launch that only holds an allocation writes no output."""
     stdout, stderr = output_paths(job) if role != "hold" else ("", "")
     return {"stdout": stdout, "stderr": stderr, "append": job.request.appends(job.user_restarts)}
 
@@ -93,7 +98,7 @@ def _role(request: Request, rank: int) -> str:
 
 
 def _site(config: Config) -> dict[str, Any]:
-    """What the site says of every launch."""
+    """Return the settings of the site that apply to every launch."""
     held, gpus, interactive = config.containment, config.gpus, config.interactive
     return {
         "cuda_visible_devices": gpus.cuda_visible_devices,
@@ -112,7 +117,7 @@ def _site(config: Config) -> dict[str, Any]:
 
 
 def _warning(request: Request) -> dict[str, Any]:
-    """The signal before the end (--signal)."""
+    """Return the signal to send before the end of the job (--signal)."""
     warn = request.warn
     if warn is None:
         return {}
@@ -128,14 +133,21 @@ def _terminal(request: Request) -> dict[str, Any]:
 
 
 def _mps_limit(share: Share, gpu_mem_bytes: int) -> dict[str, str]:
-    """What NVIDIA's MPS, where it serves the GPU, keeps the job's memory to. Nobody else looks at it."""
+    """Return the limit that NVIDIA's MPS, if it serves the GPU, puts on the job's GPU memory.
+
+    Nothing else reads it.
+    """
     if share.gpu_share_pct >= 100 or not gpu_mem_bytes:
         return {}
     return {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={gpu_mem_bytes * share.gpu_share_pct // 100 // MIB}M"}
 
 
 def output_paths(job: Job) -> tuple[str, str]:
-    """Absolute paths of standard output and error on the submit host; "" is "kept by the agent" and "joined"."""
+    """Return the absolute paths of standard output and standard error on the submit host.
+
+    An empty first path means that the agent keeps the output. An empty second path means that standard error
+    is joined to standard output.
+    """
     request = job.request
     if not request.script and not request.output and not job.is_led:
         return "", ""
@@ -168,7 +180,7 @@ def _absolute(base: str, path: str) -> str:
 
 
 def build_container(asked: Container | None) -> wire.Container | None:
-    """As the agent takes it."""
+    """Convert a container request to the agent's type."""
     if asked is None:
         return None
     return wire.Container(

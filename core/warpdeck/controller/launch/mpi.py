@@ -1,7 +1,9 @@
-"""What ranks of an MPI program that srun starts directly are told of each other. Pure.
+"""Builds the PMI values for the ranks of an MPI program that srun starts directly. Pure functions.
 
-PMI_process_mapping, as MPICH's own launcher says it: "(vector,(FIRST,NODES,EACH),...)", groups of NODES nodes from FIRST on that
-have EACH ranks, ranks in their order. Libraries of one node use shared memory by it; without one they ask each other.
+PMI_process_mapping has the format of MPICH's own launcher: "(vector,(FIRST,NODES,EACH),...)". Each group
+stands for NODES nodes from index FIRST on with EACH ranks per node, in the order of ranks. MPI libraries use
+it to find the ranks of the same node, which communicate over shared memory. Without it, the ranks exchange
+this information themselves.
 """
 
 from __future__ import annotations
@@ -14,13 +16,13 @@ from warpdeck_agent.wire.steps import Pmi
 PMI_VARIABLES = frozenset(
     {"PMI_FD", "PMI_PORT", "PMI_ID", "PMI_RANK", "PMI_SIZE", "PMI_JOBID", "PMI_SPAWNED"}
 )
-"""A step that is started inside a rank is not that rank."""
+"""Variables that a step started inside a rank must not inherit, because it is not that rank."""
 MAX_MAPPING = 1024
-"""The longest value that PMI passes on."""
+"""Maximum length of a value that PMI passes on."""
 
 
 def pmi_of(step: Step) -> Pmi:
-    """For all nodes of the step."""
+    """Return the PMI values for all nodes of the step."""
     return Pmi(
         name=f"{step.job_id}.{step.number}.{step.restarts}",
         size=step.task_count(),
@@ -30,7 +32,7 @@ def pmi_of(step: Step) -> Pmi:
 
 
 def process_mapping(ranks: Sequence[Sequence[int]]) -> str:
-    """`ranks` of each node; "" where it is too long to be said."""
+    """Return the process mapping for the ranks of each node; "" if it is too long for PMI."""
     node_of = {rank: at for at, own in enumerate(ranks) for rank in own}
     blocks: list[tuple[int, int, int]] = []
     for node, each in _runs([node_of[rank] for rank in sorted(node_of)]):
@@ -44,7 +46,7 @@ def process_mapping(ranks: Sequence[Sequence[int]]) -> str:
 
 
 def _runs(nodes: Sequence[int]) -> list[tuple[int, int]]:
-    """[0, 0, 1] -> [(0, 2), (1, 1)]."""
+    """Return the runs of equal values with their lengths: [0, 0, 1] gives [(0, 2), (1, 1)]."""
     made: list[tuple[int, int]] = []
     for node in nodes:
         if made and made[-1][0] == node:

@@ -1,9 +1,10 @@
-"""Nodes that are called otherwise here than at home, a name that other nodes cannot be expected to know. Pure.
+"""Maps node names of the cluster to addresses that other nodes can reach. Pure functions.
 
-With Slurm a node's name is one that resolves, and scripts rely on it: `--rdzv_endpoint $(scontrol show hostnames | head -n 1)`.
-Here it may be any (`node add --name`, a Host of ssh's). So jobs are told where nodes are reached: `scontrol show hostnames`
-prints that in a job where the name does not resolve to the node, a MASTER_ADDR of the user's is put right, and srun -w takes it
-for the node.
+In Slurm a node's name can be resolved, and scripts rely on it: `--rdzv_endpoint $(scontrol show hostnames |
+head -n 1)`. In warpdeck it may be any name (`node add --name`, or a Host of the SSH configuration). Jobs
+therefore get the addresses of nodes in a variable. In a job, `scontrol show hostnames` prints the address if
+the name does not resolve to the node. A MASTER_ADDR set by the user is replaced by the address, and srun -w
+accepts the address for the node.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ from warpdeck.model import Node, NodeName
 from warpdeck_agent.wire.hostnames import ADDRESSES
 
 MAX_ADDRESSES = 2_000
-"""Of one job: the kernel takes 128 KiB for a variable."""
+"""Maximum number of addresses for one job, because the kernel limits a variable to 128 KiB."""
 
 
 def reached_at(node: Node) -> str:
-    """Where other nodes reach it; "" where it was only ever reached from its own machine."""
+    """Return the address at which other nodes reach the node.
+
+    Returns "" if only loopback addresses of the node are known.
+    """
     ways = (node.address, node.hostname)
     return next((way for way in ways if way and not is_loopback(way)), "")
 
 
 def is_loopback(address: str) -> bool:
-    """Whether it leads nowhere but to the machine itself."""
+    """Return whether the address leads only to the machine itself."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -33,7 +37,7 @@ def is_loopback(address: str) -> bool:
 
 
 def addresses(names: Sequence[NodeName], nodes: Mapping[NodeName, Node]) -> dict[str, str]:
-    """Name -> where it is reached, of those of the nodes whose own name is another."""
+    """Return the addresses of the nodes whose own host name differs from their name here, by name."""
     found = {}
     for name in names[:MAX_ADDRESSES]:
         node = nodes.get(name)
@@ -43,8 +47,11 @@ def addresses(names: Sequence[NodeName], nodes: Mapping[NodeName, Node]) -> dict
 
 
 def address_variables(names: Sequence[NodeName], nodes: Mapping[NodeName, Node]) -> dict[str, str]:
-    """The variable that tells a job's processes where the nodes are reached, for those whose name is not that address. Whether
-    the names resolve is known only on the node that asks."""
+    """Return the variable with the addresses of nodes.
+
+    The job's processes use it for nodes whose name is not their address. Whether a name resolves is known
+    only on the node that asks.
+    """
     known = ((name, nodes.get(name)) for name in names[:MAX_ADDRESSES])
     found = {name: reached_at(node) for name, node in known if node is not None}
     found = {name: address for name, address in found.items() if address and address != name}
@@ -54,7 +61,10 @@ def address_variables(names: Sequence[NodeName], nodes: Mapping[NodeName, Node])
 def our_names(
     asked: Sequence[str], names: Sequence[NodeName], nodes: Mapping[NodeName, Node]
 ) -> tuple[str, ...]:
-    """The nodes that were asked for, by our names: a job's processes may say their address or own name instead."""
+    """Return the requested nodes by their names in the cluster.
+
+    A job's processes may give the address or the host name of a node instead.
+    """
     ours: dict[str, NodeName] = {}
     for name in names:
         node = nodes.get(name)

@@ -1,8 +1,9 @@
-"""A job that a job submits: the code is the running job's own tree, and its folder the one that the tree was taken from. Pure.
+"""Adapts the request of a job that was submitted by a process of another job. Pure functions.
 
-What runs in a checkout sees paths that end with it. So a folder inside the checkout is named as the submit host has it, and the
-new job gets the same snapshot, entered at that folder. A job that submits itself again runs the same code for ever, whatever is
-edited meanwhile. From a folder outside the checkout there is nothing to carry on: the job runs there.
+A process that runs in a checkout of a code snapshot sees paths inside the checkout. Such a path is replaced
+by the one on the submit host from which the snapshot was taken. The new job gets the same snapshot and starts
+in the same folder of it. A job that submits itself therefore always runs the same code, whatever is edited in
+the meantime. A job submitted from a folder outside the checkout gets no snapshot and runs in that folder.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import msgspec
 from warpdeck.model import Job, NodeName, Request
 
 
-def carried_on(request: Request, job: Job, node: NodeName) -> Request:
-    """The request of a process of that job on that node, as if it were made on the submit host."""
+def nested_submission(request: Request, job: Job, node: NodeName) -> Request:
+    """Return the request of a process of that job on that node, as if it had been made on the submit host."""
     here = next((share.work_dir for share in job.shares if share.node == node), "")
     top, root = _roots(job, here)
     if not here or request.snapshot is not None:
@@ -37,7 +38,7 @@ def carried_on(request: Request, job: Job, node: NodeName) -> Request:
 
 
 def _roots(job: Job, here: str) -> tuple[str, str]:
-    """The top of what the job works in on the node, and the same folder on the submit host."""
+    """Return the top folder of the job's code on the node, and the matching folder on the submit host."""
     request = job.request
     snapshot = request.snapshot
     if snapshot is None:
@@ -47,7 +48,7 @@ def _roots(job: Job, here: str) -> tuple[str, str]:
 
 
 def _below(path: str, top: str) -> str | None:
-    """The path relative to the top, None for one that is not below it."""
+    """Return the path relative to the top folder; None if it is not below it."""
     if path == top or path.startswith(top.rstrip("/") + "/"):
         return os.path.relpath(path, top)
     return None

@@ -1,7 +1,8 @@
-"""A committed step becomes the StepLaunch of one node: environment of its tasks, folder, command lines. Pure.
+"""Builds the StepLaunch message that starts a committed step on one node. Pure functions.
 
-Variables are those of srun(1), beside those that launchers of distributed training look for (see training). A user who has set
-MASTER_ADDR and MASTER_PORT keeps both.
+It contains the environment of the tasks, the folder and the command lines. The variables are those of srun(1)
+and those that launchers of distributed training read (see training_environment.py). If the user has set both
+MASTER_ADDR and MASTER_PORT, they are kept.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def build_step_launch(
     hooks: Hooks,
     components: Sequence[Job] = (),
 ) -> wire.StepLaunch:
-    """The step's share of that node. `components`: of a heterogeneous job all, by offset; the first one's script has the srun."""
+    """Return the launch of the step's share on that node.
+
+    `components` are all components of a heterogeneous job, by offset. The script of the first one runs srun.
+    """
     assert job.allocation is not None
     leader = components[0] if components else None
     ask = event.ask
@@ -87,7 +91,10 @@ def build_step_launch(
 
 
 def _own_memory(share: StepShare, whole: Share) -> int:
-    """What the node has to hold the step to; 0 where it is already held to no more, with its job."""
+    """Return the memory in bytes to which the node must limit the step.
+
+    Returns 0 if the limit of the job is already as strict.
+    """
     return share.mem_bytes if not whole.mem_bytes or share.mem_bytes < whole.mem_bytes else 0
 
 
@@ -114,7 +121,7 @@ def _task(ask: StepAsk, share: StepShare, local: int, rank: int) -> wire.StepTas
 
 
 def reads(ask: StepAsk, rank: int) -> bool:
-    """Whether the task gets input."""
+    """Return whether the task gets standard input."""
     return ask.input_rank == wire.EVERY_TASK or ask.input_rank == rank
 
 
@@ -145,7 +152,11 @@ def _layout(step: Step, at: int, world: World) -> dict[str, str]:
 
 
 def _of_leader(leader: Job | None, world: World | None) -> dict[str, str]:
-    """A component's tasks are those of its job as a whole; over several of them its nodes are the nodes of all."""
+    """Return the variables that make a component's tasks part of the whole job.
+
+    The job id is the leader's. In a step over several components, the job's nodes are the nodes of all of
+    them.
+    """
     made: dict[str, str] = {}
     if leader is not None:
         made = {"SLURM_JOB_ID": str(leader.id), "SLURM_JOBID": str(leader.id)}
@@ -169,7 +180,10 @@ def _gpus(share: StepShare) -> dict[str, str]:
 
 
 def _rendezvous(step: Step, event: StepAsked, nodes: Mapping[NodeName, Node]) -> dict[str, str]:
-    """Where rank 0 listens. The port of a step on one node is that node's own choice."""
+    """Return the variables for the address on which rank 0 listens.
+
+    A step on one node gets its port from that node.
+    """
     names = step.node_names() if event.world is None else event.world.nodes
     if event.own_master:
         known = addresses(names, nodes)
@@ -181,7 +195,11 @@ def _rendezvous(step: Step, event: StepAsked, nodes: Mapping[NodeName, Node]) ->
 def node_folder(
     job: Job, node: NodeName, *, cwd: str, caller: NodeName | None, leader: Job | None = None
 ) -> str:
-    """The caller's folder as that node has it: below the job's working folder there, where it is below it here."""
+    """Return the caller's folder on that node.
+
+    A folder below the job's working folder on the caller's node becomes the same folder below the working
+    folder there.
+    """
     there = next((share.work_dir for share in job.shares if share.node == node), "")
     here = next((share.work_dir for share in (leader or job).shares if share.node == caller), "")
     if here and there and (cwd == here or cwd.startswith(here.rstrip("/") + "/")):

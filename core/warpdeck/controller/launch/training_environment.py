@@ -1,11 +1,14 @@
-"""What launchers of distributed training look for in the environment of tasks. Pure.
+"""Builds the environment variables that launchers of distributed training read. Pure functions.
 
-PyTorch's env:// reads MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE; others LOCAL_RANK, LOCAL_WORLD_SIZE, NODE_RANK, GROUP_RANK.
-torchrun takes defaults of its options from PET_*: where every node has one task, a bare `torchrun --nproc-per-node=4` is right;
-is_host says whose store it is, because torchrun guesses that from host names, which often lead to the loopback. JAX gets the
-address that its own Slurm support would make of a node's name, which need not resolve, and a port that may be taken.
+PyTorch's env:// reads MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE; others read LOCAL_RANK, LOCAL_WORLD_SIZE,
+NODE_RANK, GROUP_RANK. torchrun takes the defaults of its options from PET_*, so a bare `torchrun
+--nproc-per-node=4` works if every node has one task. is_host marks the node that runs the store. torchrun
+would guess it from host names, which often resolve to the loopback address. JAX gets JAX_COORDINATOR_ADDRESS,
+because its own Slurm support derives an address from a node's name, which need not resolve, and a port that
+may be in use.
 
-The agent puts in what follows from a port (`with_master` of its ports). What we made is known again: see notation.master.
+The agent adds the variables that depend on a port (`with_master` in its tasks/ports.py). Values set by
+warpdeck are recognized later: see notation.values.master_address.
 """
 
 from __future__ import annotations
@@ -22,7 +25,10 @@ LOOPBACK = "127.0.0.1"
 
 
 def task_variables(tasks: Sequence[int], at: int) -> dict[str, str]:
-    """Of all tasks of the node `at`. `tasks`: how many there are on each node."""
+    """Return the variables common to all tasks of the node with index `at`.
+
+    `tasks` are the numbers of tasks on each node.
+    """
     made = {
         "WORLD_SIZE": str(sum(tasks)),
         "LOCAL_WORLD_SIZE": str(tasks[at]),
@@ -37,12 +43,18 @@ def task_variables(tasks: Sequence[int], at: int) -> dict[str, str]:
 
 
 def master_variables(address: str, port: int = 0) -> dict[str, str]:
-    """Where rank 0 listens. Without a port the agent of the only node chooses it."""
+    """Return the variables for the address on which rank 0 listens.
+
+    Without a port, the agent of the only node chooses it.
+    """
     return {"MASTER_ADDR": address, MADE: address, **({"MASTER_PORT": str(port)} if port else {})}
 
 
 def master_address(names: Sequence[NodeName], nodes: Mapping[NodeName, Node]) -> str:
-    """Under which the tasks on all these nodes reach the first of them: what it was reached at, else its own name."""
+    """Return the address at which the tasks on these nodes reach the first of them.
+
+    It is the node's known address, or its name if none is known. A single node gets the loopback address.
+    """
     if len(names) == 1:
         return LOOPBACK
     node = nodes.get(names[0])
@@ -52,7 +64,10 @@ def master_address(names: Sequence[NodeName], nodes: Mapping[NodeName, Node]) ->
 
 
 def launch_variables(job: Job, rank: int, *, role: str, master: str) -> dict[str, str]:
-    """Of a job's own processes on one node: a batch script is told where, the tasks of a command who they are too."""
+    """Return the variables of a job's own processes on one node.
+
+    A batch script gets the address of rank 0. The tasks of a command get their ranks as well.
+    """
     if role == "hold" or job.request.pty is not None:
         return {}
     own = has_own_master(job.request.env)

@@ -1,3 +1,4 @@
-"""The running controller: the task that owns the state, the planner's task, effects, and the background
-tasks beside them.
+"""Run the controller: the task that owns the state, the planner, the effect runner and the background tasks.
+
+`controller.Controller` is the entry point. `mailer` and `prometheus_exporter` read from a running controller.
 """

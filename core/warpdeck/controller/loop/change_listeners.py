@@ -1,4 +1,8 @@
-"""Who is told when rows change. Each listener has two small sets of what is dirty, so a slow reader costs a set, not a queue."""
+"""Change notification for readers of jobs and nodes.
+
+Each listener keeps one set of changed jobs and one set of changed nodes. A slow reader therefore costs two
+sets of bounded size and not a growing queue.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from warpdeck.model import JobId, NodeName
 
 
 class Listener:
-    """What has changed since this reader last took it."""
+    """The jobs and nodes that changed since this reader last called `take`."""
 
     def __init__(self) -> None:
         self.jobs: dict[JobId, None] = {}
@@ -17,7 +21,7 @@ class Listener:
         self.changed = asyncio.Event()
 
     def take(self) -> tuple[list[JobId], list[NodeName]]:
-        """The dirty ids, which are clean from now on."""
+        """Return the ids of the changed jobs and nodes, and clear both sets."""
         jobs, nodes = list(self.jobs), list(self.nodes)
         self.jobs.clear()
         self.nodes.clear()
@@ -26,7 +30,10 @@ class Listener:
 
 
 class ChangeListeners:
-    """The listeners of a controller. `on_jobs` gets every job that changes too: who waits for single jobs hears of these alone."""
+    """The listeners of one controller.
+
+    `on_jobs` is called with every changed job as well. It serves the readers that wait for single jobs.
+    """
 
     def __init__(self, on_jobs: Callable[[Iterable[JobId]], None]) -> None:
         self._listeners: dict[int, Listener] = {}
@@ -37,7 +44,7 @@ class ChangeListeners:
         return tuple(self._listeners.values())
 
     def listen(self) -> Listener:
-        """A new listener; give it back with `leave`."""
+        """Add a listener and return it. The caller removes it with `leave`."""
         listener = Listener()
         self._listeners[id(listener)] = listener
         return listener
@@ -46,7 +53,7 @@ class ChangeListeners:
         self._listeners.pop(id(listener), None)
 
     def touch(self, *, jobs: Iterable[JobId] = (), nodes: Iterable[NodeName] = ()) -> None:
-        """Marks these as changed for everybody."""
+        """Mark these jobs and nodes as changed for all listeners."""
         job_ids, names = list(jobs), list(nodes)
         if not job_ids and not names:
             return

@@ -1,10 +1,13 @@
-"""The collector of cycles, kept from holding up a large controller.
+"""Settings of Python's garbage collector that keep its pauses short in a large controller.
 
-To look through everything, as it does again and again, takes a microsecond for each of the objects that there are: a fifth of a
-second with a hundred thousand jobs or a thousand links, in which nobody is served. So what has survived one such look is not
-looked at by the next (gc.freeze): a look costs what is new. What dies in a cycle afterwards would stay for ever; when there is
-twice as much as after the last look at everything, or when somebody knows of much that has died, everything is looked
-through again.
+A full collection takes about a microsecond per object. With 100,000 jobs or 100,000 connections it takes a
+fifth of a second, and the controller serves nobody during that time. Objects that survive one full collection
+are therefore frozen (`gc.freeze`), so that the next collection costs only as much as the objects created
+since then.
+
+A reference cycle among frozen objects would never be freed. Everything is therefore unfrozen and collected
+when the number of objects has doubled since the last complete collection, or when a caller of `collect` knows
+that many objects have died.
 """
 
 from __future__ import annotations
@@ -15,23 +18,28 @@ from collections.abc import Iterator
 
 GROWTH = 2.0
 LEAST_MORE = 100_000
-"""Objects; a small controller need not save the milliseconds."""
+"""Minimum growth, in objects, before everything is collected again. A small controller need not save the few
+milliseconds of a full collection.
+"""
 OLDEST = 2
-"""The generation whose collection looks at everything."""
+"""The generation whose collection looks at all objects that are not frozen."""
 
 
 class Collector:
-    """Of this process; in force once it is installed."""
+    """Garbage collection policy of this process. It takes effect at the end of `loading`."""
 
     def __init__(self) -> None:
         self._left_out = 0
-        """Objects that are not looked at; some of them have died since they were counted."""
+        """Number of frozen objects. Some of them may have died since they were counted."""
         self._most = 0
-        """So many may be left out."""
+        """The largest number of objects that may be frozen before everything is collected again."""
 
     @contextlib.contextmanager
     def loading(self) -> Iterator[None]:
-        """What is loaded stays for long: the collector neither runs while it is made nor looks at it soon."""
+        """Load long-lived objects in this block.
+
+        The collector does not run during the block, and the objects that exist at its end are frozen.
+        """
         gc.disable()
         try:
             yield
@@ -41,30 +49,34 @@ class Collector:
             gc.enable()
 
     def close(self) -> None:
-        """Python's is as it was."""
+        """Restore Python's default behavior."""
         if self._follow in gc.callbacks:
             gc.callbacks.remove(self._follow)
         gc.unfreeze()
 
     def collect(self) -> None:
-        """Looks at everything now."""
+        """Run a full collection now."""
         self._most = 0
         gc.collect()
 
     def _follow(self, phase: str, info: dict[str, int]) -> None:
-        """Called by Python before and after each look."""
+        """Handle the call that Python makes before and after each collection."""
         if info["generation"] != OLDEST:
             return
         if phase == "stop":
             self._leave_out()
         elif self._left_out > self._most:
-            self._left_out = gc.get_freeze_count()  # most of what was counted was gone a moment later
+            # Most of the objects that were counted as frozen were gone a moment later, so count again.
+            self._left_out = gc.get_freeze_count()
             if self._left_out > self._most:
                 self._left_out = 0
                 gc.unfreeze()
 
     def _leave_out(self) -> None:
-        """What there is now. Counted here, for to count all that is left out takes thirty milliseconds."""
+        """Freeze all objects that exist now.
+
+        Their number is counted here, because counting all frozen objects takes 30 milliseconds.
+        """
         anew = not self._left_out
         self._left_out += len(gc.get_objects())
         if anew:

@@ -1,5 +1,7 @@
-"""The commit under way. The state shows a batch's changes from the moment they are made, and on disk they are only once its commit
-has ended: whoever tells of them before could be telling what never was.
+"""The barrier that lets a reader wait for the commit that is in progress.
+
+The state shows the changes of a batch as soon as they are made, but they are on disk only when the commit has
+ended. A reader that reports them earlier may report changes that are later rolled back.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from warpdeck.ports.ports import Changes, Store
 
 
 class CommitBarrier:
-    """One after another, into the store."""
+    """Commits to the store, one after another."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -18,15 +20,21 @@ class CommitBarrier:
         self._ended.set()
 
     async def commit(self, changes: Changes) -> None:
-        """Raises StoreError; the caller takes the changes back before anybody else runs."""
+        """Write the changes to the store.
+
+        Raises StoreError. The caller must then roll back the changes before any other task runs.
+        """
         ended = self._ended = (
             asyncio.Event()
-        )  # a new one: who waits for this commit waits for none that follows
+        )  # A new event, because a reader that waits for this commit must not wait for later ones.
         try:
             await self._store.commit(changes)
         finally:
             ended.set()
 
     async def settled(self) -> None:
-        """Returns when what the state has shown up to now is on disk, or was taken back: look again which."""
+        """Wait until the changes that the state shows now are on disk or rolled back.
+
+        The caller must read the state again afterwards to find out which of the two happened.
+        """
         await self._ended.wait()

@@ -1,9 +1,13 @@
-"""The loop: events in batches, one transaction a batch, effects after the commit, a planning pass when something changed.
+"""The controller's main loop.
 
-One task owns the state. Everybody else calls `apply` (and gets the answer after the commit) or `post` (agents' messages).
-A commit that fails is undone in memory and told to whoever asked; what agents said is kept and tried again, because nobody
-would say it a second time; the loop goes on. What a bug keeps from being decided or written (see bugs) is taken back and told to
-whoever asked for it; its batch is tried event by event.
+It handles events in batches: one transaction per batch, effects after the commit, and a planning pass if
+something changed. One task owns the state. All other tasks call `apply`, which returns the outcome after the
+commit, or `post`, which takes the messages of node agents.
+
+If a commit fails, its changes are undone in memory and each caller gets an error. Messages of agents are kept
+and tried again, because no agent sends them twice. The loop goes on. If a bug interrupts a batch before its
+commit (see `bug_reports`), the batch is rolled back and its events are then tried one by one. The caller
+whose event meets the bug gets an error.
 """
 
 from __future__ import annotations
@@ -58,18 +62,23 @@ from .scheduler_statistics import SchedulerStatistics
 log = logging.getLogger("warpdeck.controller")
 
 MAX_ASKED = 20_000
-"""Askers' events under way; more askers wait. Agents' messages are read no further than `heard` lets, and never dropped."""
+"""Maximum number of callers' events in progress; more callers wait.
+
+Messages of agents are never dropped. Agents are read no faster than `heard` permits.
+"""
 MAX_BATCH = 512
-"""Events in one transaction: bounds what one commit can delay."""
+"""Maximum number of events in one transaction. It bounds how long one commit can delay the others."""
 GROUPS_S = 300.0
-"""Whoever has a waiting job is asked this often for the Unix groups that some partition asks about."""
+"""Seconds between lookups of the Unix groups of all users with pending jobs. Lookups happen only if a
+partition restricts access by group.
+"""
 RETRY_S = 1.0
-"""Between attempts to commit what agents said, while the store cannot write."""
+"""Seconds between attempts to commit the messages of agents while the store cannot write."""
 NOT_UNDERSTOOD = "what its agent says meets an error inside the controller, which is in the controller's log"
 
 
 class Decided(NamedTuple):
-    """What a transaction has decided, for when it is on disk."""
+    """The decisions of one transaction, kept until they are on disk."""
 
     outcomes: list[tuple[asyncio.Future[Outcome] | None, Outcome | None]]
     replan: bool
@@ -78,7 +87,7 @@ class Decided(NamedTuple):
 
 
 class Controller:
-    """The scheduler core over a store and a fleet. `clock` gives unix seconds."""
+    """The scheduler core on top of a store and a fleet of nodes. `clock` returns Unix seconds."""
 
     def __init__(
         self,
@@ -100,7 +109,7 @@ class Controller:
         self.trees = trees
         self._rules = RulesInForce(config, groups_of)
         self.config_lines = config_lines
-        """Where each key of the configuration in force stood in its file."""
+        """Line number of each key of the current configuration in its file."""
         self.clock = clock
         self.forecaster = Forecaster(clock)
         self.ends = EndWaiters(lambda: self.state, store, self.commits)
@@ -110,7 +119,7 @@ class Controller:
         self.tally = LoopCounters()
         self.diagnosis = SchedulerStatistics(clock())
         self.on_reload: Callable[[Config], Awaitable[None]] = _nothing
-        """Is told of a configuration once it is in force."""
+        """Called with each new configuration once it is in force."""
         self.state = State()
         self.controller_id = ""
         self._queue: asyncio.Queue[Asked] = asyncio.Queue()
@@ -153,7 +162,7 @@ class Controller:
         return self._rules.config
 
     async def load(self) -> None:
-        """Reads the store; raises StoreError. Nothing is started yet."""
+        """Read the state from the store. Nothing is started yet. Raises StoreError."""
         loaded = await self.store.load(finished_since_unix=self.clock() - self.config.keep_finished_s)
         self.controller_id = loaded.controller_id
         self.state = State.from_store(loaded)
@@ -161,7 +170,7 @@ class Controller:
         await self.learn_groups(self._waiting_users())
 
     async def run(self) -> None:
-        """Serves until cancelled. Links to all known nodes are kept from here on."""
+        """Serve until cancelled. From now on the controller keeps a connection to every known node."""
         self.fleet.start(self.post, self.heard)
         self.outputs.start(lambda job_id, text: self._put(JournalNote(job_id=job_id, text=text)))
         for node in self.state.nodes.values():
@@ -185,7 +194,10 @@ class Controller:
             await self.fleet.close()
 
     async def apply(self, event: Event) -> Outcome:
-        """Puts an event through the reducer; returns after its commit. Raises UserError or StoreError."""
+        """Pass an event to the reducer and return its outcome after the commit.
+
+        Raises UserError or StoreError.
+        """
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         await self._recall.before(event, self.state)
         async with self._room:
@@ -193,15 +205,19 @@ class Controller:
             return await answer
 
     async def learn_groups(self, users: Iterable[str]) -> None:
-        """Asks for the Unix groups of these users, if some rule depends on groups. To be done before they submit."""
+        """Look up the Unix groups of these users if any rule depends on groups.
+
+        Call this before the users submit.
+        """
         if self._rules.groups_named():
             self._rules.learn(await asyncio.to_thread(self._rules.look_up, users))
         self.count_use()
 
     async def reload(self, path: str) -> tuple[list[str], Decoded]:
-        """Puts the configuration of that file in force, whole or (ConfigError) not at all: (what has changed, it).
+        """Put the configuration in this file in force, and return the list of changes and the decoded file.
 
-        Jobs that run go on. What waits is planned anew by the new rules.
+        Raises ConfigError if the file has an error; then nothing changes. Running jobs continue. Pending jobs
+        are planned again under the new rules.
         """
         decoded = await asyncio.to_thread(load, path)
         told = self._rules.adopt(decoded.config)
@@ -210,22 +226,22 @@ class Controller:
         for line in told or ["nothing has changed"]:
             log.info("configuration: %s", line)
         self._planner.wakeup.now()
-        self._effects.add([AskHealth(node=name) for name in self._nodes_up()])  # they watch by its rules
+        self._effects.add([AskHealth(node=name) for name in self._nodes_up()])
         await self.on_reload(decoded.config)
         return told, decoded
 
     def _waiting_users(self) -> list[str]:
         return sorted({self.state.jobs[job_id].user for job_id in self.state.index.pending})
 
-    async def carried_out(self, node: NodeName) -> None:
-        """Returns when the node was told all that follows from what was committed up to now."""
-        await self._effects.carried_out(node)
+    async def flushed(self, node: NodeName) -> None:
+        """Wait until all effects of the changes committed so far have been sent to this node."""
+        await self._effects.flushed(node)
 
     def post(self, event: FleetEvent) -> None:
-        """A node's message."""
+        """Handle a message of a node."""
         name, message = event
         match message:
-            case wire.Sample():  # nearly all of them are: the others follow
+            case wire.Sample():  # Samples come first because nearly all messages are samples.
                 self._take_sample(name, message)
             case str():
                 self._put(NodeLost(name=name, reason=message.partition(":")[2].strip()))
@@ -239,20 +255,20 @@ class Controller:
                 self._put(heard(name, message, received_unix=self.clock()))
 
     async def heard(self) -> None:
-        """Returns when what nodes have said up to now is in the state and on disk."""
+        """Wait until the messages received from nodes so far are in the state and on disk."""
         while True:
             answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
             self._queue.put_nowait((MessagesRead(), answer))
             try:
                 await answer
             except UserError:
-                await asyncio.sleep(RETRY_S)  # the store cannot write: what they said is kept meanwhile
+                await asyncio.sleep(RETRY_S)
             else:
                 return
 
-    async def plan_anew(self) -> None:
-        """Returns when a pass has been made over what is known now, or nobody waits."""
-        await self._planner.plan_anew()
+    async def wait_for_pass(self) -> None:
+        """Wait until a pass over the present state has been made, or until no job is pending."""
+        await self._planner.wait_for_pass()
 
     def _put(self, event: Event) -> None:
         self._queue.put_nowait((event, None))
@@ -273,7 +289,7 @@ class Controller:
         return batch
 
     async def _handle(self, batch: list[Asked]) -> None:
-        """One transaction."""
+        """Handle a batch of events in one transaction."""
         txn = Transaction(self.state, self.clock())
         try:
             decided = self._decide(txn, batch)
@@ -292,15 +308,15 @@ class Controller:
         outcomes += [(answer, self._reduce(txn, event, answer)) for event, answer in steps]
         batch += steps
         called_for = any(outcome is not None and outcome.replan for _, outcome in outcomes)
-        replan = called_for and self.state.minds_events
+        replan = called_for and self.state.reacts_to_events
         swift = bug_reports.unless(txn, lambda: self._planner.succeed(txn, [event for event, _ in batch]))
         replan = replan and swift is None
         goes = replan and goes_along(self.state, outcomes)
-        along = bug_reports.unless(txn, lambda: self._planner.plan_along(txn)) if goes else None
+        along = bug_reports.unless(txn, lambda: self._planner.plan_in_transaction(txn)) if goes else None
         return Decided(outcomes=outcomes, replan=replan, swift=swift, along=along)
 
     def _follow_up(self, txn: Transaction, batch: list[Asked], decided: Decided) -> None:
-        """What is done and told once it is on disk."""
+        """Send the effects and outcomes of a committed transaction, and request a pass if needed."""
         outcomes, replan = decided.outcomes, decided.replan
         self.tally.commits += 1
         self._recall.settled(self.state)
@@ -319,7 +335,7 @@ class Controller:
         if decided.along is not None:
             made, starting = decided.along
             self._effects.add(starting.effects)
-            self._planner.take_whys(made)
+            self._planner.take_reasons(made)
             replan = starting.replan
         if replan and may_rest(outcomes):
             self._planner.wakeup.after_rest()
@@ -327,7 +343,10 @@ class Controller:
             self._planner.wakeup.now()
 
     def _give_up(self, txn: Transaction, batch: list[Asked], error: StoreError) -> None:
-        """Takes a batch back that could not be committed. Clients may have seen it meanwhile: they are told again."""
+        """Roll back a batch whose commit failed.
+
+        Clients may have seen its changes in the meantime, so the old rows are sent to them again.
+        """
         jobs, nodes = list(txn.touched_jobs()), self._nodes_touched(txn, batch)
         txn.undo()
         self.tally.failed_commits += 1
@@ -339,7 +358,10 @@ class Controller:
         self.hub.touch(jobs=jobs, nodes=nodes)
 
     async def _take_apart(self, txn: Transaction, batch: list[Asked]) -> None:
-        """Takes back a batch that a bug has kept from being decided or written: only who meets it alone is refused."""
+        """Roll back a batch that a bug interrupted before its commit, and handle its events one by one.
+
+        Only an event that fails on its own is refused.
+        """
         jobs, nodes = list(txn.touched_jobs()), self._nodes_touched(txn, batch)
         txn.undo()
         self.tally.failed_commits += 1
@@ -382,7 +404,7 @@ class Controller:
         return list(names)
 
     def count_use(self) -> None:
-        """Puts what everybody has used up to now beside the rules in force."""
+        """Update `state.site`, which holds the rules in force and the usage of all users and accounts."""
         state = self.state
         state.site = state.accounting.charged(state, self._rules.site, now=self.clock())
 
@@ -393,8 +415,8 @@ class Controller:
         before = state.picture.blocked(state, name)
         last = state.node_status.readings.get(name)
         reading = state.node_status.readings[name] = to_reading(sample)
-        others = state.picture.blocked(state, name).keys() != before.keys()  # their words change all the time
-        if others and state.minds_events:
+        others = state.picture.blocked(state, name).keys() != before.keys()
+        if others and state.reacts_to_events:
             self._planner.wakeup.now()
         jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
         idle = {*reading.idle, *(last.idle if last else ())}
@@ -415,7 +437,10 @@ class Controller:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Somebody looks on all the time: nodes tell more often at once, and less often a while after it is over."""
+        """Let nodes send samples more often during the block, because a client watches.
+
+        The higher rate starts at once. The lower rate returns some time after the block ends.
+        """
         with self._sampling.watched():
             self._set_sampling()
             yield
@@ -440,11 +465,10 @@ class Controller:
         for job_id in sorted(needed_by_others(self.state)):
             for job in await self.store.named(job_id):
                 if job.id not in self.state.jobs:
-                    self.state.place_job(job)
+                    self.state.upsert_job(job)
 
 
-async def _nothing(config: Config) -> None:
-    """Nobody has to know."""
+async def _nothing(config: Config) -> None: ...
 
 
 def _fail(answer: asyncio.Future[Outcome] | None, error: WarpdeckError) -> None:

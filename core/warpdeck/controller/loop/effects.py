@@ -1,4 +1,7 @@
-"""Carries out effects after their commit, in order for each node. Any of them may be repeated without harm."""
+"""Execution of effects after their commit, in order for each node.
+
+Every effect can be repeated without harm.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ log = logging.getLogger("warpdeck.effects")
 
 
 class EffectRunner:
-    """One queue and one task per node: a node that is slow to take a launch delays no other."""
+    """One queue and one task per node.
+
+    A node that is slow to accept a launch therefore does not delay other nodes.
+    """
 
     def __init__(
         self,
@@ -72,7 +78,7 @@ class EffectRunner:
         self._group: asyncio.TaskGroup | None = None
 
     def add(self, effects: Sequence[Effect]) -> None:
-        """Queues effects. The queues are bounded by the jobs that hold resources."""
+        """Queue effects. The length of the queues is bounded by the number of jobs that hold resources."""
         for effect in effects:
             queue = self._queues.get(effect.node)
             if queue is None:
@@ -81,8 +87,8 @@ class EffectRunner:
                     self._group.create_task(self._work(queue), name=f"effects of {effect.node}")
             queue.put_nowait(effect)
 
-    async def carried_out(self, node: NodeName) -> None:
-        """Returns when what was queued for the node up to now has been carried out."""
+    async def flushed(self, node: NodeName) -> None:
+        """Wait until the effects that are queued for this node now have been executed."""
         queue = self._queues.get(node)
         if queue is not None:
             reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -90,7 +96,7 @@ class EffectRunner:
             await reached
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Execute effects until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             for name, queue in self._queues.items():
@@ -117,7 +123,10 @@ class EffectRunner:
                 self._excuse(effect, "an error inside the controller, which is in the controller's log")
 
     def _excuse(self, effect: Effect, reason: str) -> None:
-        """A launch that could not be told to its node has not begun there: as if the node had said so."""
+        """Report that a launch failed because it could not be sent to its node.
+
+        The report has the same form as one from the node.
+        """
         match effect:
             case LaunchShare(job_id=job_id):
                 job = self._state().jobs.get(job_id)
@@ -210,7 +219,8 @@ class EffectRunner:
         )
         tree = self._trees.find(job.uid, launch.tree.tree) if launch.tree is not None else None
         if launch.tree is not None and tree is not None:
-            # The digest is that of the owner's upload, as we read it. One that the job names could be of another's code.
+            # The digest is the one of the owner's upload, as we read it. A digest that the job names could be
+            # of another user's code.
             own = dataclasses.replace(launch.tree, sha256=tree.sha256, size_bytes=tree.size_bytes)
             launch = dataclasses.replace(launch, tree=own)
         await self._fleet.launch(effect.node, launch, tree)
@@ -267,7 +277,10 @@ class EffectRunner:
         )
 
     async def _had(self, effect: CollectOutput) -> bool:
-        """Whether that earlier start of the job was on the node. A store that cannot be read costs no output: then it counts as so."""
+        """Return whether that earlier start of the job ran on the node.
+
+        If the store cannot be read, the result is true, so that no output is lost.
+        """
         try:
             runs = await self._store.runs_of([effect.job_id])
         except StoreError as error:
@@ -291,7 +304,10 @@ class EffectRunner:
 
 
 def _writes_with_others(job: Job) -> bool:
-    """Whether other nodes write the same file, some perhaps directly: then nobody here may empty it."""
+    """Return whether several nodes write the same file.
+
+    Some may write it directly, so it must not be truncated here.
+    """
     return not job.request.script and len(job.shares) > 1
 
 

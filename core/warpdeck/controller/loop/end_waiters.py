@@ -1,8 +1,9 @@
-"""Waiting for jobs: the one mechanism for everybody who waits for the end of a job, or for its start.
+"""Waiting for jobs to start or end. All waiting requests use this module.
 
-A waiter names submissions. What it is told is read from the state and the store each time, never collected from changes: a change
-only says where to look again. So a waiter cannot miss an end, whatever became of the records on the way: tasks that were handed to
-a node and taken back, waiting tasks folded into one record, jobs that were requeued, records that have left the memory.
+A waiter names submissions. A change of a job only causes its submission to be read again from the state and
+the store. Starts and ends are never collected from the changes themselves. A waiter therefore cannot miss an
+end, even if the records change in between. Examples are tasks that were prefetched to a node and revoked,
+pending tasks merged into one record, requeued jobs, and records that were evicted from memory.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ Start = tuple[JobId, int]
 
 @dataclass(frozen=True)
 class Page:
-    """News of one submission. `begun`: jobs that run now; `ended`: jobs that have ended; `done`: none is left to wait for;
-    `unknown`: neither the memory nor the store has the submission (any more)."""
+    """The changes of one submission.
+
+    `begun` are jobs that are running now, `ended` are jobs that have ended. `done` means that no job is left
+    to wait for. `unknown` means that neither the memory nor the store has the submission (any more).
+    """
 
     number: JobId
     begun: Sequence[Job] = ()
@@ -36,26 +40,29 @@ class Page:
 
 @dataclass
 class Waiter:
-    """Jobs of the waiter's submissions that have changed since it last looked."""
+    """A waiter, with the jobs of its submissions that changed since it last looked."""
 
     jobs: dict[JobId, dict[JobId, None]] = field(default_factory=dict)
-    """By submission."""
+    """Keyed by submission."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def note(self, number: JobId, job_id: JobId) -> None:
-        """The job of that submission is to be looked at again."""
+        """Record that this job of the submission must be looked at again."""
         self.jobs.setdefault(number, {})[job_id] = None
         self.changed.set()
 
     def take(self) -> dict[JobId, dict[JobId, None]]:
-        """What has changed; from now on nothing has."""
+        """Return the recorded changes and clear them."""
         taken, self.jobs = self.jobs, {}
         self.changed.clear()
         return taken
 
 
 class EndWaiters:
-    """Who waits for which submission. `state` is called anew each time, since a loading controller replaces it."""
+    """The waiters of each submission.
+
+    `state` is called each time, because the state object is replaced when the controller loads.
+    """
 
     def __init__(self, state: Callable[[], State], store: Store, commits: CommitBarrier) -> None:
         self.state = state
@@ -65,11 +72,14 @@ class EndWaiters:
 
     @property
     def waiting(self) -> int:
-        """How many submissions are waited for."""
+        """Number of submissions that have at least one waiter."""
         return len(self._waiters)
 
     def touch(self, jobs: Iterable[JobId]) -> None:
-        """These jobs have changed, or may have. Where a record is gone, the record that took it in has changed as well."""
+        """Record that these jobs have changed or may have changed.
+
+        If a record was merged into another one and is gone, `jobs` must contain the other record as well.
+        """
         if not self._waiters:
             return
         known = self.state().jobs
@@ -80,11 +90,11 @@ class EndWaiters:
                     waiter.note(number, job_id)
 
     def join(self, waiter: Waiter, number: JobId) -> None:
-        """From now on the waiter hears of that submission."""
+        """Start sending the changes of this submission to the waiter."""
         self._waiters.setdefault(number, {})[id(waiter)] = waiter
 
     def leave(self, waiter: Waiter, number: JobId) -> None:
-        """It does not any more."""
+        """Stop sending the changes of this submission to the waiter."""
         waiters = self._waiters.get(number, {})
         waiters.pop(id(waiter), None)
         if not waiters:
@@ -92,7 +102,10 @@ class EndWaiters:
 
     @contextmanager
     def waiter(self, job: Job) -> Iterator[Waiter]:
-        """A waiter for one job. Tasks of an array may change their records, so it hears of the whole array."""
+        """Yield a waiter for one job.
+
+        It follows the whole array, because a task may move to another record.
+        """
         made = Waiter()
         self.join(made, job.array_job_id)
         try:
@@ -101,8 +114,10 @@ class EndWaiters:
             self.leave(made, job.array_job_id)
 
     async def record_of(self, job: Job) -> Job | None:
-        """The record that holds the job now: its own, or the folded one of its array if it waits there again. None: it is
-        known no more."""
+        """Return the record that holds the job now, or None if the job is unknown.
+
+        This is the job's own record, or the shared record of its array if the task is pending there again.
+        """
         state = self.state()
         now = state.jobs.get(job.id)
         if now is not None and _holds(now, job):
@@ -111,12 +126,12 @@ class EndWaiters:
             if _holds(member, job):
                 return member
         if now is not None and job.array_task_id is None:
-            return now  # what is left of a folded record
+            return now  # This record holds the remaining tasks of an array record.
         return next((each for each in await self.store.named(job.array_job_id) if _holds(each, job)), None)
 
 
 def _holds(record: Job, job: Job) -> bool:
-    """Whether that record is the job's, or counts its task among those that wait."""
+    """Return whether the record belongs to this job, or is an array record that lists its task as pending."""
     if job.array_task_id is None:
         return record.id == job.id and record.array_task_id is None
     if record.array_job_id != job.array_job_id:
@@ -125,18 +140,21 @@ def _holds(record: Job, job: Job) -> bool:
 
 
 class _Wait:
-    """What one waiter was told of one submission."""
+    """The starts and ends of one submission that one waiter has received."""
 
     def __init__(self) -> None:
         self.is_new = True
         self.begun: set[Start] = set()
         self.ended: set[Start] = set()
         self.open: JobId | None = None
-        """A job that had not ended, or was not told, at the last look."""
+        """A job that had not ended, or whose end was not yet reported, at the last look."""
 
 
 class EndsAsked:
-    """One question for the ends of submissions, each told once; with `begun` for their starts too. `close` it at the end."""
+    """One request for the ends of submissions. Each end is reported once.
+
+    With `begun`, starts are reported too. The caller must call `close` when it is done.
+    """
 
     def __init__(self, watch: EndWaiters, *, begun: bool = False) -> None:
         self._watch = watch
@@ -145,11 +163,11 @@ class EndsAsked:
         self._waits: dict[JobId, _Wait] = {}
 
     def __len__(self) -> int:
-        """The submissions that are still waited for."""
+        """Return the number of submissions that are still waited for."""
         return len(self._waits)
 
     def add(self, numbers: Iterable[int]) -> None:
-        """Waits for these too."""
+        """Wait for these submissions too."""
         for number in map(JobId, numbers):
             if number not in self._waits:
                 self._waits[number] = _Wait()
@@ -157,19 +175,22 @@ class EndsAsked:
                 self._waiter.note(number, number)
 
     def close(self) -> None:
-        """Waits for nothing any more."""
+        """Stop waiting for all submissions."""
         for number in list(self._waits):
             self._leave(number)
 
     async def pages(self) -> AsyncIterator[list[Page]]:
-        """For ever: at once what has ended already, then what changes. A list is all that one look has found."""
+        """Yield forever: first the ends that have happened already, then changes.
+
+        One list holds the result of one look.
+        """
         while True:
             await self._waiter.changed.wait()
             if found := await self.look():
                 yield found
 
     async def look(self) -> list[Page]:
-        """What there is to tell now."""
+        """Return the changes that can be reported now."""
         pages = [await self._look(number, jobs) for number, jobs in self._waiter.take().items()]
         return [page for page in pages if page.begun or page.ended or page.done]
 
@@ -195,7 +216,7 @@ class EndsAsked:
         return Page(number, begun=self._begun(jobs, wait), ended=ended)
 
     async def _stored(self, number: JobId, wait: _Wait) -> list[Job]:
-        """Ends that the waiter was not told, of jobs that the memory does not have."""
+        """Return unreported ends of jobs that are in the store and not in memory."""
         found = await self._watch.store.named(number)
         known = self._watch.state().jobs
         return [
@@ -205,7 +226,10 @@ class EndsAsked:
         ]
 
     async def _committed(self, number: JobId, jobs: list[Job]) -> list[Job]:
-        """Those of them that are on disk. The others have changed meanwhile, and are looked at again."""
+        """Return the jobs of `jobs` that are on disk.
+
+        The others changed in the meantime and are marked to be looked at again.
+        """
         if not jobs:
             return []
         await self._watch.commits.settled()
@@ -216,7 +240,7 @@ class EndsAsked:
         return [job for job in jobs if known.get(job.id) is job]
 
     def _is_open(self, number: JobId, wait: _Wait) -> bool:
-        """Whether any job of it has not ended, or has ended and was not told yet."""
+        """Return whether the submission has a job that has not ended, or whose end was not yet reported."""
         state = self._watch.state()
 
         def is_open(job: Job) -> bool:

@@ -1,8 +1,10 @@
-"""Fences of ranks that speak PMI on several nodes: what the ranks of each have put is gathered, and given to all of them.
+"""PMI fences of steps that run on several nodes.
 
-Kept in memory alone: agents repeat their last two fences on every new link, so that one that was gathered is given again to
-whoever has missed it, and a controller that starts anew gathers anew. One gathering for each step; what a node says of a step
-that it is not of counts for nothing. See the agent's exchange.
+At a fence, the ranks of a step exchange key-value pairs. The controller collects the pairs that the ranks of
+each node have put, and sends the union to all nodes. The data is kept only in memory. Agents repeat their
+last two fences on every new connection. A node that missed a completed fence therefore gets it again, and a
+restarted controller collects the data again. A step has its own fences, and messages of a node on which the
+step does not run are ignored. The agent's part is in its module `pmi_exchange`.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ from warpdeck_agent.wire.steps import FENCE_PIECE_BYTES, StepFence, StepFenced, 
 log = logging.getLogger("warpdeck.steps")
 
 MAX_NODE_BYTES = 8 * 1024 * 1024
-"""What the ranks of a node may put before one fence, on average; agents let them put less."""
+"""Limit of the bytes that the ranks of a node may put before one fence, averaged over the nodes. Agents
+enforce a lower limit.
+"""
 MAX_FENCES = 2
-"""Gatherings of a step that are kept: the one that goes on, and the one before it for nodes that have missed it."""
+"""Number of fences kept per step: the current one, and the one before it for nodes that have missed it."""
 StepKey = tuple[JobId, int, int]
 
 
@@ -30,17 +34,17 @@ class _Gathering:
     values: dict[str, str] = field(default_factory=dict)
     size_bytes: int = 0
     here: set[NodeName] = field(default_factory=set)
-    """Nodes that have said everything."""
+    """Nodes that have sent all of their pairs."""
 
 
 class Fences:
-    """All of them, by step."""
+    """The fences of all steps."""
 
     def __init__(self) -> None:
         self._steps: dict[StepKey, dict[int, _Gathering]] = {}
 
     def take(self, node: NodeName, said: StepFence, state: State) -> list[Effect]:
-        """What follows from a node's word."""
+        """Handle a fence message of a node and return the effects that follow."""
         step = state.steps.get(JobId(said.job_id), {}).get(said.step)
         if step is None or step.is_finished or step.restarts != said.restarts:
             return []
@@ -68,7 +72,7 @@ class Fences:
         return _spread(step, said.number, gathering, to=[node] if missed else list(step.node_names()))
 
     def _of(self, step: Step, state: State) -> dict[int, _Gathering]:
-        """Of that step; those of steps that have ended are let go."""
+        """Return the fences of this step. When the step is new, the fences of finished steps are dropped."""
         key = (step.job_id, step.restarts, step.number)
         if key not in self._steps:
             self._steps = {old: kept for old, kept in self._steps.items() if _runs(old, state)}

@@ -1,4 +1,7 @@
-"""What is looked through now and then: ended jobs that leave the memory, rows that are sent again because priorities moved."""
+"""Periodic work on jobs.
+
+It evicts finished jobs from memory, and finds pending jobs whose priority changed enough to be sent again.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,14 @@ from warpdeck.controller.state.state import State
 from warpdeck.model import JobId
 
 PRIORITY_STEP = 0.05
-"""A waiting job's row is sent again when its priority has changed by more than this part."""
+"""Relative change of a pending job's priority above which its row is sent again."""
 
 
 def evict_finished(state: State, *, ended_before_unix: float) -> list[JobId]:
-    """Takes out of memory what ended before that, unless others need it; the store keeps it."""
+    """Remove jobs that ended before this time from memory, unless other jobs need them. The store keeps them.
+
+    Returns the ids of the removed jobs.
+    """
     wanted = needed_by_others(state)
     gone = [
         job.id
@@ -20,13 +26,16 @@ def evict_finished(state: State, *, ended_before_unix: float) -> list[JobId]:
         and wanted.isdisjoint((job.id, job.array_job_id))
     ]
     for job_id in gone:
-        state.drop_job(job_id)
+        state.evict_job(job_id)
     return gone
 
 
 def needed_by_others(state: State) -> frozenset[JobId]:
-    """The jobs on which waiting ones depend, and the heterogeneous jobs of which a component has not ended: it may have to begin
-    again, and all others with it."""
+    """Return the ids of the jobs that must stay in memory because others need them.
+
+    These are jobs on which pending jobs depend, and heterogeneous jobs with an unfinished component. That
+    component may have to start again, and then all other components start again too.
+    """
     wanted: set[JobId] = set()
     for job_id in state.index.pending:
         dependencies = state.jobs[job_id].request.dependencies
@@ -38,13 +47,16 @@ def needed_by_others(state: State) -> frozenset[JobId]:
 
 
 class ToldPriorities:
-    """What clients were told. With age all priorities move a little all the time."""
+    """The priorities that were last sent to clients. Aging changes all priorities a little all the time."""
 
     def __init__(self) -> None:
         self._told: dict[JobId, int] = {}
 
     def moved(self, now: dict[JobId, int]) -> list[JobId]:
-        """The jobs whose priority has moved far since it was told last; it is told now."""
+        """Return the jobs whose priority differs much from the value sent last.
+
+        Their new priorities are recorded as sent.
+        """
         before = self._told
         moved = [
             job_id

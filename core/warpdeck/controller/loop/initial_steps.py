@@ -1,7 +1,8 @@
-"""The first step of an allocation that srun makes for it: it begins in the transaction in which its job does.
+"""The initial step of an allocation that srun creates. It starts in the same transaction as its job.
 
-Asked for afterwards it would cost srun one commit more. What cannot be laid out then (a node that has just gone), and a step
-over several nodes, which needs a port of the first one, is asked for as every other is.
+A step requested afterwards would cost srun one more commit. Two kinds of steps are still requested in the
+normal way. One is a step that cannot be placed at that moment, for example because a node has just gone. The
+other is a step on several nodes, because it needs a port of the first node.
 """
 
 from __future__ import annotations
@@ -22,17 +23,20 @@ Asked = tuple[Event, "asyncio.Future[Outcome] | None"]
 
 
 class FirstStep:
-    """One that waits for its job to run."""
+    """An initial step that waits for its job to run."""
 
     def __init__(self, event: StepAsked) -> None:
         self.event = event
         self.answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        # Whoever waits for it may go without a look at it.
+        # This marks an exception as retrieved. The waiting caller may leave without reading it.
         self.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         self.is_asked = False
 
     async def made(self) -> Step | None:
-        """The step, committed, if it was asked for and there was room; the job was seen to run."""
+        """Return the committed step, or None if it was not requested or could not be placed.
+
+        The caller must have seen the job running before.
+        """
         if not self.is_asked:
             return None
         try:
@@ -42,14 +46,14 @@ class FirstStep:
 
 
 class InitialSteps:
-    """All of them."""
+    """All initial steps that wait for their jobs."""
 
     def __init__(self) -> None:
         self._waiting: dict[JobId, FirstStep] = {}
 
     @contextmanager
     def waiting(self, event: StepAsked) -> Iterator[FirstStep]:
-        """Until the end of the block the step is asked for once its job runs."""
+        """Keep this step request until the end of the block. The step is requested once its job runs."""
         first = self._waiting[event.job_id] = FirstStep(event)
         try:
             yield first
@@ -57,7 +61,10 @@ class InitialSteps:
             self._waiting.pop(event.job_id, None)
 
     def due(self, state: State, touched: Iterable[JobId]) -> list[Asked]:
-        """Those whose jobs run now, each once. `touched`: the jobs that may have begun."""
+        """Return the requests of steps whose jobs run now, each once.
+
+        `touched` are the jobs that may have started.
+        """
         if not self._waiting:
             return []
         return [self._ask(state, job_id) for job_id in touched if self._is_due(state, job_id)]

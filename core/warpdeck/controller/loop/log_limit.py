@@ -1,4 +1,7 @@
-"""A limit on the log's rate: whatever clients and nodes do, one kind of line fills neither the disk nor the loop's time."""
+"""A rate limit for the log.
+
+Clients and nodes cannot fill the disk or slow the main loop with one kind of log line.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,16 @@ import time
 from collections.abc import Callable
 
 LINES_A_SECOND = 20
-"""Lines of one kind. Kinds are told apart by their logger and by their text before values are put in."""
+"""Lines of one kind per second. A kind is the logger plus the message text before values are inserted."""
 MAX_KINDS = 1000
-"""Kinds that are counted at once; the count begins anew when there are more."""
+"""Kinds counted at the same time. The counts start again from zero when there are more."""
 
 
 class RateLimit(logging.Filter):
-    """Drops lines beyond the limit. The first line of the kind in a later second tells how many were dropped."""
+    """Drop lines beyond the limit.
+
+    The first line of the kind in a later second reports how many were dropped.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -36,5 +42,8 @@ class RateLimit(logging.Filter):
 
 
 def _text(record: logging.LogRecord) -> str:
-    """The text before values are put in. Libraries put them in themselves, so all of one library is one kind."""
+    """Return the message text before values are inserted.
+
+    Other libraries insert the values themselves, so all lines of one library's logger count as one kind.
+    """
     return str(record.msg) if record.name.startswith("warpdeck") else ""

@@ -1,7 +1,7 @@
-"""Sends the mails that jobs ask for, through the site's sendmail or to its webhook, and never in a job's way.
+"""Sends the mails that jobs request through the site's sendmail program or webhook, without delaying jobs.
 
-Changes are taken from the hub; what is to be sent waits in a bounded queue for one sender. A mail that cannot be sent is logged and
-gone. A controller that is killed in between may lose one, and sends none twice.
+Changes come from the change listeners. Mails wait in a bounded queue for one sender task. A mail that cannot
+be sent is logged and dropped. A controller that is killed may lose a mail, but never sends one twice.
 """
 
 from __future__ import annotations
@@ -32,26 +32,29 @@ if TYPE_CHECKING:
 log = logging.getLogger("warpdeck.mail")
 
 LOOK_S = 30.0
-"""How often it is looked whether a share of a time limit is over."""
+"""Seconds between checks whether a job has reached a mail threshold of its time limit."""
 SEND_S = 30.0
-"""How long the program or the webhook may take."""
+"""Seconds that the mail program or the webhook may take."""
 MAX_WAITING = 1000
-"""Mails that wait to be sent; more are dropped, and that is logged."""
+"""Mails that may wait to be sent. More are dropped, and each drop is logged."""
 MAX_OF_USER = 200
-"""Mails of one user in an hour: an array of failing tasks is no reason to have the site's mail blocked."""
+"""Mails per user and hour. An array of failing tasks must not get the site's mail blocked."""
 HOUR_S = 3600.0
 MAX_RECIPIENTS = 10
 MAX_SUBJECT_CHARS = 490
-"""Twice that is what a line of a mail may have (RFC 5322)."""
+"""Half of the longest line that a mail may have (RFC 5322)."""
 UNFOLDED = email.policy.SMTP.clone(linesep="\n", max_line_length=MAX_SUBJECT_CHARS * 2)
-"""A subject is one line: programs that sort mail look at the first."""
+"""Mail policy that keeps the subject on one line, because mail filters look only at the first line."""
 FRESH = MailedEvents(JobState.PENDING, 0)
-"""How a job is that nobody has looked at."""
+"""State of a job before its first look."""
 _ADDRESS = re.compile(r"[A-Za-z0-9._%+][A-Za-z0-9._%+\-]{0,127}(?:@[A-Za-z0-9][A-Za-z0-9.\-]{0,190})?")
 
 
 class Others:
-    """The tasks of an array but one, as they were last looked at: each is looked up when it is asked for."""
+    """The tasks of an array except one, as they were at the last look.
+
+    Each is looked up only when it is iterated over.
+    """
 
     def __init__(self, last: Mapping[JobId, MailedEvents], members: Collection[JobId], *, but: JobId) -> None:
         self._last = last
@@ -63,7 +66,7 @@ class Others:
 
 
 class Mailer:
-    """One for each controller."""
+    """Mail service of one controller."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -72,10 +75,10 @@ class Mailer:
         self._sent: dict[str, deque[float]] = {}
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Send mails until cancelled."""
         for job in self._controller.state.jobs.values():
             if job.request.mail_types:
-                self._seen[job.id] = seen(job, ONCE)  # what was due before is not told again
+                self._seen[job.id] = seen(job, ONCE)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._send_for_ever())
@@ -98,14 +101,14 @@ class Mailer:
             self._controller.hub.leave(listener)
 
     def _look(self, job_id: JobId) -> None:
-        """Queues what the job's change asks for."""
+        """Queue the mails that the change of this job requires."""
         state = self._controller.state
         job = state.jobs.get(job_id)
         if job is None:
             self._seen.pop(job_id, None)
         elif job.request.mail_types:
             before = self._seen.get(job_id, FRESH)
-            why = state.planned.whys.get(job_id)
+            why = state.planned.pending_reasons.get(job_id)
             now, code = self._controller.clock(), why.code if why is not None else ""
             others = Others(self._seen, state.member_ids(job.array_job_id), but=job_id)
             found = mails(before, job, others, now=now, why=code)
@@ -136,7 +139,7 @@ class Mailer:
 
 
 def send(mail: Mail, config: Config) -> None:
-    """Sends one mail. Raises OSError, ValueError, SubprocessError."""
+    """Send one mail. Raises OSError, ValueError or SubprocessError."""
     if config.mail.webhook:
         body = msgspec.json.encode(mail)
         request = urllib.request.Request(
@@ -162,7 +165,10 @@ def send(mail: Mail, config: Config) -> None:
 
 
 def addresses(text: str) -> list[str]:
-    """The recipients in --mail-user. Raises ValueError for what is no address, which a program might take for an option."""
+    """Return the recipients in `text`, the value of --mail-user.
+
+    Raises ValueError if an entry is no mail address, because the mail program might read it as an option.
+    """
     found = [word.strip() for word in text.split(",") if word.strip()]
     wrong = next((word for word in found if not _ADDRESS.fullmatch(word)), None)
     if wrong is not None or not found or len(found) > MAX_RECIPIENTS:
@@ -171,7 +177,11 @@ def addresses(text: str) -> list[str]:
 
 
 def message(mail: Mail, recipients: list[str]) -> bytes:
-    """The mail as sendmail takes it. Names are the user's: a line end in one would make headers of its own."""
+    """Return the mail in the form that sendmail reads.
+
+    Names come from the user. A line break in a name would start a new header, so control characters are made
+    visible.
+    """
     made = EmailMessage()
     made["To"] = ", ".join(recipients)
     subject = visible_word(mail.subject)

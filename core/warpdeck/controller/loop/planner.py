@@ -1,7 +1,8 @@
-"""When a planning pass is made, and what becomes of its decisions.
+"""Runs planning passes and applies their decisions.
 
-A pass is made beside the events, and its decisions are an event like others; on a small site it is part of the transaction whose
-events called for it. Where an array's task takes the place of the one before it, no pass is needed at all (see succession).
+A pass normally runs beside the event loop, and its decisions are applied as an event. On a small site the
+pass is part of the transaction whose events require it. When a task of an array takes over the resources of
+the previous task, no pass is needed at all (see `array_fast_path`).
 """
 
 from __future__ import annotations
@@ -28,16 +29,18 @@ from .wakeup import Wakeup
 log = logging.getLogger("warpdeck.controller")
 
 REPLAN_S = 30.0
-"""Waiting jobs are planned anew this often even if nothing happened: expected starts and begin times move."""
+"""Seconds between passes when no event happens. Expected start times and begin times move with the clock."""
 REST_S = 0.02
-"""Least rest between passes while events pour in; a pass that took longer rests as long as it took."""
+"""Shortest rest in seconds between passes while events keep coming. A pass that took longer is followed by an
+equally long rest.
+"""
 
 
 class Planner:
-    """One for each controller.
+    """Planner of one controller.
 
-    `state` returns the present state. `apply` sends an event to the loop. `decide` puts an event of the planner's through the reducer
-    and returns None if it was refused.
+    `state` returns the present state. `apply` sends an event to the main loop. `decide` passes an event of
+    the planner to the reducer and returns None if the event was refused.
     """
 
     def __init__(
@@ -64,12 +67,14 @@ class Planner:
         self._hub = hub
         self.wakeup = Wakeup()
         self.planned = asyncio.Event()
-        """A pass has been made, or nobody waited; whoever waits for the next one clears it."""
+        """Set when a pass has been made or no job is pending. A task that waits for the next pass clears it
+        first.
+        """
         self._passes = Passes()
         self._succession = ArrayFastPath()
 
     async def run(self, *, is_idle: Callable[[], bool]) -> None:
-        """Makes passes for ever; between them it rests, unless nobody waits to be served."""
+        """Run passes until cancelled. The planner rests between passes, except when no event is queued."""
         while True:
             await self.wakeup.wait(self._passes.next_s(self._clock(), most_s=REPLAN_S))
             if self._state().has_to_plan:
@@ -78,14 +83,14 @@ class Planner:
             else:
                 self.planned.set()
 
-    async def plan_anew(self) -> None:
-        """Returns when a pass has been made over what is known now, or nobody waits."""
+    async def wait_for_pass(self) -> None:
+        """Wait until a pass over the present state has been made, or until no job is pending."""
         self.planned.clear()
         self.wakeup.now()
         await self.planned.wait()
 
     async def _plan_once(self) -> float:
-        """One pass; how long the planning itself took, in seconds."""
+        """Run one pass, and return how long the planning itself took in seconds."""
         made = self._plan()
         took_s = self._tally.last_pass_s
         decided = _decisions(made)
@@ -94,32 +99,41 @@ class Planner:
                 await self._apply(decided)
             except (UserError, InvalidTransition) as error:
                 log.warning("the plan (%d starts) was not committed: %s", len(made.starts), error)
-        self.take_whys(made)
+        self.take_reasons(made)
         return took_s
 
     def succeed(self, txn: Transaction, events: Sequence[Event]) -> Outcome | None:
-        """Starts what takes the place of the array tasks that have ended, where it takes no pass to tell; part of the transaction."""
-        decided = self._succession.decide(txn.state, events, txn.now, heirs=txn.heirs)
+        """Start the next tasks of an array in place of its tasks that have ended, if this needs no pass.
+
+        The starts become part of the transaction.
+        """
+        decided = self._succession.decide(txn.state, events, txn.now, successors=txn.successors)
         if decided is None:
             return None
         outcome = self._decide(txn, decided)
         wanted = sum(len(start.allocation.shares) for start in decided.starts)
         if outcome is None or len(outcome.effects) < wanted:
-            return Outcome(effects=() if outcome is None else outcome.effects)  # a pass finds out why
+            return Outcome(effects=() if outcome is None else outcome.effects)  # A pass finds out the reason.
         return amend(outcome, effects=(*outcome.effects, *self._hand(txn, outcome.effects)), replan=False)
 
     def _hand(self, txn: Transaction, starting: tuple[Effect, ...]) -> tuple[Effect, ...]:
-        """Hands the places that have got another holder in this transaction what follows there; part of it."""
+        """Prefetch further array tasks to the slots that got a new job in this transaction.
+
+        The launches become part of the transaction.
+        """
         if self._recall.is_awaited:
             return ()
-        moved = [heir for heir in txn.heirs.values() if heir in txn.state.index.active]
+        moved = [heir for heir in txn.successors.values() if heir in txn.state.index.active]
         started = [effect.job_id for effect in starting if isinstance(effect, LaunchShare)]
         aheads = self._succession.ahead(txn.state, (*moved, *started))
         outcome = self._decide(txn, Planned(aheads=aheads)) if aheads else None
         return () if outcome is None else outcome.effects
 
-    def plan_along(self, txn: Transaction) -> tuple[Plan, Outcome]:
-        """A pass over what the transaction has changed so far; its decisions are part of it."""
+    def plan_in_transaction(self, txn: Transaction) -> tuple[Plan, Outcome]:
+        """Run a pass as part of the transaction and add its decisions to it.
+
+        The pass sees the transaction's changes.
+        """
         made = self._plan()
         outcome = self._decide(txn, _decisions(made))
         if outcome is None:
@@ -127,7 +141,7 @@ class Planner:
         return made, amend(outcome, effects=(*outcome.effects, *self._hand(txn, outcome.effects)))
 
     def _plan(self) -> Plan:
-        """One pass over the state as it is."""
+        """Run one pass over the present state."""
         loop = asyncio.get_running_loop()
         state, now, begun = self._state(), self._clock(), loop.time()
         self._count_use()
@@ -139,8 +153,11 @@ class Planner:
         self._recall.weigh(state, trusted=self._succession.trusted)
         return made
 
-    def take_whys(self, made: Plan) -> None:
-        """Keeps what the pass said of the jobs that still wait, and asks for another if it stopped at a bound."""
+    def take_reasons(self, made: Plan) -> None:
+        """Store the pending reasons that the pass found.
+
+        If the pass stopped at a limit, request another one.
+        """
         self._hub.touch(jobs=self._passes.keep(self._state(), made))
         if made.more:
             self.wakeup.now()
@@ -148,7 +165,7 @@ class Planner:
         self._set_alarm()
 
     def _set_alarm(self) -> None:
-        """A pass is made at the next moment at which the clock alone changes what may start or must end."""
+        """Schedule a pass for the next time at which the clock alone changes what may start or must end."""
         now, state = self._clock(), self._state()
         moment = next_moment(state, now)
         soon = moment is not None and moment < now + REPLAN_S

@@ -1,6 +1,8 @@
-"""GET /metrics over HTTP for Prometheus. Bound to loopback unless the site says otherwise: there is no password.
+"""HTTP server for Prometheus at GET /metrics.
 
-It speaks as much HTTP as a scraper needs: one request a connection, its head bounded in size and time, no body.
+It binds to loopback unless the site configures another address, because it has no password. It supports only
+as much HTTP as a scraper needs: one request per connection, a request head of bounded size and time, and no
+body.
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ log = logging.getLogger("warpdeck.metrics")
 
 MAX_HEAD_BYTES = 8192
 HEAD_S = 10.0
-"""A client that takes longer to ask, or to take the answer, is closed."""
+"""In seconds. A client that takes longer to send its request or to read the response is disconnected."""
 MAX_SCRAPES = 8
-"""At once; one more waits for a second's chance and is refused."""
+"""Scrapes that may run at the same time. A further scrape gets status 503."""
 
 
 class Exporter:
-    """Serves where the configuration in force says, and moves when that changes."""
+    """Metrics server that follows the configured address and port when they change."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -37,11 +39,14 @@ class Exporter:
 
     @property
     def port(self) -> int:
-        """Where it listens, 0 if it does not."""
+        """The port on which it listens, or 0 if it does not listen."""
         return int(self._server.sockets[0].getsockname()[1]) if self._server is not None else 0
 
     async def follow(self, config: Config) -> None:
-        """Listens as the configuration says. A port that cannot be had is logged: jobs matter more."""
+        """Listen as the configuration says.
+
+        A port that cannot be opened is only logged, because jobs matter more.
+        """
         place = (config.metrics_address, config.metrics_port)
         if place == self._place:
             return
@@ -59,7 +64,7 @@ class Exporter:
             log.info("metrics on http://%s:%d/metrics", config.metrics_address, self.port)
 
     async def close(self) -> None:
-        """Listens no more."""
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -81,7 +86,7 @@ class Exporter:
             writer.close()
 
     async def _answer(self, head: bytes) -> tuple[str, bytes]:
-        """(status, body)"""
+        """Return the status line and the body for a request head."""
         method, _, rest = head.split(b"\r\n", 1)[0].partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0]
         if method not in (b"GET", b"HEAD"):

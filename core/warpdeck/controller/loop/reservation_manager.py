@@ -1,7 +1,7 @@
 """Background task that applies the changes of reservations that are due as time passes.
 
-It looks after something has changed, at most once every REST_S, and when the clock alone makes a change due. A site without
-reservations costs nothing.
+It checks after something has changed, at most once every REST_S seconds, and when the clock alone makes a
+change due. Without reservations it has no cost.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from warpdeck.controller.state.state import State
 log = logging.getLogger("warpdeck.controller")
 REST_S = 1.0
 MOST_S = 3600.0
-"""The longest wait, so that a clock that was set anew is noticed."""
+"""The longest wait in seconds, so that a change of the system clock is noticed."""
 
 
 class ReservationManager:
-    """Sends `ReservationsTended` to the controller whenever a change is due. `state` returns the present state."""
+    """Sends `ReservationsTended` to the controller whenever a change is due.
+
+    `state` returns the present state.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,10 @@
-"""How often nodes tell what they measure: once a second on a small site, more rarely the more nodes there are.
+"""The rate at which nodes send samples: once a second on a small site, and less often the more nodes there
+are.
 
-What a sample costs the controller is its decryption first of all, whether anybody looks at it or not. So all nodes together
-are asked for a bounded number a second: few while nobody looks on, more as long as an app or another subscriber does. Nodes
-measure every second all the same, and what a decision hangs on (a process comes to a GPU or leaves it) they tell at once.
+A sample costs the controller mostly its decryption, whether a client watches or not. All nodes together
+therefore send a bounded number of samples per second. The bound is low while no client watches, and higher
+while the app or another subscriber is connected. Nodes still measure every second. They report at once when a
+process appears on a GPU or leaves it, because scheduling decisions depend on that.
 """
 
 from __future__ import annotations
@@ -16,17 +18,19 @@ from warpdeck.model import NodeName
 from warpdeck.ports.ports import SAMPLE_S
 
 UNWATCHED_A_SECOND = 25
-"""Samples of all nodes: they are nearly all that an idle controller spends, about a percent of a core."""
+"""Samples per second of all nodes together. They are nearly all the work of an idle controller, about one
+percent of a core.
+"""
 WATCHED_A_SECOND = 200
 
 
 def interval_s(nodes: int, *, watched: bool) -> float:
-    """Whole seconds between two samples of one of so many nodes."""
+    """Return the whole seconds between two samples of one node on a site with `nodes` nodes."""
     return max(SAMPLE_S, float(math.ceil(nodes / (WATCHED_A_SECOND if watched else UNWATCHED_A_SECOND))))
 
 
 class SampleRate:
-    """Who looks on, and what each node was told."""
+    """Number of watching clients, and the interval that was sent to each node."""
 
     def __init__(self) -> None:
         self._watchers = 0
@@ -34,7 +38,7 @@ class SampleRate:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Somebody looks at what the nodes tell."""
+        """Count one more watching client during the block."""
         self._watchers += 1
         try:
             yield
@@ -42,12 +46,18 @@ class SampleRate:
             self._watchers -= 1
 
     def begins(self, name: NodeName, *, nodes: int) -> list[SetSampling]:
-        """What the node is told whose link is new: it sends a sample every SAMPLE_S until then."""
+        """Return the interval to send to a newly connected node.
+
+        Until it arrives the node sends a sample every SAMPLE_S.
+        """
         self._told.pop(name, None)
         return self._orders([name], nodes)
 
     def orders(self, up: Collection[NodeName], *, nodes: int) -> list[SetSampling]:
-        """What the nodes that are up have to be told now, at a site of so many. Of the others nothing is known any more."""
+        """Return the intervals to send to the nodes that are up, on a site with `nodes` nodes.
+
+        Other nodes are forgotten.
+        """
         self._told = {name: self._told[name] for name in up if name in self._told}
         return self._orders(up, nodes)
 

@@ -1,6 +1,6 @@
-"""What the controller has done since it began, or since an admin set its figures back to 0: what sdiag tells.
+"""Statistics of the controller since it started, or since an admin reset them. sdiag shows them.
 
-Counters for monitoring never go back, so they are others (tally).
+Monitoring needs counters that never decrease, so those are kept separately in `loop_counters`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from warpdeck.controller.state.state import State
 from warpdeck.model import BY_ITSELF, FINISHED, HOLDS_RESOURCES, JobId, JobState
 
 MAX_KINDS = 1000
-"""Kinds of requests, and users, that are counted; what comes after them is counted as "others"."""
+"""Kinds of requests, and users, that are counted separately. Further ones are counted as "others"."""
 OTHERS = "others"
 
 
 class Span:
-    """Times of one thing."""
+    """Count, total, maximum and last value of one kind of duration, in seconds."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -41,13 +41,13 @@ class Span:
 
 
 class SchedulerStatistics:
-    """Times and counts."""
+    """Times and counts of passes, jobs and requests."""
 
     def __init__(self, now: float) -> None:
         self.reset(now)
 
     def reset(self, now: float) -> None:
-        """All of it to 0."""
+        """Reset all values to 0."""
         self._since = now
         self._passes = Span()
         self._last_pass_unix: float | None = None
@@ -58,14 +58,17 @@ class SchedulerStatistics:
         self._users: dict[str, Span] = {}
 
     def count_pass(self, now: float, took_s: float, *, waiting: int) -> None:
-        """A planning pass over so many waiting jobs."""
+        """Count a planning pass over `waiting` pending jobs."""
         self._passes.add(took_s)
         self._last_pass_unix = now
         self._looked_at += waiting
         self._last_queue = waiting
 
     def count_jobs(self, state: State, before: Mapping[JobId, JobState | None]) -> None:
-        """What a committed transaction has done, by the states in which it found its jobs."""
+        """Count the changes of a committed transaction.
+
+        `before` holds the states that its jobs had before it.
+        """
         for job_id, was in before.items():
             job = state.jobs.get(job_id)
             if job is None or job.state is was:
@@ -78,13 +81,13 @@ class SchedulerStatistics:
                 self._jobs[_end(job.state)] += 1
 
     def count_request(self, kind: str, user: str, took_s: float) -> None:
-        """One that was answered."""
+        """Count one answered request."""
         for spans, name in ((self._kinds, kind), (self._users, user)):
             key = name if name in spans or len(spans) < MAX_KINDS else OTHERS
             spans.setdefault(key, Span()).add(took_s)
 
     def figures(self) -> dict[str, Any]:
-        """For clients."""
+        """Return all values in the form that clients get."""
         return {
             "since": self._since,
             "jobs": dict(self._jobs),
@@ -98,7 +101,9 @@ class SchedulerStatistics:
 
 
 def _end(state: JobState) -> str:
-    """Whether it ended by itself, was told to, or could not go on."""
+    """Return "completed" if the job ended by itself, "canceled" if it was cancelled, and "failed"
+    otherwise.
+    """
     if state in BY_ITSELF:
         return "completed"
     return "canceled" if state is JobState.CANCELLED else "failed"

@@ -1,4 +1,4 @@
-"""What wakes the planner: an event, a rest that is over, or the next moment at which the clock alone changes something."""
+"""Wakes the planner after an event, at the end of a rest, or when the clock alone changes something."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warpdeck.controller.planning.passes import WORDS_S
 
 
 class Wakeup:
-    """Made in a running loop."""
+    """Wakes the planner. Create it inside a running event loop."""
 
     def __init__(self) -> None:
         self._wanted = asyncio.Event()
@@ -17,30 +17,33 @@ class Wakeup:
         self._rest: asyncio.TimerHandle | None = None
 
     def now(self) -> None:
-        """A pass is wanted."""
+        """Request a pass now."""
         self._wanted.set()
 
     def after(self, delay_s: float) -> None:
-        """One is wanted then."""
+        """Request a pass after `delay_s` seconds."""
         asyncio.get_running_loop().call_later(delay_s, self._wanted.set)
 
     def after_rest(self) -> None:
-        """One pass for all who submit in a loop what cannot start yet, and none between two of them."""
+        """Request a pass after a short rest.
+
+        If a client submits jobs in a loop and none can start yet, one pass covers all of them.
+        """
         loop = asyncio.get_running_loop()
         if self._rest is None or self._rest.when() <= loop.time():
             self._rest = loop.call_later(WORDS_S, self._wanted.set)
 
     def set_alarm(self, delay_s: float | None) -> None:
-        """One is wanted then, in the place of what was set before; None: never."""
+        """Request a pass after `delay_s` seconds, replacing the previous alarm. None sets no alarm."""
         if self._alarm is not None:
             self._alarm.cancel()
         if delay_s is not None:
             self._alarm = asyncio.get_running_loop().call_later(delay_s, self._wanted.set)
 
     async def wait(self, most_s: float) -> None:
-        """Until a pass is wanted, or that time is over. It counts as made."""
+        """Wait until a pass is requested, or at most `most_s` seconds. The request is then cleared."""
         with contextlib.suppress(TimeoutError):
-            # Not wait_for: before Python 3.12 it can swallow a cancellation.
+            # `asyncio.wait_for` is not used, because before Python 3.12 it can swallow a cancellation.
             async with asyncio.timeout(most_s):
                 await self._wanted.wait()
         self._wanted.clear()

@@ -1,3 +1,5 @@
-"""Runs planning passes on a view of the state, and answers forecasts about jobs that wait or are not
-submitted yet.
+"""Planning passes over the state, and forecasts for jobs.
+
+`passes` runs the planning policy. `forecast` estimates when pending jobs and jobs not submitted yet would
+start. `recall` revokes launches that were prefetched to nodes.
 """

@@ -1,10 +1,11 @@
-"""What is to be expected for a job that waits, or for a request that nobody has made yet.
+"""Forecasts for a pending job, or for a request that has not been submitted.
 
-The policy is asked on an immutable picture, in a thread: on a large cluster one answer takes as long as a planning pass, and the
-loop must not wait for it. There is one thread, whoever asks and gives up waiting: many who ask take turns, not the processor.
+The policy runs on an immutable view in a separate thread, because on a large cluster one answer takes as long
+as a planning pass and the main loop must not wait for it. There is only one thread, so many requests are
+answered one after another and do not take more than one core. This also holds if a client gives up waiting.
 
-A request is rehearsed: it is submitted as any other is, within a transaction that is taken back at once. So whatever a real
-submission would be refused for, it is refused for here, in the same words.
+A request is tested by a dry run: it is submitted like any other, in a transaction that is rolled back at
+once. It is therefore refused for the same reasons, and with the same messages, as a real submission.
 """
 
 from __future__ import annotations
@@ -33,19 +34,23 @@ from warpdeck.protocol.site_rows import AheadRow, ForecastRow, PriorityRow
 
 T = TypeVar("T")
 ESTIMATE_S = 15.0
-"""Between estimates of the starts of jobs far back in the queue."""
+"""Seconds between estimates of the starts of jobs far back in the queue."""
 LOOK_S = 1.0
-"""Between looks whether somebody waits for whom a pass has worked no start out."""
+"""Seconds between checks whether a pending job has no start time from a pass."""
 ESTIMATE_REST = 100.0
-"""Times as long as an estimate took it rests at least: it takes no more than a percent of a core."""
+"""The rest after an estimate, as a multiple of its run time. Estimates therefore take at most one percent of
+a core.
+"""
 MAX_MOVED = 2000
-"""Rows of such jobs that are sent again after one estimate, the soonest first."""
+"""Maximum number of these jobs whose rows are sent again after one estimate, the earliest starts first."""
 FEW_JOBS = 2000
-"""Waiting jobs, and nodes, whose likely starts are estimated within some ten milliseconds."""
+"""Maximum number of pending jobs, and of nodes, whose likely starts take only some ten milliseconds to
+estimate.
+"""
 
 
 class Forecaster:
-    """Answers one question after the other. `clock` gives unix seconds."""
+    """Answers forecast requests one after another. `clock` returns Unix seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -53,18 +58,22 @@ class Forecaster:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forecast")
 
     async def of_job(self, state: State, job: Job) -> ForecastRow:
-        """For a job that is there."""
+        """Return the forecast for an existing job."""
         async with self._turn:
             job = state.jobs.get(job.id, job)
             if job.state is not JobState.PENDING:
                 return _of_started(job)
             now = self._clock()
             view = build_view(state, now=now)
-            asked = job.array_job_id if job.is_led else job.id  # it starts with its leader
+            # A component of a heterogeneous job starts together with its leader.
+            asked = job.array_job_id if job.is_led else job.id
             return await self._ask(view, now, state.site.settings, asked, label=job.label())
 
     async def of_request(self, state: State, event: Submitted) -> ForecastRow:
-        """For a request, as if it were submitted now. What it is refused for is an answer too."""
+        """Return the forecast for a request, as if it were submitted now.
+
+        A refusal is returned as a forecast too.
+        """
         async with self._turn:
             now = self._clock()
             try:
@@ -80,7 +89,7 @@ class Forecaster:
             return await self._ask(view, now, state.site.settings, job_id, label="")
 
     async def priorities(self, state: State, *, wanted: Collection[JobId] | None) -> list[PriorityRow]:
-        """Of the jobs that wait, highest first; all if `wanted` is None."""
+        """Return the priority rows of the pending jobs, highest first. If `wanted` is None, return all."""
         async with self._turn:
             now = self._clock()
             view, settings = build_view(state, now=now), state.site.settings
@@ -92,10 +101,16 @@ class Forecaster:
         return await self._aside(partial(forecast_row, view, now, settings, job_id, label=label))
 
     async def estimate(self, state: State) -> Backlog:
-        """The likely starts of all that wait for room. Few jobs are looked at in the loop itself, which takes milliseconds."""
+        """Return the likely starts of all jobs that wait for resources.
+
+        If there are few jobs and nodes, the work is done in the event loop, because it takes only
+        milliseconds.
+        """
         now, settings = self._clock(), state.site.settings
         view = build_view(state, now=now)
-        besides = frozenset(job_id for job_id, why in state.planned.whys.items() if why.code not in TOLD)
+        besides = frozenset(
+            job_id for job_id, why in state.planned.pending_reasons.items() if why.code not in TOLD
+        )
         work = partial(
             likely_starts, view, now, settings, priorities=state.planned.priorities, besides=besides
         )
@@ -107,14 +122,18 @@ class Forecaster:
     async def estimate_for_ever(
         self, state: State, *, planned: asyncio.Event, tell: Callable[[list[JobId]], None]
     ) -> None:
-        """Of those whom the passes are too many for. The more there are the longer it takes and the rarer it is done."""
+        """Keep the start estimates of jobs up to date for which the passes compute no start.
+
+        An estimate takes longer the more jobs there are, and is then made less often.
+        """
         loop = asyncio.get_running_loop()
         while True:
             await planned.wait()
             planned.clear()
             rest_s = LOOK_S
             if any(
-                why.code in TOLD and why.expected_start_unix is None for why in state.planned.whys.values()
+                why.code in TOLD and why.expected_start_unix is None
+                for why in state.planned.pending_reasons.values()
             ):
                 begun = loop.time()
                 before, state.planned.backlog = state.planned.backlog, await self.estimate(state)
@@ -127,7 +146,7 @@ class Forecaster:
 
 
 def forecast_row(view: View, now: float, settings: Settings, job_id: JobId, *, label: str) -> ForecastRow:
-    """What is to be expected of a job of the view's queue. Takes as long as a planning pass and more."""
+    """Return the forecast for a job in the view's queue. This takes at least as long as a planning pass."""
     advice = advise(view, now, settings, job_id)
     row = _row(view, advice, job_id, label=label)
     if advice.why is None or row.verdict != "later" or row.expected_start is not None:
@@ -142,7 +161,7 @@ def forecast_row(view: View, now: float, settings: Settings, job_id: JobId, *, l
 
 
 def _untold(code: str) -> str:
-    """Why nobody can say when a job starts that waits for this reason."""
+    """Explain why no start time can be given for a job with this pending reason."""
     if code.startswith("JobHeld"):
         return "it is held"
     if code.startswith("Dependency"):
@@ -157,7 +176,10 @@ def _untold(code: str) -> str:
 
 
 def rehearse(state: State, event: Submitted, *, now: float) -> tuple[View, JobId]:
-    """The picture with the request in the queue, released if it asks to be held. The state is as before. Raises UserError."""
+    """Return a view with the request in the queue, and the id of its job. The state is unchanged afterwards.
+
+    A job that was submitted with a hold is released in the view. Raises UserError.
+    """
     txn = Transaction(state, now)
     try:
         job = submit(txn, event).job
@@ -171,7 +193,10 @@ def rehearse(state: State, event: Submitted, *, now: float) -> tuple[View, JobId
 
 
 def _of_started(job: Job) -> ForecastRow:
-    """Of a job that does not wait; one that ended without a start has a reason."""
+    """Return the forecast of a job that is not pending.
+
+    If the job ended without a start, the forecast contains the reason.
+    """
     why = why_row(job, None)
     starting = job.notice if job.state is JobState.CONFIGURING else ""
     return ForecastRow(

@@ -1,10 +1,12 @@
-"""Planning passes over the state, and what they say of those who wait.
+"""Planning passes over the state, and the pending reasons that they produce.
 
-What is decided never waits: a pass follows every event. What is told does, on a large site: one job that ends changes the words
-of all who wait ("n17, the freest, has 2 free"), and ten thousand changed rows for every event would drown planner and clients.
-So most passes tell only the jobs that nobody told anything yet, and every TELL_S one tells all.
+Decisions are never delayed: a pass follows every event. Pending reasons are delayed on a large site, because
+one job that ends changes the text of all pending jobs ("n17, the freest, has 2 free"). Ten thousand changed
+rows for every event would overload the planner and the clients. Most passes therefore compute a pending
+reason only for jobs that have none. Once every TELL_S seconds, one pass refreshes all of them.
 
-A job with which no plan can be made, through a bug of ours, is left out and told so: it must not keep all others from starting.
+If a bug makes it impossible to plan a job, that job is left out and gets a pending reason that says so. It
+must not keep all other jobs from starting.
 """
 
 from __future__ import annotations
@@ -22,16 +24,21 @@ from warpdeck.model import Job, JobId, PendingReason
 from warpdeck.policy import PassCache, PendingJob, Plan, Settings, View, plan
 
 TELL_S = 1.0
-"""On a large site all who wait are told anew no more often than this."""
+"""On a large site, all pending reasons are refreshed at most once per this many seconds."""
 WORDS_S = 0.2
-"""Until a pass that can only tell why somebody waits: who submits in a loop goes before."""
+"""Seconds to wait before a pass that can only produce pending reasons. Clients that submit in a loop are
+served first.
+"""
 SMALL_PASS = 500
-"""A pass over no more nodes and jobs than this (about 3 ms) tells everybody, and is made within the transaction that calls for
-it: a job that ends and the one that follows it on its node are one commit. By size, not by time, so that a simulation can be
-replayed."""
+"""Size (nodes + active jobs + pending jobs) up to which a site is small.
+
+A pass over a small site takes about 3 ms. It computes all pending reasons, and it runs inside the transaction
+that requires it. A job's end and the start of the next job on its node are then one commit. The limit is a
+size and not a time, so that a simulation can be replayed.
+"""
 
 MOST_LEFT_OUT = 8
-"""Jobs that one pass leaves out: each is looked for with some twenty plans."""
+"""Maximum number of jobs that one pass leaves out. Finding one of them takes about twenty plans."""
 LEFT_OUT = PendingReason(
     code="SystemFailure",
     sentence="planning it meets an error inside the controller, which is in its log; change the job, or submit another",
@@ -39,21 +46,25 @@ LEFT_OUT = PendingReason(
 
 
 def is_small(state: State) -> bool:
-    """Whether the site is small."""
+    """Return whether the site is small."""
     return len(state.nodes) + len(state.index.active) + len(state.index.pending) <= SMALL_PASS
 
 
 def goes_along(state: State, outcomes: Iterable[tuple[object, Outcome | None]]) -> bool:
-    """Whether a pass belongs into the transaction that had these outcomes: on a small site, where it may start something.
+    """Return whether a pass should run inside the transaction that had these outcomes.
 
-    Who submits a job that is held, or that waits for the record of its code, has the answer first.
+    This is the case on a small site if the pass may start a job. It is not the case if all new jobs are held
+    or wait for their code snapshot. Their submitters get the answer first.
     """
     made = (outcome for _, outcome in outcomes if outcome is not None and outcome.replan)
     return is_small(state) and state.has_to_plan and any(not _must_wait(each.job) for each in made)
 
 
 def may_rest(outcomes: Iterable[tuple[object, Outcome | None]]) -> bool:
-    """Whether nothing that these outcomes call for could start by a pass: then it need not be made before the next request."""
+    """Return whether a pass could start nothing after these outcomes.
+
+    It need not run before the next request.
+    """
     made = [outcome for _, outcome in outcomes if outcome is not None and outcome.replan]
     return bool(made) and all(_must_wait(each.job) for each in made)
 
@@ -63,10 +74,13 @@ def _must_wait(job: Job | None) -> bool:
 
 
 def _keep_priorities(state: State, made: Plan) -> None:
-    """Before anything is made of the plan: a job that starts keeps the priority with which it did."""
+    """Store the priorities of the pass before its decisions are applied.
+
+    A job that starts keeps the priority with which it was started.
+    """
     if not made.priorities:
         return
-    known = state.planned.priorities | made.priorities  # another object: a thread may read the one before
+    known = state.planned.priorities | made.priorities
     if len(known) > 2 * len(state.index.pending):
         known = {job_id: known[job_id] for job_id in state.index.pending if job_id in known}
     state.planned.priorities = known
@@ -81,13 +95,13 @@ def _without(view: View, some: Collection[JobId]) -> View:
 def _fails(view: View, pending: tuple[PendingJob, ...], now: float, settings: Settings) -> bool:
     try:
         plan(msgspec.structs.replace(view, pending=pending), now, settings)
-    except Exception:  # which one it is, a pass has logged
+    except Exception:  # A pass has already logged the exception.
         return True
     return False
 
 
 class Passes:
-    """One after the other, with what one remembers of the last."""
+    """Runs passes one after another and keeps the pass cache between them."""
 
     def __init__(self) -> None:
         self._memory = PassCache()
@@ -96,7 +110,10 @@ class Passes:
         self._left_out: dict[JobId, PendingJob] = {}
 
     def make(self, state: State, now: float) -> Plan:
-        """One pass. Whatever happens before `keep` takes its words makes the jobs concerned untold again."""
+        """Run one pass.
+
+        Jobs that change before `keep` stores their reasons count as having no reason again.
+        """
         untold, state.planned.untold = state.planned.untold, {}
         tells_all = is_small(state) or not 0 <= now - self._told_all_unix < TELL_S
         if tells_all:
@@ -113,7 +130,7 @@ class Passes:
         return made
 
     def _plan(self, view: View, now: float, settings: Settings, tell: Collection[JobId] | None) -> Plan:
-        """Without the jobs with which it cannot be made. They are tried again when they are others."""
+        """Run the plan without the jobs that make it fail. They are tried again once they have changed."""
         known = {job.id: job for job in view.pending if job.id in self._left_out} if self._left_out else {}
         self._left_out = {job_id: job for job_id, job in self._left_out.items() if known.get(job_id) == job}
         try:
@@ -124,11 +141,13 @@ class Passes:
             self._leave_out(view, now, settings)
             made = plan(_without(view, self._left_out), now, settings, memory=self._memory)
         return (
-            amend(made, whys=made.whys | dict.fromkeys(self._left_out, LEFT_OUT)) if self._left_out else made
+            amend(made, pending_reasons=made.pending_reasons | dict.fromkeys(self._left_out, LEFT_OUT))
+            if self._left_out
+            else made
         )
 
     def _leave_out(self, view: View, now: float, settings: Settings) -> None:
-        """Finds the jobs to leave out, by halves."""
+        """Find the jobs to leave out by bisection."""
         for _ in range(MOST_LEFT_OUT):
             some = _without(view, self._left_out).pending
             if not _fails(view, some, now, settings):
@@ -139,11 +158,14 @@ class Passes:
             self._left_out.update((job.id, job) for job in some)
 
     def keep(self, state: State, made: Plan) -> list[JobId]:
-        """Takes the words for those who still wait. The jobs whose words have changed."""
+        """Store the pending reasons of the jobs that are still pending.
+
+        Returns the jobs whose reason changed.
+        """
         changed: list[JobId] = []
-        for job_id, why in made.whys.items():
-            if state.planned.whys.get(job_id) != why and job_id in state.index.pending:
-                state.planned.whys[job_id] = why
+        for job_id, why in made.pending_reasons.items():
+            if state.planned.pending_reasons.get(job_id) != why and job_id in state.index.pending:
+                state.planned.pending_reasons[job_id] = why
                 changed.append(job_id)
         if state.site.settings.backfill == "conservative":
             for reserve in made.reserves:
@@ -151,5 +173,5 @@ class Passes:
         return changed
 
     def next_s(self, now: float, *, most_s: float) -> float:
-        """How long after a pass the next is due if nothing happens."""
+        """Return the seconds until the next pass is due if nothing happens."""
         return min(most_s, max(0.0, self._told_all_unix + TELL_S - now)) if self._owes_words else most_s

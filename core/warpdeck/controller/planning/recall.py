@@ -1,7 +1,9 @@
-"""Taking back what was handed to nodes ahead of time: whenever a pass may give its places to others, and before anybody's order.
+"""Revokes launches that were prefetched to nodes.
 
-Nodes are only asked; what they say has not begun waits again (GivenBack), and what they have begun is told as ever. A node
-that does not answer keeps what it was handed, as it keeps its jobs; an order does not wait for it any longer than ORDER_S.
+This happens whenever a pass may give their resources to other jobs, and before a request that concerns
+pending tasks is carried out. Nodes are only asked. A launch that has not begun becomes pending again
+(`GivenBack`). A launch that has begun is reported as usual. A node that does not answer keeps its prefetched
+launches, as it keeps its jobs. A request waits for it at most ORDER_S.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from warpdeck.controller.state.view import why_unavailable
 from warpdeck.model import Job, JobId, NodeName
 
 ORDER_S = 1.0
-"""The longest that an order waits for what was handed ahead; a link's round trip is far below."""
+"""Maximum number of seconds that a request waits for prefetched launches. A network round trip is far
+shorter.
+"""
 _CONCERNED = (
     Cancelled,
     Held,
@@ -40,11 +44,13 @@ _CONCERNED = (
     NodeRemoved,
     ReservationMade,
 )
-"""Orders that may be about tasks which wait, or about where they may run: nothing may begin behind their back."""
+"""Requests that may concern pending tasks, or the nodes on which they may run. No prefetched launch may begin
+while such a request is being carried out.
+"""
 
 
 class PrefetchRevoker:
-    """What was asked back. `send` gets the asking."""
+    """The revocations that were sent and are unanswered. `send` sends them as effects."""
 
     def __init__(self, send: Callable[[Sequence[Effect]], None]) -> None:
         self._send = send
@@ -53,11 +59,14 @@ class PrefetchRevoker:
 
     @property
     def is_awaited(self) -> bool:
-        """Somebody's order waits: nothing is handed until it is done."""
+        """Return whether a request is waiting for revocations. Until it is done, nothing is prefetched."""
         return bool(self._waiting)
 
     def weigh(self, state: State, *, trusted: JobId | None) -> None:
-        """After a pass: only tasks of the array of that record, on nodes that take jobs, may stay where they are."""
+        """Revoke prefetched launches that are no longer justified after a pass.
+
+        Only tasks of the array of the record `trusted`, on nodes that accept jobs, remain prefetched.
+        """
         if not state.index.follower:
             return
         array = None if trusted is None else state.jobs[trusted].array_job_id
@@ -68,7 +77,11 @@ class PrefetchRevoker:
         self._ask(new)
 
     async def before(self, event: Event, state: State) -> None:
-        """Returns when the order may be carried out."""
+        """Revoke prefetched launches if this request concerns pending tasks, and wait until it may be carried
+        out.
+
+        The wait ends after ORDER_S seconds at the latest.
+        """
         if not isinstance(event, _CONCERNED) or not _handed(state):
             return
         back: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -83,7 +96,7 @@ class PrefetchRevoker:
             self._waiting.remove(back)
 
     def settled(self, state: State) -> None:
-        """Something was committed: orders that wait may go on if nothing is handed any more."""
+        """After a commit, let waiting requests continue if no launch is prefetched any more."""
         if self._waiting and not _handed(state):
             for back in self._waiting:
                 if not back.done():
@@ -97,7 +110,7 @@ class PrefetchRevoker:
 
 
 def _handed(state: State) -> list[Job]:
-    """What may not have begun, in the order of the ids."""
+    """Return the launches that may not have begun yet, in the order of their ids."""
     found = [state.jobs[job_id] for job_id in sorted(state.index.follower.values())]
     return [job for job in found if job.is_handed]
 

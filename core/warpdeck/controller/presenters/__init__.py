@@ -1,1 +1,4 @@
-"""Builds the rows that clients and exporters see from the state. Pure: nothing here changes the state."""
+"""Builds the rows that clients and exporters get from the state.
+
+`serializers` makes the rows of jobs and nodes. Nothing in this package changes the state.
+"""

@@ -1,7 +1,8 @@
-"""Single columns of the queue, for clients that name the fields they want: each is worked out alone.
+"""Single columns of the queue for clients that request specific fields. Each column is computed on its own.
 
-A JobRow holds what screens show; Slurm's commands print five times as much, seldom, and of ten thousand jobs at once. So whoever
-names columns gets those of JobFacts too, and nothing is computed that nobody named. Pure.
+A `JobRow` holds the fields that screens show. Slurm's commands print five times as many fields, seldom, and
+for ten thousand jobs at once. A client that names columns can therefore also name those of `JobFacts`, and
+only the named columns are computed. All functions are pure.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ from .row_context import Column, RowContext
 from .serializers import as_shown, idle_since, job_row
 
 WRAPPED = "wrap"
-"""In place of a script's name on the line of a job that was given as --wrap."""
+"""Value used in place of the script name on the command line of a job that was submitted with --wrap."""
 
 
 def shower(state: State, fields: Sequence[str], *, now: float) -> Callable[[Sequence[Job]], list[Any]]:
-    """Makes rows of jobs: with these fields of JobRow and JobFacts only, or whole JobRows for (). Raises UserError for a
-    field that there is not."""
+    """Return a function that makes rows of jobs.
+
+    With `fields`, a row is a dictionary of these fields of `JobRow` and `JobFacts`. Without fields, it is a
+    whole `JobRow`. Raises UserError for an unknown field.
+    """
     if not fields:
         return lambda jobs: [job_row(state, job) for job in jobs]
     known = dict.fromkeys((*JobRow.__struct_fields__, *JobFacts.__struct_fields__))
@@ -82,7 +86,7 @@ def _cpus(_: RowContext, job: Job) -> int:
 
 
 def _used_s(sight: RowContext, job: Job) -> float:
-    """Seconds that its present or last start has run, less those that it was suspended."""
+    """Return the seconds that the present or last start of the job has run, without suspended time."""
     if job.start_at_unix is None:
         return 0.0
     until = job.end_at_unix or job.suspended_at_unix or sight.now
@@ -90,12 +94,12 @@ def _used_s(sight: RowContext, job: Job) -> float:
 
 
 def _stopped_at(job: Job) -> float | None:
-    """When it was last suspended, or went on after that."""
+    """Return the time when the job was last suspended or resumed."""
     return job.suspended_at_unix or job.resumed_at_unix
 
 
 def _before_stop_s(_: RowContext, job: Job) -> float:
-    """How long it had run when it was last suspended."""
+    """Return the seconds that the job had run when it was last suspended."""
     stopped_at = _stopped_at(job)
     if stopped_at is None or job.start_at_unix is None:
         return 0.0
@@ -125,13 +129,13 @@ def _ends(sight: RowContext, job: Job) -> float | None:
 
 
 def _asked_at_most(job: Job) -> int:
-    """Nodes; 0 where nobody said how many."""
+    """Return the maximum number of nodes, or 0 if the request names none."""
     asked = job.request.resources
     return 0 if asked.nodes_open else asked.nodes_max
 
 
 def _limit_s(sight: RowContext, job: Job) -> int | None:
-    """What it runs under, or would."""
+    """Return the time limit in seconds that applies to the job now, or would apply if it started now."""
     if job.start_at_unix is not None or job.state is not JobState.PENDING:
         return job.time_limit_s
     return waiting_limit_s(sight.state, job, sight.namesakes, now=sight.now)
@@ -153,7 +157,7 @@ def _tres_asked(sight: RowContext, job: Job) -> dict[str, int]:
 
 
 def _tres_text(job: Job, per: str) -> str:
-    """As Slurm writes what was asked: gres:gpu:a100:4."""
+    """Return the requested GPUs in Slurm's notation, for example gres:gpu:a100:4."""
     asked = job.request.resources.gpus
     count = getattr(asked, per)
     return ":".join(word for word in ("gres:gpu", asked.type, str(count)) if word) if count else ""
@@ -169,8 +173,11 @@ def _mem_per_cpu(sight: RowContext, job: Job) -> int | None:
 
 
 def _tasks_folded(_: RowContext, job: Job) -> bool:
-    """Whether it is what was left of an array and was never started, even if that is one task. Slurm drops the brackets of a
-    last task as soon as it has nodes: 75_[6] waits or was cancelled while it waited, 75_6 starts."""
+    """Return whether the record holds tasks of an array that never started, even if it holds only one task.
+
+    Slurm removes the brackets of the last task once it has nodes. 75_[6] is pending or was cancelled while
+    pending; 75_6 has started.
+    """
     never_began = job.start_at_unix is None and not job.restarts and job.allocation is None
     is_rest = job.id == job.array_job_id and job.array_task_id is not None and never_began
     return bool(job.pending_tasks) or is_rest
@@ -192,7 +199,7 @@ def _command(_: RowContext, job: Job) -> str:
 
 @functools.lru_cache(maxsize=1000)
 def _script_of(line: str) -> str:
-    """The script that a submission's command line names, "" for none."""
+    """Return the script that the command line of a submission names, or "" if it names none."""
     try:
         rest = parse_components(shlex.split(line)[1:], "", SBATCH)[1]
     except (UserError, ValueError):
@@ -218,7 +225,7 @@ def _oversubscribe(sight: RowContext, job: Job) -> str:
 
 
 def _sched_nodes(_: RowContext, job: Job) -> str:
-    """Plans name no nodes for starts to come."""
+    """Return "", because plans name no nodes for future starts."""
     return ""
 
 
@@ -228,7 +235,7 @@ def _stderr(_: RowContext, job: Job) -> str:
 
 
 def _shares(sight: RowContext, job: Job) -> list[dict[str, object]]:
-    """By node; `gpus` are indices by type, "" for GPUs whose type is not known any more."""
+    """Return the shares by node. `gpus` maps a GPU type to indices; the key "" holds GPUs of unknown type."""
     shown: list[dict[str, object]] = []
     types = gpu_types(sight.state, job) if job.allocation else {}
     for share in job.allocation.shares if job.allocation else ():
@@ -240,7 +247,10 @@ def _shares(sight: RowContext, job: Job) -> list[dict[str, object]]:
 
 
 def _tasks(_: RowContext, job: Job) -> int:
-    """One on each node that it has got, where their number follows from the nodes."""
+    """Return the number of tasks.
+
+    If it depends on the number of nodes, count the nodes that the job holds.
+    """
     asked = job.request.resources
     if asked.tasks is not None or job.allocation is None:
         return asked.task_count()
@@ -252,7 +262,10 @@ def _priority(sight: RowContext, job: Job) -> int | None:
 
 
 def _priority_told(sight: RowContext, job: Job) -> int | None:
-    """As Slurm tells it, where 0 is that of a held job alone: tools take any job with it for held."""
+    """Return the priority as Slurm shows it.
+
+    In Slurm only a held job has priority 0, and tools treat any job with priority 0 as held.
+    """
     if job.state is JobState.SUSPENDED or (job.held and job.state not in FINISHED):
         return 0
     if job.state is JobState.PENDING:
@@ -312,7 +325,9 @@ ROW_COLUMNS: dict[str, Column] = {
     "held": lambda _, job: job.held,
     "comment": lambda _, job: job.request.comment,
 }
-"""Of JobRow those that are cheaper alone than as a part of a row; the rest is taken from rows."""
+"""Fields of `JobRow` that are cheaper to compute alone than as part of a row. All other fields are taken from
+rows.
+"""
 FACTS: dict[str, Column] = {
     "priority_told": _priority_told,
     "used_s": _used_s,

@@ -1,4 +1,7 @@
-"""What counts now against the limits of associations and QoS: what runs under each, what is in the queue, and what was used."""
+"""Usage that counts against the limits of associations and QoS.
+
+It consists of running jobs, queued jobs, and accumulated use.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ SECONDS = 60
 
 
 def use_rows(state: State, now: float) -> list[UseRow]:
-    """Of each scope under which something runs, waits, or was used."""
+    """Return a row for each scope that has running jobs, pending jobs or past use."""
     view = build_view(state, now=now)
     scopes = Scopes(view)
     counts = UsageByScope(state.site.settings.billing_weights)
@@ -47,7 +50,10 @@ def use_rows(state: State, now: float) -> list[UseRow]:
 
 
 def _own(user: str, account: str, qos: str) -> Iterator[Scope]:
-    """Of the QoS that a job runs under, in its own name: what names none has the one that each site has."""
+    """Yield the scopes of the QoS that a job runs under.
+
+    A job that names no QoS has the site's default one.
+    """
     name = qos or NORMAL_QOS
     yield ("qos", name)
     yield ("qos", name, "user", user)

@@ -1,10 +1,10 @@
-"""Counts of what the loop does, for whoever watches the controller."""
+"""Counters of the controller's main loop, for monitoring."""
 
 from __future__ import annotations
 
 
 class LoopCounters:
-    """Since the controller began."""
+    """Counts since the controller started."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -15,7 +15,7 @@ class LoopCounters:
         self.last_pass_s = 0.0
 
     def count_pass(self, took_s: float) -> None:
-        """One planning pass."""
+        """Count one planning pass and its duration in seconds."""
         self.passes += 1
         self.passes_s += took_s
         self.last_pass_s = took_s

@@ -1,8 +1,12 @@
-"""On how many nodes a job that waits is likely to run, as squeue's %D and scontrol's NumNodes tell it (slurmctld's node_cnt_wag).
+"""Estimate of the number of nodes of a pending job, as squeue's %D and scontrol's NumNodes show it.
 
-What Slurm measurably tells: of a job that is held since it was submitted, as many as its CPUs need of the largest node of its first
-partition, and its tasks by --ntasks-per-node, rounded down; of any other what it would get if nothing else ran: all that it may have
-of a range, else as few as hold its tasks and GPUs. It is a guess where nodes differ, there as here. Pure.
+It imitates slurmctld's node_cnt_wag, as measured:
+- A job held since its submission shows as many nodes as its CPUs need if all nodes were like the largest one
+  of its first partition. If its tasks divided by --ntasks-per-node, rounded down, are more, that number is
+  shown.
+- Any other job shows the nodes that it would get if nothing else ran. For a node range this is the most that
+  it may have. Otherwise it is the fewest that hold its tasks and GPUs.
+If nodes differ in size, the result is a guess, in Slurm as well as here. All functions are pure.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from warpdeck.model import Job, Node, NodeName, Resources
 
 
 class Largest(msgspec.Struct, frozen=True, kw_only=True):
-    """The most of each that a node of a partition has, and how many nodes there are."""
+    """Largest value of each resource on any node of a partition, and the number of its nodes."""
 
     nodes: int = 0
     cpus: int = 0
@@ -23,7 +27,7 @@ class Largest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def largest(state: State, partition: str) -> Largest:
-    """Of this partition, or of all nodes where there is none of that name."""
+    """Return the maxima of this partition, or of all nodes if no partition has this name."""
     named = next((part.nodes for part in state.site.partitions if part.name == partition), None)
     nodes = [node for name, node in state.nodes.items() if named is None or NodeName(name) in named]
     return Largest(
@@ -39,13 +43,19 @@ def _gpus(node: Node) -> int:
 
 
 def is_for_one(job: Job) -> bool:
-    """As most are: more nodes would be of no use to it, or it may not have them."""
+    """Return whether the job will run on exactly one node, as most jobs do.
+
+    Such a job could not use more nodes, or may not have them.
+    """
     asked = job.request.resources
     return asked.nodes_max == 1 and (asked.nodes_open or not job.held)
 
 
 def likely_nodes(job: Job, most: Largest) -> int:
-    """Of a job that holds none, and is not for one; at least what it asks for."""
+    """Return the likely number of nodes of a job that holds none and is not for one node.
+
+    The result is at least the number that the job requests.
+    """
     asked = job.request.resources
     tasks = asked.task_count()
     if job.held:
@@ -62,7 +72,7 @@ def likely_nodes(job: Job, most: Largest) -> int:
 
 
 def _tasks_on_one(asked: Resources, most: Largest) -> int:
-    """That fit on the largest node; at least one."""
+    """Return the number of tasks that fit on the largest node, at least one."""
     fits = [most.cpus // max(1, asked.cpus_of_task())]
     if asked.tasks_per_node:
         fits.append(asked.tasks_per_node)

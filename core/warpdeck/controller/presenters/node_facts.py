@@ -1,4 +1,6 @@
-"""Nodes as Slurm's commands need them: states with their flags, amounts, who may use them. Pure."""
+"""Nodes as Slurm's commands show them: states with their flags, amounts of resources, and partitions. All
+functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from warpdeck.protocol.node_rows import NodeFacts
 
 
 def node_facts(state: State, nodes: Iterable[Node], *, now: float) -> list[NodeFacts]:
-    """Of these nodes."""
+    """Return the facts of these nodes."""
     maintenance: set[NodeName] = set()
     reserved: set[NodeName] = set()
     for each in reservations(state, now):

@@ -1,4 +1,7 @@
-"""Priorities and shares as rows for clients: each number of sprio and sshare, from the same functions that the planner uses."""
+"""Priorities and shares as rows for clients.
+
+They contain each number that sprio and sshare show, computed by the same functions that the planner uses.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from warpdeck.protocol.site_rows import PriorityRow, ShareRow
 def priority_rows(
     view: View, now: float, settings: Settings, *, wanted: Collection[JobId] | None
 ) -> list[PriorityRow]:
-    """The waiting jobs, highest priority first; all if `wanted` is None."""
+    """Return rows of the pending jobs, highest priority first. If `wanted` is None, return all."""
     ranking = Ranking(view, now, settings)
     running = Counter(job.array_job_id for job in view.running)
     rows = [
@@ -30,7 +33,10 @@ def priority_rows(
 
 
 def _is_eligible(job: PendingJob, now: float, running: int) -> bool:
-    """Whether it waits for nothing but its turn; `running` are tasks of its array."""
+    """Return whether nothing but the queue delays the job.
+
+    `running` is the number of running tasks of its array.
+    """
     waits = bool(job.held or job.waits_for or job.never) or (job.begin_at_unix or 0.0) > now
     return not waits and (not job.throttle or running < job.throttle)
 
@@ -58,7 +64,7 @@ def _priority_row(ranking: Ranking, job: PendingJob, eligible: bool) -> Priority
 
 
 def weights_by_part(weights: Weights) -> dict[str, float]:
-    """Part of the priority -> the most that it can be; parts that count nothing are left out."""
+    """Return the maximum of each part of the priority. Parts whose weight is zero are left out."""
     named = {
         "age": weights.age,
         "fairshare": weights.fairshare,
@@ -71,7 +77,10 @@ def weights_by_part(weights: Weights) -> dict[str, float]:
 
 
 def share_rows(site: Site) -> list[ShareRow]:
-    """The account tree, parents before their children, siblings by their level fairshare."""
+    """Return the account tree.
+
+    Parents come before their children, and siblings are ordered by their level fairshare.
+    """
     quotas = {account.name: account.quota for account in site.accounts}
     limits = {(account.name, ""): account.limits for account in site.accounts}
     limits |= {(user.account, user.user): user.limits for user in site.users}
@@ -100,7 +109,7 @@ def share_rows(site: Site) -> list[ShareRow]:
 def _levels(
     row: ShareRow, limits: Mapping[tuple[str, str], Limits], parents: Mapping[str, str]
 ) -> Iterator[Limits]:
-    """Of a line of the tree and of the accounts above it."""
+    """Yield the limits of a row of the tree and of the accounts above it."""
     if row.user:
         yield limits.get((row.account, row.user), Limits())
     account = row.account
@@ -114,7 +123,7 @@ def _names(listed: frozenset[str] | None) -> list[str] | None:
 
 
 def _set_limits(limits: Limits) -> dict[str, dict[str, int] | int]:
-    """Those that are set, by their names; times in seconds."""
+    """Return the limits that are set, by name. Times are in seconds."""
     found = {name: getattr(limits, name) for name in limits.__struct_fields__}
     return {name: value for name, value in found.items() if value is not None and value != {}}
 

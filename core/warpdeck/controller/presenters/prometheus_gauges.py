@@ -1,8 +1,9 @@
-"""The state as Prometheus metrics. GPUs have the names, units and labels of NVIDIA's DCGM exporter, so that its dashboards work.
+"""The state as Prometheus metrics.
 
-A picture of the state is taken in the loop, and is frozen: the text is made of it in a thread. What there is of every GPU and
-node is written as text here, for prometheus_client takes ten times as long over the 60,000 lines of a thousand nodes, and the
-loop waits while a thread computes. Everything else is prometheus_client's.
+GPU metrics have the names, units and labels of NVIDIA's DCGM exporter, so that its dashboards work. A frozen
+copy of the state is made in the event loop, and a thread produces the text from it. Metrics per GPU and per
+node are written as text here. A thousand nodes have 60,000 lines, and prometheus_client takes ten times as
+long for them. The event loop waits while a thread computes. All other metrics use prometheus_client.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .serializers import node_state
 
 MIB = 2**20
 GPU_LABELS = ("gpu", "UUID", "device", "modelName", "Hostname", "hpc_job")
-"""As dcgm-exporter has them; `hpc_job` is the job that holds the GPU, "" if none does."""
+"""The labels of dcgm-exporter. `hpc_job` is the job that holds the GPU, or "" if none does."""
 
 
 class _NodePart(NamedTuple):
@@ -38,7 +39,7 @@ class _NodePart(NamedTuple):
 
 
 class GaugeCollector(Collector):
-    """One scrape's worth."""
+    """The data of one scrape."""
 
     def __init__(self, state: State, tally: LoopCounters, *, clients: int) -> None:
         self._jobs = [state.jobs[job_id] for job_id in (*state.index.active, *state.index.pending)]
@@ -47,11 +48,11 @@ class GaugeCollector(Collector):
         self._clients = clients
 
     def text(self) -> bytes:
-        """What is served."""
+        """Return the body of the response."""
         return "".join((*self._gpu_lines(), *self._node_lines())).encode() + generate_latest(self)
 
     def collect(self) -> Iterator[Metric]:
-        """The families that do not grow with the site."""
+        """Yield the metric families whose size does not grow with the site."""
         yield _jobs(self._jobs)
         yield from self._loop()
 
@@ -91,7 +92,7 @@ class GaugeCollector(Collector):
 
 
 def _labels(names: Iterable[str], values: Iterable[str]) -> str:
-    """As the text format has them; made once for all metrics of a thing."""
+    """Return the labels in the text format. They are made once for all metrics of a GPU or node."""
     pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
     return "{" + ",".join(pairs) + "} "
 
@@ -101,7 +102,7 @@ def _escaped(value: str) -> str:
 
 
 def _family(name: str, words: str, rows: Iterable[tuple[str, float | None]]) -> Iterator[str]:
-    """A family of gauges as text; what is not known is left out."""
+    """Yield the lines of a gauge family. Unknown values are left out."""
     yield f"# HELP {name} {words}\n# TYPE {name} gauge\n"
     for labels, value in rows:
         if value is not None:
@@ -204,7 +205,7 @@ GPU_METRICS: tuple[tuple[str, str, GpuValue], ...] = (
         lambda gpu, _, part: _drained(gpu, part),
     ),
 )
-"""Name, words, value; None leaves the GPU out."""
+"""Name, help text and value of each GPU metric. A GPU whose value is None is left out."""
 
 NODE_METRICS: tuple[tuple[str, str, Callable[[_NodePart], float | None]], ...] = (
     ("warpdeck_node_cpus", "CPUs of the node", lambda part: part.node.cpus),
@@ -224,7 +225,7 @@ NODE_METRICS: tuple[tuple[str, str, Callable[[_NodePart], float | None]], ...] =
 
 
 def _jobs(jobs: Iterable[Job]) -> Metric:
-    """Array tasks count one by one."""
+    """Count jobs by state and partition. Each array task counts as one."""
     counts = Counter[tuple[str, str]]()
     for job in jobs:
         partition = job.partition or job.request.partition or ALL_NODES

@@ -1,4 +1,7 @@
-"""Columns of jobs that wait, or have ended: why, in Slurm's words, and for which other jobs. Pure."""
+"""Columns for the reason and the dependencies of pending and finished jobs, as Slurm shows them.
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +23,21 @@ CAUSES = {
     "dependency": "DependencyNeverSatisfied",
     "deadline": "DeadLine",
 }
-"""The cause of an end -> Slurm's reason. What was cancelled or preempted has none."""
+"""Cause of a job's end -> Slurm's reason. Cancelled and preempted jobs have no reason."""
 
 
 def why_of(sight: RowContext, job: Job) -> WhyRow | None:
-    return why_row(job, sight.state.planned.whys.get(job.id), sight.state.planned.backlog)
+    return why_row(job, sight.state.planned.pending_reasons.get(job.id), sight.state.planned.backlog)
 
 
 def reason_of(sight: RowContext, job: Job) -> str:
-    """Without the sentence, which most do not print."""
+    """Return the reason code alone, because most formats do not print the sentence."""
     if job.state is JobState.PENDING and job.behind is not None:
         return NEXT
     if is_held(job) or (job.held and job.state not in FINISHED):
         return _hold_reason(job)
     if job.state is JobState.PENDING:
-        why = sight.state.planned.whys.get(job.id)
+        why = sight.state.planned.pending_reasons.get(job.id)
         if why is not None and why.code == unavailable_nodes.CODE:
             return sight.unavailable(job.request.partition, job.request.resources.nodelist)
         return why.code if why is not None else "None"
@@ -43,11 +46,11 @@ def reason_of(sight: RowContext, job: Job) -> str:
     cause = job.exit.cause if job.exit else job.ending_cause
     if cause in CAUSES or job.state is not JobState.FAILED:
         return CAUSES.get(cause, "None")
-    return "JobLaunchFailure" if job.exit and job.exit.signal else "NonZeroExitCode"  # as slurmctld has it
+    return "JobLaunchFailure" if job.exit and job.exit.signal else "NonZeroExitCode"
 
 
 def _hold_reason(job: Job) -> str:
-    """Of one that is held, or will be once it is requeued."""
+    """Return the reason of a job that is held, or that will be held once it is requeued."""
     if job.lost_reservation:
         return f"Reservation {job.lost_reservation} was deleted"
     if len(job.failed_nodes) >= HELD_AFTER_NODES and not job.held_by_admin:
@@ -90,6 +93,6 @@ def _clause_text(state: State, clause: Dependency) -> str:
 
 
 def is_held(job: Job) -> bool:
-    """Whether it waits so, or did until its end."""
+    """Return whether the job is held and pending, or was held until it ended without a start."""
     waits = job.state is JobState.PENDING or (job.state in FINISHED and job.start_at_unix is None)
     return waits and (job.held or job.held_by_admin)

@@ -1,4 +1,7 @@
-"""The state at a moment, as columns of jobs look at it: what several of them need is worked out once."""
+"""The state at one moment, as the columns of jobs read it.
+
+Values that several columns need are computed once.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from . import node_counts, unavailable_nodes
 
 
 class RowContext:
-    """The state at a moment, for columns of many jobs."""
+    """The state at one moment, for the columns of many jobs."""
 
     def __init__(self, state: State, now: float) -> None:
         self.state = state
@@ -26,11 +29,11 @@ class RowContext:
 
     @cached_property
     def whole_partitions(self) -> dict[str, str]:
-        """Slurm's word for how jobs of a partition share their nodes, where it is the partition that says so."""
+        """Map each exclusive partition to Slurm's value for how its jobs share nodes: USER or NO."""
         parts = self.state.site.partitions
         users = {part.name: "USER" for part in parts if part.exclusive_user}
         return users | {part.name: "NO" for part in parts if part.exclusive}
 
 
 Column = Callable[[RowContext, Job], Any]
-"""What a job has in it."""
+"""Function that computes the value of one column for a job."""

@@ -1,6 +1,6 @@
-"""What is kept of an ended job to find it by: the same words that its row says; and a question's answer from such rows.
+"""Search record of a finished job, with the same strings as its row, and queries over these records.
 
-`page` and `costs` say what every store answers; the one over SQLite does it in SQL.
+`page` and `costs` define the results that every store must return. The SQLite store computes them in SQL.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .serializers import holdings, never_started, partition_of, sweep_of_job, us
 
 
 def ended_job(job: Job) -> EndedJob:
-    """Of a job that has ended, with its request."""
+    """Return the search record of a finished job. The job must have its request."""
     assert job.end_at_unix is not None
     request, has = job.request, holdings(job)
     use = usage_row(job) if job.shares else None
@@ -76,17 +76,17 @@ _KEYS: dict[str, Callable[[EndedJob], Any]] = {
 
 
 def unordered(order: str) -> UserError:
-    """What is said of an order that there is not."""
+    """Return the error for an unknown sort order."""
     return UserError(f"{order!r} orders no ended jobs", f"choose one of {', '.join(PAST_ORDERS)}")
 
 
 def moved(job: int) -> UserError:
-    """What is said where the job beside which a page stands is not there: it was put into the queue again."""
+    """Return the error for a page next to a job that is no longer finished because it was requeued."""
     return UserError(f"job {job} has left the history", "look it up anew", code="moved")
 
 
 def page(jobs: Iterable[EndedJob], query: PastQuery, *, counted: bool) -> PastPage:
-    """The ids of one page. Raises UserError."""
+    """Return the ids of one page. Raises UserError."""
     if query.order not in _KEYS:
         raise unordered(query.order)
     key = _KEYS[query.order]
@@ -103,7 +103,7 @@ def page(jobs: Iterable[EndedJob], query: PastQuery, *, counted: bool) -> PastPa
 
 
 def costs(jobs: Iterable[EndedJob], query: PastQuery) -> list[GroupCost]:
-    """What the jobs have cost. Raises UserError."""
+    """Return the cost of the jobs by user, account, partition, state and reason. Raises UserError."""
     found: dict[tuple[str, str, str, str, str], Cost] = {}
     for job in _chosen(jobs, query):
         group = (job.user, job.account, job.partition, job.state, job.reason)

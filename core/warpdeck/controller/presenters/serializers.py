@@ -1,4 +1,4 @@
-"""The state as rows for clients. Pure functions of the state."""
+"""The state as rows for clients. All functions are pure."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ from warpdeck.protocol.node_rows import (
 
 UNTOLD = "when cannot be told: jobs without a time limit are in its way"
 MOST_SWEPT = 200
-"""Characters of a task's values in a row: more are not read in a list."""
+"""Maximum number of characters of a sweep task's values in a row. Longer texts are not read in a list."""
 NEXT = "Resources"
-"""Slurm's reason of those who wait for nothing but their place."""
+"""Slurm's reason for jobs that wait only for resources."""
 NEVER_STARTED = {"dependency": "DependencyNeverSatisfied", "deadline": "DeadLine"}
-"""Causes with which a waiting job ends by itself -> Slurm's reason, which it keeps."""
+"""Causes with which a pending job ends by itself -> Slurm's reason, which the job keeps."""
 
 
 def job_row(state: State, job: Job) -> JobRow:
-    """One line of the queue."""
+    """Return the row of a job in the queue."""
     job = as_shown(job)
     request, has = job.request, holdings(job)
     util, mem = _gpu_use(state, job)
-    why = state.planned.whys.get(job.id)
+    why = state.planned.pending_reasons.get(job.id)
     ended = job.exit
     return JobRow(
         id=job.id,
@@ -110,7 +110,10 @@ def job_row(state: State, job: Job) -> JobRow:
 
 
 def sweep_of_job(job: Job) -> str:
-    """What a task of a sweep has; all there is while it waits as one."""
+    """Return the parameter values of a sweep task.
+
+    While the tasks are pending in one record, return all values of the sweep.
+    """
     script = job.request.script
     if job.array_task_id is not None:
         return swept(script, job.array_task_id)[:MOST_SWEPT]
@@ -118,7 +121,7 @@ def sweep_of_job(job: Job) -> str:
 
 
 class Holdings(NamedTuple):
-    """What a job has, or asks for where it has nothing yet."""
+    """The resources that a job holds, or requests if it holds none yet."""
 
     nodes: int
     node_list: str
@@ -128,7 +131,7 @@ class Holdings(NamedTuple):
 
 
 def holdings(job: Job) -> Holdings:
-    """Of all its nodes together."""
+    """Return the resources of all nodes of the job together."""
     allocation, asked = job.allocation, job.request.resources
     shares = allocation.shares if allocation else ()
     return Holdings(
@@ -141,19 +144,23 @@ def holdings(job: Job) -> Holdings:
 
 
 def as_shown(job: Job) -> Job:
-    """A task that was handed to its node, and may not have begun there, waits like the rest of its array."""
+    """Return the job as clients see it.
+
+    A task that was prefetched to its node and may not have begun there is shown as pending, like the rest of
+    its array.
+    """
     if not job.is_handed:
         return job
     return amend(job, state=JobState.PENDING, allocation=None, shares=(), partition="", time_limit_s=None)
 
 
 def usage_row(job: Job) -> UsageRow:
-    """What its shares have used, as far as they have ended."""
+    """Return the resource use of those shares of the job that have ended."""
     return use_of(job.shares)
 
 
 def use_of(parts: Sequence[ShareStatus] | Sequence[StepPart]) -> UsageRow:
-    """Of a job's or a step's parts on its nodes."""
+    """Return the summed resource use of the parts of a job or step on its nodes."""
     return shown_usage(
         summed(part.gpu for part in parts),
         cpu_seconds=sum(part.cpu_seconds for part in parts),
@@ -165,7 +172,7 @@ def use_of(parts: Sequence[ShareStatus] | Sequence[StepPart]) -> UsageRow:
 def shown_usage(
     gpu: GpuUsage | None, *, cpu_seconds: float, peak_mem_bytes: int, system_s: float = 0.0
 ) -> UsageRow:
-    """For clients."""
+    """Return resource use in the form that clients get."""
     return UsageRow(
         cpu_seconds=cpu_seconds,
         system_s=system_s,
@@ -178,13 +185,19 @@ def shown_usage(
 
 
 def never_started(job: Job) -> tuple[str, str]:
-    """Slurm's reason with which a waiting job ended by itself, and the same in words; "" for any other job."""
+    """Return Slurm's reason and a sentence for a job that ended without a start.
+
+    Both are "" for other jobs.
+    """
     code = "" if job.exit is None else NEVER_STARTED.get(job.ending_cause, "")
     return code, f"ended without a start: {job.exit.message}" if code and job.exit else ""
 
 
 def why_row(job: Job, why: PendingReason | None, likely: Backlog = NO_BACKLOG) -> WhyRow | None:
-    """Why it waits, or why it ended without a start; None for any other job. `likely`: the starts far back in the queue."""
+    """Return why a job is pending, or why it ended without a start. Return None for any other job.
+
+    `likely` holds the estimated starts of jobs far back in the queue.
+    """
     if job.state is not JobState.PENDING:
         code, sentence = never_started(job)
         return WhyRow(code=code, sentence=sentence) if code else None
@@ -203,12 +216,12 @@ def why_row(job: Job, why: PendingReason | None, likely: Backlog = NO_BACKLOG) -
 
 
 def partition_of(job: Job) -> str:
-    """Where it started, or may."""
+    """Return the partition in which the job started, or the partitions in which it may start."""
     return job.partition or job.request.partition or ALL_NODES
 
 
 def job_detail(state: State, job: Job, journal: list[JournalEntry]) -> JobDetail:
-    """All there is to say of a job, less its environment."""
+    """Return all details of a job except its environment."""
     request, ran_s = job.request, job.ran_s()
     stdout, stderr = output_paths(job)
     first = job.shares[0] if job.shares else None
@@ -236,7 +249,7 @@ def job_detail(state: State, job: Job, journal: list[JournalEntry]) -> JobDetail
 
 
 def node_row(state: State, node: Node) -> NodeRow:
-    """A node with its GPUs as last read."""
+    """Return the row of a node, with the last readings of its GPUs."""
     jobs = state.jobs_on(node.name)
     reading = state.node_status.readings.get(node.name)
     holders = gpu_holders(state, node.name)
@@ -288,7 +301,7 @@ def node_row(state: State, node: Node) -> NodeRow:
 
 
 def node_health_row(state: State, node: Node, *, error: str = "") -> NodeHealthRow:
-    """A node's checks."""
+    """Return the health checks of a node."""
     known = state.node_status.health.get(node.name)
     cpus_used = sum(share.cpus for _, share in shares_on(state, node.name))
     return NodeHealthRow(
@@ -302,7 +315,10 @@ def node_health_row(state: State, node: Node, *, error: str = "") -> NodeHealthR
 
 
 def check_rows(state: State, node: Node) -> list[CheckRow]:
-    """The checks' last words, then what they or an admin took out of service and no check tells any more."""
+    """Return the last results of the checks, followed by the drained GPUs that no check reports any more.
+
+    An admin or an earlier check result drained those GPUs.
+    """
     known = state.node_status.health.get(node.name)
     rows = [
         CheckRow(
@@ -323,13 +339,16 @@ def check_rows(state: State, node: Node) -> list[CheckRow]:
 
 
 def node_state(state: State, node: Node, cpus_used: int) -> str:
-    """In sinfo's words."""
+    """Return the node's state as sinfo names it."""
     link = state.node_status.links.get(node.name, Link.CONNECTING)
     return state_in_words(node, link, cpus_used=cpus_used, busy=runs_jobs(state, node.name))
 
 
 def state_in_words(node: Node, link: Link, *, cpus_used: int, busy: bool) -> str:
-    """In sinfo's words; of a node that is well by its CPUs, as Slurm does."""
+    """Return the node's state as sinfo names it.
+
+    For a healthy node it depends on the CPUs in use, as in Slurm.
+    """
     if node.drained:
         return "draining" if busy else "drained"
     if link is Link.LOST:
@@ -399,7 +418,7 @@ def _label(state: State, job_id: JobId) -> str:
 
 
 def idle_since(state: State, job: Job) -> float | None:
-    """Since when nobody and nothing uses an interactive job, as far as its first node knows."""
+    """Return the time since which an interactive job is unused, as far as its first node knows."""
     if job.request.pty is None or not job.holds_resources or not job.shares:
         return None
     reading = state.node_status.readings.get(job.shares[0].node)
@@ -412,7 +431,10 @@ def _reading(state: State, name: NodeName, index: int) -> GpuReading | None:
 
 
 def _is_read(state: State, job: Job, name: NodeName) -> bool:
-    """Whether the node was measured since the job holds it: what was read before says nothing of the job."""
+    """Return whether the node was measured after the job started.
+
+    Older readings say nothing about the job.
+    """
     reading = state.node_status.readings.get(name)
     return job.holds_resources and reading is not None and reading.at_unix >= (job.start_at_unix or 0.0)
 
@@ -440,7 +462,10 @@ def _job_gpus(state: State, job: Job) -> list[GpuUse]:
 
 
 def _gpu_use(state: State, job: Job) -> tuple[int | None, int | None]:
-    """(mean utilisation, memory in all) over the job's GPUs, None where nothing is known."""
+    """Return the mean utilization and the total memory of the job's GPUs.
+
+    A value is None if nothing is known.
+    """
     if not job.holds_resources or job.allocation is None or not job.allocation.gpu_count():
         return None, None
     uses = _job_gpus(state, job)

@@ -1,4 +1,7 @@
-"""Partitions, reservations and QoS as rows for clients: what the configuration says, beside what is so now."""
+"""Partitions, reservations, licenses and QoS as rows for clients.
+
+The rows contain configured values and the present usage.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class _NodeNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def partition_rows(state: State, config: Config) -> list[PartitionRow]:
-    """The partitions by name, or one of all nodes where there are none."""
+    """Return the partitions by name, or one partition with all nodes if none is configured."""
     now = {name: _node_now(state, state.nodes[name]) for name in sorted(state.nodes)}
     if not config.partitions:
         default_s = config.scheduler.default_time
@@ -100,7 +103,7 @@ def _names(allowed: Iterable[str] | None) -> list[str] | None:
 
 
 def reservation_rows(reservations: Collection[ReservationView], now: float) -> list[ReservationRow]:
-    """Those that are not over, and those that are, by their begin."""
+    """Return the reservations, including those that are over, ordered by start time."""
     return [
         ReservationRow(
             name=each.name,
@@ -120,7 +123,7 @@ def reservation_rows(reservations: Collection[ReservationView], now: float) -> l
 
 
 def license_rows(state: State, reservations: Iterable[ReservationView], now: float) -> list[LicenseRow]:
-    """The site's licenses by name."""
+    """Return the site's licenses by name."""
     used, reserved = Counter[str](), Counter[str]()
     for job_id in state.index.active:
         used.update(dict(state.jobs[job_id].request.licenses))
@@ -134,7 +137,7 @@ def license_rows(state: State, reservations: Iterable[ReservationView], now: flo
 
 
 def qos_rows(config: Config) -> list[QosRow]:
-    """The QoS, highest priority first."""
+    """Return the QoS, highest priority first."""
     tables = sorted(config.qos.items(), key=lambda entry: (-entry[1].priority, entry[0]))
     return [_qos_row(name, table) for name, table in tables]
 
@@ -152,6 +155,6 @@ def _qos_row(name: str, table: Qos) -> QosRow:
 
 
 def limits_of(table: LimitTable) -> dict[str, dict[str, int] | int]:
-    """The limits that are set, by their names in config.toml."""
+    """Return the limits that are set, by their names in config.toml."""
     found = {field: getattr(table, field) for field in LimitTable.__struct_fields__}
     return {field: value for field, value in found.items() if value is not None and value != {}}

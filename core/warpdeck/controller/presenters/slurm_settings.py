@@ -1,6 +1,7 @@
-"""What the configuration in force comes to in slurm.conf's words: `scontrol show config`, for tools that look at it. Pure.
+"""The configuration in force as slurm.conf settings, as `scontrol show config` prints them for tools.
 
-Only what means the same here. What Slurm alone has (plug-ins, ports, spool folders) is not made up.
+It contains only settings that mean the same in Slurm. Settings that only Slurm has (plug-ins, ports, spool
+folders) are left out. All functions are pure.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
     from warpdeck.controller.state.state import State
 
 HISTORY_IS_KEPT = "accounting_storage/slurmdbd"
-"""Tools that find none there ask neither sacct nor sacctmgr."""
+"""Tools that do not find this value use neither sacct nor sacctmgr."""
 
 
 def settings(state: State, config: Config) -> dict[str, str]:
-    """Name -> value; "" is (null)."""
+    """Return the settings by name. The value "" is shown as (null)."""
     plan, weights, held = config.scheduler, config.scheduler.weights, config.containment
     return {
         "AccountingStorageEnforce": "associations,limits,qos"
@@ -61,7 +62,8 @@ def settings(state: State, config: Config) -> dict[str, str]:
         "PrivateData": "none",
         "Prolog": config.hooks.prolog,
         "PrologEpilogTimeout": f"{config.hooks.timeout_s:.0f}",
-        "ProctrackType": "proctrack/cgroup",  # no process gets away, whichever way the node finds them
+        # This value is shown for every containment method, because no process can escape any of them.
+        "ProctrackType": "proctrack/cgroup",
         "SchedulerType": "sched/builtin" if plan.backfill == "none" else "sched/backfill",
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_CPU_MEMORY" if held.memory else "CR_CPU",

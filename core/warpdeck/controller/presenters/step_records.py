@@ -1,4 +1,4 @@
-"""The steps of jobs with what their nodes said of them. Pure."""
+"""The steps of jobs with the usage that their nodes reported. All functions are pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .step_rows import BATCH, EXTERN, step_rows
 
 
 def step_records(state: State, job: Job, steps: Sequence[Step]) -> list[StepRecord]:
-    """Those of the job's last start: batch, extern, and what srun began."""
+    """Return the steps of the job's last start: batch, extern, and the steps that srun started."""
     own = {str(step.number): step for step in steps if step.restarts == job.restarts}
     found = []
     for row in step_rows(job, steps):
@@ -37,7 +37,7 @@ def step_records(state: State, job: Job, steps: Sequence[Step]) -> list[StepReco
 
 
 def _first_shares(state: State, job: Job, nodes: int) -> dict[str, int]:
-    """What the job has on its first nodes."""
+    """Return the resources that the job holds on its first `nodes` nodes."""
     if job.allocation is None:
         return {}
     held = held_tres(Allocation(shares=job.allocation.shares[:nodes]), gpu_types(state, job), {})
@@ -57,7 +57,10 @@ def _job_parts(shares: Iterable[ShareStatus]) -> list[PartRecord]:
 
 
 def step_tres(allocation: Allocation | None, shares: Iterable[StepShare]) -> dict[str, int]:
-    """What a step has of its job's nodes; memory as it asked for it, else all that the job has there, as in Slurm."""
+    """Return the resources that a step holds.
+
+    Memory is the requested amount, or all of the job's memory, as in Slurm.
+    """
     held = {share.node: share for share in (allocation.shares if allocation else ())}
     found = {"cpu": 0, "mem": 0, "node": 0, "gres/gpu": 0}
     for share in shares:
@@ -87,7 +90,7 @@ def _step_parts(shares: Sequence[StepShare], parts: Sequence[StepPart]) -> list[
 
 
 def _layout(shares: Sequence[StepShare]) -> str:
-    """Block where each node has neighbours only."""
+    """Return "Block" if the ranks of each node are consecutive, and "Cyclic" otherwise."""
     together = all(
         share.ranks == tuple(range(share.ranks[0], share.ranks[-1] + 1)) for share in shares if share.ranks
     )

@@ -1,4 +1,8 @@
-"""A job's steps as rows, in sacct's words: 12.0 and so on from the store, 12.batch and 12.extern as they follow from the job. Pure."""
+"""The steps of a job as rows in sacct's terms.
+
+Steps such as 12.0 come from the store. The steps 12.batch and 12.extern are derived from the job. All
+functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +24,13 @@ BATCH, EXTERN = "batch", "extern"
 
 
 class StepFilter(Protocol):
-    """Which jobs are meant."""
+    """Selection of jobs."""
 
     def has(self, job: Job) -> bool: ...
 
 
 def step_rows(job: Job, steps: Sequence[Step]) -> list[StepRow]:
-    """Of the job's last start: its own part first, as sacct has it."""
+    """Return the steps of the job's last start. The job's own steps come first, as in sacct."""
     if job.start_at_unix is None or job.allocation is None:
         return []
     rows = [_batch(job)] if job.request.script else []
@@ -37,7 +41,7 @@ def step_rows(job: Job, steps: Sequence[Step]) -> list[StepRow]:
 
 
 def live_steps(state: State, wanted: StepFilter) -> list[LiveStep]:
-    """What runs now of the jobs that are wanted, by job and step."""
+    """Return the running steps of the selected jobs, ordered by job and step."""
     found = []
     for job_id in sorted(state.index.active):
         job = state.jobs[job_id]
@@ -90,7 +94,7 @@ def _batch(job: Job) -> StepRow:
 
 
 def _command(job: Job) -> StepRow:
-    """A command that was submitted without srun is its job's step 0."""
+    """Return step 0 of a job whose command was submitted without srun."""
     assert job.allocation is not None
     row = _own(job, "0", nodes=len(job.allocation.shares), ended=job.exit)
     row.name, row.tasks = job.request.name, sum(share.tasks for share in job.allocation.shares)

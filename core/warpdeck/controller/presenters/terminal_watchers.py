@@ -1,7 +1,8 @@
-"""Who may watch the terminal of an interactive job without touching it. Pure.
+"""Permission to watch the terminal of an interactive job without writing to it.
 
-Owners and admins always; beyond them whom `[interactive] watch` names: nobody ("owner"), those of the job's account
-("account"), or all who may submit here ("all").
+The job's owner and admins may always watch. The setting `[interactive] watch` may permit others: nobody
+("owner"), the users of the job's account ("account"), or everyone who may submit here ("all"). All functions
+are pure.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from warpdeck.ports.caller import Principal, is_namesake, may_touch
 
 
 def may_watch(who: Principal, job: Job, config: Config) -> bool:
-    """Whether this user may read what the terminal shows."""
+    """Return whether this user may read the job's terminal."""
     if may_touch(who, job):
         return True
     if config.interactive.watch == "account":

@@ -1,7 +1,8 @@
-"""Which of the nodes that a waiting job may have are down or drained, as squeue tells behind ReqNodeNotAvail: tools that wait
-for jobs (ReFrame) read there whether it is worth waiting. Pure.
+"""Lists the down or drained nodes among the nodes that a pending job may use.
 
-As slurmctld has it: of a job that names nodes those among them, of any other its partitions'.
+squeue shows them after ReqNodeNotAvail. Tools that wait for jobs (ReFrame) read there whether waiting makes
+sense. As in slurmctld, the candidates are the nodes that the job names, or else all nodes of its partitions.
+All functions are pure.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ CODE = "ReqNodeNotAvail"
 
 
 def reason(state: State, partition: str, named: tuple[str, ...]) -> str:
-    """The reason of a job of this partition with these nodes in its nodelist; the code alone where it is not about such nodes."""
+    """Return the reason of a job in this partition with the nodes `named` in its nodelist.
+
+    The result is the code alone if none of these nodes is down or drained.
+    """
     nodes = collapse([name for name in _may_have(state, partition, named) if not _is_available(state, name)])
     return f"{CODE}, UnavailableNodes:{nodes}" if nodes else CODE
 

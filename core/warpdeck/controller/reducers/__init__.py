@@ -1,3 +1,5 @@
-"""One function for each kind of event. Each changes the state in a transaction and returns the effects to
-run after the commit.
+"""Handlers of all events.
+
+Each handler changes the state in a transaction and returns the effects to run after the commit.
+`reduce.reduce` calls the handler for an event.
 """

@@ -1,4 +1,7 @@
-"""Allocations that are held for a client, srun or salloc, and run nothing by themselves: they end when that says so."""
+"""Handlers for allocations of srun and salloc.
+
+Such an allocation runs nothing itself and ends when its client releases it.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,17 @@ from warpdeck.ports.caller import may_touch, whose
 from .job_commands import end_job
 
 RELEASED = "released"
-"""The cause of such an end; the job's own status is what its holder says."""
+"""Cause of an end that the client requested.
+
+The exit status of the job is the one that the client reports.
+"""
 
 
 def leave(txn: Transaction, event: HolderLeft) -> Outcome:
-    """The holder needs it no more, or is gone."""
+    """End an allocation because its client releases it or is gone.
+
+    Raises UserError if the caller may not end it.
+    """
     job = txn.state.jobs.get(event.job_id)
     if job is None or not job.request.holder:
         raise UserError(f"job {event.job_id} is held by nobody", "cancel it: warpdeck cancel")
@@ -26,7 +35,10 @@ def leave(txn: Transaction, event: HolderLeft) -> Outcome:
 
 
 def see(txn: Transaction, event: HolderSeen) -> Outcome:
-    """Notes whether the holder is there; the first moment without it counts, over starts of the controller."""
+    """Record whether the client of an allocation or step is connected.
+
+    The start of its absence is stored, so that the absence is counted across restarts of the controller.
+    """
     since = None if event.there else txn.now
     if event.step is not None:
         step = txn.state.steps.get(event.job_id, {}).get(event.step)
@@ -40,7 +52,7 @@ def see(txn: Transaction, event: HolderSeen) -> Outcome:
 
 
 def release(txn: Transaction, job: Job, status: ExitStatus) -> list[Effect]:
-    """Ends the allocation with this status; one that waits never was."""
+    """End the allocation with this status. A waiting job is cancelled, since it never had an allocation."""
     if job.is_finished or job.state is JobState.COMPLETING:
         return []
     if job.state is JobState.PENDING:

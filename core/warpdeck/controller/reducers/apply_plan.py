@@ -1,4 +1,7 @@
-"""What the planner decided: starts, preemptions, resumptions, and ends of jobs that can never start. Handlers of the reducer."""
+"""Handlers that apply the planner's decisions.
+
+These are starts, preemptions, resumptions, and ends of jobs that can never start.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from .suspension import resume_job, suspend_job
 
 
 def decide(txn: Transaction, event: Planned) -> Outcome:
-    """Commits the planner's decisions; one that does not fit the present state any more is left for the next pass."""
+    """Apply the planner's decisions. A decision that no longer fits the state is left to the next pass."""
     effects: list[Effect] = []
     for end in event.ends:
         _end_waiting(txn, end)
@@ -34,7 +37,7 @@ def decide(txn: Transaction, event: Planned) -> Outcome:
 
 
 def _end_waiting(txn: Transaction, end: End) -> None:
-    """A job that can never start ends, and says why."""
+    """End a job that can never start, and record the reason."""
     job = txn.state.jobs.get(end.job_id)
     if job is None or job.state is not JobState.PENDING:
         return
@@ -47,7 +50,7 @@ def _end_waiting(txn: Transaction, end: End) -> None:
 
 
 def _preempt(txn: Transaction, preempt: Preempt) -> list[Effect]:
-    """The job leaves for another: it is stopped where it is, or has its grace time to save its work."""
+    """Preempt a running job: suspend it, or end it after its grace time, in which it may save its work."""
     job = txn.state.jobs.get(preempt.job_id)
     if job is None or job.state is not JobState.RUNNING:
         return []
@@ -64,7 +67,7 @@ def _preempt(txn: Transaction, preempt: Preempt) -> list[Effect]:
 
 
 def _keep_room(txn: Transaction, preempt: Preempt) -> None:
-    """Those for whom others leave know where."""
+    """Record, for the jobs that caused the preemption, which resources are being freed for them."""
     for job_id, room in ((preempt.for_job_id, preempt.room), *preempt.rooms_beside):
         job = txn.state.jobs.get(job_id)
         if job is not None and job.state is JobState.PENDING and job.room != room:
@@ -83,7 +86,7 @@ def _resume(txn: Transaction, resume: Resume) -> list[Effect]:
 
 
 def _start_all(txn: Transaction, starts: list[Start]) -> list[Effect]:
-    """All of them, or none."""
+    """Start all jobs of the group, or none."""
     mark, effects = txn.mark(), list[Effect]()
     for start in starts:
         launches = _start(txn, start)
@@ -124,7 +127,7 @@ def _start(txn: Transaction, start: Start) -> list[Effect]:
 
 
 def _can_begin(txn: Transaction, allocation: Allocation) -> bool:
-    """Whether all of it is free, on nodes and GPUs that take jobs."""
+    """Return whether the whole allocation is free on nodes and GPUs that accept jobs."""
     state = txn.state
     nodes = [state.nodes.get(name) for name in allocation.node_names()]
     takes = all(node is not None and not why_unavailable(state, node) for node in nodes)
@@ -140,7 +143,10 @@ def _can_begin(txn: Transaction, allocation: Allocation) -> bool:
 
 
 def _users_may_meet(txn: Transaction, job: Job, start: Start) -> bool:
-    """Whether nobody is on its nodes who may not be there beside it (--exclusive=user)."""
+    """Return whether the job may share its nodes with the jobs on them (--exclusive=user).
+
+    It may not if a job of another user is there and either job, or its partition, requires nodes of its own.
+    """
     state = txn.state
     apart = wants_users_apart(state, job, start.partition)
     there = [other for name in start.allocation.node_names() for other in state.jobs_on(name)]
@@ -149,7 +155,10 @@ def _users_may_meet(txn: Transaction, job: Job, start: Start) -> bool:
 
 
 def _limit_s(job: Job, start: Start, now: float) -> int | None:
-    """As decided; a job without any limit may run until its deadline."""
+    """Return the time limit in seconds that the planner decided.
+
+    A job without a limit may run until its deadline.
+    """
     deadline = job.request.deadline_unix
     if start.time_limit_s is not None or deadline is None:
         return start.time_limit_s

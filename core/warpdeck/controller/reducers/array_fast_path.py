@@ -1,12 +1,14 @@
-"""Tasks of one array in their place: while nothing but a single array waits, the next task takes what the last one leaves.
+"""Starts the next task of an array in the allocation of a task that has ended, without a planning pass.
 
-A planning pass would decide the same, and costs as much as all the rest of a short job's way. So it is left out where it has
-nothing to weigh: since the last pass only ends of this array's own tasks came in, that pass had nothing to do but start some
-of them, and it was a moment ago. What the clock or a limit on accumulated use may change meanwhile waits for the next pass.
-What is decided here is a Start like any other, which is checked again when it is applied.
+A planning pass would make the same decision, but costs as much as all other work for a short job. It is
+skipped if there is nothing else to decide. This requires that only one array is waiting and that the last
+pass is recent and did nothing but start some of its tasks. Since that pass, only ends of tasks of this array
+may have been reported. Changes that the clock or a limit on accumulated usage causes in the meantime wait for
+the next pass. The result is an ordinary `Start`, which is checked again when it is applied.
 
-Tasks that run for less than a moment would spend most of it on the way here and back. So their places get the next ones ahead
-of time (see following): as many as run in AHEAD_RUN_S, and never so many that one place would keep what another could run.
+Very short tasks would spend most of their time on the round trip between controller and node. Therefore the
+next tasks are prefetched to the allocation (see launch_prefetch.py). Their number is limited to the tasks
+that run within `AHEAD_RUN_S`, and further so that no allocation keeps tasks that another one could run.
 """
 
 from __future__ import annotations
@@ -21,49 +23,59 @@ from warpdeck.policy import Plan, Start
 from warpdeck_agent.wire.messages import JobReport
 
 TRUST_S = 0.2
-"""How long a pass is relied on: no decision is made on older words than these."""
+"""Maximum age in seconds of the last pass. The fast path makes no decision on older information."""
 AHEAD_RUN_S = 0.1
-"""What a place is handed ahead runs about so long: several round trips, and little to whom the place is given next."""
+"""Target total run time in seconds of the tasks prefetched to one allocation.
+
+It covers several round trips, and is short enough not to delay the next job that gets the allocation.
+"""
 SHORTEST_S = 0.001
-"""Less than any program takes."""
+"""Lower bound in seconds for the assumed run time of a task. Every program takes longer."""
 SHORT_S = 1.0
-"""Tasks that run longer gain nothing."""
+"""Run time in seconds above which tasks are not prefetched, because they would gain nothing."""
 TURN_S = 0.03
-"""From the end of a task until its node has the next: gathered, told, committed, sent. A place that runs out stands still for so
-long, and what others would have of its last tasks comes no sooner."""
+"""Time in seconds from the end of a task until its node has the next one.
+
+It covers collecting, reporting and committing the end, and sending the launch. An allocation without a
+prefetched task is idle for this time, and another allocation could not get its last tasks any sooner.
+"""
 MOST_AHEAD = 48
-"""Tasks handed to one place: the shortest run for some two milliseconds."""
+"""Maximum number of tasks prefetched to one allocation. The shortest tasks run for about two milliseconds."""
 MOST_HANDED = 512
-"""Tasks handed in all: so many places at once are kept busy by their number."""
+"""Maximum number of prefetched tasks in total.
+
+With more allocations than this, their number alone keeps the nodes busy.
+"""
 
 
 class ArrayFastPath:
-    """Of the array that waits alone, since the last pass."""
+    """Facts since the last pass about the only waiting array."""
 
     def __init__(self) -> None:
         self._array: JobId | None = None
         self._made_unix = 0.0
         self._ran: tuple[JobId | None, float] = (None, 0.0)
-        """Of which array the tasks that ended last have run how long, one with another."""
+        """The array of the tasks that ended last, and their mean run time in seconds."""
 
     @property
     def trusted(self) -> JobId | None:
-        """The array, while it is relied upon that nothing else is to be weighed."""
+        """The array for which starts can be decided without a pass; None if a pass is needed."""
         return self._array
 
     def learn(self, state: State, made: Plan, now: float) -> None:
-        """A pass was made."""
+        """Record the result of a planning pass."""
         only = next(iter(state.index.pending)) if len(state.index.pending) == 1 else None
         others = made.preempts or made.resumes or made.ends or made.more
         self._array = only if only is not None and not others and _is_plain(state.jobs[only]) else None
         self._made_unix = now
 
     def decide(
-        self, state: State, batch: Sequence[Event], now: float, *, heirs: Mapping[JobId, JobId] = {}
+        self, state: State, batch: Sequence[Event], now: float, *, successors: Mapping[JobId, JobId] = {}
     ) -> Planned | None:
-        """The starts that follow from these events, which are in the state already; None if it takes a pass to tell.
+        """Return the starts that follow from these events; None if a pass is needed.
 
-        `heirs`: who has taken the places of jobs that these events ended.
+        The events are already in the state. `successors` maps jobs that these events ended to the prefetched jobs
+        that took over their allocations.
         """
         array, self._array = self._array, None
         if array is None or not 0 <= now - self._made_unix <= TRUST_S or list(state.index.pending) != [array]:
@@ -72,7 +84,7 @@ class ArrayFastPath:
         if len(told) < sum(not isinstance(event, Planned | MessagesRead) for event in batch):
             return None
         ended = [_ended(state, report) for report in told if report.phase != "running"]
-        starts = _starts(state.jobs[array], [job for job in ended if job is None or job.id not in heirs])
+        starts = _starts(state.jobs[array], [job for job in ended if job is None or job.id not in successors])
         if starts is None:
             return None
         self._array = array
@@ -82,7 +94,10 @@ class ArrayFastPath:
         return Planned(starts=starts)
 
     def ahead(self, state: State, holders: Iterable[JobId]) -> tuple[Ahead, ...]:
-        """What is handed to these places of the array, named by the jobs that hold them."""
+        """Return the tasks of the array to prefetch to these allocations.
+
+        Each allocation is given by the job that holds it.
+        """
         rest = None if self._array is None else state.jobs.get(self._array)
         if rest is None or not rest.is_folded_array or self._ran[0] != rest.id or self._ran[1] > SHORT_S:
             return ()
@@ -100,14 +115,18 @@ class ArrayFastPath:
 
 
 def _depth(ran_s: float, waiting: int, *, places: int) -> int:
-    """How many tasks a place has ahead of it: half of its part of those that wait, all of it where that is a moment's work."""
+    """Return the number of tasks to prefetch to one allocation.
+
+    It is half of the allocation's share of the waiting tasks, or its full share if that takes less than
+    `TURN_S` to run.
+    """
     ran_s = max(ran_s, SHORTEST_S)
     most = max(1, int(min(MOST_AHEAD, AHEAD_RUN_S / ran_s)))
     return min(most, max(waiting // (2 * places), min(waiting // places, int(TURN_S / ran_s))))
 
 
 def _line(state: State, holder: JobId) -> tuple[JobId, int]:
-    """The last in the place of that job, and how many are behind it."""
+    """Return the last job prefetched behind `holder`, and the number of prefetched jobs there."""
     waiting = 0
     while (following := state.index.follower.get(holder)) is not None:
         holder, waiting = following, waiting + 1
@@ -115,7 +134,7 @@ def _line(state: State, holder: JobId) -> tuple[JobId, int]:
 
 
 def _is_plain(job: Job) -> bool:
-    """Whether what its tasks may have depends on no time, and on nothing that other jobs do."""
+    """Return whether a start of the array's tasks depends neither on time nor on other jobs."""
     request = job.request
     return job.is_folded_array and not job.held and not (
         request.dependencies
@@ -127,13 +146,17 @@ def _is_plain(job: Job) -> bool:
 
 
 def _ended(state: State, report: JobReport) -> Job | None:
-    """The job that has ended by this report, for good and by itself."""
+    """Return the job that this report has ended for good, COMPLETED or FAILED; None otherwise."""
     job = None if report.drain else state.jobs.get(JobId(report.job_id))
     return job if job is not None and job.state in (JobState.COMPLETED, JobState.FAILED) else None
 
 
 def _starts(rest: Job, ended: Sequence[Job | None]) -> tuple[Start, ...] | None:
-    """A task for each place that was left; None if one was not a task's like these, or if no more wait than there are places."""
+    """Return a start for each allocation that a task has left.
+
+    Returns None if one of the ended jobs was not a task like the waiting ones, or if no task would be left
+    waiting.
+    """
     if count_tasks(rest.pending_tasks) <= len(ended):
         return None
     starts = []

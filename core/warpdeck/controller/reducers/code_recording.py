@@ -1,5 +1,7 @@
-"""The record of a job's code comes after its submission (sbatch answers first): until then the job waits, so that the record is of
-the code as it was submitted, and nothing that the job writes is in it. Handler of the reducer.
+"""Handler for recorded code.
+
+The code of a job is recorded after its submission, so that sbatch returns at once. The job waits until its
+code is recorded. The record then holds the code as it was submitted, and no file that the job writes.
 """
 
 from __future__ import annotations
@@ -15,9 +17,15 @@ from .job_commands import on_each
 
 
 def record(txn: Transaction, event: CodeRecorded) -> Outcome:
-    """The jobs have their snapshot, or wait no longer for one. A job that could not wait so long has it from here on."""
+    """Store the code snapshot in the jobs, or end their wait without one.
+
+    Raises UserError for a job that does not wait for a snapshot.
+    """
     made: dict[int, tuple[Request, Request]] = {}
-    """By the identity of the request that jobs of one array share, so that they still do."""
+    """Changed requests by the identity of the old request.
+
+    The jobs of an array thus still share one request.
+    """
     freed: list[JobId] = []
 
     def take(job: Job) -> list[Effect]:
@@ -27,7 +35,7 @@ def record(txn: Transaction, event: CodeRecorded) -> Outcome:
         if id(before) not in made:
             request = amend(before, snapshot=event.snapshot, code_due_unix=None)
             made[id(before)] = before, request
-            # In place of what was submitted: it is what was to be submitted.
+            # It replaces the submitted request, because the snapshot belongs to the submission.
             txn.add_request(JobId(job.request_key or job.array_job_id), request)
         txn.put_job(amend(job, request=made[id(before)][1]))
         found = event.snapshot

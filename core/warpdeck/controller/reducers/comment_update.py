@@ -1,7 +1,7 @@
-"""Records of jobs get other comments, or another derived exit code: a handler of the reducer.
+"""Handler that changes comments or the derived exit code in the records of jobs.
 
-As in slurmdbd: of one's own jobs the comment and the derived exit code, admins all of all; if one of the jobs may not be
-changed so, none is.
+The rules are those of slurmdbd. Users may change the comment and the derived exit code of their own jobs, and
+administrators all of these fields of all jobs. If one of the jobs must not be changed, none is changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NONE = Annotations()
 
 
 def annotate(txn: Transaction, event: CommentUpdated) -> Outcome:
-    """Raises UserError."""
+    """Change the annotations of the jobs. Raises UserError if a job is unknown or must not be changed."""
     recall(txn, event.ended)
     wanted = event.annotating.asked()
     for number in event.ids:
@@ -36,7 +36,7 @@ def annotate(txn: Transaction, event: CommentUpdated) -> Outcome:
 
 
 def check_rights(who: Principal, job: Job, wanted: dict[str, str | int]) -> None:
-    """Raises UserError."""
+    """Raise UserError if the caller may not change these fields of the job."""
     if who.admin:
         return
     if not may_touch(who, job):

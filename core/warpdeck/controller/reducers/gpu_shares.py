@@ -1,4 +1,4 @@
-"""Reservations of some CPUs and GPUs of nodes, as the controller makes them: what is left of the nodes, and whose they become."""
+"""Chooses and checks the CPUs and GPUs of reservations that take only parts of nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ WHOLE = "a reservation of CPUs or GPUs has no nodes that are replaced"
 
 
 def with_parts(state: State, wanted: Reservation, now: float) -> Reservation:
-    """The reservation with the parts that it asks for. Raises UserError."""
+    """Return the reservation with the parts of nodes that it requests.
+
+    Raises UserError if a node is unknown, if the flags do not fit, or if the parts are not available.
+    """
     asked = wanted.asked
     assert asked is not None
     if wanted.replace:
@@ -49,7 +52,7 @@ def with_parts(state: State, wanted: Reservation, now: float) -> Reservation:
 
 
 def check_parts(state: State, new: ReservationView, there: Sequence[ReservationView]) -> None:
-    """Raises UserError where its nodes have not so much beside these."""
+    """Raise UserError if the nodes do not have enough CPUs or GPUs left beside these reservations."""
     if new.parts and new.nodes != {part.node for part in new.parts}:
         raise UserError(
             "the parts are not of the nodes that are named", "say what is asked for, not the parts"
@@ -70,7 +73,10 @@ def check_parts(state: State, new: ReservationView, there: Sequence[ReservationV
 
 
 def _leftover(state: State, node: Node, others: Iterable[ReservationView]) -> FreeCapacity:
-    """What of the node no part of these has; whole nodes are not minded."""
+    """Return the part of the node that the parts of these reservations leave free.
+
+    Reservations of whole nodes are ignored.
+    """
     parts = [part for each in others for part in each.parts if part.node == node.name]
     gpus = Counter(gpu.type.lower() for gpu in node.gpus)
     for part in parts:

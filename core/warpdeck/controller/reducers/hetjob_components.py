@@ -1,7 +1,9 @@
-"""Heterogeneous jobs: their components are jobs of their own, which begin together and do not outlast their leader.
+"""Heterogeneous jobs.
 
-The leader, which is the first, runs the script; the others hold their nodes for it until it has ended. One of the others may
-end by itself, cancelled or out of time. If it loses a node, or has to leave, or the job is to begin again, all of them go.
+Each component is a job of its own; all start together and end no later than their leader. The leader is the
+first component and runs the script. The others hold their nodes for the script until it has ended. A
+component other than the leader may end alone if it is cancelled or reaches its time limit. If it loses a node
+or is preempted, or if the job is requeued, all components end.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ from .allocations import RELEASED, release
 from .job_commands import end_job, put_back
 
 HOLDER = "hetjob"
-"""For whom the allocation of a component is held: for the script of its leader."""
+"""Holder of a component's allocation, which is kept for the script of its leader."""
 _ALL_END = frozenset({"node_fail", "launch_failed", "preempted", "unknown"})
-"""Causes with which a component takes all others along."""
+"""Causes of a component's end that also end all other components."""
 
 
 def check_components(requests: tuple[Request, ...]) -> None:
-    """Raises UserError for what no heterogeneous job can be."""
+    """Raise UserError if these requests cannot form a heterogeneous job."""
     if len(requests) > MAX_COMPONENTS:
         raise UserError(
             f"a job of {len(requests)} components; {MAX_COMPONENTS} is the most", "submit it as several jobs"
@@ -41,7 +43,11 @@ def check_components(requests: tuple[Request, ...]) -> None:
 
 
 def as_components(requests: tuple[Request, ...]) -> list[Request]:
-    """What is kept of them: script and code are the first one's, and who holds one back holds all."""
+    """Return the components' requests in the form in which they are stored.
+
+    Components other than the first get the code of the first and lose their own scripts. If one component is
+    held, all are held.
+    """
     if len(requests) == 1:
         return [*requests]
     first, *rest = requests
@@ -57,18 +63,24 @@ def as_components(requests: tuple[Request, ...]) -> list[Request]:
 
 
 def place_of(job_id: JobId, offset: int, *, size: int) -> Component | None:
-    """The component of that offset in a job whose first id this is; None for a plain job."""
+    """Return the component with this offset in the job whose first id is `job_id`.
+
+    Returns None for a job of one component.
+    """
     return Component(leader=job_id, offset=offset, size=size) if size > 1 else None
 
 
 def others(state: State, job: Job) -> list[Job]:
-    """The other components that are in memory, by offset."""
+    """Return the other components that are in memory, by offset."""
     found = state.array_members(job.array_job_id) if job.component is not None else []
     return [each for each in found if each.id != job.id]
 
 
 def whole_starts(state: State, starts: Iterable[Start]) -> list[list[Start]]:
-    """The starts, those of one heterogeneous job together; none of it where one of its components does not start."""
+    """Return the starts, grouped by heterogeneous job.
+
+    A job of which some component does not start is left out.
+    """
     found: list[list[Start]] = []
     groups: dict[JobId, list[Start]] = {}
     for start in starts:
@@ -84,7 +96,10 @@ def whole_starts(state: State, starts: Iterable[Start]) -> list[list[Start]]:
 
 
 def after_end(txn: Transaction, ended: Job, *, again: bool) -> list[Effect]:
-    """What the end of a component is for the others. `again`: it waits again, and so do they."""
+    """Apply the end of a component to the other components.
+
+    With `again`, the component is requeued, and so are the others.
+    """
     cause = ended.exit.cause if ended.exit is not None else ""
     if ended.component is None or not (again or not ended.is_led or cause in _ALL_END):
         return []
@@ -108,7 +123,7 @@ def _begin_again(txn: Transaction, job: Job) -> list[Effect]:
 
 
 def _end_with(txn: Transaction, job: Job, ended: Job) -> list[Effect]:
-    """As the leader did, or the one that could not go on."""
+    """End a component with the status of its leader, or of the component that could not continue."""
     status = ended.exit or ExitStatus()
     txn.log(job.id, f"ends with component {ended.label()}")
     job = amend(job, ended_by_uid=ended.ended_by_uid)
@@ -123,6 +138,9 @@ def _end_with(txn: Transaction, job: Job, ended: Job) -> list[Effect]:
 
 
 def is_left(state: State, job: Job) -> bool:
-    """Whether it is a component of a job whose leader has ended for good, so that it need not wait again."""
+    """Return whether the job is a component whose leader has ended for good.
+
+    Such a component must not be requeued.
+    """
     leader = state.jobs.get(job.array_job_id)
     return job.is_led and (leader is None or leader.is_finished)

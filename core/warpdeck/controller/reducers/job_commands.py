@@ -1,4 +1,4 @@
-"""What users ask of jobs: cancel, hold, release, requeue. Handlers of the reducer."""
+"""Handlers for user commands on jobs: cancel, hold, release, requeue and notify."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ ROOT_UID = 0
 
 
 def recall(txn: Transaction, ended: tuple[Job, ...]) -> None:
-    """Brings ended jobs back into memory, so that an event can refer to them; the store has them already."""
+    """Load ended jobs back into memory, so that an event can refer to them. The store has them already."""
     for job in ended:
         if job.id not in txn.state.jobs:
-            txn.state.place_job(job)
+            txn.state.upsert_job(job)
 
 
 def cancel(txn: Transaction, event: Cancelled) -> Outcome:
-    """Ends jobs, waiting or running, or sends them a signal."""
+    """Cancel waiting or running jobs, or send a signal to them."""
     if event.signal:
         return on_each(txn, event, lambda job: _signal(txn, job, event))
     return on_each(txn, event, lambda job: _cancel_one(txn, job, event))
@@ -65,13 +65,16 @@ def _cancel_one(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
 
 
 def is_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) -> bool:
-    """Whether an order that names these is for all components of the job."""
+    """Return whether a command that names these jobs applies to all components of the job."""
     leader = txn.state.jobs.get(job.array_job_id)
     return leader is not None and not {leader.label(), str(leader.id)}.isdisjoint(named)
 
 
 def _goes_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) -> bool:
-    """Whether nothing is to be done to a component because all of its job ends. Raises UserError for one that waits alone."""
+    """Return whether the component needs no action of its own because its whole job is cancelled.
+
+    Raises UserError if a waiting component was named without its leader, since components start together.
+    """
     leader, is_all = txn.state.jobs.get(job.array_job_id), is_with_its_leader(txn, job, named)
     if job.state is not JobState.PENDING or leader is None or leader.is_finished:
         return is_all and job.is_finished
@@ -85,9 +88,9 @@ def _goes_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) ->
 
 
 def end_job(txn: Transaction, job: Job, cause: str, *, grace_s: float | None = None) -> list[Effect]:
-    """Orders the end of a running job on all its nodes. What is asked first stays the cause.
+    """Order the end of a running job on all its nodes. If its end was ordered before, the first cause stays.
 
-    A suspended one does not get back what it gave away: others hold that now.
+    A suspended job does not get back the resources that it gave up, because other jobs may hold them now.
     """
     ended = amend(
         job,
@@ -116,12 +119,18 @@ def _signal(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
 
 
 def hold(txn: Transaction, event: Held) -> Outcome:
-    """Waiting jobs stay where they are until released; one that runs waits so once it is requeued."""
+    """Hold jobs.
+
+    A waiting job does not start until it is released; a running one is held once it is requeued.
+    """
     return on_each(txn, event, lambda job: _hold_one(txn, job, event))
 
 
 def release(txn: Transaction, event: Released) -> Outcome:
-    """Held jobs may start again. A priority that was set gives way to the computed one, held or not, as in Slurm."""
+    """Release held jobs.
+
+    As in Slurm, a priority that was set is computed again, whether or not the job is held.
+    """
     amended = RequestRevisions()
     return on_each(txn, event, lambda job: _release_one(txn, job, event.who, amended))
 
@@ -133,7 +142,11 @@ def _hold_one(txn: Transaction, job: Job, event: Held) -> list[Effect]:
 
 
 def set_held(txn: Transaction, job: Job, who: Principal, *, for_owner: bool = False) -> Job:
-    """What root holds, or an admin of somebody else's, only an admin releases, but for `for_owner`."""
+    """Hold a job.
+
+    Only an administrator can release a job that root held, or that an administrator held for another user.
+    With `for_owner`, the owner can release it as well.
+    """
     by_admin = job.held_by_admin or (who.admin and (who.uid == ROOT_UID or who.uid != job.uid))
     if who.admin and for_owner:
         by_admin = False
@@ -182,7 +195,7 @@ def _check_unfinished(job: Job) -> None:
 
 
 def requeue(txn: Transaction, event: Requeued) -> Outcome:
-    """Running jobs are ended and wait again; ended ones wait again at once."""
+    """Requeue jobs. Running jobs are ended first; ended jobs wait again at once."""
     return on_each(txn, event, lambda job: _requeue_one(txn, job, event))
 
 
@@ -221,7 +234,7 @@ def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
 
 
 def tell(txn: Transaction, event: NotifyJob) -> Outcome:
-    """Shows a line where the people of running jobs see it: on the first node of each."""
+    """Show a line of text to the users of running jobs, on the first node of each job."""
     return on_each(txn, event, lambda job: _tell_one(job, event))
 
 
@@ -233,7 +246,7 @@ def _tell_one(job: Job, event: NotifyJob) -> list[Effect]:
 
 
 def put_back(txn: Transaction, job: Job) -> Job:
-    """Back to PENDING with a new start count: whatever an old launch still reports does not count any more."""
+    """Requeue the job with a new start count, so that late reports about the old launch are ignored."""
     if job.start_at_unix is not None:
         txn.put_run(job)
     return txn.put_job(
@@ -269,7 +282,7 @@ def put_back(txn: Transaction, job: Job) -> Job:
 def _on_some(
     txn: Transaction, found: list[Job], act: Callable[[Job], list[Effect]]
 ) -> tuple[list[Effect], list[tuple[Job, UserError]]]:
-    """Does it to those of the jobs to which it applies; what follows, and which of them refuse it."""
+    """Apply `act` to the jobs. Returns the effects, and the jobs that refused with their errors."""
     effects: list[Effect] = []
     refused: list[tuple[Job, UserError]] = []
     for job in found:
@@ -283,7 +296,10 @@ def _on_some(
 
 
 def _parts(reference: str, found: list[Job], refused: list[tuple[Job, UserError]]) -> dict[str, str]:
-    """Of an array, where it was not done to all that was named: tasks, and what they are refused for, "" if they are not."""
+    """Return the results by task range if an array command was refused for some tasks or named some tasks.
+
+    Each range has the error code of its refusal, or "" if it succeeded. Returns {} if all succeeded.
+    """
     named = parse_job_id(reference)[1] or ()
     if found[0].request.array is None or not (refused or named):
         return {}
@@ -307,7 +323,7 @@ def _tasks_of(job: Job) -> Ranges:
 
 
 def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) -> Outcome:
-    """Does it for every job named; what cannot be done to one is told and leaves the others alone."""
+    """Apply `act` to every named job. An error for one job is reported and does not affect the others."""
     effects: list[Effect] = []
     labels: list[str] = []
     errors: list[str] = []
@@ -344,7 +360,10 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
 
 
 def _found(txn: Transaction, naming: Naming, order: Order, reference: str) -> list[Job]:
-    """Whose an array is that is to end is told before what tasks it lacks, as Slurm has it. Raises UserError."""
+    """Return the jobs that the reference names. Raises UserError.
+
+    As in Slurm, cancelling tasks of another user's array reports the owner, even if these tasks do not exist.
+    """
     try:
         return naming.find(reference)
     except UserError as error:

@@ -1,10 +1,12 @@
-"""Array tasks that are handed to their node ahead of time: each begins there in the place of the one before it, without a
-round trip. Handlers of the reducer.
+"""Handlers for prefetched array tasks.
 
-A handed task is a job of its own, CONFIGURING, with the allocation of the job that it is `behind`; while it is behind one it
-holds nothing. When that one ends, however it ends, its follower moves up in the same transaction: behind whom that one was, or
-into the place. So a place has one holder at any time, whatever was handed and in which order nodes tell what they have begun.
-Only the node's own word that it has not begun (GivenBack) makes a handed task a waiting one again: it never runs twice.
+Such a task is sent to a node early and starts when the previous task there ends. This saves a round trip per
+task. A prefetched task is a job of its own in state CONFIGURING. It has the allocation of the job that it is
+`behind`, and holds no resources while it is behind another job. When that job ends for any reason, its
+follower moves up in the same transaction, to the job's position in the line or into the allocation. The
+allocation therefore has exactly one holder at any time, in whatever order the nodes report starts. A
+prefetched task waits again only if its node reports that it has not started it (`GivenBack`), so it never
+runs twice.
 """
 
 from __future__ import annotations
@@ -17,18 +19,21 @@ from warpdeck.controller.state.view import why_unavailable
 from warpdeck.model import Job, JobId, JobState, Ranges, ShareStatus, count_tasks, has_task
 
 _LEADS = frozenset({JobState.CONFIGURING, JobState.RUNNING})
-"""States of a job whose place its follower may be promised."""
+"""States of a job behind which a task may be prefetched."""
 
 
 def hand(txn: Transaction, ahead: Ahead) -> list[Effect]:
-    """Hands tasks, each behind the one before it. What does not fit the present state any more is left."""
+    """Prefetch tasks, each behind the previous one.
+
+    Tasks that no longer fit the present state are left out.
+    """
     last, array = txn.state.jobs.get(ahead.behind), txn.state.jobs.get(ahead.job_id)
     if last is None or array is None or not _may_follow(txn, array, last):
         return []
     assert last.allocation is not None
     tasks: Ranges = tuple((task, task, 1) for task in ahead.tasks if has_task(array.pending_tasks, task))
     if not tasks or count_tasks(array.pending_tasks) <= len(tasks):
-        return []  # the array's own record stays for the rest
+        return []  # The array's own record stays for the remaining tasks.
     node = last.allocation.shares[0].node
     effects: list[Effect] = []
     for task in take_tasks(txn, array, tasks):
@@ -50,7 +55,10 @@ def hand(txn: Transaction, ahead: Ahead) -> list[Effect]:
 
 
 def _may_follow(txn: Transaction, array: Job, last: Job) -> bool:
-    """Whether the next of the array may be promised the place of that job: its own task, on a node that takes jobs."""
+    """Return whether the next task of the array may be prefetched behind the job.
+
+    The job must be a task of the same array on one node that accepts jobs.
+    """
     if array.state is not JobState.PENDING or array.held or last.state not in _LEADS:
         return False
     if last.request is not array.request or last.id in txn.state.index.follower or last.drawn_into:
@@ -62,12 +70,18 @@ def _may_follow(txn: Transaction, array: Job, last: Job) -> bool:
 
 
 def step_in(txn: Transaction, job: Job) -> Job:
-    """The job as the holder of its place. To be asked for before it ends: what it has run is charged to whoever held it."""
+    """Return the job as the holder of its allocation.
+
+    Call this before the job ends, because its usage is charged to the holder.
+    """
     return job if job.behind is None else txn.put_job(amend(job, behind=None))
 
 
 def move_up(txn: Transaction, gone: JobId, behind: JobId | None) -> JobId | None:
-    """The job is out of its place or out of its line, in which it was behind that one: its follower, if any, moves up."""
+    """Move up the follower, if any, of a job that has left its allocation or its position behind `behind`.
+
+    Returns the id of the follower.
+    """
     follower = txn.state.index.follower.get(gone)
     if follower is not None:
         txn.put_job(amend(txn.state.jobs[follower], behind=behind))

@@ -1,8 +1,10 @@
-"""Which mails a job's changes ask for, and their words. Pure.
+"""Decides which mails the changes of a job cause, and writes their texts. Pure functions.
 
-As Slurm has it: an array is told of as a whole unless ARRAY_TASKS asks for its tasks; a job that failed is told of as failed where
-FAIL is asked for. We tell more of two: a job that failed has ended, for who asked for END alone (Slurm tells of arrays so, of other
-jobs nothing); and an array has failed all of whose tasks a signal ended (Slurm says that it ended, and nothing where FAIL was asked).
+As in Slurm, an array is reported as a whole unless ARRAY_TASKS requests mails for its tasks, and a failed job
+is reported as failed if FAIL is requested. Two cases differ from Slurm. If only END is requested, a failed
+job is reported as ended; Slurm does this for arrays, but sends nothing for other jobs. An array whose tasks
+were all ended by signals counts as failed; Slurm reports it as ended, and sends nothing if only FAIL is
+requested.
 """
 
 from __future__ import annotations
@@ -19,24 +21,27 @@ FAILURES = frozenset(
 )
 WAITING = frozenset({JobState.PENDING, JobState.CONFIGURING})
 NEVER = "DependencyNeverSatisfied"
-"""Why a job waits that will never start and is not ended for that (--kill-on-invalid-dep=no)."""
+"""Pending reason of a job that can never start but is not ended for that (--kill-on-invalid-dep=no)."""
 INVALID = "INVALID_DEPEND"
 ONCE = (*SHARES, INVALID)
-"""What is told once."""
+"""Events that are reported only once."""
 DAY_S = 86_400
 
 
 class MailedEvents(msgspec.Struct, frozen=True):
-    """How a job was when it was last looked at."""
+    """State of a job at the last check for mails."""
 
     state: JobState
     restarts: int
     told: tuple[str, ...] = ()
-    """What is told once: shares of its time limit, and a dependency that cannot hold."""
+    """Once-only events already reported.
+
+    These are shares of the time limit and a dependency that can never be satisfied.
+    """
     start_unix: float | None = None
     suspended_s: float = 0.0
     status: int = 0
-    """As wait(2) has it."""
+    """Exit status in the encoding of wait(2)."""
 
     @property
     def began(self) -> bool:
@@ -44,7 +49,7 @@ class MailedEvents(msgspec.Struct, frozen=True):
 
 
 class Mail(msgspec.Struct, frozen=True, kw_only=True):
-    """One mail. `to` is as the user wrote it, or the user's name."""
+    """A mail to send. `to` is the address that the user wrote, or the user's name."""
 
     job_id: int
     user: str
@@ -57,7 +62,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seen(job: Job, told: tuple[str, ...] = ()) -> MailedEvents:
-    """How the job is now."""
+    """Return the present state of the job for the next check."""
     status = job.exit.code << 8 | job.exit.signal if job.exit is not None else 0
     return MailedEvents(job.state, job.restarts, told, job.start_at_unix, job.suspended_s, status)
 
@@ -65,9 +70,12 @@ def seen(job: Job, told: tuple[str, ...] = ()) -> MailedEvents:
 def mails(
     before: MailedEvents, job: Job, others: Iterable[MailedEvents], *, now: float, why: str = ""
 ) -> list[Mail]:
-    """What to send for a job that has changed. `others` of its array are as they were last looked at: of those that change at the
-    same time one after the other is looked at, and exactly one of them is the first that began and the last that ended.
-    They may be a hundred thousand, so no more of them are looked at than it takes. `why` is the reason code of a job that waits.
+    """Return the mails to send for a job that has changed.
+
+    `others` are the other jobs of its array at their last check. If several tasks change at the same time,
+    they are checked one after the other. Exactly one of them is therefore the first that started and the last
+    that ended. There may be a hundred thousand others, so no more of them are read than necessary. `why` is
+    the reason code of a waiting job.
     """
     found = _events(before, job, others, now)
     if why == NEVER and INVALID not in before.told:
@@ -96,7 +104,7 @@ def _events(before: MailedEvents, job: Job, others: Iterable[MailedEvents], now:
 
 
 def told(before: MailedEvents, sent: Sequence[Mail]) -> tuple[str, ...]:
-    """What is told once and was told by now."""
+    """Return the once-only events that have been reported, including those in `sent`."""
     return (*before.told, *(mail.event for mail in sent if mail.event in ONCE))
 
 
@@ -120,7 +128,7 @@ def _end(job: Job, others: Iterable[MailedEvents]) -> list[str]:
 
 
 def as_whole(job: Job) -> bool:
-    """Whether it is told of the job's array."""
+    """Return whether mails for this job report its array as a whole."""
     return job.request.array is not None and "ARRAY_TASKS" not in job.request.mail_types
 
 
@@ -136,7 +144,7 @@ WORDS = {
 
 
 def _times(event: str, before: MailedEvents, job: Job, now: float) -> str:
-    """How long it waited or ran; an array as a whole did neither."""
+    """Return the text on how long the job waited or ran; "" for an array as a whole."""
     if as_whole(job) or event == INVALID:
         return ""
     if event == "BEGIN":
@@ -157,7 +165,7 @@ def _clock(seconds: float) -> str:
 
 
 def _outcome(event: str, job: Job, tasks: Sequence[MailedEvents]) -> str:
-    """How it ended; of an array's tasks the least and the most."""
+    """Return the text on how the job ended. For an array, it gives the range of the tasks' exit statuses."""
     if event not in ("END", "FAIL"):
         return ""
     if tasks:
@@ -170,7 +178,7 @@ def _outcome(event: str, job: Job, tasks: Sequence[MailedEvents]) -> str:
 
 
 OUR_ENDS = ("timeout", "cancelled", "node_fail")
-"""The signal was not the job's own."""
+"""Causes of an end for which the signal came from warpdeck, not from the job."""
 
 
 def _of_tasks(job: Job, statuses: Sequence[int]) -> str:

@@ -1,6 +1,7 @@
-"""Which jobs an order's references mean: 12, 12_3, 12_[3-5]. Tasks that still wait inside their array are split off.
+"""Finds the jobs that the references of a command mean: 12, 12_3, 12_[3-5].
 
-An order may name thousands of tasks of one array, of which thousands more are in memory: each is looked up, not looked for.
+Tasks that still wait in the array's record get records of their own. A command may name thousands of tasks of
+an array of which thousands more are in memory. Tasks are therefore found in a table, not by a search.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from warpdeck.notation.values.job_ids import may_mean, parse_job_id
 
 
 class _Array:
-    """The records of one submission: of single tasks by number, and of several that wait."""
+    """Records of one submission: single tasks by number, and records of several waiting tasks."""
 
     def __init__(self, members: list[Job]) -> None:
         self.by_task = {job.array_task_id: job.id for job in members if job.array_task_id is not None}
         self.folded = {job.id: None for job in members if job.is_folded_array}
 
     def singles(self, tasks: Ranges) -> list[JobId]:
-        """The records of these tasks, by id."""
+        """Return the ids of the records of these single tasks, in order."""
         if count_tasks(tasks) < len(self.by_task):
             found = [self.by_task[task] for task in iter_tasks(tasks) if task in self.by_task]
         else:
@@ -29,7 +30,7 @@ class _Array:
         return sorted(found)
 
     def add(self, job: Job) -> None:
-        """A record that was split off, or what is left."""
+        """Add a record that was split off, or update the remaining one."""
         self.folded.pop(job.id, None)
         if job.is_folded_array:
             self.folded[job.id] = None
@@ -38,18 +39,22 @@ class _Array:
 
 
 class Naming:
-    """Of one order."""
+    """Resolves the references of one command."""
 
     def __init__(self, txn: Transaction) -> None:
         self._txn = txn
         self._arrays: dict[JobId, _Array] = {}
 
     def forget(self) -> None:
-        """What was split off was taken back."""
+        """Drop the cached arrays, because the split of their records was undone."""
         self._arrays.clear()
 
     def find(self, reference: str) -> list[Job]:
-        """Of a whole array all that are unfinished (all, if none is). Raises UserError."""
+        """Return the jobs of a reference.
+
+        For a whole array, return its unfinished jobs, or all if none is unfinished. Raises UserError if there
+        is no such job.
+        """
         number, tasks = parse_job_id(reference)
         if tasks is None:
             members = self._txn.state.named(JobId(number))

@@ -1,4 +1,7 @@
-"""Nodes come, go, and are drained: handlers of the reducer. After a Welcome the node's word is settled with the journal."""
+"""Handlers for nodes that are added, removed, drained, lost or connected.
+
+After an agent's Welcome message, its list of launches is reconciled with the controller's state.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _GPU_WORDS = {"nvidia", "geforce", "tesla", "quadro", "graphics", "device", "rtx
 
 
 def add(txn: Transaction, event: NodeAdded) -> Outcome:
-    """A new node. Raises UserError if there is one of that name."""
+    """Add a new node. Raises UserError if a node of that name exists."""
     if event.node.name in txn.state.nodes:
         raise UserError(
             f"there is a node {event.node.name} already", "give another --name, or remove the old one first"
@@ -42,7 +45,10 @@ def add(txn: Transaction, event: NodeAdded) -> Outcome:
 
 
 def drain(txn: Transaction, event: NodeDrained) -> Outcome:
-    """No new jobs; running ones go on. An admin's word stays until an admin takes it back."""
+    """Drain a node, or some of its GPUs: it gets no new jobs, and running jobs continue.
+
+    A drain by an administrator stays until an administrator resumes the node.
+    """
     node = known(txn, event.name)
     if event.gpus:
         drains = {each.uuid: each for each in node.gpu_drains}
@@ -55,7 +61,10 @@ def drain(txn: Transaction, event: NodeDrained) -> Outcome:
 
 
 def resume(txn: Transaction, event: NodeResumed) -> Outcome:
-    """Takes jobs again. The GPUs that it has now are all that it is expected to have."""
+    """Resume a node, or some of its GPUs.
+
+    When the whole node is resumed, its present GPUs become the expected ones.
+    """
     node = known(txn, event.name)
     if event.gpus:
         again = _gpus_named(node, event.gpus)
@@ -69,7 +78,10 @@ def resume(txn: Transaction, event: NodeResumed) -> Outcome:
 
 
 def _gpus_named(node: Node, indices: tuple[int, ...]) -> list[GpuUuid]:
-    """Raises UserError for one that the node has not."""
+    """Return the UUIDs of the GPUs with these indices.
+
+    Raises UserError for an index that the node does not have.
+    """
     uuids = {gpu.index: gpu.uuid for gpu in node.gpus}
     for index in indices:
         if index not in uuids:
@@ -78,7 +90,10 @@ def _gpus_named(node: Node, indices: tuple[int, ...]) -> list[GpuUuid]:
 
 
 def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
-    """Takes the node out. Its jobs stand in the way, or end as NODE_FAIL when forced."""
+    """Remove a node.
+
+    Raises UserError if jobs hold it, unless forced; forced jobs end as NODE_FAIL or are requeued.
+    """
     known(txn, event.name)
     jobs = [*txn.state.jobs_on(event.name), *txn.state.handed_to(event.name)]
     if jobs and not event.force:
@@ -97,7 +112,7 @@ def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
 
 
 def lost(txn: Transaction, event: NodeLost) -> Outcome:
-    """The link broke. The node keeps its jobs: it may be running them well."""
+    """Record that the link to a node broke. Its jobs stay, because they may still be running well."""
     if event.name in txn.state.nodes:
         txn.state.node_status.links[event.name] = Link.LOST
         txn.state.node_status.link_reasons[event.name] = event.reason
@@ -107,7 +122,10 @@ def lost(txn: Transaction, event: NodeLost) -> Outcome:
 
 
 def up(txn: Transaction, event: NodeUp) -> Outcome:
-    """An agent is there: take its inventory, and settle every launch that either side knows of."""
+    """Record that an agent has connected.
+
+    Its inventory is stored, and all launches known to either side are reconciled.
+    """
     name, welcome = event.name, event.welcome
     node = txn.state.nodes.get(name)
     if node is None:
@@ -137,16 +155,20 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
 
 
 def _end_before_boot(said: wire.JobReport, name: NodeName) -> list[Effect]:
-    """What only holds a part of the node outlives a reboot as a record, and nothing else of it does: the agent is to let it go."""
+    """Tell the agent to release a launch from before a reboot that it still reports as running.
+
+    Only launches that merely hold a part of the node survive a reboot, and only as a record.
+    """
     if said.phase != "running":
         return []
     return [KillShare(node=name, job_id=JobId(said.job_id), restarts=said.restarts, at_once=True)]
 
 
 def _settle_untold(txn: Transaction, job: Job, name: NodeName, *, rebooted: bool) -> list[Effect]:
-    """The node holds no record of a share: never begun, or lost with the node's disk or power.
+    """Handle a share of which the node has no record.
 
-    After a reboot nobody can tell whether it had begun, so it is not launched under the same start count again.
+    It never started, or was lost with the node's disk or power. After a reboot it is unknown whether the
+    share had started. It is therefore not launched again under the same start count.
     """
     share = next(share for share in job.shares if share.node == name)
     if share.phase == "exited":
@@ -176,7 +198,7 @@ def _lose_share(
 
 
 def known(txn: Transaction, name: NodeName) -> Node:
-    """The node of that name. Raises UserError."""
+    """Return the node of that name. Raises UserError if there is none."""
     node = txn.state.nodes.get(name)
     if node is None:
         raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="not_found")
@@ -184,7 +206,10 @@ def known(txn: Transaction, name: NodeName) -> Node:
 
 
 def describe(node: Node, found: wire.Inventory) -> Node:
-    """The node with what its agent discovered. GPUs that it had before are remembered, should some be missing now."""
+    """Return the node with the inventory that its agent found.
+
+    Earlier GPUs are remembered if some are missing now.
+    """
     uuids = tuple(GpuUuid(gpu.uuid) for gpu in found.gpus)
     return amend(
         node,
@@ -226,7 +251,10 @@ def describe(node: Node, found: wire.Inventory) -> Node:
 
 
 def gpu_type(name: str) -> str:
-    """The short type that --gres=gpu:TYPE matches: "NVIDIA H100 80GB HBM3" -> h100, "NVIDIA GeForce RTX 3090" -> 3090."""
+    """Return the short type that --gres=gpu:TYPE matches.
+
+    For example, "NVIDIA H100 80GB HBM3" gives h100, and "NVIDIA GeForce RTX 3090" gives 3090.
+    """
     for word in re.split(r"[\s\-_]+", name.lower()):
         if word and word not in _GPU_WORDS and not re.fullmatch(r"\d+g[bi]?b?", word):
             return word

@@ -1,4 +1,4 @@
-"""When a job's end or refusal is its node's fault: the node takes no more jobs, and the job may try elsewhere."""
+"""Drains a node that caused the end or the refusal of a job, so that the job may run on another node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ log = logging.getLogger("warpdeck.nodes")
 
 
 def blame(txn: Transaction, name: NodeName, reason: str) -> None:
-    """Drains the node until an admin resumes it. One that is drained for good keeps its first reason."""
+    """Drain the node until an administrator resumes it.
+
+    A node that is already drained this way keeps its first reason.
+    """
     node = txn.state.nodes.get(name)
     if not reason or node is None or (node.drained and not node.drain_checks):
         return
@@ -21,7 +24,10 @@ def blame(txn: Transaction, name: NodeName, reason: str) -> None:
 
 
 def blame_check(txn: Transaction, name: NodeName, check: str, *, reason: str) -> bool:
-    """Drains the node until that check is well again; False where the site wants no drain for it."""
+    """Drain the node until the check succeeds again.
+
+    Returns False if the site wants no drain for this check.
+    """
     node = txn.state.nodes.get(name)
     if node is None or not check or check in txn.state.site.health.ignore:
         return False

@@ -1,9 +1,12 @@
-"""What follows from a node's health: GPUs and nodes are drained with the reason, jobs are told, and what is well again resumes.
+"""Applies health reports of nodes to nodes, GPUs and jobs.
 
-A check that fails drains the GPU or the node that it is about. Where it is one that can be well again by itself (disk, mount,
-clock, heat, the site's program), so is the drain, if we made it; what an admin drained, an admin resumes. A fault (Xid, ECC)
-is an event: it drains its GPU once, for good. An admin who resumes a node that still fails sees it drained at the next look.
-Xids that any faulty program can cause drain nothing, else a user's bug would take a cluster down: the job is told.
+It drains GPUs and nodes with a reason, notifies jobs, and resumes recovered nodes. A failed check drains the
+GPU or the node to which it applies. Some checks can recover without help (disk, mount, clock, temperature,
+the site's program). If warpdeck made the drain, it ends when the check recovers; a drain by an administrator
+ends only when an administrator resumes the node. A fault (Xid, ECC) is an event and drains its GPU once,
+permanently. If an administrator resumes a node that still fails, the next check drains it again. Xids that a
+faulty program can cause drain nothing, because a user's bug could otherwise drain the whole cluster; only the
+job is notified.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ log = logging.getLogger("warpdeck.health")
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """Something new that the jobs on a GPU (`uuid` "": on the node) are told."""
+    """A new problem reported to the jobs on a GPU, or to all jobs on the node if `uuid` is ""."""
 
     check: str
     message: str
@@ -36,13 +39,13 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     drains: bool = True
 
     def sentence(self, node: Node) -> str:
-        """For the job's history and its output."""
+        """Return the sentence for the job's history and its output."""
         where = f"GPU {self.gpu} of {node.name}" if self.uuid else f"node {node.name}"
         return f"{where}: {self.message}"
 
 
 def question(config: Config, *, now: float) -> wire.AskHealth:
-    """How nodes are to be watched."""
+    """Return the request that tells agents how to watch their nodes."""
     table = config.health
     return wire.AskHealth(
         at_unix=now,
@@ -54,7 +57,7 @@ def question(config: Config, *, now: float) -> wire.AskHealth:
 
 
 def take(txn: Transaction, event: HealthTold) -> Outcome:
-    """Takes an agent's word on its node. Handler of the reducer."""
+    """Apply the health report of an agent."""
     state, node = txn.state, txn.state.nodes.get(event.name)
     if node is None:
         return Outcome(replan=False)
@@ -86,7 +89,7 @@ def take(txn: Transaction, event: HealthTold) -> Outcome:
 def judge(
     node: Node, checks: tuple[Check, ...], faults: Iterable[wire.Fault], *, rules: HealthRules, now: float
 ) -> tuple[Node, list[Trouble]]:
-    """The node as it is to be from now on, and what is new. The one decision about health."""
+    """Return the node in its new state, and the new problems. All decisions about health are made here."""
     failing = [each for each in checks if each.verdict is Verdict.FAIL and each.name not in rules.ignore]
     news = [fault for fault in faults if fault.number > node.faults_until]
     said = [
@@ -117,7 +120,10 @@ def _failure(check: Check) -> Trouble:
 def _drain_gpus(
     node: Node, checks: tuple[Check, ...], troubles: list[Trouble], *, now: float
 ) -> tuple[tuple[GpuDrain, ...], list[Trouble]]:
-    """The drains from now on, and the troubles that are news. A lasting cause takes the place of one that may clear."""
+    """Return the GPU drains from now on, and the new problems.
+
+    A permanent cause replaces one that can recover.
+    """
     looked = any(check.name == "gpu_lost" for check in checks)
     failing = {(trouble.uuid, trouble.check) for trouble in troubles}
     drains = {
@@ -140,12 +146,15 @@ def _drain_gpus(
 def _drain_node(
     node: Node, checks: tuple[Check, ...], failing: list[Check], *, now: float
 ) -> tuple[Node, list[Trouble]]:
-    """Drained for as long as a check fails, unless an admin drained it."""
+    """Return the node with its drain state, and the new problems.
+
+    It is drained as long as a check fails. A drain by an administrator is left as it is.
+    """
     if node.drained and not node.drain_checks:
         return node, []
     names = {check.name for check in failing}
     if not any(check.name in ("disk", "mount") for check in checks):
-        names.update(node.drain_checks)  # an agent that has just begun has not looked yet
+        names.update(node.drain_checks)  # An agent that has just started has not checked these yet.
     found = tuple(sorted(names))
     reason = "; ".join(check.message for check in failing) or node.reason
     if found == node.drain_checks:
@@ -157,7 +166,7 @@ def _drain_node(
 
 
 def _tell(txn: Transaction, node: Node, trouble: Trouble, rules: HealthRules) -> list[Effect]:
-    """Every job on it gets a line in its history and where its people look, and leaves if the site wants that."""
+    """Notify every affected job in its history and its output, and requeue it if the site's rules say so."""
     effects: list[Effect] = []
     sentence = trouble.sentence(node)
     for job in txn.state.jobs_on(node.name):
@@ -179,7 +188,7 @@ def _concerns(job: Job, node: Node, trouble: Trouble) -> bool:
 
 
 def _requeue(txn: Transaction, job: Job) -> list[Effect]:
-    """Where the job allows it; a job that is ending already ends as it was told."""
+    """Requeue the job if it allows this. A job that is already ending is left alone."""
     may_move = job.state in (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
     if not may_move or not job.request.requeue or job.request.pty is not None:
         return []
@@ -188,13 +197,20 @@ def _requeue(txn: Transaction, job: Job) -> list[Effect]:
 
 
 def _check(said: wire.Check) -> Check:
-    """An agent of another version may know other words: they drain nothing."""
+    """Convert a check of an agent.
+
+    An unknown state from an agent of another version becomes a warning and drains nothing.
+    """
     verdict = Verdict(said.state) if said.state in set(Verdict) else Verdict.WARN
     return Check(name=said.name, verdict=verdict, message=said.message, gpu=said.gpu, uuid=said.uuid)
 
 
 def _clock_off_s(event: HealthTold, before: NodeHealth, most_s: float) -> float:
-    """The node's clock was read after we had asked and before we were told: however slow the link, its error is between these."""
+    """Return the clock error of the node in seconds; 0.0 if it is at most `most_s`.
+
+    The node read its clock after the controller's question and before its answer arrived. The error is
+    therefore between the node's time minus either of these two times, however slow the link is.
+    """
     told = event.health
     if not told.asked_at_unix:
         return before.clock_off_s
@@ -214,7 +230,10 @@ def _clock(event: HealthTold, before: NodeHealth, off_s: float, *, most_s: float
 
 
 def _gpus(node: Node) -> tuple[Check, ...]:
-    """GPUs that were there at an earlier start of its agent. One in the place of another is no loss."""
+    """Return a failed check if the node has fewer GPUs than at an earlier start of its agent.
+
+    A replaced GPU is not missing.
+    """
     there = {gpu.uuid for gpu in node.gpus}
     if len(there) >= len(node.known_gpus):
         return ()

@@ -1,7 +1,8 @@
-"""What nodes say of jobs: started, ended, refused, gone. Handlers of the reducer.
+"""Handlers for reports of nodes about jobs: started, ended, refused or given back.
 
-A job is RUNNING when every share runs. It ends when its batch share ended (the other nodes of a gang only hold the
-allocation), or, for an srun-like job, when all shares have. The end is final when every share has ended.
+A job is RUNNING when all of its shares run. A batch job ends when its batch share has ended; its other nodes
+only hold the allocation. Any other job ends when all shares have ended. The end is final when every share has
+ended.
 """
 
 from __future__ import annotations
@@ -35,9 +36,15 @@ from .node_failures import blame, blame_check
 from .suspension import set_right
 
 WORTH_TELLING = 0.05
-"""A prediction of what waits is another when it differs by more than this part: thousands of short tasks follow each other."""
+"""Relative change of a predicted run time below which the waiting tasks keep the old prediction.
+
+Thousands of short tasks may end one after the other, and each would change it slightly.
+"""
 WORTH_TELLING_S = 1.0
-"""And by more than this: nobody plans by less, and how long short tasks take differs by a larger part each time."""
+"""Change of a predicted run time in seconds below which the waiting tasks keep the old prediction.
+
+Smaller differences do not matter for planning, and the run times of short tasks vary by larger fractions.
+"""
 _STATE_OF_CAUSE = {
     "cancelled": JobState.CANCELLED,
     "requeued": JobState.CANCELLED,
@@ -52,19 +59,22 @@ _STATE_OF_CAUSE = {
 
 
 def report(txn: Transaction, event: Reported) -> Outcome:
-    """An agent's word on a launch of ours. Words on launches that do not count any more are put right."""
+    """Apply an agent's report on a launch. An outdated launch is ended or forgotten there."""
     effects = tuple(apply_report(txn, event.name, event.report))
     return Outcome(effects=effects, replan=event.report.phase != "running" or _starts_are_awaited(txn))
 
 
 def _starts_are_awaited(txn: Transaction) -> bool:
-    """Whether a waiting job may depend on another's start. Nothing else that waits gains by one."""
+    """Return whether a waiting job may depend on the start of another.
+
+    No other waiting job is affected by a start.
+    """
     jobs = txn.state.jobs
     return any(jobs[job_id].request.dependencies is not None for job_id in txn.state.index.pending)
 
 
 def remark(txn: Transaction, event: NodeWarning) -> Outcome:
-    """For the job's history, and for whoever asks what it does."""
+    """Record an agent's remark about a job in its history and as its notice."""
     said = event.remark
     job = txn.state.jobs.get(JobId(said.job_id))
     if job is not None and _is_there(job, event.name, said.restarts) and not job.is_finished:
@@ -75,7 +85,10 @@ def remark(txn: Transaction, event: NodeWarning) -> Outcome:
 
 
 def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:
-    """A node could not start its share; nothing of it runs there. If that is the node's fault, the job waits again."""
+    """Handle a node's refusal to start a share, of which nothing runs.
+
+    If the node is at fault, the job waits again.
+    """
     failed = event.failed
     blame(txn, event.name, failed.drain)
     to_blame = blame_check(txn, event.name, failed.check, reason=failed.message) or failed.again
@@ -93,7 +106,10 @@ def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:
 
 
 def give_back(txn: Transaction, event: LaunchRevoked) -> Outcome:
-    """Handed tasks that have not begun wait again, as if they had never been handed; what was asked of them meanwhile is done."""
+    """Return prefetched tasks that have not started to the queue, as if they had never been sent.
+
+    A task that was ordered to end in the meantime ends.
+    """
     effects: list[Effect] = []
     for job_id, restarts in event.launches:
         job = txn.state.jobs.get(job_id)
@@ -119,13 +135,16 @@ def give_back(txn: Transaction, event: LaunchRevoked) -> Outcome:
 
 
 def _may_have_waited_there(job: Job) -> bool:
-    """Whether nothing of it has begun, as far as is known here."""
+    """Return whether no share of the job is known to have started."""
     is_open = job.state in (JobState.CONFIGURING, JobState.COMPLETING)
     return is_open and all(share.phase == "launching" for share in job.shares)
 
 
 def _may_try_again(txn: Transaction, name: NodeName, failed: wire.LaunchFailed) -> bool:
-    """Sends the job back to the queue. As in Slurm a job whose prolog failed waits held: it might drain one node after the other."""
+    """Requeue a job that a node could not start. Returns False if the job cannot be requeued.
+
+    As in Slurm, a job whose prolog failed is held, because it might drain one node after the other.
+    """
     job = txn.state.jobs.get(JobId(failed.job_id))
     if job is None or job.state is not JobState.CONFIGURING or job.request.pty is not None:
         return False
@@ -138,7 +157,10 @@ def _may_try_again(txn: Transaction, name: NodeName, failed: wire.LaunchFailed) 
 
 
 def _failed_by(txn: Transaction, job: Job, name: NodeName) -> Job:
-    """The job after its node could not start it. It goes elsewhere; if several nodes could not, it may be the job after all."""
+    """Return the job with this node added to those that could not start it.
+
+    The job tries other nodes. If several nodes failed, the job itself may be the cause, and it is held.
+    """
     nodes = tuple(dict.fromkeys((*job.failed_nodes, name)))
     job = amend(job, failed_starts=job.failed_starts + 1, failed_nodes=nodes)
     if len(nodes) < HELD_AFTER_NODES:
@@ -149,7 +171,10 @@ def _failed_by(txn: Transaction, job: Job, name: NodeName) -> Job:
 
 
 def apply_report(txn: Transaction, name: NodeName, said: wire.JobReport) -> list[Effect]:
-    """Moves the share and the job along. Repeated reports change nothing and cost at most a Forget."""
+    """Apply a report to the share and the job.
+
+    A repeated report changes nothing and causes at most a `ForgetShare`.
+    """
     job = txn.state.jobs.get(JobId(said.job_id))
     share = None if job is None else _share(job, name)
     current = job is not None and share is not None and job.restarts == said.restarts and not job.is_finished
@@ -166,12 +191,15 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.JobReport) -> list
 
 
 def _is_unreadable(txn: Transaction, job_id: JobId) -> bool:
-    """Whether the record of this job could not be read and was set aside."""
+    """Return whether the record of this job could not be read and was set aside."""
     return any(row.table == "jobs" and row.key == str(job_id) for row in txn.state.unreadable)
 
 
 def _keep_clear(txn: Transaction, name: NodeName, job_id: int) -> None:
-    """Drain a node on which a job runs of which we know nothing: it goes on, and nobody gets what it may hold."""
+    """Drain a node on which an unknown job runs.
+
+    The job continues, and its resources are not given to other jobs.
+    """
     node = txn.state.nodes[name]
     if not node.drained:
         reason = (
@@ -181,8 +209,10 @@ def _keep_clear(txn: Transaction, name: NodeName, job_id: int) -> None:
 
 
 def _settle_stray(job: Job | None, name: NodeName, said: wire.JobReport) -> list[Effect]:
-    """A launch that does not count any more is ended and let go; what it has written is the user's all the same. Whether the node
-    had that earlier start, the store knows: who carries out the effect asks it."""
+    """End and release an outdated launch, and collect its output for the user.
+
+    Whether the node had that earlier start is known only to the store, and is checked when the effect runs.
+    """
     job_id = JobId(said.job_id)
     if said.phase == "running":
         return [KillShare(node=name, job_id=job_id, restarts=said.restarts, at_once=True)]
@@ -194,7 +224,7 @@ def _settle_stray(job: Job | None, name: NodeName, said: wire.JobReport) -> list
 
 
 def _is_visible(said: wire.JobReport) -> bool:
-    """Whether the output lies where the user looks for it."""
+    """Return whether the output is stored where the user expects it."""
     return not said.stdout_path.startswith("spool:")
 
 
@@ -254,7 +284,7 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobR
     begun_unix = job.start_at_unix
     if begun_unix is None and said.started_at:
         begun_unix = start_of(txn, job, share.node, said.started_at)
-    began, over = said.started_at or said.ended_at, said.ended_at  # both by the node's clock
+    began, over = said.started_at or said.ended_at, said.ended_at  # Both are times on the node's clock.
     suspect = txn.state.node_status.suspects.take_end(
         share.node, job, status, began_unix=began, ended_unix=over
     )
@@ -274,7 +304,10 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobR
 
 
 def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
-    """All shares have ended: the job's final state, or back to the queue. The nodes may forget it after the commit."""
+    """Finish a job whose shares have all ended: set its final state, or requeue it.
+
+    The nodes may forget the job after the commit.
+    """
     status = final_status(job)
     state = _STATE_OF_CAUSE.get(status.cause)
     if state is None:
@@ -290,7 +323,7 @@ def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
     ended = txn.put_job(amend(job, state=state, exit=status, end_at_unix=ended_at, behind=None))
     heir = move_up(txn, job.id, behind)
     if heir is not None:
-        txn.heirs[job.id] = heir
+        txn.successors[job.id] = heir
     if state in BY_ITSELF:
         _expect_of_the_rest(txn, ended)
     step_commands.end_all(txn, ended, ended_at=ended_at)
@@ -305,7 +338,7 @@ def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
 
 
 def _expect_of_the_rest(txn: Transaction, ended: Job) -> None:
-    """Tasks of an array take alike: what waits of it is expected to run as long as those that have ended."""
+    """Update the predicted run time of an array's waiting tasks from the tasks that have ended."""
     rest = txn.state.jobs.get(ended.array_job_id)
     if rest is None or rest.state is not JobState.PENDING:
         return
@@ -321,7 +354,10 @@ def _is_near(before_s: float | None, likely_s: float | None) -> bool:
 
 
 def final_status(job: Job) -> ExitStatus:
-    """The batch share's status, or the worst of all; what ordered the end outranks what the nodes saw."""
+    """Return the exit status of the batch share, or the worst of all shares.
+
+    The ordered cause of an end takes precedence.
+    """
     ends = [share.exit or ExitStatus(cause="unknown", code=1) for share in job.shares]
     worst = ends[0] if job.request.script else max(ends, key=lambda end: (end.signal, end.code))
     blamed = next((end for end in ends if end.cause not in ("", "cancelled")), None)
@@ -338,7 +374,10 @@ def final_status(job: Job) -> ExitStatus:
 
 
 def _is_there(job: Job, name: NodeName, restarts: int) -> bool:
-    """Whether this start of the job has a share of the node: of others' jobs a node's word counts for nothing."""
+    """Return whether this start of the job has a share on the node.
+
+    Reports of a node about other jobs are ignored.
+    """
     return job.restarts == restarts and _share(job, name) is not None
 
 

@@ -1,6 +1,7 @@
-"""The reducer: one event in, changes to the transaction and effects out. The only way the state changes.
+"""The reducer: applies one event to the transaction and returns its effects.
 
-Raises UserError where the event is refused; the caller then undoes what the event had begun.
+The state changes in no other way. Raises UserError if the event is refused. The caller then undoes the
+changes that the event had begun.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Reservations as time goes on: policy.tending says what is to be done, this finds what it asks and does it.
+"""Handler for the lifecycle of reservations.
 
-Looked at after what has changed, a moment later and no more often than every REST_S, and when the clock alone has something to
-be done; never on a site without reservations.
+`policy.reservations.lifecycle` decides the actions, and this module applies them. Reservations are checked
+shortly after a change, at most once every `REST_S`, and when the clock alone makes an action due. Nothing is
+checked on a site without reservations.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from .reserving import lose
 
 
 def has_reservations(state: State) -> bool:
-    """Whether there is anything to look at."""
+    """Return whether there are reservations to check."""
     return bool(state.reserved or state.site.reservations or state.index.in_reservations)
 
 
 def is_due(state: State, now: float) -> bool:
-    """Whether something is to be done."""
+    """Return whether an action is due."""
     return any(deed != _nothing(each) for each, deed in _deeds(state, now)) or bool(_orphans(state, now))
 
 
 def next_moment(state: State, now: float) -> float:
-    """When the clock alone makes something to be done; inf for never."""
+    """Return the next time at which the clock alone makes an action due; infinity if there is none."""
     uses = _uses(state)
     moments = (
         next_deadline_unix(each, uses.get(each.name, ReservationUse())) for each in reservations(state, now)
@@ -51,7 +52,7 @@ def next_moment(state: State, now: float) -> float:
 
 
 def tend_all(txn: Transaction) -> Outcome:
-    """Does what is to be done."""
+    """Apply all actions that are due."""
     state, now = txn.state, txn.now
     effects: list[Effect] = []
     for each, deed in list(_deeds(state, now)):
@@ -66,7 +67,7 @@ def tend_all(txn: Transaction) -> Outcome:
 
 
 def _keep(txn: Transaction, each: ReservationView, deed: ReservationActions) -> None:
-    """The reservation as it is from now on."""
+    """Store the reservation with its changes, or remove it."""
     made = txn.state.reserved[each.name]
     if deed.purged and not made.repeat:
         txn.drop_reservation(made.name)
@@ -93,7 +94,7 @@ def _nothing(each: ReservationView) -> ReservationActions:
 
 
 def _uses(state: State) -> dict[str, ReservationUse]:
-    """The jobs by reservation."""
+    """Return the jobs of each reservation, by its name."""
     jobs = sorted((state.jobs[job_id] for job_id in state.index.in_reservations), key=_reservation)
     return {name: _use(state, list(some)) for name, some in itertools.groupby(jobs, key=_reservation)}
 
@@ -113,7 +114,7 @@ def _use(state: State, jobs: list[Job]) -> ReservationUse:
 
 
 def _orphans(state: State, now: float) -> list[JobId]:
-    """Waiting jobs of reservations that are not there any more: taken out of the configuration."""
+    """Return the waiting jobs whose reservation was removed from the configuration."""
     known = {each.name for each in reservations(state, now)}
     return [
         job_id
@@ -123,7 +124,10 @@ def _orphans(state: State, now: float) -> list[JobId]:
 
 
 def _pool(state: State, each: ReservationView, now: float) -> NodePool:
-    """What it may have instead of its nodes, where any are to be replaced."""
+    """Return the nodes that may replace nodes of the reservation.
+
+    The pool is empty if its nodes are never replaced.
+    """
     if not each.node_count or each.static or each.parts:
         return NodePool()
     able = frozenset(name for name, node in state.nodes.items() if not why_unavailable(state, node))

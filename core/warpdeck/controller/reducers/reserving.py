@@ -1,4 +1,4 @@
-"""Reservations are made and removed: handlers of the reducer."""
+"""Handlers that create and remove reservations."""
 
 from __future__ import annotations
 
@@ -18,13 +18,19 @@ from warpdeck.policy import ReservationView
 from .gpu_shares import check_parts, with_parts
 
 MAX_RESERVATIONS = 1000
-"""Made at run time: each costs every pass."""
+"""Maximum number of reservations made at run time, since each one slows down every pass."""
 KEPT_S = 86_400.0
-"""One that is over can still be seen for so long, and goes when another is made."""
+"""Seconds for which a finished reservation stays visible.
+
+It is removed when another one is made after that time.
+"""
 
 
 def make(txn: Transaction, event: ReservationMade) -> Outcome:
-    """A new reservation. Raises UserError where it names what is not there, or gets into another's way."""
+    """Create a reservation, or replace one of the same name.
+
+    Raises UserError if it names unknown objects or conflicts with another reservation.
+    """
     state, wanted = txn.state, event.reservation
     if find_made(state.made, event.uid, event.mark) is not None:
         return Outcome(replan=False)
@@ -45,7 +51,7 @@ def make(txn: Transaction, event: ReservationMade) -> Outcome:
 
 
 def _check_made(state: State, name: str) -> None:
-    """Raises UserError where it was not made at run time."""
+    """Raise UserError if the reservation was not made at run time."""
     if name in state.reserved:
         return
     if any(each.name == name for each in state.site.reservations):
@@ -98,7 +104,10 @@ def _check(state: State, wanted: Reservation, *, now: float, instead: bool) -> N
 
 
 def _check_alone(state: State, wanted: Reservation, others: list[ReservationView], *, now: float) -> None:
-    """That no other has one of its nodes in its time, or so much of it that there is too little."""
+    """Raise UserError if another reservation conflicts with this one.
+
+    It conflicts if it has one of the nodes at that time, or leaves too little of a node.
+    """
     new = view_of(state, wanted)
     there = [each for each in others if new.nodes & each.nodes and meet(new, each, now)]
     for each in there:
@@ -116,7 +125,7 @@ def _check_times(wanted: Reservation, *, now: float) -> None:
     if wanted.repeat:
         _check_repeat(wanted)
     elif wanted.float_s is not None:
-        pass  # it never begins, so it is never over
+        pass  # It never begins, so it is never over.
     elif wanted.end_unix is not None and wanted.end_unix <= max(now, wanted.start_unix):
         raise UserError(
             "the reservation would be over before it begins",
@@ -147,7 +156,7 @@ def _check_accounts(state: State, wanted: Reservation) -> None:
 
 
 def remove(txn: Transaction, event: ReservationRemoved) -> Outcome:
-    """Its nodes are everybody's again; jobs that wait for it are held, or wait on without it."""
+    """Remove a reservation. Jobs that wait for it are held, or wait on without it."""
     _check_made(txn.state, event.name)
     losers = [
         job_id
@@ -160,7 +169,7 @@ def remove(txn: Transaction, event: ReservationRemoved) -> Outcome:
 
 
 def lose(txn: Transaction, losers: Iterable[JobId], *, hold: bool) -> None:
-    """The reservation of these jobs is over: they go on without one, and wait held unless it says otherwise."""
+    """Take jobs out of a reservation that is over. Waiting jobs are held with `hold`."""
     amended = RequestRevisions()
     for job_id in losers:
         job = txn.state.jobs[job_id]

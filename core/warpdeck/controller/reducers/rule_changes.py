@@ -1,7 +1,7 @@
-"""The site's configuration in force, and which of the users that it asks about are in the Unix groups that it names.
+"""The site's configuration in force, and the membership of users in the Unix groups that it names.
 
-A group's members cannot be listed reliably (directories hide them, primary groups have none), but a user's groups can: so
-they are looked up for each user who submits, and remembered for jobs that wait.
+The members of a group cannot be listed reliably: directories hide them, and primary groups list none. The
+groups of one user can. They are looked up for each user who submits a job and kept for the jobs that wait.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from warpdeck.config import Config, Site, build_site, changes
 log = logging.getLogger("warpdeck.rules")
 
 GroupsOf = Callable[[str], frozenset[str]]
-"""User -> names of the groups. Blocks: a directory may be asked."""
+"""Returns the names of a user's groups. It blocks, because it may query a directory service."""
 
 
 def unix_groups(user: str) -> frozenset[str]:
-    """The groups of a user of this machine; none for a name that it does not know."""
+    """Return the groups of a user of this machine; an empty set for an unknown name."""
     try:
         entry = pwd.getpwnam(user)
     except KeyError:
@@ -36,7 +36,10 @@ def unix_groups(user: str) -> frozenset[str]:
 
 
 class RulesInForce:
-    """What holds now. `site` is made anew when the configuration, or what is known of the groups, changes."""
+    """The rules in force.
+
+    `site` is built again when the configuration or the known group memberships change.
+    """
 
     def __init__(self, config: Config, groups_of: GroupsOf = unix_groups) -> None:
         self.config = config
@@ -45,17 +48,17 @@ class RulesInForce:
         self._members: dict[str, set[str]] = {}
 
     def groups_named(self) -> frozenset[str]:
-        """The groups that some partition asks about."""
+        """Return the groups that some partition requires."""
         return frozenset(
             group for partition in self.config.partitions.values() for group in partition.allow_groups or ()
         )
 
     def look_up(self, users: Iterable[str]) -> dict[str, frozenset[str]]:
-        """User -> groups. Blocks; changes nothing, so it may run in a thread."""
+        """Return the groups of each user. Blocks, but changes nothing, so it may run in a thread."""
         return {user: self._groups_of(user) for user in dict.fromkeys(users)}
 
     def learn(self, groups_by_user: dict[str, frozenset[str]]) -> None:
-        """Takes up what was looked up, in place of what was known of these users."""
+        """Store the looked-up groups in place of the earlier ones of these users."""
         before = {group: frozenset(users) for group, users in self._members.items()}
         for user, groups in groups_by_user.items():
             for group in self.groups_named():
@@ -68,7 +71,7 @@ class RulesInForce:
             self._build()
 
     def adopt(self, config: Config) -> list[str]:
-        """Puts another configuration in force; what has changed, in words."""
+        """Put another configuration in force. Returns the changes in words."""
         told = changes(self.config, config)
         self.config = config
         self._members = {group: self._members.get(group, set()) for group in self.groups_named()}

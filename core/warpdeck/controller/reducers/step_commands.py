@@ -1,7 +1,8 @@
-"""Steps: asked for, reported on, ended. Handlers of the reducer.
+"""Handlers for job steps: created, reported on and ended.
 
-A step is laid out by policy.steps over what the job holds and what its steps hold of that. It ends when all its nodes have
-told the end of all their tasks; what a node cannot tell any more counts as ended with code 1. With the job end its steps.
+policy.step_placement places a step on the resources of its job that other steps leave free. A step ends when
+all its nodes have reported the ends of all their tasks. A task whose end cannot be reported any more counts
+as ended with code 1. The end of a job ends its steps.
 """
 
 from __future__ import annotations
@@ -36,13 +37,16 @@ from .allocations import release
 from .node_failures import blame_check
 
 STARTING = "starting"
-"""The code of an error about a job that starts at this moment: nothing worth telling, for nobody has to end."""
+"""Error code for a job that is starting at this moment. The client retries and shows no message."""
 EXPIRED = "expired"
-"""The code of an error about a job that has ended."""
+"""Error code for a job that has ended."""
 BUSY = "busy"
-"""The code of an error that is gone when others have ended: who asks waits and asks again."""
+"""Error code if resources are in use by other steps. The client waits and retries."""
 MAX_STEPS = 100_000
-"""Steps of one start of a job, as many as Slurm lets a job have twice over: each leaves a row for good."""
+"""Maximum number of steps of one start of a job, about twice Slurm's limit.
+
+Each step leaves a permanent row in the store.
+"""
 _STATE_OF_CAUSE = {
     "cancelled": JobState.CANCELLED,
     "timeout": JobState.TIMEOUT,
@@ -54,7 +58,10 @@ _ASKED = msgspec.msgpack.Decoder(StepAsked)
 
 
 def plan_step(state: State, event: StepAsked) -> Layout:
-    """Where the step would go now. Raises UserError; with the code BUSY or STARTING where waiting helps."""
+    """Return the layout that the step would get now.
+
+    Raises UserError; its code is `BUSY` or `STARTING` if a later attempt may succeed.
+    """
     job = state.jobs.get(event.job_id)
     if job is None:
         raise UserError(f"job {event.job_id} is not known", "see `warpdeck queue`", code="not_found")
@@ -99,9 +106,10 @@ def _check_runs(job: Job) -> None:
 
 
 def ask(txn: Transaction, event: StepAsked) -> Outcome:
-    """A new step, if there is room for it; over several components one of each, all with the same number.
+    """Create a step if its resources are free.
 
-    The numbers of a heterogeneous job are counted over all its components.
+    Across several components, create one step in each, all with the same number. Step numbers of a
+    heterogeneous job are counted over all its components.
     """
     made = made_before(txn.state, event)
     if made is not None:
@@ -133,7 +141,10 @@ def ask(txn: Transaction, event: StepAsked) -> Outcome:
 
 
 def made_before(state: State, event: StepAsked) -> Step | None:
-    """The step that this very request has made, running or ended lately."""
+    """Return the running or recently ended step that this same request created before.
+
+    Returns None if there is none.
+    """
     job = state.jobs.get(event.job_id)
     if not event.nonce or job is None or not may_touch(event.who, job):
         return None
@@ -142,7 +153,7 @@ def made_before(state: State, event: StepAsked) -> Step | None:
 
 
 def in_one_world(events: Sequence[StepAsked], layouts: Sequence[Layout]) -> list[StepAsked]:
-    """The events, each with what it has to know of the others."""
+    """Return the requests for one step, each with the nodes and task counts of all components."""
     if len(events) == 1:
         return [*events]
     shares = [share for layout in layouts for share in layout.shares]
@@ -194,13 +205,16 @@ def _make(
 
 
 def whole_step(state: State, step: Step) -> list[Step]:
-    """The step, with those of the other components that srun has started with it, by their ranks."""
+    """Return the step and the steps of other components that srun started with it, ordered by rank."""
     found = [find_step(state, job_id, step.number) for job_id in step.beside]
     return [each for each in found if each is not None] or [step]
 
 
 def _with_input(event: StepAsked, tasks: int) -> StepAsked:
-    """A number that no task has is the name of a file, as in Slurm, which all tasks read."""
+    """Return the event with input for all tasks if its input rank is not the rank of a task.
+
+    As in Slurm, such a number is the name of a file that all tasks read.
+    """
     if not tasks <= event.ask.input_rank < wire.EVERY_TASK:
         return event
     ask = msgspec.structs.replace(event.ask, input_rank=wire.EVERY_TASK)
@@ -208,7 +222,10 @@ def _with_input(event: StepAsked, tasks: int) -> StepAsked:
 
 
 def end(txn: Transaction, event: StepEndAsked) -> Outcome:
-    """Ends a step, or sends it a signal."""
+    """End a step, or send it a signal.
+
+    Raises UserError if the step does not run or the caller may not end it.
+    """
     job, step = txn.state.jobs.get(event.job_id), find_step(txn.state, event.job_id, event.number)
     if job is not None and not may_touch(event.who, job):
         raise UserError(
@@ -225,7 +242,7 @@ def end(txn: Transaction, event: StepEndAsked) -> Outcome:
 
 
 def _why_none(job: Job | None, step: Step | None) -> str:
-    """The code of the error that tells of a step that does not run."""
+    """Return the error code for a step that does not run."""
     if job is None or job.is_finished:
         return "not_found"
     if step is not None:
@@ -234,12 +251,15 @@ def _why_none(job: Job | None, step: Step | None) -> str:
 
 
 def report(txn: Transaction, event: StepReported) -> Outcome:
-    """An agent's word on a step."""
+    """Apply an agent's report on a step."""
     return Outcome(effects=tuple(apply_report(txn, event.name, event.report)), replan=False)
 
 
 def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> list[Effect]:
-    """Moves the step along. Repeated reports change nothing; words on what does not count any more are put right."""
+    """Apply a report to the step.
+
+    A repeated report changes nothing. A stale launch on the node is ended or forgotten.
+    """
     step = find_step(txn.state, JobId(said.job_id), said.step)
     part = None if step is None else next((each for each in step.parts if each.node == name), None)
     if step is None or part is None or step.restarts != said.restarts or step.is_finished:
@@ -251,7 +271,7 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> lis
     here = {rank for rank in share.ranks if rank not in known} if said.ends else set()
     told_now = {
         each.rank: each for each in said.ends if each.rank in here
-    }  # of others' ranks its word counts for nothing
+    }  # Reports about ranks of other nodes are ignored.
     fresh = [
         TaskEnd(rank=each.rank, code=each.code, signal=each.signal, oom=each.oom)
         for each in told_now.values()
@@ -289,7 +309,11 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> lis
 
 
 def _settle_stray(step: Step | None, name: NodeName, said: wire.StepReport) -> list[Effect]:
-    """A step of ours that has ended waits for its streams; any other is ended and let go."""
+    """Handle a report about a step that no longer runs here.
+
+    An ended step of the current start still waits for its output streams. Any other step is ended and
+    forgotten on the node.
+    """
     job_id, start = JobId(said.job_id), said.restarts
     if said.phase != "exited":
         return [KillStep(node=name, job_id=job_id, restarts=start, number=said.step, at_once=True)]
@@ -299,7 +323,10 @@ def _settle_stray(step: Step | None, name: NodeName, said: wire.StepReport) -> l
 
 
 def _follow_up(txn: Transaction, step: Step, fresh: list[TaskEnd], *, failed: str) -> list[Effect]:
-    """What follows from these ends: the step's own, or the end of the other tasks, for the cause `failed` where that is given."""
+    """Return the effects of these task ends.
+
+    They end the step, or its other tasks. `failed` is the cause of that end, if it is given.
+    """
     if all(part.phase == "exited" for part in step.parts):
         ended = _finish(txn, step, ended_at=txn.now)
         job = txn.state.jobs[step.job_id]
@@ -361,7 +388,7 @@ def _finish(txn: Transaction, step: Step, *, ended_at: float) -> ExitStatus:
 
 
 def end_all(txn: Transaction, job: Job, *, ended_at: float) -> None:
-    """The job has ended: so have its steps."""
+    """End all steps of a job that has ended."""
     for step in list(txn.state.steps.get(job.id, {}).values()):
         if not step.is_finished:
             parts = tuple(_closed(part, share) for part, share in zip(step.parts, step.shares, strict=True))
@@ -376,7 +403,10 @@ def _closed(part: StepPart, share: StepShare) -> StepPart:
 
 
 def settle_node(txn: Transaction, name: NodeName, told: list[wire.StepReport]) -> list[Effect]:
-    """What a Welcome says of steps, and what it does not: a step that the node has no record of has not begun, or has ended."""
+    """Reconcile the steps in a Welcome message.
+
+    A step of which the node has no record has not started, or has ended.
+    """
     effects: list[Effect] = []
     for said in told:
         effects += apply_report(txn, name, said)
@@ -406,5 +436,5 @@ def _settle_untold(txn: Transaction, step: Step, name: NodeName) -> list[Effect]
 
 
 def find_step(state: State, job_id: JobId, number: int) -> Step | None:
-    """A step of a job in memory: one that runs, or one that ended lately."""
+    """Return the running or recently ended step of a job in memory; None if there is none."""
     return state.steps.get(job_id, {}).get(number)

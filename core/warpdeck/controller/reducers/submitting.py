@@ -1,4 +1,4 @@
-"""What enters the queue: a job, an array, or all components of a heterogeneous job. Handlers of the reducer."""
+"""Handlers for submissions: a job, an array, or all components of a heterogeneous job."""
 
 from __future__ import annotations
 
@@ -24,14 +24,20 @@ from .hetjob_components import as_components, check_components, place_of
 from .job_commands import recall
 
 MAX_OPEN_JOBS = 1_000_000
-"""Unfinished job records; keeps memory bounded."""
+"""Maximum number of unfinished job records. It limits memory use."""
 
 MOST_RECORDING_S = 120.0
-"""What a job waits at most for the record of its code: as long as a capture of a large tree over a slow network takes."""
+"""Maximum time in seconds that a job waits for the record of its code.
+
+This is enough to record a large tree over a slow network.
+"""
 
 
 def submit(txn: Transaction, event: Submitted) -> Outcome:
-    """Checks what is asked against what the cluster can ever give and makes the job, or all components. Raises UserError."""
+    """Check a submission against the rules and the cluster's capacity, and create the job or all components.
+
+    Raises UserError if it is refused.
+    """
     before = find_made(txn.state.made, event.who.uid, event.mark)
     if before is not None:
         members = txn.state.named(JobId(before.job_id))
@@ -56,7 +62,7 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
 
 
 def _put_made(txn: Transaction, event: Submitted, job: Job, notes: tuple[str, ...]) -> Made:
-    """What the request is answered; kept where it may come again."""
+    """Return the answer to the request. It is kept if the request may be repeated."""
     array = event.request.array
     made = Made(
         uid=event.who.uid,
@@ -73,14 +79,14 @@ def _put_made(txn: Transaction, event: Submitted, job: Job, notes: tuple[str, ..
 
 
 def _checked(txn: Transaction, request: Request, who: Principal) -> Request:
-    """The request with the site's defaults. Raises UserError for what can never be."""
+    """Return the request with the site's defaults. Raises UserError if it can never run."""
     if not request.script and not request.argv and not request.holder:
         raise UserError("nothing to run: neither a script nor a command", "give a script with a #! line")
     _check_array(request)
     _check_rights(request, who)
     check_times(request, txn.now)
     if not who.admin or request.priority == 0:
-        # As in Slurm, where scripts of other users may say one: it counts for nothing.
+        # As in Slurm, a priority in the script of an ordinary user is ignored.
         request = amend(request, priority=None)
     parse_constraint(request.resources.constraint)
     parse_constraint(request.resources.prefer, "prefer")
@@ -92,7 +98,7 @@ def _checked(txn: Transaction, request: Request, who: Principal) -> Request:
 
 
 def _make(txn: Transaction, request: Request, who: Principal, component: Component | None) -> Job:
-    """The job of a request that was checked. Raises UserError where there is no place for it in the queue."""
+    """Create the job of a checked request. Raises UserError if the queue does not admit it."""
     state, job_id = txn.state, txn.new_job_id()
     is_led = component is not None and component.offset > 0
     base = Job(
@@ -128,7 +134,7 @@ def _check_rights(request: Request, who: Principal) -> None:
 
 
 def check_reservation(txn: Transaction, request: Request, who: Principal) -> None:
-    """Raises UserError where the request names a reservation that is not there, or not for its user."""
+    """Raise UserError if the request names a reservation that does not exist or does not admit its user."""
     name = request.reservation
     if not name:
         return
@@ -144,7 +150,7 @@ def check_reservation(txn: Transaction, request: Request, who: Principal) -> Non
 
 
 def check_times(request: Request, now: float) -> None:
-    """Raises UserError where the request could not be done before its deadline."""
+    """Raise UserError if the job could not end before its deadline."""
     if request.deadline_unix is None:
         return
     begins = max(now, request.begin_at_unix or 0.0)
@@ -157,7 +163,7 @@ def check_times(request: Request, now: float) -> None:
 
 
 def _without_unknown(txn: Transaction, request: Request, notes: list[str]) -> Request:
-    """The request, waiting for jobs that are known; notes what else it names."""
+    """Return the request without dependencies on unknown jobs, and add a note about them."""
     if request.dependencies is None:
         return request
     left, unknown = without_unknown(request.dependencies, txn.state.named)

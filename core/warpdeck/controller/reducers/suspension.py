@@ -1,7 +1,8 @@
-"""Jobs that are stopped where they are and go on later: by an admin's word, or as the planner decided. Handlers of the reducer.
+"""Handlers that suspend and resume jobs, by order of an administrator or by decision of the planner.
 
-A suspended job keeps its memory; its CPUs are free for others, and its GPUs where the site gives those away. What an admin has
-suspended only an admin lets go on; the planner leaves it alone. Whoever resumes it, what it held must be free again.
+A suspended job keeps its memory. Its CPUs are free for other jobs, and so are its GPUs if the site allows it.
+Only an administrator resumes a job that an administrator suspended; the planner leaves it alone. A job is
+resumed only if the resources that it held are free again.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
 from .job_commands import is_with_its_leader, on_each
 
 SIGCONT, SIGSTOP = 18, 19
-"""As numbers: Linux's on every architecture that has NVIDIA GPUs."""
+"""Signal numbers of Linux, equal on every architecture with NVIDIA GPUs."""
 
 
 def suspend(txn: Transaction, event: Suspended) -> Outcome:
-    """Running jobs stop where they are. Raises UserError for anybody but admins, as in Slurm."""
+    """Suspend running jobs. As in Slurm, raises UserError unless the caller is an administrator."""
     _check_admin(event.who)
     return on_each(txn, event, lambda job: _suspend_one(txn, job, event.who, event.jobs))
 
 
 def resume(txn: Transaction, event: Resumed) -> Outcome:
-    """Suspended jobs go on. Raises UserError for anybody but admins."""
+    """Resume suspended jobs. Raises UserError unless the caller is an administrator."""
     _check_admin(event.who)
     return on_each(txn, event, lambda job: _resume_one(txn, job, event.who))
 
@@ -73,7 +74,7 @@ def _resume_one(txn: Transaction, job: Job, who: Principal) -> list[Effect]:
 
 
 def suspend_job(txn: Transaction, job: Job, *, keeps_gpus: bool, by: str = "") -> list[Effect]:
-    """Stops a running job. `by` is the admin who wants it so; "" is the planner."""
+    """Suspend a running job. `by` is the administrator who ordered it, or "" for the planner."""
     assert job.allocation is not None
     kept = tuple(
         amend(share, cpus=0) if keeps_gpus else amend(share, cpus=0, gpus=(), gpu_uuids=())
@@ -95,7 +96,10 @@ def suspend_job(txn: Transaction, job: Job, *, keeps_gpus: bool, by: str = "") -
 
 
 def resume_job(txn: Transaction, job: Job, *, by: str = "") -> list[Effect]:
-    """A suspended job goes on with all that it had. The time it was stopped does not count against its limit."""
+    """Resume a suspended job with all its resources.
+
+    The suspended time does not count against its time limit.
+    """
     stopped_s = max(0.0, txn.now - (job.suspended_at_unix or txn.now))
     going = txn.put_job(
         amend(
@@ -113,7 +117,10 @@ def resume_job(txn: Transaction, job: Job, *, by: str = "") -> list[Effect]:
 
 
 def set_right(job: Job, node: NodeName, *, stopped_there: bool) -> list[Effect]:
-    """What a node must be told where the job's share is not as the job is: an order may have been lost with the link."""
+    """Return the signal to send if the share on the node is not suspended or running as its job is.
+
+    An earlier order may have been lost with the link.
+    """
     wanted = job.state is JobState.SUSPENDED
     if job.state not in (JobState.SUSPENDED, JobState.RUNNING) or stopped_there == wanted:
         return []

@@ -1,10 +1,11 @@
-"""Jobs that are there already are changed: `scontrol update job`. Handlers of the reducer.
+"""Handlers that change existing jobs: `scontrol update job`.
 
-Who may change what, and when, is as in Slurm (job_mgr's update): of a waiting job everything, and the site's rules and the
-cluster are asked again as if it were submitted now; of a running one its time limit, and what decides nothing any more or
-not yet (name, comment, mails, priority and nice, requeue, the array's throttle, deadline, time-min, switches). Users shorten
-limits, lower priorities and set a `nice` from 0 on; admins do all. A priority of 0 is a hold; any other stays as it was set, in
-place of age and `nice`, until a release.
+The rules on changes are those of Slurm (job_mgr's update). All fields of a waiting job may change; it is then
+checked against the site's rules and the cluster like a new submission. Of a running job the time limit may
+change, and fields that no longer or not yet have an effect (name, comment, mails, priority and nice, requeue,
+the array's throttle, deadline, time-min, switches). Users may shorten limits, lower priorities and set a
+`nice` from 0 up; administrators may do all. A priority of 0 holds the job. Any other priority stays in force,
+in place of age and `nice`, until the job is released.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from .submitting import check_reservation, check_times
 ANY_TIME = frozenset(
     {"name", "comment", "admin_comment", "requeue", "throttle", "nice", "priority", "mail_types", "mail_user"}
 )
-"""What may change as long as the job has not ended."""
+"""Fields that may change as long as the job has not ended."""
 NEXT_START = frozenset({"deadline_unix", "max_switches", "switches_wait_s", "time_min_s"})
-"""What decides nothing of a job that runs, and counts once it is requeued."""
+"""Fields that have no effect on a running job and apply when it is requeued."""
 LIMIT = frozenset({"time_limit_s", "time_limit_more_s", "end_at_unix"})
 AFTERWARDS = frozenset({"comment", "admin_comment"})
-"""What may change of a job that has ended."""
+"""Fields that may change after the job has ended."""
 OF_RESOURCES = frozenset(Resources.__struct_fields__)
 OF_REQUEST = frozenset(Request.__struct_fields__)
 
 
 def update(txn: Transaction, event: Updated) -> Outcome:
-    """Changes the jobs named, all or none of what is asked for each."""
+    """Change the named jobs. For each job, either all or none of the changes are made."""
     wanted = event.change.asked()
     if not wanted:
         raise UserError("no change is named", "name what is to be other, such as TimeLimit=2:00:00")
@@ -83,7 +84,7 @@ def _update_one(txn: Transaction, job: Job, event: Updated, amended: RequestRevi
 def _check_state(job: Job, wanted: frozenset[str]) -> None:
     if job.is_finished and wanted - AFTERWARDS:
         raise UserError(f"job {job.label()} has ended already ({job.state})", code="finished")
-    if "end_at_unix" in wanted and job.start_at_unix is None:  # it may be starting, too
+    if "end_at_unix" in wanted and job.start_at_unix is None:  # It may also be starting.
         raise UserError(f"job {job.label()} is not running ({job.state})", code="not_running")
     if job.state is JobState.PENDING:
         return
@@ -126,7 +127,7 @@ def _denied(sentence: str) -> UserError:
 
 
 def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Principal) -> Request:
-    """The request of a waiting job as it is to be, if it may be so."""
+    """Return the changed request of a waiting job. Raises UserError if the change is not allowed."""
     if isinstance(change.dependencies, Dependencies):
         change = amend(change, dependencies=_known_dependencies(txn, job, change.dependencies))
     wanted, state = change.asked(), txn.state
@@ -148,7 +149,7 @@ def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Princip
 
 
 def _known_dependencies(txn: Transaction, job: Job, asked: Dependencies) -> Dependencies | None:
-    """What of it can be waited for. Raises UserError."""
+    """Return the dependencies without unknown jobs. Raises UserError if the job would depend on itself."""
     for clause in asked.clauses:
         found = targets(clause, txn.state.named) if clause.kind != "singleton" else ()
         if any(each.array_job_id == job.array_job_id for each in found):
@@ -160,7 +161,7 @@ def _known_dependencies(txn: Transaction, job: Job, asked: Dependencies) -> Depe
 
 
 def _replaced(request: Request, change: JobChange) -> Request:
-    """The request with all that is plainly put in place of another value."""
+    """Return the request with the new values of all fields except the time limit."""
     wanted = change.asked() - LIMIT
     values = {name: getattr(change, name) for name in wanted}
     resources = {name: value for name, value in values.items() if name in OF_RESOURCES}
@@ -184,12 +185,12 @@ def _replaced(request: Request, change: JobChange) -> Request:
 
 
 def _limit_s(txn: Transaction, job: Job) -> int | None:
-    """What a waiting job would run under."""
+    """Return the time limit in seconds under which a waiting job would run."""
     return waiting_limit_s(txn.state, job, Namesakes(txn.state), now=txn.now)
 
 
 def _check_limit(txn: Transaction, job: Job, request: Request) -> None:
-    """Raises UserError for a limit that is less than the least time."""
+    """Raise UserError if the time limit is less than the minimum time of the job."""
     limit_s = _limit_s(txn, amend(job, request=request))
     if request.time_min_s and limit_s and request.time_min_s > limit_s:
         raise UserError(
@@ -198,8 +199,10 @@ def _check_limit(txn: Transaction, job: Job, request: Request) -> None:
 
 
 def _asked_limit(job: Job, change: JobChange, *, now_s: int | None) -> int | None:
-    """The time limit that the job is to have, which now is `now_s`. Raises UserError: longer than one may ask for, no store
-    takes it."""
+    """Return the new time limit of the job in seconds; `now_s` is the present one.
+
+    Raises UserError if it is longer than a submission may request, because the store cannot hold it.
+    """
     limit_s = _moved_limit(job, change, now_s)
     if limit_s is not None and limit_s > MAX_LIMIT_S:
         words = f"job {job.label()} would have a time limit of over {MAX_LIMIT_S} seconds"
@@ -225,7 +228,7 @@ def _moved_limit(job: Job, change: JobChange, now_s: int | None) -> int | None:
 
 
 def _limited(job: Job, change: JobChange) -> tuple[Job, list[Effect]]:
-    """The running job under its new limit, and what its nodes are told: they keep it."""
+    """Return the running job with its new time limit, and the effects that send the limit to its nodes."""
     limited = amend(job, time_limit_s=_asked_limit(job, change, now_s=job.time_limit_s))
     return limited, [
         LimitShare(node=share.node, job_id=job.id, restarts=job.restarts)

@@ -1,11 +1,13 @@
-"""What was used, for fairshare and for limits of TRES-minutes: as the rules' tables want it, decayed to now.
+"""Accounts for resource usage, decayed to the present, for fairshare and for TRES-minute limits.
 
-What a job has used is the integral of what it holds over the time that it runs, each second counting half as much after
-each half-life, times the factor of its QoS. It enters the durable totals in the very transaction in which the job lets go
-of its resources; before, it follows from the job's start. So no second is counted twice or lost, whenever the controller
-is killed. Time that a job is suspended costs nothing: it counts as if it had run without a break up to its end.
+A job's usage is the integral of its held resources over its run time, times the factor of its QoS. The weight
+of each second halves after each half-life. The transaction in which a job releases its resources adds its
+usage to the durable totals. Until then the usage is computed from the job's start time. No second is
+therefore counted twice or lost, even if the controller is killed. Suspended time costs nothing: the time that
+a job ran counts as one unbroken period up to its end.
 
-Totals are kept by account, user and QoS. Accounts above are summed by the tree as it is in the configuration now.
+Totals are kept by account, user and QoS. The totals of parent accounts are summed over the account tree of
+the current configuration.
 """
 
 from __future__ import annotations
@@ -21,15 +23,19 @@ from warpdeck.ports.ports import UsageRow
 from .tables import Tables
 
 COUNT_ANEW_S = 60.0
-"""Running jobs are counted this often; those that end, at once."""
+"""Interval in seconds between two counts of the running jobs. Jobs that end are counted at once."""
 
 Key = tuple[str, str, str]
-"""Account, user, QoS."""
+"""Account, user and QoS."""
 TresSeconds = dict[str, float]
 
 
 def charge(state: Tables, job: Job, *, ended_unix: float) -> UsageRow | None:
-    """The new total of the job's account, user and QoS when it lets go of what it held; None if it never ran."""
+    """Return the new total of the job's account, user and QoS when the job releases its resources.
+
+    Returns None if the job never ran. The total is decayed to `ended_unix`, or to the time of the previous
+    total if that is later.
+    """
     if job.start_at_unix is None or job.allocation is None:
         return None
     key = key_of(job)
@@ -43,12 +49,15 @@ def charge(state: Tables, job: Job, *, ended_unix: float) -> UsageRow | None:
 
 
 def key_of(job: Job) -> Key:
-    """Whose use the job's is."""
+    """Return the account, user and QoS to which the job's usage is charged."""
     return job.request.account, job.user, job.request.qos
 
 
 class Accounting:
-    """The rules with what was used, kept until it is time to count anew. One for each Tables."""
+    """The site's rules with the usage filled in, cached until the running jobs must be counted again.
+
+    There is one object per `Tables`.
+    """
 
     def __init__(self) -> None:
         self._rules: Site | None = None
@@ -59,11 +68,14 @@ class Accounting:
 
     @property
     def counted_unix(self) -> float:
-        """Up to when the use of running jobs was counted."""
+        """The time up to which the usage of running jobs is counted."""
         return self._counted_unix
 
     def charged(self, state: Tables, rules: Site, *, now: float) -> Site:
-        """The rules with the use of all up to now (of running jobs: up to the last count)."""
+        """Return the rules with all usage decayed to now.
+
+        The usage of running jobs reaches up to the last count.
+        """
         if not (rules.accounts or rules.users or rules.qos):
             return rules
         if rules is not self._rules:
@@ -99,7 +111,7 @@ class Accounting:
 
 
 class _Running(NamedTuple):
-    """One start of a job at the last count."""
+    """Usage of one start of a job at the last count."""
 
     restarts: int
     key: Key
@@ -111,7 +123,10 @@ class _Running(NamedTuple):
 
 
 def _held(state: Tables, job: Job, rules: Site) -> dict[str, float]:
-    """What counts of a job in each second that it runs."""
+    """Return the resources that the job consumes per second of run time.
+
+    They are multiplied by the usage factor of its QoS.
+    """
     assert job.allocation is not None
     factor = next((each.usage_factor for each in rules.qos if each.name == job.request.qos), 1.0)
     counts = held_tres(job.allocation, gpu_types(state, job), rules.settings.billing_weights)
@@ -121,7 +136,7 @@ def _held(state: Tables, job: Job, rules: Site) -> dict[str, float]:
 
 
 def _used(job: Job, held: dict[str, float], rules: Site, *, until_unix: float, now: float) -> TresSeconds:
-    """What this start of the job has used until then, decayed to `now`."""
+    """Return the usage of this start of the job up to `until_unix`, decayed to `now`."""
     assert job.start_at_unix is not None
     if job.suspended_at_unix is not None:
         until_unix = min(until_unix, job.suspended_at_unix)
@@ -131,7 +146,7 @@ def _used(job: Job, held: dict[str, float], rules: Site, *, until_unix: float, n
 
 
 def summed(totals: dict[Key, TresSeconds], rules: Site) -> Usage:
-    """By account (with all below it), user and QoS."""
+    """Return the usage summed by account (including all accounts below it), by user and by QoS."""
     usage = Usage()
     parents = {account.name: account.parent for account in rules.accounts}
     for (account, user, qos), used in sorted(totals.items()):
@@ -160,12 +175,12 @@ def _decayed_total(row: UsageRow, now: float, half_life_s: float) -> TresSeconds
 
 
 def _half_life_s(site: Site) -> float:
-    """0.0, as `decayed` has it, where use is never forgotten."""
+    """Return the half-life of usage in seconds. 0.0 means that usage never decays, as `decayed` expects."""
     return site.half_life_s or 0.0
 
 
 def gpu_types(state: Tables, job: Job) -> dict[str, str]:
-    """uuid -> type, for the GPUs of the nodes on which the job runs."""
+    """Return the type of each GPU on the nodes of the job's allocation, by GPU UUID."""
     assert job.allocation is not None
     nodes = (state.nodes.get(name) for name in job.allocation.node_names())
     return {gpu.uuid: gpu.type.lower() for node in nodes if node is not None for gpu in node.gpus}

@@ -1,7 +1,8 @@
-"""Whether a submission may enter the queue, asked of the policy as often as needed and no more.
+"""Decides whether a submission may enter the queue.
 
-The rules are asked each time. Whether the empty cluster could ever hold a request depends on the nodes and the rules only, and
-takes long on a large cluster, so the answer is kept for equal requests until one of those changes.
+The rules are checked each time. Whether the empty cluster could ever hold a request depends only on the nodes
+and the rules, and takes long to compute on a large cluster. That answer is therefore cached for equal
+requests until the nodes or the rules change.
 """
 
 from __future__ import annotations
@@ -17,25 +18,29 @@ from .state import State
 from .view import Namesakes, pending_job, rules_view, with_components
 
 NEVER_STARTS = "this request can never start: "
-"""How a refusal begins."""
+"""Beginning of each refusal message."""
 
 
 def check(state: State, job: Job, *, now: float, there_already: bool = False) -> None:
-    """Raises UserError where the site forbids the job, or the cluster can never hold it.
+    """Raise UserError if the site's rules forbid the job or if the cluster can never hold it.
 
-    One that is `there_already` does not count against the limits on how many may be submitted.
+    With `there_already`, the job is in the queue already and does not count against the limits on submitted
+    jobs.
     """
     asked = pending_job(state, job, Namesakes(state), now=now)
     view, settings = rules_view(state), state.site.settings
     if there_already:
         view = _without(view, job)
-    refusal = admit(asked, view, settings, must_fit=False) or _misfit(state, asked, view)
+    refusal = admit(asked, view, settings, must_fit=False) or _why_unplaceable(state, asked, view)
     if refusal is not None:
         raise _refused(refusal)
 
 
 def check_together(state: State, leader: Job, *, now: float) -> None:
-    """Raises UserError where the components of a job, each of which may wait, could never start at once."""
+    """Raise UserError if the components of a heterogeneous job could never start at the same time.
+
+    Each component may be acceptable by itself. Nothing is checked while the size of some node is not known.
+    """
     if not state.nodes or not all(node.cpus for node in state.nodes.values()):
         return
     names = Namesakes(state)
@@ -46,10 +51,10 @@ def check_together(state: State, leader: Job, *, now: float) -> None:
         raise _refused(refusal)
 
 
-def _misfit(state: State, asked: PendingJob, view: View) -> Refusal | None:
+def _why_unplaceable(state: State, asked: PendingJob, view: View) -> Refusal | None:
     nodes, settings = tuple(state.nodes.values()), state.site.settings
     if not nodes or not all(node.cpus for node in nodes):
-        return None  # a node whose size is not known yet might be the one that fits
+        return None  # A node of unknown size could be the one that fits.
     kept, key = state.admitted.answers(nodes, settings), _same_answer(asked)
     if key not in kept:
         whole = msgspec.structs.replace(view, nodes=state.picture.nodes(state))
@@ -67,14 +72,17 @@ def _refused(refusal: Refusal) -> UserError:
 
 
 def _without(view: View, job: Job) -> View:
-    """As if it had not been submitted."""
+    """Return the view without the job in the counts of submitted jobs."""
     key = key_of(job)
     rest = view.submitted.get(key, 0) - max(1, count_tasks(job.pending_tasks))
     return msgspec.structs.replace(view, submitted={**view.submitted, key: max(0, rest)})
 
 
 def _same_answer(asked: PendingJob) -> tuple[object, ...]:
-    """All of a request on which it depends whether the empty cluster can hold it, and whose limits allow what it gets."""
+    """Return the fields of a request that decide whether the empty cluster can hold it.
+
+    They include the fields that select the limits that apply to the request.
+    """
     return (
         asked.resources,
         asked.partition,

@@ -1,4 +1,8 @@
-"""The waiting tasks of an array are one record, until some of them are named, start, or are otherwise treated alone."""
+"""Splits waiting array tasks from the one record that holds them, and joins them to it again.
+
+The waiting tasks of an array are one record (a folded array). A task gets a record of its own when it is
+named in a command, starts, or is treated separately for another reason.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,11 @@ from .transaction import Transaction
 
 
 def split_tasks(txn: Transaction, array: Job, named: Ranges) -> Job:
-    """Makes waiting tasks of a folded array a job of their own; all of them are the array's record itself."""
+    """Give the named waiting tasks of a folded array a job record of their own, and return it.
+
+    If all waiting tasks are named, the array's own record is returned. Raises UserError if the tasks would
+    need more than `MAX_RANGES` ranges.
+    """
     _, rest = split_ranges(array.pending_tasks, named)
     if max(len(named), len(rest)) > MAX_RANGES:
         raise UserError(
@@ -25,7 +33,10 @@ def split_tasks(txn: Transaction, array: Job, named: Ranges) -> Job:
 
 
 def take_tasks(txn: Transaction, array: Job, tasks: Ranges) -> list[Job]:
-    """Some of the waiting tasks of a folded array as jobs of their own, which are not put into the state yet; some must stay."""
+    """Return waiting tasks of a folded array as single jobs that are not yet in the state.
+
+    The array's record keeps the other tasks. At least one task must remain.
+    """
     _, rest = split_ranges(array.pending_tasks, tasks)
     array = txn.put_job(fold(array, rest))
     singles = [((task, task, 1),) for task in iter_tasks(tasks)]
@@ -33,7 +44,11 @@ def take_tasks(txn: Transaction, array: Job, tasks: Ranges) -> list[Job]:
 
 
 def fold_back(txn: Transaction, task: Job) -> None:
-    """A task that was split off, never began and waits again joins what waits of its array, if that is as it was."""
+    """Join a waiting task to the record of its array's waiting tasks again.
+
+    The task was split off and never started. Does nothing unless the two records are equal except for the
+    task numbers and the planner's values.
+    """
     rest = txn.state.jobs.get(task.array_job_id)
     if rest is None or rest is task or rest.state is not JobState.PENDING or task.array_task_id is None:
         return
@@ -42,12 +57,12 @@ def fold_back(txn: Transaction, task: Job) -> None:
         return
     last = rest.array_task_id
     waiting = rest.pending_tasks if last is None else ((last, last, 1),)
-    txn.drop_job(task)
+    txn.evict_job(task)
     txn.put_job(fold(rest, with_task(waiting, task.array_task_id)))
 
 
 def fold(job: Job, tasks: Ranges) -> Job:
-    """The job as the record of these waiting tasks; a single one is not folded."""
+    """Return the job as the record of these waiting tasks. A single task becomes an ordinary array task."""
     if len(tasks) == 1 and tasks[0][0] == tasks[0][1]:
         return amend(job, pending_tasks=(), array_task_id=tasks[0][0])
     return amend(job, pending_tasks=tasks, array_task_id=None)

@@ -1,7 +1,8 @@
-"""Errors that nobody expected: bugs of ours, which one request, one job or one node's word has met.
+"""Handles unexpected errors, which are bugs in warpdeck.
 
-Each costs whoever it was about, and is logged with its traceback; the controller goes on for all others. This is the one place
-that says so. Who catches one takes back what was begun, so that nothing half done is kept.
+Such an error affects only the request, job or node message that triggered it. It is logged with its
+traceback, and the controller continues with everything else. All such errors are reported through this
+module. The code that catches an error must undo the work that it began, so that no partial change is kept.
 """
 
 from __future__ import annotations
@@ -19,16 +20,19 @@ log = logging.getLogger("warpdeck.bugs")
 T = TypeVar("T")
 
 RETRY_S = 1.0
-"""Before work that goes on for ever is begun anew: a bug that stays must not fill the log."""
+"""Delay in seconds before a permanent task is restarted. It keeps a recurring bug from filling the log."""
 
 
 def note(doing: str) -> None:
-    """Logs the exception that is being handled."""
+    """Log the exception that is being handled."""
     log.exception("a bug in %s", doing)
 
 
 def refusal(doing: str) -> UserError:
-    """Logs the exception that is being handled; what the asker is told, of whose request nothing was kept."""
+    """Log the exception that is being handled, and return an error for the caller.
+
+    The caller's request had no effect.
+    """
     note(doing)
     return UserError(
         "an error inside the controller: nothing of it was done",
@@ -37,7 +41,7 @@ def refusal(doing: str) -> UserError:
 
 
 async def lasting(work: Callable[[], Awaitable[None]], doing: str) -> None:
-    """Work that goes on for ever, begun anew after a bug."""
+    """Run permanent work, and restart it after a bug."""
     while True:
         try:
             await work()
@@ -47,7 +51,10 @@ async def lasting(work: Callable[[], Awaitable[None]], doing: str) -> None:
 
 
 def unless(txn: Transaction, decide: Callable[[], T]) -> T | None:
-    """What is decided beside others' events, which do not depend on it; None, and nothing of it, after a bug."""
+    """Return the result of a decision that is made along with unrelated events.
+
+    After a bug, undo the decision's changes and return None, because the other events do not depend on it.
+    """
     mark = txn.mark()
     try:
         return decide()

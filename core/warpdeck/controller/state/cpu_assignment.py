@@ -1,4 +1,8 @@
-"""How many threads the cores have where a request may run: what it holds follows from that if it uses fewer of them. Pure."""
+"""Records in a request the number of threads per core on the nodes where it may run. Pure functions.
+
+The planner needs this number to compute the CPUs that a request holds if it uses only some threads of each
+core.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def with_core_threads(state: State, request: Request) -> Request:
-    """The request, which knows the most threads that a core has on nodes of its partitions: on others it holds cores more."""
+    """Return the request with the largest number of threads per core on the nodes of its partitions.
+
+    The request is returned unchanged if it asks for no thread or core layout. On nodes with fewer threads per
+    core it holds more cores.
+    """
     asked = request.resources
     if asked.threads_per_core is None and asked.tasks_per_core is None:
         return request

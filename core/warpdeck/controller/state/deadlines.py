@@ -1,7 +1,9 @@
-"""When the clock alone changes what the planner would say: it is woken then, and need not look all the time. Pure.
+"""Computes the times at which the clock alone changes a planner decision. Pure functions.
 
-A begin time comes, a deadline cannot be kept any more, a reservation begins or ends, a dependency's delay is over, few
-switches were waited for long enough, a running job may be preempted from now on. All else that matters is an event.
+The planner is woken at these times and needs no polling. Examples: a begin time, the last moment at which a
+deadline can be met, the begin or end of a reservation, the end of a dependency's delay, the end of the wait
+for few switches (--switches), and the moment from which a running job may be preempted. Every other cause is
+an event.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from .reservations import reservations
 from .tables import Tables
 
 
-def minds_the_clock(request: Request) -> bool:
-    """Whether a waiting job with this request has moments of its own."""
+def has_deadline(request: Request) -> bool:
+    """Return whether the clock alone can change the scheduling of a waiting job with this request."""
     delays = request.dependencies is not None and any(each.delay_s for each in request.dependencies.clauses)
     return (
         begins_unix(request) is not None
@@ -27,24 +29,30 @@ def minds_the_clock(request: Request) -> bool:
 
 
 def rests(job: Job) -> bool:
-    """Whether a waiting job is held, and nothing but its people's word changes that: no deadline either."""
+    """Return whether a waiting job is held and has no deadline, so that only a command can change it."""
     return job.held and job.request.deadline_unix is None
 
 
 def begins_unix(request: Request) -> float | None:
-    """Before which the job does not start: --begin, and until its code is recorded."""
+    """Return the time before which the job must not start; None if there is none.
+
+    It is the later one of --begin and the time until which the job waits for its code to be recorded.
+    """
     times = [at for at in (request.begin_at_unix, request.code_due_unix) if at is not None]
     return max(times, default=None)
 
 
 def waits_for_record(request: Request) -> bool:
-    """Whether it is the record of its code that the job might wait for longest, and not its own begin."""
+    """Return whether the recording of the job's code may delay its start longer than --begin does."""
     due, begin = request.code_due_unix, request.begin_at_unix
     return due is not None and (begin is None or begin < due)
 
 
 def next_moment(state: Tables, now: float) -> float | None:
-    """The first of all moments after now; None if there is none."""
+    """Return the first time after `now` at which the clock changes a planner decision.
+
+    Returns None if there is none.
+    """
     return min((at for at in _moments(state, now) if at > now), default=None)
 
 
@@ -65,7 +73,7 @@ def _of_waiting(state: Tables, job: Job) -> Iterator[float]:
     if begins is not None:
         yield begins
     if request.deadline_unix is not None:
-        # As soon as the rest of the time is less than it needs, it ends.
+        # The job ends as soon as the time to its deadline is shorter than its run time.
         yield request.deadline_unix - (request.time_min_s or request.time_limit_s or 1) + AT_ONCE_S
     wait_s = request.resources.switches_wait_s
     if request.resources.max_switches is not None and wait_s is not None:
@@ -78,11 +86,11 @@ def _of_waiting(state: Tables, job: Job) -> Iterator[float]:
 
 
 AT_ONCE_S = 0.001
-"""The first moment after one that still was in time."""
+"""Delay in seconds after the last moment at which a deadline can still be met. The job is checked then."""
 
 
 def _exempt_until(state: Tables) -> Iterator[float]:
-    """When running jobs lose their exemption from preemption, where the site has any."""
+    """Yield the times at which running jobs lose their exemption from preemption."""
     exempt = {qos.name: qos.preempt_exempt_s for qos in state.site.qos}
     least_s = state.site.settings.preempt_exempt_s
     if not least_s and not any(exempt.values()):

@@ -1,11 +1,15 @@
-"""Whether a job's dependencies hold: now, not yet, or never. Meanings are sbatch(1)'s.
+"""Evaluates whether a job's dependencies are satisfied now, later or never.
 
-    after:ID[+min]   ID has started or was cancelled (and so many minutes went by)
-    afterany:ID      ID has ended                      afterok:ID     ID ended COMPLETED
-    afterburstbuffer:ID   as afterany: there are no burst buffers whose end could be waited for
-    afternotok:ID    ID ended otherwise                singleton      no earlier job of this name and user is left
-    aftercorr:ID     for each task of an array: the task of that number of ID ended COMPLETED; else as afterok
-A whole array counts as ended when all its tasks have.
+The meanings are those of sbatch(1). A whole array counts as ended when all of its tasks have ended.
+
+    after:ID[+min]        ID has started or was cancelled (and this many minutes have passed)
+    afterany:ID           ID has ended
+    afterburstbuffer:ID   same as afterany, because there are no burst buffers to wait for
+    afterok:ID            ID ended COMPLETED
+    afternotok:ID         ID ended otherwise
+    aftercorr:ID          for each array task: the task of the same number of ID ended COMPLETED;
+                          otherwise as afterok
+    singleton             no earlier job of this name and user is left
 """
 
 from __future__ import annotations
@@ -28,14 +32,18 @@ from warpdeck.model import (
 )
 
 Members = Callable[[JobId], list[Job]]
-"""The jobs that a number means (array tasks and waiting rest), [] if unknown."""
+"""Function that returns the jobs of a job number; [] if it is unknown.
+
+These are the array tasks and the record of the waiting ones.
+"""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """`waits_for` and `never` are sentences; both "" means the job may start.
+    """Result of evaluating dependencies.
 
-    `tasks`: of a folded array, the tasks for which that holds; None is all of them. `since_unix`: since when it
-    holds, as far as that is known.
+    `waits_for` and `never` are sentences; if both are "", the job may start. `tasks` are the tasks of a
+    folded array to which the result applies; None means all of them. `since_unix` is the time since which the
+    dependencies are satisfied, as far as it is known.
     """
 
     waits_for: str = ""
@@ -45,7 +53,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Whether the job, or some task of it, may start."""
+        """Whether the job, or at least one of its tasks, may start."""
         return not self.waits_for and not self.never
 
 
@@ -53,11 +61,14 @@ HOLDS = Verdict()
 
 
 def judge(job: Job, *, members: Members, first_namesake: Callable[[Job], Job | None], now: float) -> Verdict:
-    """The verdict over all clauses. `first_namesake`: the oldest earlier unfinished job of the same user and name."""
+    """Return the result of evaluating all dependency clauses of the job.
+
+    `first_namesake` returns the oldest earlier unfinished job of the same user and name.
+    """
     asked = job.request.dependencies
     if asked is None:
         return HOLDS
-    members = functools.cache(members)  # many clauses may be about tasks of one array
+    members = functools.cache(members)  # Many clauses may name tasks of one array.
     verdicts = [
         judge_one(clause, job, members=members, first_namesake=first_namesake, now=now)
         for clause in asked.clauses
@@ -81,7 +92,7 @@ def judge_one(
     first_namesake: Callable[[Job], Job | None],
     now: float,
 ) -> Verdict:
-    """The verdict over one clause of the job's."""
+    """Return the result of evaluating one dependency clause of the job."""
     if clause.kind == "singleton":
         return _singleton(first_namesake(job))
     if clause.kind == "aftercorr":
@@ -94,7 +105,7 @@ def _soonest_for_all(verdict: Verdict) -> tuple[bool, float]:
 
 
 def _common(parts: list[Ranges], since_unix: float) -> Verdict:
-    """The tasks for which all clauses hold."""
+    """Return the verdict for the tasks for which all clauses are satisfied."""
     if not parts:
         return Verdict(since_unix=since_unix)
     tasks = parts[0]
@@ -107,16 +118,23 @@ def _common(parts: list[Ranges], since_unix: float) -> Verdict:
     )
 
 
-@functools.lru_cache(maxsize=1024)  # jobs that depend on the same share one
+@functools.lru_cache(maxsize=1024)  # Jobs with the same dependencies share one object.
 def lasting_targets(asked: Dependencies) -> frozenset[JobId] | None:
-    """The jobs and submissions of which one must change before the verdict can; None where the time or other jobs change it."""
+    """Return the jobs and submissions that can change the verdict.
+
+    The verdict stays the same until one of them changes. Returns None if the clock or other jobs can change
+    it too.
+    """
     if any(clause.kind in ("after", "singleton") for clause in asked.clauses):
         return None
     return frozenset(clause.job_id for clause in asked.clauses)
 
 
 def targets(clause: Dependency, members: Members) -> list[Job]:
-    """The jobs that the clause is about; one that holds the named task among others stands for it."""
+    """Return the jobs that the clause refers to.
+
+    A record that holds several waiting tasks is included if the named task is among them.
+    """
     found = members(clause.job_id)
     if clause.task is None:
         return found
@@ -126,8 +144,11 @@ def targets(clause: Dependency, members: Members) -> list[Job]:
 
 
 def without_unknown(asked: Dependencies, members: Members) -> tuple[Dependencies | None, tuple[str, ...]]:
-    """What is left to wait for, and the jobs that nobody knows: as in Slurm, which forgets jobs minutes after their end,
-    what is asked of those holds."""
+    """Return the dependencies without clauses about unknown jobs, and the names of the unknown jobs.
+
+    As in Slurm, which forgets jobs minutes after they end, clauses about unknown jobs count as satisfied. The
+    dependencies are None if nothing is left to wait for.
+    """
     unknown = [
         clause for clause in asked.clauses if clause.kind != "singleton" and not targets(clause, members)
     ]
@@ -137,13 +158,13 @@ def without_unknown(asked: Dependencies, members: Members) -> tuple[Dependencies
 
 
 def not_waited_for(unknown: Sequence[str]) -> str:
-    """What its submitter is told of them."""
+    """Return the message that tells the submitter which unknown jobs are not waited for."""
     jobs = f"job {unknown[0]} is" if len(unknown) == 1 else f"jobs {', '.join(unknown)} are"
     return f"--dependency: {jobs} not known here, and not waited for"
 
 
 def clause_name(clause: Dependency) -> str:
-    """As the user named it: 12, or 12_3."""
+    """Return the job of the clause in the user's notation: 12, or 12_3 for an array task."""
     return str(clause.job_id) if clause.task is None else f"{clause.job_id}_{clause.task}"
 
 

@@ -11,20 +11,23 @@ class JobIndex:
     def __init__(self) -> None:
         self.pending: dict[JobId, None] = {}
         self.timed: dict[JobId, None] = {}
-        """Those of them for which the clock alone changes something; see moments.py."""
+        """Waiting jobs that the clock alone can affect; see deadlines.py."""
         self.resting: dict[JobId, None] = {}
-        """Those of them that are held, and that the clock does not end."""
+        """Waiting jobs that are held and have no deadline."""
         self.leaders: dict[JobId, None] = {}
-        """Waiting jobs with components."""
+        """Waiting jobs that lead a heterogeneous job."""
         self.led: dict[JobId, None] = {}
-        """Waiting components of others."""
+        """Waiting components of heterogeneous jobs, without the leaders."""
         self.active: dict[JobId, None] = {}
         self.in_reservations: dict[JobId, None] = {}
-        """Jobs that wait for a reservation, or run in one."""
+        """Jobs that wait for a reservation or run in one."""
         self.follower: dict[JobId, JobId] = {}
-        """Of a job the one that takes its place when it ends; see following.py."""
+        """Job -> the prefetched job that takes over its allocation when it ends; see launch_prefetch.py."""
         self.in_state: dict[JobState, int] = {}
-        """How many jobs in memory are in each state."""
+        """Number of jobs in memory in each state."""
         self.members: dict[JobId, dict[JobId, None]] = {}
-        """Of arrays and heterogeneous jobs: another job is all of its submission."""
+        """Members of arrays and heterogeneous jobs by submission.
+
+        Any other job is its submission's only member.
+        """
         self.on_node: dict[NodeName, dict[JobId, None]] = {}

@@ -1,4 +1,4 @@
-"""What agents measure, in the model's types: samples as readings, use, curves."""
+"""Converts measurements of the agents to the model's types: readings, usage and curves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from warpdeck_agent.wire import watch
 
 
 def to_reading(sample: wire.Sample) -> Reading:
-    """The same facts in the controller's own types."""
+    """Convert an agent's sample to a `Reading`."""
     return Reading(
         at_unix=sample.at_unix,
         cpu_pct=sample.cpu_pct,
@@ -32,7 +32,7 @@ def to_reading(sample: wire.Sample) -> Reading:
 
 
 def to_gpu_reading(gpu: wire.GpuSample) -> GpuReading:
-    """What a GPU of an agent's sample does."""
+    """Convert one GPU of an agent's sample to a `GpuReading`."""
     return GpuReading(
         index=gpu.index,
         util_pct=gpu.util_pct,
@@ -56,7 +56,7 @@ def to_gpu_reading(gpu: wire.GpuSample) -> GpuReading:
 
 
 def to_usage(used: wire.GpuUsage | None) -> GpuUsage | None:
-    """What a share has used of its GPUs."""
+    """Convert the GPU usage of a share of an allocation; None if there is none."""
     if used is None:
         return None
     return GpuUsage(
@@ -69,14 +69,14 @@ def to_usage(used: wire.GpuUsage | None) -> GpuUsage | None:
 
 
 def to_own(used: wire.OwnUse | None) -> OwnUse | None:
-    """What a share has used outside of its steps."""
+    """Convert the usage of a share of an allocation outside of its steps; None if there is none."""
     if used is None:
         return None
     return OwnUse(cpu_seconds=used.cpu_seconds, system_s=used.system_s, peak_mem_bytes=used.peak_mem_bytes)
 
 
 def to_spreads(told: Iterable[watch.Spread]) -> tuple[Spread, ...]:
-    """Over the tasks of a step on a node."""
+    """Convert the minimum, maximum and total over the tasks of a step on one node."""
     return tuple(
         Spread(
             name=each.name,
@@ -91,7 +91,7 @@ def to_spreads(told: Iterable[watch.Spread]) -> tuple[Spread, ...]:
 
 
 def to_curve(told: wire.Curve) -> Curve:
-    """Columns that were not measured are left out."""
+    """Convert a curve. Columns that were not measured are left out."""
     measured = {name: tuple(getattr(told, name)) for name in CURVE_COLUMNS}
     return Curve(
         begin_unix=told.begin_unix,
@@ -101,7 +101,7 @@ def to_curve(told: wire.Curve) -> Curve:
 
 
 def summed(parts: Iterable[GpuUsage | None]) -> GpuUsage | None:
-    """Of all nodes of a job or a step; None where nothing was measured."""
+    """Return the sum of the GPU usage on all nodes of a job or step; None if nothing was measured."""
     total: GpuUsage | None = None
     for part in parts:
         if part is not None:

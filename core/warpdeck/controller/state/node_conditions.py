@@ -1,6 +1,6 @@
-"""When a node became drained, down or well again: what is written down of it, so that it can be told of a moment in the past.
+"""Records when a node became drained, down or healthy, so that its condition in the past can be shown.
 
-A controller that does not run writes nothing: a node is taken to have stayed as it was, until it is found to be otherwise.
+Nothing is recorded while the controller is not running. A node counts as unchanged until a change is found.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _FIGURES = re.compile(r"\d+")
 def next_condition(
     node: Node, *, link: Link, link_reason: str, before: Condition | None, now: float
 ) -> Condition | None:
-    """The condition that the node is in from now on; None where it is the last one that was written down.
+    """Return the condition of the node from now on; None if it equals the last recorded one.
 
-    Of one that only says in other words why the node does not answer, the beginning stays: it takes the place of the last one.
+    If only the reason for the lost link changes, the new condition keeps the old start time and replaces the
+    last record.
     """
     waits = link is Link.CONNECTING and before is not None
     down = before.down if waits and before is not None else link is Link.LOST
@@ -44,5 +45,8 @@ def next_condition(
 
 
 def says_other(reason: str, before: str) -> bool:
-    """A new figure is no other reason, and is not written down."""
+    """Return whether two reasons differ in more than their numbers.
+
+    A change of numbers alone is not recorded.
+    """
     return _FIGURES.sub("", reason) != _FIGURES.sub("", before)

@@ -16,7 +16,7 @@ class NodeStatus:
         self.readings: dict[NodeName, Reading] = {}
         self.health: dict[NodeName, NodeHealth] = {}
         self.conditions: dict[NodeName, Condition] = {}
-        """The last that was written down of each node."""
+        """The last recorded condition of each node."""
         self.suspects = SuspectNodes()
         """Nodes on which jobs fail at once."""
 

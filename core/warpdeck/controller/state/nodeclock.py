@@ -1,8 +1,9 @@
-"""What nodes say of time, on the clock that accounts and limits are kept by: ours. A node's may be wrong, or jump.
+"""Converts times that nodes report to the controller's clock, which accounting and limits use.
 
-Small differences stay as they are, so that what a job took is measured by one clock. A node that is known to be far off (its health
-says by how much) is corrected; what it calls the future is now; and a job that seems to have begun long before it could, or to have
-ended long before it began, did so now.
+The clock of a node may be wrong or may jump. Small differences are not corrected, so that the duration of a
+job is measured by one clock. For a node with a large clock error, the error that its health check reports is
+subtracted. A time in the future becomes the present. If a job seems to have started long before it was
+eligible, or to have ended long before its start, the present is used as well.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from .transaction import Transaction
 
 
 def moment(txn: Transaction, name: NodeName, at_unix: float) -> float:
-    """When it was here; now where the node does not say."""
+    """Return the reported time on the controller's clock; the present if the node reports no time."""
     health = txn.state.node_status.health.get(name)
     here = at_unix if health is None else at_unix - health.clock_off_s
     is_known = at_unix and here <= txn.now + txn.state.site.health.max_clock_skew_s
@@ -21,13 +22,13 @@ def moment(txn: Transaction, name: NodeName, at_unix: float) -> float:
 
 
 def start_of(txn: Transaction, job: Job, name: NodeName, at_unix: float) -> float:
-    """When the job began there."""
+    """Return the time at which the job started on the node, on the controller's clock."""
     here = moment(txn, name, at_unix)
     return here if here >= job.eligible_at_unix - txn.state.site.health.max_clock_skew_s else txn.now
 
 
 def end_of(txn: Transaction, job: Job, *, ended_at: float) -> float:
-    """When the job ended: not before it began."""
+    """Return the time at which the job ended, which is never before its start."""
     if job.start_at_unix is None:
         return ended_at
     if ended_at < job.start_at_unix - txn.state.site.health.max_clock_skew_s:

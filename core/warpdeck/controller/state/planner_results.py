@@ -12,14 +12,14 @@ class PlannerResults:
     """Everything that the last passes reported about waiting jobs."""
 
     def __init__(self) -> None:
-        self.whys: dict[JobId, PendingReason] = {}
+        self.pending_reasons: dict[JobId, PendingReason] = {}
         self.priorities: dict[JobId, int] = {}
         self.untold: dict[JobId, None] = {}
-        """Waiting jobs that are new or others since the planner last told them why they wait."""
+        """Waiting jobs that are new or changed since the planner last computed their pending reasons."""
         self.backlog = NO_BACKLOG
-        """When those are likely to start for whom the passes work no start out."""
+        """Estimated start times of waiting jobs for which the passes compute no start."""
         self.promised: dict[JobId, float] = {}
-        """The starts that the last passes reserved for waiting jobs."""
+        """Starts that the last passes reserved for waiting jobs."""
         self.predictor = Predictor()
-        """How long users' jobs run; learnt again from the store at a start."""
+        """Predicts run times from the previous jobs of each user. It is filled from the store at a start."""
         self.waits = Waits()

@@ -9,7 +9,7 @@ from .state import State
 
 
 def build_view(state: State, *, now: float) -> View:
-    """An immutable picture of the state. Nodes by name, jobs by id."""
+    """Return an immutable view of the state, with nodes ordered by name and jobs by id."""
     site, picture = state.site, state.picture
     running, pending = picture.running(state, now=now), picture.pending(state, now=now)
     return View(

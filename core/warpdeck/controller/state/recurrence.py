@@ -1,6 +1,7 @@
-"""When something that comes again comes: hourly, daily, on weekdays or weekends, weekly; at the same local time, as in Slurm.
+"""Computes the occurrences of a recurring reservation: hourly, daily, on weekdays or weekends, or weekly.
 
-Days are counted on the calendar of this machine, so that a reservation at nine is at nine also after the clock was changed.
+As in Slurm, each occurrence begins at the same local time. Days are counted on the calendar of this machine,
+so a reservation at nine o'clock stays at nine o'clock when daylight saving time begins or ends.
 """
 
 from __future__ import annotations
@@ -13,11 +14,17 @@ from warpdeck.model.reservation import PERIOD_S, Repeat
 HOUR_S = 3600
 _DAYS = {"weekday": range(5), "weekend": range(5, 7)}
 SLACK_DAYS = 8
-"""Looked at before the first day that may count: a weekend, and clocks that are changed."""
+"""Number of periods before `after_unix` at which the search begins.
+
+It allows for a weekend and for clock changes.
+"""
 
 
 def occurrences(first_unix: float, repeat: Repeat, *, after_unix: float) -> Iterator[float]:
-    """The begins from the last one before `after_unix` on, without end, ascending. The first of all is `first_unix`."""
+    """Yield the start times in ascending order, without end, from the last one at or before `after_unix`.
+
+    The first occurrence of all is at `first_unix`.
+    """
     period_s = PERIOD_S[repeat]
     skipped = max(0, int((after_unix - first_unix) // period_s) - SLACK_DAYS)
     before: float | None = None
@@ -37,7 +44,7 @@ def occurrences(first_unix: float, repeat: Repeat, *, after_unix: float) -> Iter
 
 
 def _begin(first_unix: float, repeat: Repeat, number: int) -> float | None:
-    """The begin after so many periods; None on a day that does not count."""
+    """Return the start of the given period; None if it falls on a weekday that the recurrence excludes."""
     if repeat == "hourly":
         return first_unix + number * HOUR_S
     days = number * (7 if repeat == "weekly" else 1)

@@ -1,4 +1,4 @@
-"""Other requests for jobs that are there already: each is kept beside the one it was made from."""
+"""Replaces the requests of existing jobs. The store keeps each new request beside the original one."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ from .state import amend
 from .transaction import Transaction
 
 MAX_AMENDMENTS = 2**20
-"""Of one job."""
+"""Maximum number of request changes for one job."""
 
 
 class RequestRevisions:
-    """Jobs that had one request have one again afterwards, so that an array's stays one in the store."""
+    """Creates changed requests so that jobs that shared one request share the new one as well.
+
+    The request of an array is thus stored only once after a change.
+    """
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Request, Request, int]] = {}
 
     def of(self, txn: Transaction, job: Job, request: Request) -> Job:
-        """The job with this request in place of its own."""
+        """Return the job with `request` in place of its own request.
+
+        Raises UserError if the job's request was changed too often.
+        """
         known = self._made.get(id(job.request))
         if known is None or known[1] != request:
             number = job.amendments + 1
             if number >= MAX_AMENDMENTS:
                 raise UserError(f"job {job.label()} was changed {number:,} times", "submit a new one")
-            # Below zero no submission has its number.
+            # Submissions have positive numbers, so a negative key is unique.
             key = -(job.id * MAX_AMENDMENTS + number)
             known = self._made[id(job.request)] = (job.request, request, key)
             txn.add_request(JobId(key), request)

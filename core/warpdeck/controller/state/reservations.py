@@ -1,6 +1,7 @@
-"""Reservations as they are at a moment: those of the configuration beside those that admins make at run time.
+"""Reservations at a given time, both from the configuration and created by administrators at run time.
 
-Jobs that run there are left alone: they end within their limits, and a reservation begins on what is free of them.
+Jobs that already run on the reserved nodes are left alone. They end within their time limits, and a
+reservation begins with the resources that are free.
 """
 
 from __future__ import annotations
@@ -19,16 +20,25 @@ from .recurrence import occurrences
 from .tables import Tables
 
 FURTHER = 7
-"""Occurrences after the next one with which a new reservation may not overlap, and after all that is planned: a week of a
-daily one."""
+"""Number of occurrences beyond the planning horizon that are considered: one week of a daily reservation.
+
+A new reservation must not overlap this many occurrences after the next one of another reservation.
+"""
 MAX_OCCURRENCES = 64
-"""Of one reservation that the planner minds: over two days of an hourly one, two months of a daily one. Each costs every pass."""
+"""Maximum number of occurrences of one reservation in the planner's view.
+
+Each one slows down every pass. It covers over two days of an hourly reservation and two months of a daily
+one.
+"""
 AS_MADE = (*AS_ASKED, "idle_since_unix")
-"""Fields that the planner's view of a reservation has as they were made."""
+"""Fields that the planner's view copies unchanged from a reservation."""
 
 
 def reservations(state: Tables, now: float) -> tuple[ReservationView, ...]:
-    """All of them, by name. One that comes again is told as it is now, or will be next."""
+    """Return all reservations, ordered by name.
+
+    A recurring one is given by its present or next occurrence.
+    """
     made = [
         *state.site.reservations_on(state.nodes),
         *(view_of(state, each) for each in state.reserved.values()),
@@ -40,7 +50,7 @@ def reservations(state: Tables, now: float) -> tuple[ReservationView, ...]:
 
 
 def _with_children(each: ReservationView, parents: Mapping[str, str]) -> ReservationView:
-    """With the accounts under those that it names."""
+    """Return the reservation with the child accounts of the accounts that it names."""
     if not (each.accounts or each.deny_accounts):
         return each
     return msgspec.structs.replace(
@@ -57,7 +67,7 @@ def _below(names: frozenset[str], parents: Mapping[str, str]) -> frozenset[str]:
 
 
 def ends_for(state: Tables, job: Job) -> float:
-    """When its reservation is over for a job that runs in it, so that it ends; inf if it may run on."""
+    """Return when a job must end because its reservation is over; infinity if it may continue."""
     made, begun = state.reserved.get(job.reservation), job.start_at_unix
     each = (
         view_of(state, made)
@@ -74,10 +84,11 @@ def ends_for(state: Tables, job: Job) -> float:
 def windows(
     state: Tables, now: float, *, running: Iterable[RunningJob], pending: Iterable[PendingJob]
 ) -> tuple[ReservationView, ...]:
-    """The same for the planner, with further occurrences of those that come again: nobody may run into them.
+    """Return all reservations for the planner, including further occurrences of the recurring ones.
 
-    As many as until all that runs has ended and the longest that waits could have run, and some more; the last one has no end:
-    nobody is promised anything behind it, rather than a time at which the reservation is in the way.
+    No job may run into these occurrences. They cover the time until all running jobs have ended and the
+    longest waiting job could have run, plus `FURTHER` more. The last occurrence has no end. The planner
+    therefore reserves no start after it, where an occurrence that is not listed could be in the way.
     """
     there = reservations(state, now)
     if not any(each.repeat for each in there):
@@ -93,14 +104,20 @@ def windows(
 def _horizon_unix(
     now: float, running: Iterable[RunningJob], pending: Iterable[PendingJob], default_time_s: int | None
 ) -> float:
-    """When all that runs has ended and the longest that waits has run after it, as far as they have limits."""
+    """Return the time at which all running jobs have ended and the longest waiting job has run after them.
+
+    Only jobs with a time limit count.
+    """
     ends = max((job.ends_by_unix for job in running if job.ends_by_unix is not None), default=now)
     longest = max((job.time_limit_s or 0 for job in pending), default=0)
     return max(now, ends) + max(longest, default_time_s or 0)
 
 
 def occurrences_of(each: ReservationView, now: float, *, until_unix: float) -> list[ReservationView]:
-    """The present or next one and, where it comes again, those until then and FURTHER after it."""
+    """Return the present or next occurrence and, for a recurring reservation, the later ones.
+
+    The list covers the occurrences up to `until_unix` and `FURTHER` after it, but at most `MAX_OCCURRENCES`.
+    """
     first = _next(each, now)
     if not each.repeat:
         return [first]
@@ -115,7 +132,7 @@ def occurrences_of(each: ReservationView, now: float, *, until_unix: float) -> l
 
 
 def _next(each: ReservationView, now: float) -> ReservationView:
-    """Its occurrence that is not over yet."""
+    """Return the first occurrence that is not over yet."""
     if each.float_s is not None:
         begin = now + each.float_s
         return msgspec.structs.replace(
@@ -148,13 +165,13 @@ def view_of(state: Tables, made: Reservation) -> ReservationView:
 
 
 def taken_nodes(state: Tables, each: ReservationView, now: float) -> frozenset[NodeName]:
-    """The nodes that other reservations have in its time."""
+    """Return the nodes that other reservations hold during the time of this one."""
     others = (other for other in reservations(state, now) if other.name != each.name)
     return frozenset().union(*(other.nodes for other in others if meet(each, other, now)))
 
 
 def meet(one: ReservationView, other: ReservationView, now: float) -> bool:
-    """Whether there is a time at which both are, as far as that is looked at."""
+    """Return whether the occurrences of two reservations that are considered overlap in time."""
     theirs = occurrences_of(other, now, until_unix=now)
     return any(
         max(mine.start_unix, each.start_unix) < min(mine.end_unix, each.end_unix)
@@ -164,5 +181,5 @@ def meet(one: ReservationView, other: ReservationView, now: float) -> bool:
 
 
 def next_begin_unix(each: ReservationView, now: float) -> float:
-    """When one that comes again begins the next time."""
+    """Return the next start of a recurring reservation."""
     return next(begin for begin in _begins(each, now) if begin > now)

@@ -1,7 +1,8 @@
-"""What the controller knows; it changes through a Transaction alone (transaction.py).
+"""The controller's state in memory. Only a `Transaction` (transaction.py) changes it.
 
-Durable: jobs, nodes, use, the next job id. Volatile: links, readings, whys, priorities; they are learnt again after a
-restart. The site's rules are read from its configuration and put here for all who decide.
+Jobs, nodes, usage and the next job id are durable. Links, readings, pending reasons and priorities are
+volatile and are collected again after a restart. The site's rules come from its configuration and are kept
+here for all code that decides.
 """
 
 from __future__ import annotations
@@ -11,23 +12,29 @@ from typing import TypeVar
 import msgspec
 
 from warpdeck.model import Job, JobId, JobState, Link, NodeName, Reservation, count_tasks
-from warpdeck.model.created_by_nonce import place_made
+from warpdeck.model.created_by_nonce import upsert_created
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import Loaded
 
 from .accounting import Accounting, key_of
 from .admission_cache import AdmissionCache
-from .deadlines import minds_the_clock, rests
+from .deadlines import has_deadline, rests
 from .tables import Tables
 from .view_cache import ViewCache
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 MAX_ENDED_STEPS = 64
-"""Ended steps of a job that stay in memory, for those who wait for their ends; the store has them all."""
+"""Number of ended steps per job that stay in memory for requests that wait for a step's end.
+
+The store has all of them.
+"""
 
 
 class State(Tables):
-    """Jobs that are unfinished or ended lately, and all nodes. Read by anyone; changed through a Transaction."""
+    """Unfinished and recently ended jobs, and all nodes.
+
+    Any code may read it; only a `Transaction` changes it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,35 +44,35 @@ class State(Tables):
 
     @classmethod
     def from_store(cls, loaded: Loaded) -> State:
-        """The state a starting controller begins with: everything as committed, no link up."""
+        """Return the state with which a controller starts: all committed data, and no link up."""
         state = cls()
         state.next_job_id = loaded.next_job_id
         state.unreadable = loaded.unreadable
         for job in loaded.jobs:
-            state.place_job(job)
+            state.upsert_job(job)
         for node in loaded.nodes:
             state.nodes[node.name] = node
             state.node_status.links[node.name] = Link.CONNECTING
         state.node_status.conditions = {each.node: each for each in loaded.conditions}
         state.used = {row.key: row for row in loaded.usage}
         for made in loaded.made:
-            place_made(state.made, made)
+            upsert_created(state.made, made)
         state.planned.waits = loaded.waits
         state.reserved = {each.name: each for each in loaded.reservations}
         for step in loaded.steps:
-            state.place_step(step)
+            state.upsert_step(step)
         for job in loaded.last_runs:
             state.learn(job)
         return state
 
     def promise(self, job_id: JobId, at_unix: float) -> None:
-        """A waiting job has a start reserved."""
+        """Record the start that is reserved for a waiting job."""
         if job_id in self.index.pending and self.planned.promised.get(job_id) != at_unix:
             self.planned.promised[job_id] = at_unix
             self.picture.forget_job(job_id)
 
-    def place_job(self, job: Job) -> None:
-        """Puts a job into the tables and indices."""
+    def upsert_job(self, job: Job) -> None:
+        """Put a job into the tables and indexes, in place of its previous version."""
         self._take_out(job.id)
         self.picture.note_moved(job)
         self.jobs[job.id] = job
@@ -74,7 +81,7 @@ class State(Tables):
         if job.request.array is not None or job.component is not None:
             self.index.members.setdefault(job.array_job_id, {})[job.id] = None
         _keep(self.index.pending, job.id, wanted=job.state is JobState.PENDING)
-        _keep(self.index.timed, job.id, wanted=job.id in self.index.pending and minds_the_clock(job.request))
+        _keep(self.index.timed, job.id, wanted=job.id in self.index.pending and has_deadline(job.request))
         _keep(self.index.resting, job.id, wanted=job.id in self.index.pending and rests(job))
         _keep(self.planned.untold, job.id, wanted=job.state is JobState.PENDING)
         if job.component is not None:
@@ -88,19 +95,22 @@ class State(Tables):
             self.index.on_node.setdefault(name, {})[job.id] = None
             self.picture.forget_holders(name)
         if job.state is not JobState.PENDING:
-            self.planned.whys.pop(job.id, None)
+            self.planned.pending_reasons.pop(job.id, None)
             self.planned.promised.pop(job.id, None)
 
-    def place_step(self, step: Step) -> None:
-        """Puts a step into the table; of ended ones the latest stay."""
+    def upsert_step(self, step: Step) -> None:
+        """Put a step into the table. Only the latest ended steps of a job stay there."""
         steps = self.steps.setdefault(step.job_id, {})
         steps[step.number] = step
         ended = [number for number, each in steps.items() if each.is_finished]
         for number in ended[:-MAX_ENDED_STEPS]:
             del steps[number]
 
-    def place_reservation(self, name: str, made: Reservation | None) -> None:
-        """Puts a reservation into the table; None takes it out. When it is over tells when jobs in it end."""
+    def upsert_reservation(self, name: str, made: Reservation | None) -> None:
+        """Put a reservation into the table; None removes it.
+
+        Cached views of its jobs are dropped, because the end of the reservation decides when they end.
+        """
         if made is None:
             self.reserved.pop(name, None)
         else:
@@ -109,8 +119,8 @@ class State(Tables):
             if self.jobs[job_id].reservation == name:
                 self.picture.forget_job(job_id)
 
-    def drop_job(self, job_id: JobId) -> None:
-        """Takes a job out of memory; the store keeps it."""
+    def evict_job(self, job_id: JobId) -> None:
+        """Remove a job from memory. The store keeps it."""
         self.steps.pop(job_id, None)
         self._take_out(job_id)
         job = self.jobs.pop(job_id)
@@ -122,7 +132,7 @@ class State(Tables):
         self.index.led.pop(job_id, None)
         self.index.active.pop(job_id, None)
         self.index.in_reservations.pop(job_id, None)
-        self.planned.whys.pop(job_id, None)
+        self.planned.pending_reasons.pop(job_id, None)
         self.planned.promised.pop(job_id, None)
         members = self.index.members.get(job.array_job_id, {})
         members.pop(job_id, None)
@@ -130,12 +140,15 @@ class State(Tables):
             self.index.members.pop(job.array_job_id, None)
 
     def drop_node(self, name: NodeName) -> None:
-        """Takes a node out, with what was learnt of it: one that comes under its name later begins anew."""
+        """Remove a node and everything known about it.
+
+        A later node of the same name starts without history.
+        """
         self.nodes.pop(name, None)
         self.node_status.drop(name)
 
     def _take_out(self, job_id: JobId) -> None:
-        """Takes out of counts and indices what the job was."""
+        """Remove the old version of a job from counts and indexes."""
         self.picture.forget_job(job_id)
         job = self.jobs.get(job_id)
         if job is None:
@@ -176,5 +189,5 @@ def _keep(index: dict[JobId, None], job_id: JobId, *, wanted: bool) -> None:
 
 
 def amend(thing: _T, **changes: object) -> _T:
-    """A copy of a job, share or node with these fields changed."""
+    """Return a copy of a job, share or node with these fields changed."""
     return msgspec.structs.replace(thing, **changes)

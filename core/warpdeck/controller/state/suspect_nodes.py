@@ -1,9 +1,10 @@
-"""Nodes on which one launch after the other ends at once, of several users: such a node takes no more jobs until an admin has looked.
+"""Detects nodes on which many launches in a row fail at once.
 
-A node can be broken in ways that no check sees, and then it empties the queue: each job fails in a moment, and the next one comes.
-A user's own broken script must not drain nodes. So a submission counts once, however many tasks it has; it takes submissions of
-several users; and one start that goes on for longer, or ends well, clears the node. Where all jobs are one user's, no node is ever
-suspect.
+Such a node is drained until an administrator has looked at it. A node can be broken in a way that no health
+check finds. It then empties the queue, because each job fails at once and the next one is started there. On
+the other hand, the broken script of one user must not drain nodes. Therefore each submission counts once,
+whatever its number of tasks, and the failures must come from several users. One start that runs for longer or
+ends well clears the node. A node on which all jobs belong to one user never becomes suspect.
 """
 
 from __future__ import annotations
@@ -13,33 +14,39 @@ import msgspec
 from warpdeck.model import ExitStatus, Job, JobId, NodeName
 
 SUSPECT_AFTER = 6
-"""Submissions in a row that failed at once."""
+"""Number of consecutive submissions that must fail at once before a node is suspect."""
 SUSPECT_USERS = 3
-"""Of so many different users at least."""
+"""Minimum number of different users among these submissions."""
 AT_ONCE_S = 2.0
-"""What runs for longer has not failed at once."""
+"""Run time in seconds up to which a failure counts as immediate."""
 
 HELD_AFTER_NODES = 3
-"""A job that so many different nodes could not start waits held: else it might drain one node after the other."""
+"""Number of different nodes that may fail to start a job before the job is held.
+
+A hold keeps it from draining more nodes.
+"""
 
 
 class SuspectNodes(msgspec.Struct):
-    """What has failed at once on each node since something last went well there. In memory only: a new controller begins anew."""
+    """Immediate failures on each node since the last success there. They are kept in memory only."""
 
     failed: dict[NodeName, dict[JobId, int]] = {}
-    """Node -> submission -> user."""
+    """Node -> submission -> uid of its user."""
 
     def well(self, name: NodeName) -> None:
-        """Something went well there."""
+        """Record a success on the node."""
         self.failed.pop(name, None)
 
     def bad(self, name: NodeName, job: Job) -> str:
-        """The job failed at once there. Why the node is suspect from now on, "" if it is not."""
+        """Record that the job failed at once on the node.
+
+        Returns the reason why the node is now suspect, or "" if it is not.
+        """
         found = self.failed.setdefault(name, {})
         found[job.array_job_id] = job.uid
         users = len(set(found.values()))
         if len(found) < SUSPECT_AFTER or users < SUSPECT_USERS:
-            if len(found) > SUSPECT_AFTER:  # all of a few users: the oldest makes place
+            if len(found) > SUSPECT_AFTER:  # All belong to a few users: forget the oldest.
                 oldest = next(iter(found))
                 del found[oldest]
             return ""
@@ -49,9 +56,12 @@ class SuspectNodes(msgspec.Struct):
     def take_end(
         self, name: NodeName, job: Job, ended: ExitStatus, *, began_unix: float, ended_unix: float
     ) -> str:
-        """A share of the job has ended there. Why the node is suspect from now on, "" if it is not."""
+        """Record the end of a job's share on the node.
+
+        Returns the reason why the node is now suspect, or "" if it is not.
+        """
         if ended.cause not in ("", "launch_failed"):
-            return ""  # somebody, or a limit, ended it
+            return ""  # A user or a limit ended it.
         failed = ended.cause == "launch_failed" or ended.code or ended.signal
         if failed and ended_unix - began_unix < AT_ONCE_S:
             return self.bad(name, job)

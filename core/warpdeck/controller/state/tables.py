@@ -1,7 +1,8 @@
-"""Tables of everything that the controller knows: jobs, nodes, links, readings, usage, reservations, and indexes over them.
+"""Tables of the controller's state: jobs, nodes, links, readings, usage, reservations, and indexes over them.
 
-Durable: jobs, nodes, usage, reservations, and the next job id. All other tables are volatile and are filled again after a restart.
-The site's rules are read from its configuration and kept here for all code that decides.
+Jobs, nodes, usage, reservations and the next job id are durable. All other tables are volatile and are filled
+again after a restart. The site's rules come from its configuration and are kept here for all code that
+decides.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .request_shapes import RequestShapes
 
 
 class Tables:
-    """Unfinished and recently ended jobs, all nodes, and read-only questions about them. `State` adds the changes."""
+    """Unfinished and recently ended jobs, all nodes, and queries about them. `State` adds the changes."""
 
     def __init__(self) -> None:
         self.jobs: dict[JobId, Job] = {}
@@ -39,33 +40,36 @@ class Tables:
         self.unreadable: tuple[UnreadableRow, ...] = ()
         self.site = Site()
         self.used: dict[tuple[str, str, str], UsageRow] = {}
-        """What ended jobs have used, by account, user and QoS."""
+        """Usage of ended jobs, by account, user and QoS."""
         self.submitted: dict[tuple[str, str, str], int] = {}
-        """Jobs and array tasks that have not ended, by account, user and QoS."""
+        """Number of unfinished jobs and array tasks, by account, user and QoS."""
         self.shapes = RequestShapes()
         self.reserved: dict[str, Reservation] = {}
-        """Reservations made at run time; see reservations.py for all."""
+        """Reservations made at run time. reservations.py returns these together with the configured ones."""
         self.made: MadeTable = {}
-        """What requests have made, by user and nonce; see made.py."""
+        """Objects that requests have created, by user and nonce; see model/created_by_nonce.py."""
         self.steps: dict[JobId, dict[int, Step]] = {}
-        """Steps that run, and those that ended lately, of jobs in memory; by number."""
+        """Running and recently ended steps of the jobs in memory, by step number."""
         self.node_status = NodeStatus()
         self.planned = PlannerResults()
         self.index = JobIndex()
 
     def learn(self, job: Job) -> None:
-        """Remembers how long the job ran, if it ended by itself."""
+        """Record the job's run time for later predictions, if the job ended by itself."""
         ran_s = job.ran_s()
         if ran_s is not None and job.state in BY_ITSELF:
             self.planned.predictor.remember(job.user, ran_s, limit_s=job.time_limit_s)
 
     def predict(self, user: str, request: Request) -> float | None:
-        """How long a job of this user is likely to run; None where nothing is known of them."""
+        """Return the predicted run time in seconds of a user's job.
+
+        Returns None if nothing is known about the user's jobs.
+        """
         limit_s = request.time_limit_s or self.site.settings.default_time_s
         return self.planned.predictor.predict(user, limit_s=limit_s)
 
     def array_members(self, array_job_id: JobId) -> list[Job]:
-        """The jobs of one submission that are in memory, by id."""
+        """Return the jobs of one submission that are in memory, ordered by id."""
         members = self.index.members.get(array_job_id)
         if members is not None:
             return [self.jobs[job_id] for job_id in sorted(members)]
@@ -73,32 +77,44 @@ class Tables:
         return [job] if job is not None and job.array_job_id == array_job_id else []
 
     def member_ids(self, array_job_id: JobId) -> Collection[JobId]:
-        """Those of an array's, in the order in which they came: what waits of it is the first. () for another job."""
+        """Return the ids of an array's jobs in their order of arrival; () for a job that is not an array.
+
+        The record of the waiting tasks comes first.
+        """
         return self.index.members.get(array_job_id, {}).keys()
 
     def named(self, number: JobId) -> list[Job]:
-        """The jobs in memory that a plain number means: a whole submission, or the one array task with that id."""
+        """Return the jobs in memory that a plain number means.
+
+        The number means a whole submission, or the one array task with that id.
+        """
         members = self.array_members(number)
         return members or ([self.jobs[number]] if number in self.jobs else [])
 
     @property
     def has_to_plan(self) -> bool:
-        """Whether somebody waits: to start, or suspended to go on."""
+        """Whether a job waits to start, or is suspended and waits to resume."""
         return bool(self.index.pending) or bool(self.index.in_state.get(JobState.SUSPENDED))
 
     @property
-    def minds_events(self) -> bool:
-        """Whether what happens to others may start, end or resume somebody: not while all who wait are held, and know it."""
+    def reacts_to_events(self) -> bool:
+        """Whether an event may start, end or resume a waiting job.
+
+        False while all waiting jobs are held and their pending reasons are known.
+        """
         all_rest = len(self.index.resting) == len(self.index.pending) and not self.index.in_state.get(
             JobState.SUSPENDED
         )
         return not all_rest or bool(self.planned.untold) or bool(self.index.follower)
 
     def jobs_on(self, name: NodeName) -> list[Job]:
-        """The jobs that hold a share of this node, by id."""
+        """Return the jobs that hold a share of this node, ordered by id."""
         return [self.jobs[job_id] for job_id in sorted(self.index.on_node.get(name, ()))]
 
     def handed_to(self, name: NodeName) -> list[Job]:
-        """The jobs that are behind others on this node and hold nothing of it, each after the one that it is behind."""
+        """Return the jobs that are prefetched to this node behind other jobs and hold no resources there yet.
+
+        Each job comes after the one that it is behind.
+        """
         found = [self.jobs[job_id] for job_id in sorted(self.index.follower.values())]
         return [job for job in found if job.allocation and job.allocation.node_names()[0] == name]

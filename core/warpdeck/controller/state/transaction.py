@@ -1,6 +1,6 @@
-"""The changes to the controller's state: everything that is to be committed at once, and how each of it is undone.
+"""A transaction on the controller's state: the changes to commit together, and how to undo each of them.
 
-So an event that is refused, or a commit that fails, leaves no trace in memory either.
+A refused event or a failed commit therefore leaves no trace in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from warpdeck.model import (
     Reservation,
     may_become,
 )
-from warpdeck.model.created_by_nonce import Made, Mark, place_made
+from warpdeck.model.created_by_nonce import Made, Mark, upsert_created
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import Changes, JournalEntry, UsageRow
 
@@ -53,15 +53,15 @@ class Transaction:
         self._runs: list[Job] = []
         self._usage: dict[tuple[str, str, str], None] = {}
         self._reservations: dict[str, None] = {}
-        self.heirs: dict[JobId, JobId] = {}
-        """Of jobs that have ended those that took their places."""
+        self.successors: dict[JobId, JobId] = {}
+        """Ended job -> the job that took over its allocation."""
         self._made: list[Made] = []
         self._gone_made: list[Made] = []
         self._ids_taken = False
         self._waits_changed = False
 
     def new_job_id(self) -> JobId:
-        """The next free id; given back if the transaction is undone."""
+        """Return the next free job id. Undoing the transaction gives it back."""
         before = self.state.next_job_id
         self._undo.append(lambda: setattr(self.state, "next_job_id", before))
         self.state.next_job_id = before + 1
@@ -69,19 +69,22 @@ class Transaction:
         return JobId(before)
 
     def add_request(self, array_job_id: JobId, request: Request) -> None:
-        """A new submission's request, or what takes its place."""
+        """Add the request of a new submission, or a request that replaces it."""
         before = self._requests.get(array_job_id)
         self._requests[array_job_id] = request
         self._undo.append(lambda: _put_back(self._requests, array_job_id, before))
 
     def put_job(self, job: Job) -> Job:
-        """Adds or replaces a job. Raises InvalidTransition where the state table does not lead."""
+        """Add or replace a job.
+
+        Raises InvalidTransition if the state table does not allow the change of state.
+        """
         before = self.state.jobs.get(job.id)
         self._states.setdefault(job.id, before.state if before is not None else None)
         if before is not None and before.state is not job.state and not may_become(before.state, job.state):
             raise InvalidTransition(f"job {before.label()}: {before.state} -> {job.state}")
-        why = self.state.planned.whys.get(job.id)
-        self.state.place_job(job)
+        why = self.state.planned.pending_reasons.get(job.id)
+        self.state.upsert_job(job)
         self._jobs[job.id] = None
         self._undo.append(lambda: self._restore_job(job.id, before, why))
         if before is not None and before.holds_resources and not job.holds_resources:
@@ -94,9 +97,9 @@ class Transaction:
             self._put_wait(max(0.0, self.now - job.eligible_at_unix))
         return job
 
-    def drop_job(self, job: Job) -> None:
-        """Takes a waiting task's own record away: its array's holds it again."""
-        self.state.drop_job(job.id)
+    def evict_job(self, job: Job) -> None:
+        """Remove the record of a waiting array task, because the array's record holds the task again."""
+        self.state.evict_job(job.id)
         self._jobs.pop(job.id, None)
         self._gone_jobs[job.id] = None
         self._undo.append(lambda: self._undrop_job(job))
@@ -104,13 +107,13 @@ class Transaction:
     def _undrop_job(self, job: Job) -> None:
         del self._gone_jobs[job.id]
         self._jobs[job.id] = None
-        self.state.place_job(job)
+        self.state.upsert_job(job)
 
     def put_step(self, step: Step) -> None:
-        """Adds or replaces a step."""
+        """Add or replace a step."""
         key = (step.job_id, step.restarts, step.number)
         before, change = dict(self.state.steps.get(step.job_id, {})), self._steps.get(key)
-        self.state.place_step(step)
+        self.state.upsert_step(step)
         self._steps[key] = step
         self._undo.append(lambda: self._restore_steps(key, before, change))
 
@@ -124,22 +127,22 @@ class Transaction:
             self._steps[key] = change
 
     def _learn(self, job: Job) -> None:
-        """How long the user's jobs run."""
+        """Update the run-time prediction of the job's user."""
         predictor, user = self.state.planned.predictor, job.user
         known = predictor.known(user)
         self.state.learn(job)
         self._undo.append(lambda: predictor.restore(user, known))
 
     def _put_wait(self, waited_s: float) -> None:
-        """How long a job had waited that starts now."""
+        """Record how long a job had waited when it started."""
         state, before = self.state, self.state.planned.waits
         after = before.after(waited_s, self.now)
         if after is not before:
             state.planned.waits, self._waits_changed = after, True
-            self._undo.append(lambda: setattr(state, "waits", before))
+            self._undo.append(lambda: setattr(state.planned, "waits", before))
 
     def _put_usage(self, row: UsageRow | None) -> None:
-        """What a job has used is known for good in the transaction with which it lets go of its resources."""
+        """Store the usage of a job in the same transaction in which the job releases its resources."""
         if row is None:
             return
         used, before = self.state.used, self.state.used.get(row.key)
@@ -148,7 +151,7 @@ class Transaction:
         self._undo.append(lambda: _put_back(used, row.key, before))
 
     def put_node(self, node: Node) -> None:
-        """Adds or replaces a node."""
+        """Add or replace a node."""
         before = self.state.nodes.get(node.name)
         self.state.nodes[node.name] = node
         self.state.node_status.links.setdefault(node.name, Link.CONNECTING)
@@ -157,7 +160,7 @@ class Transaction:
         self.note_condition(node.name)
 
     def note_condition(self, name: NodeName) -> None:
-        """Writes down what the node is from now on, if that is another than it was: its drains, or its link, have changed."""
+        """Record the node's condition if it differs from the last recorded one."""
         state, before = self.state, self.state.node_status.conditions.get(name)
         link, reason = state.node_status.links[name], state.node_status.link_reasons.get(name, "")
         after = next_condition(state.nodes[name], link=link, link_reason=reason, before=before, now=self.now)
@@ -167,7 +170,7 @@ class Transaction:
             self._undo.append(lambda: _put_back(state.node_status.conditions, name, before))
 
     def drop_node(self, name: NodeName) -> None:
-        """Removes a node."""
+        """Remove a node."""
         before, condition = self.state.nodes[name], self.state.node_status.conditions.get(name)
         self.state.drop_node(name)
         self._nodes[name] = None
@@ -175,58 +178,64 @@ class Transaction:
         self._undo.append(lambda: self._restore_node(name, before))
 
     def put_reservation(self, made: Reservation) -> None:
-        """Adds a reservation, or puts it in the place of the one of its name."""
+        """Add a reservation, or replace the one of the same name."""
         before = self.state.reserved.get(made.name)
-        self.state.place_reservation(made.name, made)
+        self.state.upsert_reservation(made.name, made)
         self._reservations[made.name] = None
-        self._undo.append(lambda: self.state.place_reservation(made.name, before))
+        self._undo.append(lambda: self.state.upsert_reservation(made.name, before))
 
     def drop_reservation(self, name: str) -> None:
-        """Removes a reservation that was made at run time."""
+        """Remove a reservation that was made at run time."""
         before = self.state.reserved[name]
-        self.state.place_reservation(name, None)
+        self.state.upsert_reservation(name, None)
         self._reservations[name] = None
-        self._undo.append(lambda: self.state.place_reservation(name, before))
+        self._undo.append(lambda: self.state.upsert_reservation(name, before))
 
     def put_made(self, made: Made) -> None:
-        """Keeps what a request has made. Entries that are too old or too many are gone, whatever becomes of this one."""
+        """Record the object that a request has created.
+
+        Entries that are too old or too many are removed. Their removal is not undone with this entry.
+        """
         table = self.state.made
-        self._gone_made += place_made(table, made)
+        self._gone_made += upsert_created(table, made)
         self._made.append(made)
         self._undo.append(self._made.pop)
         self._undo.append(lambda: table[made.uid].pop(made.mark.nonce, None))
 
     def put_made_by_name(self, name: str, *, uid: int, mark: Mark | None) -> None:
-        """The same of a node or a reservation, where the request for it may come again."""
+        """Record that a request created this node or reservation.
+
+        Nothing is recorded if the request has no nonce and so cannot be repeated.
+        """
         if mark is not None:
             self.put_made(Made(uid=uid, mark=mark, at_unix=self.now, job_id=0, label=name))
 
     def put_curve(self, curve: JobCurve) -> None:
-        """Keeps how a share's life went. The store alone has it: nobody here asks for it again."""
+        """Add the measurement curve of a share. Only the store keeps it."""
         self._curves.append(curve)
         self._undo.append(self._curves.pop)
 
     def put_run(self, job: Job) -> None:
-        """Keeps how a start ended, of a job that goes back to the queue. The store alone has it."""
+        """Add the record of an ended start of a job that is requeued. Only the store keeps it."""
         self._runs.append(job)
         self._undo.append(self._runs.pop)
 
     def log(self, job_id: JobId, text: str) -> None:
-        """Appends a line to the job's history."""
+        """Append a line to the job's history."""
         self._journal.append(JournalEntry(at_unix=self.now, job_id=job_id, text=text))
         self._undo.append(self._journal.pop)
 
     def mark(self) -> int:
-        """A savepoint for `undo`."""
+        """Return a savepoint for `undo`."""
         return len(self._undo)
 
     def undo(self, mark: int = 0) -> None:
-        """Takes back everything since the savepoint."""
+        """Undo all changes since the savepoint."""
         while len(self._undo) > mark:
             self._undo.pop()()
 
     def changes(self) -> Changes:
-        """What is to be committed."""
+        """Return the changes to commit."""
         nodes, conditions = self.state.nodes, self.state.node_status.conditions
         return Changes(
             requests=tuple(self._requests.items()),
@@ -254,7 +263,10 @@ class Transaction:
         return self._jobs | self._gone_jobs | {key[0]: None for key in self._steps}
 
     def states_before(self) -> Mapping[JobId, JobState | None]:
-        """Of the jobs that it has changed the states in which it found them; None: it has made them."""
+        """Return the state in which the transaction found each job that it has changed.
+
+        The state is None for a job that it created.
+        """
         return self._states
 
     def touched_nodes(self) -> Iterable[NodeName]:
@@ -262,11 +274,11 @@ class Transaction:
 
     def _restore_job(self, job_id: JobId, before: Job | None, why: PendingReason | None) -> None:
         if before is None:
-            self.state.drop_job(job_id)
+            self.state.evict_job(job_id)
             return
-        self.state.place_job(before)
+        self.state.upsert_job(before)
         if why is not None:
-            self.state.planned.whys[job_id] = why
+            self.state.planned.pending_reasons[job_id] = why
 
     def _restore_node(self, name: NodeName, before: Node | None) -> None:
         if before is None:
@@ -277,7 +289,7 @@ class Transaction:
 
 
 def _put_back(table: dict[_K, _V], key: _K, before: _V | None) -> None:
-    """What a table held before it was changed; None is nothing."""
+    """Restore the value that a table held before a change; None means that it held none."""
     if before is None:
         table.pop(key, None)
     else:

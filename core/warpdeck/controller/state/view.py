@@ -1,4 +1,4 @@
-"""From the state to what the planner sees, and the same facts for checking a start when it is applied."""
+"""Converts the state to the planner's view, and offers the same facts to check a start when it is applied."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ from .tables import Tables
 
 GIB = 2**30
 FOREIGN_MIN_BYTES = 64 * 1024 * 1024
-"""A stranger's process below this (a display server, a monitor) does not block a GPU."""
+"""Memory below which a process outside the queue (a display server, a monitor) does not block a GPU."""
 
 
 def rules_view(state: Tables) -> View:
-    """What a submission is judged by beside the nodes: the rules, and how many jobs are in the queue."""
+    """Return the view against which a submission is checked.
+
+    It holds the rules and the job counts, but no nodes.
+    """
     site = state.site
     return View(
         nodes=(),
@@ -51,7 +54,7 @@ def rules_view(state: Tables) -> View:
 
 
 def why_unavailable(state: Tables, node: Node) -> str:
-    """Why the node takes no new job, "" if it does."""
+    """Return why the node takes no new jobs; "" if it does."""
     if node.drained:
         return f"drained: {node.reason}" if node.reason else "drained"
     link = state.node_status.links.get(node.name, Link.CONNECTING)
@@ -64,19 +67,22 @@ def why_unavailable(state: Tables, node: Node) -> str:
 
 
 def wants_users_apart(state: Tables, job: Job, partition: str) -> bool:
-    """Whether no other user's job may be on the job's nodes when it runs in this partition (--exclusive=user)."""
+    """Return whether the job allows no other user's job on its nodes (--exclusive=user).
+
+    The job or the given partition may demand this.
+    """
     return job.request.resources.share_with == "user" or any(
         part.exclusive_user for part in state.site.partitions if part.name == partition
     )
 
 
 def runs_jobs(state: Tables, name: NodeName) -> bool:
-    """Whether jobs run there; as in Slurm those that are suspended there leave a node idle."""
+    """Return whether jobs run on the node. As in Slurm, a node with only suspended jobs is idle."""
     return any(job.state is not JobState.SUSPENDED for job in state.jobs_on(name))
 
 
 def shares_on(state: Tables, name: NodeName) -> list[tuple[JobId, Share]]:
-    """What is held of the node now: (job, its share there), by job id."""
+    """Return the shares of the node that are held now, as (job, share) by job id."""
     return [
         (job.id, share)
         for job in state.jobs_on(name)
@@ -86,12 +92,15 @@ def shares_on(state: Tables, name: NodeName) -> list[tuple[JobId, Share]]:
 
 
 def gpu_holders(state: Tables, name: NodeName) -> dict[int, JobId]:
-    """GPU index -> the job that holds it on this node."""
+    """Return the job that holds each GPU of the node, by GPU index."""
     return {index: job_id for job_id, share in shares_on(state, name) for index in share.gpus}
 
 
 def gpu_users(state: Tables, name: NodeName) -> dict[int, set[JobId]]:
-    """GPU index -> the jobs that may keep memory there: those it is given to, and suspended ones that were pushed off it."""
+    """Return the jobs that may keep memory on each GPU, by GPU index.
+
+    These are the jobs to which it is allocated, and the suspended jobs that were preempted from it.
+    """
     users: dict[int, set[JobId]] = {}
     for job in state.jobs_on(name):
         for share in job.allocation.shares if job.allocation is not None else ():
@@ -101,7 +110,7 @@ def gpu_users(state: Tables, name: NodeName) -> dict[int, set[JobId]]:
 
 
 def is_free(state: Tables, node: Node, share: Share, *, besides: JobId | None) -> bool:
-    """Whether the share still fits beside what other jobs than `besides` hold on the node now."""
+    """Return whether the share still fits on the node beside the shares of all jobs other than `besides`."""
     held = [other for job_id, other in shares_on(state, node.name) if job_id != besides]
     cpus = sum(other.cpus for other in held)
     mem = sum(other.mem_bytes for other in held)
@@ -113,7 +122,7 @@ def is_free(state: Tables, node: Node, share: Share, *, besides: JobId | None) -
 
 
 def all_is_free(state: Tables, allocation: Allocation, *, besides: JobId | None) -> bool:
-    """Whether the whole allocation fits beside what other jobs than `besides` hold now."""
+    """Return whether the whole allocation fits beside the allocations of all jobs other than `besides`."""
     for share in allocation.shares:
         node = state.nodes.get(share.node)
         if node is None or not is_free(state, node, share, besides=besides):
@@ -122,15 +131,18 @@ def all_is_free(state: Tables, allocation: Allocation, *, besides: JobId | None)
 
 
 def _part_left(held: Sequence[Share], index: int) -> int:
-    """Percent of a GPU that nobody holds."""
+    """Return the percentage of a GPU that no job holds."""
     return 100 - sum(other.gpu_share_pct for other in held if index in other.gpus)
 
 
 def blocked_gpus(
     node: Node, reading: Reading | None, users: dict[int, set[JobId]], *, strangers: bool = True
 ) -> dict[int, str]:
-    """GPU index -> why no job may have it: it is drained or ill, or a process that is not of a job that may use it, or
-    nobody who is seen, keeps memory there (if `strangers` count)."""
+    """Return why no job may use a GPU, by GPU index.
+
+    A GPU is blocked if it is drained or faulty. With `strangers`, it is also blocked if a process outside the
+    jobs that may use it holds memory there, or if memory is in use and no process is visible.
+    """
     drained = {each.uuid: each.reason for each in node.gpu_drains}
     blocked = {gpu.index: f"drained: {drained[gpu.uuid]}" for gpu in node.gpus if gpu.uuid in drained}
     for gpu in reading.gpus if reading else ():
@@ -154,7 +166,7 @@ def blocked_gpus(
 
 
 def node_view(node: Node, facts: NodeFacts, blocked: dict[int, str], *, unavailable: str) -> NodeView:
-    """A node as the policy sees it."""
+    """Convert a node to the type that the planner uses."""
     return NodeView(
         name=node.name,
         cpus=node.cpus,
@@ -181,7 +193,7 @@ def node_view(node: Node, facts: NodeFacts, blocked: dict[int, str], *, unavaila
 
 
 def running_job(job: Job, now: float, grace_s: float, *, closes_unix: float = math.inf) -> RunningJob:
-    """A job that holds resources, as the policy sees it. `closes_unix`: when its reservation is over, which ends it."""
+    """Convert a job that holds resources for the planner. Its reservation ends it at `closes_unix`."""
     assert job.allocation is not None
     request, ending = job.request, job.state is JobState.COMPLETING
     ends = job.ends_by_unix()
@@ -217,7 +229,10 @@ def running_job(job: Job, now: float, grace_s: float, *, closes_unix: float = ma
 
 
 def waiting_limit_s(state: Tables, job: Job, namesakes: Namesakes, *, now: float) -> int | None:
-    """The limit that a waiting job would run under in the first partition that it asks for."""
+    """Return the time limit in seconds of a waiting job in the first partition that it requests.
+
+    Returns None if there is none.
+    """
     asked, site = job.request.time_limit_s, state.site
     if asked is not None:
         return asked
@@ -227,7 +242,7 @@ def waiting_limit_s(state: Tables, job: Job, namesakes: Namesakes, *, now: float
 
 
 def pending_job(state: Tables, job: Job, namesakes: Namesakes, *, now: float) -> PendingJob:
-    """A waiting job, or one that asks to be let in, as the policy sees it."""
+    """Convert a waiting or newly submitted job to the type that the planner uses."""
     request = job.request
     verdict = judge(job, members=state.named, first_namesake=namesakes.first_before, now=now)
     return PendingJob(
@@ -268,7 +283,10 @@ def pending_job(state: Tables, job: Job, namesakes: Namesakes, *, now: float) ->
 
 
 def with_components(state: Tables, leader: PendingJob, namesakes: Namesakes, *, now: float) -> PendingJob:
-    """The leader of a heterogeneous job with its other components. What one waits for, all wait for."""
+    """Return the leader of a heterogeneous job with its other components.
+
+    If one component must wait, all wait.
+    """
     members = [job for job in state.array_members(leader.id) if job.id != leader.id]
     made = [pending_job(state, job, namesakes, now=now) for job in members if job.state is JobState.PENDING]
     parts = (leader, *made)
@@ -290,7 +308,10 @@ def _may_wait(job: Job) -> bool:
 
 
 def _asked_by_now(asked: Resources, *, waited_s: float) -> Resources:
-    """Few switches are waited for only so long (--switches=COUNT@TIME)."""
+    """Return the request as it applies after this wait.
+
+    Its switch limit is dropped once the job has waited long enough (--switches=COUNT@TIME).
+    """
     if asked.max_switches is None or asked.switches_wait_s is None or waited_s < asked.switches_wait_s:
         return asked
     return _on_any_switches(asked)
@@ -298,12 +319,18 @@ def _asked_by_now(asked: Resources, *, waited_s: float) -> Resources:
 
 @functools.lru_cache(maxsize=1000)
 def _on_any_switches(asked: Resources) -> Resources:
-    """One object for equal requests, which the planner knows again by identity."""
+    """Return the request without its switch limit.
+
+    Equal requests share one object, because the planner compares by identity.
+    """
     return msgspec.structs.replace(asked, max_switches=None)
 
 
 def eligible_unix(state: Tables, job: Job, *, now: float) -> float:
-    """Since when the job waits for nothing but its turn: what it depends on, or its begin time, came later than it did."""
+    """Return the time since which the job waits only for resources and priority.
+
+    This is the latest of its eligible time and the time at which its dependencies were satisfied.
+    """
     if job.request.dependencies is None:
         return job.eligible_at_unix
     verdict = judge(job, members=state.named, first_namesake=Namesakes(state).first_before, now=now)
@@ -311,14 +338,17 @@ def eligible_unix(state: Tables, job: Job, *, now: float) -> float:
 
 
 class Namesakes:
-    """Unfinished jobs by uid and name, for `singleton`. Sorted once per picture, and only if somebody asks."""
+    """Unfinished jobs by uid and name, for `singleton`.
+
+    They are sorted once per planner view, at the first query.
+    """
 
     def __init__(self, state: Tables) -> None:
         self._state = state
         self._groups: dict[tuple[int, str], list[Job]] | None = None
 
     def first_before(self, job: Job) -> Job | None:
-        """The oldest unfinished job of the same user and name that was submitted before this one."""
+        """Return the oldest unfinished job of the same user and name that was submitted before this one."""
         if self._groups is None:
             self._groups = {}
             for job_id in sorted((*self._state.index.active, *self._state.index.pending)):

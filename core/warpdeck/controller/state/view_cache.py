@@ -1,9 +1,11 @@
-"""What of the last picture for the planner still holds. A pass is made for every event, and most things have not changed.
+"""Cache of the parts of the planner's view that are still valid.
 
-A job's part holds until the job is replaced (Tables.place_job and drop_job say so, through `forget_job`) or what was promised
-to it changes, and where it depends on other jobs until one of these is replaced: a job may depend on hundreds, and hundreds of
-jobs on the same. Parts that depend on the time or on jobs of a name are made anew each time. A node's part holds as long as all that
-it was made from are the same objects.
+A pass runs for every event, and most parts do not change. The view of a job is valid until the job is
+replaced (`State.place_job` and `State.drop_job` call `forget_job`), or until the start reserved for it
+changes. The view of a job with dependencies is also invalidated when one of those jobs is replaced. A job may
+depend on hundreds of jobs, and hundreds of jobs may depend on one. Views that depend on the time or on jobs
+of a certain name are built each time. The view of a node is valid as long as all of its source objects are
+the same objects.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ NO_FACTS = NodeFacts()
 
 
 class _KeptNode(NamedTuple):
-    """A node's part, and what it was made from."""
+    """The cached view of a node, and the objects from which it was built."""
 
     node: Node
     facts: NodeFacts
@@ -50,7 +52,7 @@ class _KeptNode(NamedTuple):
 
 
 class ViewCache:
-    """The parts that are kept. One for each Tables."""
+    """The cached views. There is one cache per `Tables`."""
 
     def __init__(self) -> None:
         self._pending: dict[JobId, PendingJob] = {}
@@ -58,32 +60,38 @@ class ViewCache:
         self._nodes: dict[NodeName, _KeptNode] = {}
         self._blocked: dict[NodeName, tuple[Node, Reading | None, dict[int, str]]] = {}
         self._depends: dict[JobId, frozenset[JobId]] = {}
-        """Of kept waiting jobs those on which they depend."""
+        """Cached waiting job -> the jobs on which it depends."""
         self._moved: set[JobId] = set()
-        """Jobs, and submissions, that have moved since the last look, as long as some are kept that depend on others."""
+        """Jobs and submissions that changed since the last query.
+
+        They are collected only while a cached job has dependencies.
+        """
         self._last_nodes: tuple[NodeView, ...] = ()
         self._last_running: tuple[RunningJob, ...] = ()
 
     def forget_job(self, job_id: JobId) -> None:
-        """The job is another now, or is gone."""
+        """Drop the cached views of a job that has changed or was removed."""
         self._pending.pop(job_id, None)
         self._running.pop(job_id, None)
         self._depends.pop(job_id, None)
 
     def note_moved(self, job: Job) -> None:
-        """The job is another now, came or went: those that depend on it are judged again."""
+        """Record that a job was changed, added or removed.
+
+        The jobs that depend on it are then evaluated again.
+        """
         if self._depends:
             self._moved.update((job.id, job.array_job_id))
 
     def forget_holders(self, name: NodeName) -> None:
-        """Other jobs hold this node now."""
+        """Drop the cached blocked GPUs of a node because other jobs hold it now."""
         self._blocked.pop(name, None)
 
     def pending(self, state: Tables, *, now: float) -> tuple[PendingJob, ...]:
-        """The waiting jobs, by id."""
+        """Return the waiting jobs, ordered by id."""
         self._forget_dependents()
         kept, ids = self._pending, sorted(state.index.pending)
-        if state.index.led:  # they stand with their leaders
+        if state.index.led:  # Components are part of their leader's view.
             ids = [job_id for job_id in ids if job_id not in state.index.led]
         made = list(map(kept.get, ids))
         if not all(made):
@@ -106,7 +114,7 @@ class ViewCache:
         return made
 
     def _forget_dependents(self) -> None:
-        """Those of whom a job has moved on which they depend."""
+        """Drop the cached views of jobs that depend on a changed job."""
         if self._moved:
             changed = [each for each, targets in self._depends.items() if not targets.isdisjoint(self._moved)]
             for job_id in changed:
@@ -114,7 +122,7 @@ class ViewCache:
             self._moved.clear()
 
     def running(self, state: Tables, *, now: float) -> tuple[RunningJob, ...]:
-        """The jobs that hold resources, by id."""
+        """Return the jobs that hold resources, ordered by id."""
         kept = self._running
         made = tuple(
             kept.get(job_id) or self._running_job(state, state.jobs[job_id], now)
@@ -132,7 +140,7 @@ class ViewCache:
         return made
 
     def nodes(self, state: Tables) -> tuple[NodeView, ...]:
-        """All nodes, by name."""
+        """Return all nodes, ordered by name."""
         if len(self._nodes) > len(state.nodes):
             self._nodes = {name: made for name, made in self._nodes.items() if name in state.nodes}
         made = tuple(self._node(state, state.nodes[name]) for name in sorted(state.nodes))
@@ -152,7 +160,7 @@ class ViewCache:
         return made
 
     def blocked(self, state: Tables, name: NodeName) -> dict[int, str]:
-        """GPU index -> why no job may have it. The same object for as long as it says the same."""
+        """Return why no job may use a GPU, by GPU index. An unchanged result is the same object."""
         node, reading, kept = state.nodes[name], state.node_status.readings.get(name), self._blocked.get(name)
         if kept is not None and kept[0] is node and kept[1] is reading:
             return kept[2]

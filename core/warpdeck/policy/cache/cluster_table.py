@@ -60,7 +60,7 @@ class ClusterTable:
         self._by_value: dict[tuple[Resources, str, str | None], RequestClass] = {}
         self._owned: dict[int, list[RequestClass]] = {}
         """User-specific request classes, by the number of the request class that applies to all users."""
-        self._misfits: dict[tuple[int, float], BlockReason] = {}
+        self._unplaceable: dict[tuple[int, float], BlockReason] = {}
         self._least: list[tuple[int, int, int, int]] = []
         self._least_rows: Ints = np.zeros((0, 4), dtype=np.int64)
         self._owners: frozenset[str] | None = None
@@ -196,13 +196,13 @@ class ClusterTable:
         apart = job.resources.share_with == "user" or (partition is not None and partition.exclusive_user)
         return job.owner if apart else self.tenant_of(job)
 
-    def misfit(self, shape: RequestClass, duration_s: float, reservation: str) -> BlockReason:
+    def unplaceable(self, shape: RequestClass, duration_s: float, reservation: str) -> BlockReason:
         """Return the block reason for jobs of this request class that fit nowhere for this duration."""
         key = (id(shape), duration_s)
-        found = self._misfits.get(key)
+        found = self._unplaceable.get(key)
         if found is None:
             found = BlockReason("Resources", shape=shape, duration_s=duration_s, reservation=reservation)
-            self._misfits[key] = found
+            self._unplaceable[key] = found
         return found
 
     def least(self) -> Ints:
@@ -216,7 +216,7 @@ class ClusterTable:
         return self._least_rows
 
     def _forget_shapes(self) -> None:
-        self._shapes, self._by_value, self._misfits, self._owned = {}, {}, {}, {}
+        self._shapes, self._by_value, self._unplaceable, self._owned = {}, {}, {}, {}
         self._least, self._least_rows = [], np.zeros((0, 4), dtype=np.int64)
         self.shapes_begun += 1
 

@@ -29,22 +29,22 @@ class PassCache:
     def __init__(self) -> None:
         self.settings = Settings()
         self.queue = WaitingQueue(self.settings, is_personal=False)
-        self.ground = ClusterTable(self.settings)
+        self.cluster_table = ClusterTable(self.settings)
         self.uses = UsageByScope({})
-        self.misfits = UnplaceableClasses()
+        self.unplaceable_classes = UnplaceableClasses()
         self._owners: frozenset[str] | None = None
         """Users with a request or a running job that excludes other users from its nodes; None if no job or
         partition can do that.
         """
         self._misfits_of: tuple[object, ...] = ()
-        """The values on which the contents of `misfits` depend."""
+        """The values on which the contents of `unplaceable_classes` depend."""
 
     def follow(self, view: View, settings: Settings) -> View:
         """Update the cache to a new view.
 
         Returns the view with its nodes sorted by name, because equally good nodes are used in this order.
         """
-        if view.nodes is not self.ground.nodes and not _are_by_name(view.nodes):
+        if view.nodes is not self.cluster_table.nodes and not _are_by_name(view.nodes):
             nodes = tuple(sorted(view.nodes, key=lambda node: node.name))
             view = msgspec.structs.replace(view, nodes=nodes)
         draws = tuple(each for each in view.reservations if each.magnetic)
@@ -52,17 +52,17 @@ class PassCache:
             map(is_restricted, view.partitions)
         )
         if settings != self.settings:
-            self.settings, self.ground = settings, ClusterTable(settings)
+            self.settings, self.cluster_table = settings, ClusterTable(settings)
             self.uses = UsageByScope(settings.billing_weights)
         self._follow_queue(view, limits_people)
-        self.ground.follow(view)
+        self.cluster_table.follow(view)
         self._owners = self._find_owners(view)
-        self.ground.set_owners(self._owners)
+        self.cluster_table.set_owners(self._owners)
         self._follow_queue(view, limits_people)
         lifting = [qos.name for qos in view.qos if qos.overrides_partition]
-        misfits_of = (self.queue, self.ground, self.ground.shapes_begun, lifting, draws)
+        misfits_of = (self.queue, self.cluster_table, self.cluster_table.shapes_begun, lifting, draws)
         if misfits_of != self._misfits_of:
-            self.misfits, self._misfits_of = UnplaceableClasses(), misfits_of
+            self.unplaceable_classes, self._misfits_of = UnplaceableClasses(), misfits_of
         return view
 
     def _follow_queue(self, view: View, limits_people: bool) -> None:
@@ -74,9 +74,9 @@ class PassCache:
 
     def _find_owners(self, view: View) -> frozenset[str] | None:
         parted = frozenset(part.name for part in view.partitions if part.exclusive_user)
-        if not (parted or self.ground.users_apart or self.queue.users_apart):
+        if not (parted or self.cluster_table.users_apart or self.queue.users_apart):
             return None
-        return self.ground.who_runs().owners() | self.queue.users_who_want(parted)
+        return self.cluster_table.who_runs().owners() | self.queue.users_who_want(parted)
 
 
 def _are_by_name(nodes: Sequence[NodeView]) -> bool:

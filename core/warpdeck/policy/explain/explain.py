@@ -83,7 +83,7 @@ class _Explainer:
         # These are computed before the forecasts take resources from the timeline.
         said = {place: self._in_words(place) for place in alone}
         places = self._told & self._waits
-        whys = dict(
+        pending_reasons = dict(
             zip(
                 self._ids[places].tolist(),
                 map(shared.__getitem__, self._group[places].tolist()),
@@ -93,10 +93,10 @@ class _Explainer:
         for job_id in self._ids[self._told & ~self._waits].tolist():
             if job_id in self._pass.partly:
                 code, sentence = self._pass.partly[job_id]
-                whys[job_id] = PendingReason(code=code, sentence=sentence)
+                pending_reasons[job_id] = PendingReason(code=code, sentence=sentence)
         for place, (code, sentence) in said.items():
-            whys[JobId(int(self._ids[place]))] = self._why(place, code, sentence)
-        return whys
+            pending_reasons[JobId(int(self._ids[place]))] = self._why(place, code, sentence)
+        return pending_reasons
 
     def _find_own(self) -> dict[int, BlockReason]:
         """Return, by position, the block reasons of jobs tried one by one that differ from the block reason
@@ -110,7 +110,7 @@ class _Explainer:
     def _met(self, group: int) -> BlockReason:
         """Return the block reason that the jobs of the group have in common."""
         asked = len(self._pass.queue.kinds)
-        return IN_LINE if group >= asked else self._pass.met_by(int(group)) or BUSY
+        return IN_LINE if group >= asked else self._pass.blocked_by(int(group)) or BUSY
 
     def _obstacle(self, place: int) -> BlockReason:
         return self._own.get(place) or self._met(self._group[place])
@@ -207,7 +207,9 @@ class _Explainer:
         if met.shape is None or met.shape.tenant is None:
             return met
         shape = self._of(self._pass.fields[met.reservation]).alike(met.shape)
-        return self._pass.fields[met.reservation].ground.misfit(shape, met.duration_s, met.reservation)
+        return self._pass.fields[met.reservation].cluster_table.unplaceable(
+            shape, met.duration_s, met.reservation
+        )
 
     def _of(self, field: ResourcePool) -> Shortages:
         found = self._shortages.get(id(field))

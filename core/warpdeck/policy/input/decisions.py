@@ -68,7 +68,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a pass.
 
-    Every pending job of the view is in `starts`, `ends` or `whys`; an array may be in two of them.
+    Every pending job of the view is in `starts`, `ends` or `pending_reasons`; an array may be in two of them.
     """
 
     starts: tuple[Start, ...] = ()
@@ -76,7 +76,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     preempts: tuple[Preempt, ...] = ()
     resumes: tuple[Resume, ...] = ()
     ends: tuple[End, ...] = ()
-    whys: dict[JobId, PendingReason] = {}
+    pending_reasons: dict[JobId, PendingReason] = {}
     priorities: dict[JobId, int] = {}
     """The computed priority of each pending job; jobs with a higher number go first."""
     more: bool = False

@@ -88,7 +88,7 @@ class PreemptionRules:
             tuple(account for account in theirs if account.name not in names),
         )
 
-    def may_push(self, job: PendingJob, tres: Tres) -> bool:
+    def may_preempt(self, job: PendingJob, tres: Tres) -> bool:
         """Return whether there could be any job at all that this job may preempt."""
         qos = self._qos.get(job.qos)
         return (

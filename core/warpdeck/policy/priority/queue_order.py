@@ -51,7 +51,9 @@ class QueueOrder(NamedTuple):
     late_count: int = 0
 
 
-def turns(table: QueueTable, queue: WaitingQueue, ground: ClusterTable, view: View, now: float) -> QueueOrder:
+def turns(
+    table: QueueTable, queue: WaitingQueue, cluster_table: ClusterTable, view: View, now: float
+) -> QueueOrder:
     """Return the sort key of each job in `table`."""
     settings = queue.settings
     if settings.backfill == "conservative":
@@ -61,7 +63,7 @@ def turns(table: QueueTable, queue: WaitingQueue, ground: ClusterTable, view: Vi
     waited: Floats = now - table["eligible_unix"]
     likely = np.maximum(table["likely_s"], SHORTEST_S)
     bound = settings.overdue_share * max(view.longest_wait_s, float(waited.max()))
-    ahead, goes_now = _against_machines(table, likely, queue, _Machine(ground, view, now))
+    ahead, goes_now = _against_machines(table, likely, queue, _Machine(cluster_table, view, now))
     late: Mask = waited >= bound
     keys = np.where(waited + ahead >= bound, OVERDUE, -(waited + likely) / likely)
     return QueueOrder(
@@ -112,11 +114,11 @@ class _Use(NamedTuple):
 class _Machine:
     """Nodes that accept jobs, and the resources held on them."""
 
-    def __init__(self, ground: ClusterTable, view: View, now: float) -> None:
-        self._cluster = ground.cluster
+    def __init__(self, cluster_table: ClusterTable, view: View, now: float) -> None:
+        self._cluster = cluster_table.cluster
         self._nodes = {part.name: part.nodes for part in view.partitions}
-        self._parts = ground.parts
-        self._left_s: Floats = np.clip(ground.ends_unix - now, 0.0, ENDLESS_S)
+        self._parts = cluster_table.parts
+        self._left_s: Floats = np.clip(cluster_table.ends_unix - now, 0.0, ENDLESS_S)
 
     def use(self, partition: str) -> _Use:
         """Return the usage of a partition's nodes, or of all nodes if there is no partition of this name."""

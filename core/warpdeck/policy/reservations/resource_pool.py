@@ -49,7 +49,7 @@ NONE_FITS = 1 << 62
 class ResourcePool:
     """Nodes with their free resources over time, from which a pass allocates."""
 
-    def __init__(self, ground: ClusterTable, now: float, *, closes_unix: float = math.inf) -> None:
+    def __init__(self, cluster_table: ClusterTable, now: float, *, closes_unix: float = math.inf) -> None:
         """`closes_unix` is the end of the reservation that this resource pool belongs to. No job starts there
         from then on.
         """
@@ -59,10 +59,10 @@ class ResourcePool:
         """Other resource pools that contain some of these nodes at the same time. Resources taken from one
         are taken from all of them.
         """
-        self.ground = ground
-        self.cluster = ground.cluster
-        self.board = ground.board(now)
-        self.timeline = ground.timeline(now, self.board)
+        self.cluster_table = cluster_table
+        self.cluster = cluster_table.cluster
+        self.board = cluster_table.board(now)
+        self.timeline = cluster_table.timeline(now, self.board)
         self.look_again()
 
     def look_again(self) -> None:
@@ -98,7 +98,7 @@ class ResourcePool:
 
     def shape(self, job: PendingJob, partition: PartitionView | None) -> RequestClass:
         """Return the request class of a job. Jobs with equal requests share one."""
-        return self.ground.shape(job, partition)
+        return self.cluster_table.shape(job, partition)
 
     def may_fit(self, shape: RequestClass) -> bool:
         """Return whether the request might fit somewhere now.
@@ -111,7 +111,7 @@ class ResourcePool:
 
     def may_fit_now(self) -> Mask:
         """Return the result of `may_fit` for all request classes so far, indexed by request class number."""
-        least = self.ground.least()
+        least = self.cluster_table.least()
         known = len(self._may_fit)
         if known < len(least):
             self._may_fit = np.concatenate((self._may_fit, self._screen(least[known:])))
@@ -137,7 +137,7 @@ class ResourcePool:
         A request class might fit if its minimum demand is free on enough nodes for the whole time. If this
         test would cost more than trying the request classes one by one, it returns True for all of them.
         """
-        least, timeline = self.ground.least()[numbers], self.timeline
+        least, timeline = self.cluster_table.least()[numbers], self.timeline
         fewest = least.min(axis=0, initial=NONE_FITS)
         rows = np.flatnonzero((timeline.free_now[:FIRST_TYPE] >= fewest[:FIRST_TYPE, None]).all(axis=0))
         times = timeline.times[rows]
@@ -175,7 +175,7 @@ class ResourcePool:
         of_users = np.bincount(whose[whose >= 0]).tolist()
         short = least - int(np.count_nonzero(whose == NOBODY))
         found = []
-        for each in self.ground.owned(of_all):
+        for each in self.cluster_table.owned(of_all):
             assert each.tenant is not None
             number = tenants.number(each.tenant.user)
             if short > (of_users[number] if number < len(of_users) else 0):
@@ -308,7 +308,7 @@ def open_fields(view: View, now: float, memory: PassCache) -> Fields:
     The general resource pool has the key "". There is one more for each reservation that a pending or
     suspended job names, or into which jobs can be drawn (magnetic reservations).
     """
-    general = ResourcePool(memory.ground, now)
+    general = ResourcePool(memory.cluster_table, now)
     fields: Fields = {"": general}
     asked = {job.reservation for job in view.running if job.suspended}
     asked.update(memory.queue.reservations.keys)
@@ -317,7 +317,7 @@ def open_fields(view: View, now: float, memory: PassCache) -> Fields:
     for reservation in lasting:
         general.set_aside(reservation, users.get(reservation.name, ()))
         if reservation.name in asked or reservation.magnetic:
-            fields[reservation.name] = _own_field(view, now, memory.ground, reservation, users)
+            fields[reservation.name] = _own_field(view, now, memory.cluster_table, reservation, users)
     opened = [each for each in lasting if each.name in fields]
     _join(general, [(each, fields[each.name]) for each in opened])
     return fields

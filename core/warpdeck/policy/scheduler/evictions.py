@@ -78,13 +78,13 @@ class Evictions:
 
     def claimant(self, job: PendingJob) -> Claimant:
         """Return a key. Jobs with the same key may preempt the same jobs."""
-        return claimant(job, tenant=self._fields[""].ground.tenant_of(job))
+        return claimant(job, tenant=self._fields[""].cluster_table.tenant_of(job))
 
-    def may_push(self, job: PendingJob) -> bool:
+    def may_preempt(self, job: PendingJob) -> bool:
         """Return whether there might be a job that it could preempt."""
         if not self._rules.active or job.reservation or self.claimant(job) in self._no_victims:
             return False
-        return self._rules.may_push(job, self._terms.tres(job))
+        return self._rules.may_preempt(job, self._terms.tres(job))
 
     def make_room(
         self, job: PendingJob, obstacle: BlockReason, field: ResourcePool, shape: RequestClass
@@ -123,7 +123,7 @@ class Evictions:
         """Reserve a placement for this component besides the components that already have one."""
         job = in_partition(part.job, part.shape.partition)
         spot = part.field.find_now(part.shape, part.duration_s)
-        if spot is None and self.may_push(job):
+        if spot is None and self.may_preempt(job):
             found = self._find(job, part.field, part.shape, part.duration_s)
             if found is not None:
                 spot = found[0]

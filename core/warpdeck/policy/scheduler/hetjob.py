@@ -89,12 +89,14 @@ def _secure(
 ) -> None:
     """Reserve the first time at which all components fit, or preempt other jobs."""
     protects = current.may_protect(pool)
-    pushes = any(current.evictions.may_push(in_partition(part.job, part.shape.partition)) for part in parts)
-    if not protects and not pushes:
+    preempts_others = any(
+        current.evictions.may_preempt(in_partition(part.job, part.shape.partition)) for part in parts
+    )
+    if not protects and not preempts_others:
         return
     at_unix, kept = _reserve(current, parts)
     soon = bool(kept) and at_unix <= current.now + current.patience_s
-    if pushes and not soon:
+    if preempts_others and not soon:
         _release(kept)
         if current.evictions.make_room_together(leader, parts):
             current.count_protected(pool)

@@ -91,9 +91,9 @@ def backfill_pass(current: SchedulingPass, rows: Ints) -> None:
     kinds = table["kind"]
     is_open = np.zeros(len(current.queue.kinds), dtype=np.bool_)
     is_open[kinds] = True
-    is_open &= ~current.meet_misfits()
+    is_open &= ~current.skip_unplaceable()
     for kind in current.met:
-        is_open[kind] &= current.may_push(kind)
+        is_open[kind] &= current.may_preempt(kind)
     walk = Walk(kinds, is_open, always=table["is_throttled"])
     for place, kind in walk:
         was_met = kind in current.met
@@ -101,7 +101,7 @@ def backfill_pass(current: SchedulingPass, rows: Ints) -> None:
         if current.is_over:
             walk.is_open[:] = False
         elif kind in current.met:
-            walk.is_open[kind] = current.may_push(kind)
+            walk.is_open[kind] = current.may_preempt(kind)
             same = None if was_met else current.meet_the_same(kind)
             if same is not None:
                 walk.is_open &= ~same

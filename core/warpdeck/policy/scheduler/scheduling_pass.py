@@ -57,7 +57,7 @@ class SchedulingPass:
         self.now = now
         self.settings = settings
         self.queue = memory.queue
-        self._misfits = memory.misfits
+        self._unplaceable = memory.unplaceable_classes
         self.fields = open_fields(view, now, memory)
         self.ledger = LimitUsage(view, now, settings, memory.uses)
         whole_nodes = WholeNodes(self.fields[""], settings.billing_weights)
@@ -96,7 +96,7 @@ class SchedulingPass:
         self._most_protected = settings.most_protected()
         self._search = PlacementSearch(now, most_tests=settings.max_backfill_tests)
         self._without_place = without_place
-        self._trail: list[tuple[StartPlacement, Start]] | None = None
+        self._undo_log: list[tuple[StartPlacement, Start]] | None = None
         """The starts since `start_all` began, so that it can undo them."""
         self._started: Counter[JobId] = Counter()
 
@@ -116,21 +116,21 @@ class SchedulingPass:
         """True if no further job is tried in this pass."""
         return self.stopped and len(self.starts) >= self.settings.max_starts
 
-    def meet_misfits(self) -> Mask:
+    def skip_unplaceable(self) -> Mask:
         """Return a mask of the equivalence classes for which too little is free, so that their jobs need not
         be tried.
 
-        The test covers only resources. `met_by` checks for rules that forbid a class to start when a reason
+        The test covers only resources. `blocked_by` checks for rules that forbid a class to start when a reason
         is needed.
         """
-        self._misfits.follow(self.queue.kinds, self._misfit)
-        certain = self._misfits.certain(self.fields[""].may_fit_now())
-        kinds, shapes, least_s = self._misfits.for_how_long(~certain)
+        self._unplaceable.follow(self.queue.kinds, self._why_unplaceable)
+        certain = self._unplaceable.certain(self.fields[""].may_fit_now())
+        kinds, shapes, least_s = self._unplaceable.for_how_long(~certain)
         if len(kinds):
             certain[kinds] = ~self.fields[""].may_fit_for(shapes, least_s)
         for kind in np.flatnonzero(certain).tolist() if self.rules.active else ():
             job = self.queue.kinds[kind]
-            if any(map(self.evictions.may_push, (job, *job.components))):
+            if any(map(self.evictions.may_preempt, (job, *job.components))):
                 certain[kind] = False
         self._certain = certain
         return certain
@@ -149,15 +149,15 @@ class SchedulingPass:
         failed = self._search.failed(obstacle.shape)
         if failed is None:
             return None
-        same = self._misfits.as_hard_as(*failed)
+        same = self._unplaceable.as_hard_as(*failed)
         if failed[0] is not failed[0].of_all:
             shut_out = self._search.shut_out(self.fields[""], failed[0].of_all)
             if failed[0].number in shut_out:
-                same |= self._misfits.of_shapes(sorted(shut_out))
+                same |= self._unplaceable.of_shapes(sorted(shut_out))
         self._certain |= same
         return same
 
-    def _misfit(self, job: PendingJob) -> BlockReason | None:
+    def _why_unplaceable(self, job: PendingJob) -> BlockReason | None:
         """Return the block reason for jobs of this equivalence class when no resources are free.
 
         None if it depends on more than their request.
@@ -170,16 +170,16 @@ class SchedulingPass:
         if barred is not None:
             return barred
         shape = self.fields[""].shape(job, partitions[0])
-        return self.fields[""].ground.misfit(shape, planned_s(limit_s), "")
+        return self.fields[""].cluster_table.unplaceable(shape, planned_s(limit_s), "")
 
-    def met_by(self, kind: int) -> BlockReason | None:
+    def blocked_by(self, kind: int) -> BlockReason | None:
         """Return the block reason for jobs of an equivalence class that were not tried one by one.
 
         A rule that forbids them to start takes precedence over missing resources.
         """
         found = self.met.get(kind)
         if found is None and kind < len(self._certain) and self._certain[kind]:
-            found = self._misfits.obstacles[kind]
+            found = self._unplaceable.obstacles[kind]
             assert found is not None
             job = self.queue.kinds[kind]
             if found.shape is not None and (job.licenses or self.ledger.limits_anything):
@@ -203,17 +203,17 @@ class SchedulingPass:
         obstacle = self.met.get(kind)
         return obstacle is not None and obstacle.shape is None
 
-    def may_push(self, kind: int) -> bool:
+    def may_preempt(self, kind: int) -> bool:
         """Return whether other jobs of the equivalence class may find jobs to preempt."""
         obstacle, job = self.met.get(kind), self.queue.kinds[kind]
         if obstacle is None or obstacle.shape is None:
             return False
-        return self.evictions.may_push(in_partition(job, obstacle.shape.partition))
+        return self.evictions.may_preempt(in_partition(job, obstacle.shape.partition))
 
     def try_job(self, job: PendingJob, kind: int) -> None:
         """Start the job, or as many of its tasks as can start. The rest is marked as blocked."""
         if not job.tasks:
-            obstacle = self.met_by(kind) or self._start(job, kind, None)
+            obstacle = self.blocked_by(kind) or self._start(job, kind, None)
             if obstacle is not None:
                 self._block(job, kind, obstacle)
             return
@@ -222,7 +222,7 @@ class SchedulingPass:
                 reason = throttled(job)
                 self.partly[job.id] = (reason.code, reason.sentence)
                 return
-            obstacle = self.met_by(kind) or self._start(job, kind, task)
+            obstacle = self.blocked_by(kind) or self._start(job, kind, task)
             if obstacle is not None:
                 self._block(job, kind, obstacle)
                 return
@@ -262,7 +262,7 @@ class SchedulingPass:
         """Start all of the jobs or none. If it is none, return the job that could not start and its block
         reason.
         """
-        trail = self._trail = []
+        undo_log = self._undo_log = []
         before, looked = self.ledger.mark(), self._search.mark()
         try:
             for job in jobs:
@@ -272,8 +272,8 @@ class SchedulingPass:
             else:
                 return None
         finally:
-            self._trail = None
-        for place, start in reversed(trail):
+            self._undo_log = None
+        for place, start in reversed(undo_log):
             place.field.give_back(place.allocation, place.duration_s, place.tenant)
             self.starts.remove(start)
         self.ledger.undo(before)
@@ -299,8 +299,8 @@ class SchedulingPass:
             reservation=place.reservation,
         )
         self.starts.append(start)
-        if self._trail is not None:
-            self._trail.append((place, start))
+        if self._undo_log is not None:
+            self._undo_log.append((place, start))
         return None
 
     def place(self, job: PendingJob, partition: PartitionView | None) -> StartPlacement | BlockReason:
@@ -326,7 +326,7 @@ class SchedulingPass:
             found = self._place_as(job, field, each, limit_s)
             if isinstance(found, StartPlacement):
                 return found
-        return found or field.ground.misfit(shape, planned_s(limit_s), job.reservation)
+        return found or field.cluster_table.unplaceable(shape, planned_s(limit_s), job.reservation)
 
     def _place_as(
         self, job: PendingJob, field: ResourcePool, shape: RequestClass, limit_s: int | None
@@ -387,9 +387,11 @@ class SchedulingPass:
         job = in_partition(job, obstacle.shape.partition)
         pool = int(self.queue.of_kind["pool"][kind])
         protects = self.may_protect(pool)
-        pushes = self.evictions.may_push(job)
-        if protects or pushes:
-            secured = self._secure(job, obstacle, field, obstacle.shape, protects=protects, pushes=pushes)
+        preempts_others = self.evictions.may_preempt(job)
+        if protects or preempts_others:
+            secured = self._secure(
+                job, obstacle, field, obstacle.shape, protects=protects, preempts_others=preempts_others
+            )
             self._protected[pool] += secured
 
     def is_tried(self, job: PendingJob) -> bool:
@@ -427,7 +429,7 @@ class SchedulingPass:
         shape: RequestClass,
         *,
         protects: bool,
-        pushes: bool,
+        preempts_others: bool,
     ) -> bool:
         """Reserve the earliest interval for a blocked job, or preempt other jobs for it.
 
@@ -438,7 +440,7 @@ class SchedulingPass:
         if room is not None and (there := field.find_later(room, obstacle.duration_s)) is not None:
             later = there if there[0] <= patience else later
         soon = later is not None and later[0] <= patience
-        if pushes and (soon or self.evictions.make_room(job, obstacle, field, shape)):
+        if preempts_others and (soon or self.evictions.make_room(job, obstacle, field, shape)):
             # The job starts soon. Its resources are counted already, so that no other job is preempted in
             # vain.
             self.ledger.take(job, self.terms.tres(job), self.terms.limit_s(job, shape.partition))

@@ -69,7 +69,7 @@ class PlacementSearch:
         """Return the result of `ResourcePool.shut_out`, recomputed if resources were taken since or if there are
         more of these request classes.
         """
-        moment = self._found, len(field.ground.owned(of_all))
+        moment = self._found, len(field.cluster_table.owned(of_all))
         known = self._shut_out.get(id(of_all))
         if known is None or known[0] != moment:
             known = self._shut_out[id(of_all)] = moment, frozenset(field.shut_out(of_all))

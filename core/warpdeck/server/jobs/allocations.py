@@ -1,7 +1,7 @@
-"""Allocations that are held for a client: one that srun makes for its only step, and salloc's.
+"""Allocations that belong to a client, made by srun for its only step or by salloc.
 
-The client's connection is what holds them. One that is cut off by a controller that starts anew comes back (SallocAttach);
-whoever does not is gone, and the keeper gives the allocation back.
+The client's connection holds its allocation. A client that is cut off because the controller restarts
+reconnects (SallocAttach). If it does not, the step keeper releases the allocation.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from warpdeck.server.end_subscriptions import wait_for
 from warpdeck.server.nonces import known_job, marked
 
 Submission = Callable[..., Awaitable[Submitted]]
-"""Makes the event of a submission: Handlers.submission."""
+"""A function that builds the event of a submission: Handlers.submission."""
 FILE = "file"
-"""The code of the error that asks the client for the text of a file."""
+"""Code of the error that asks the client for the text of a file."""
 _OF_A_PROCESS = frozenset(
     {
         *(
@@ -45,24 +45,24 @@ _OF_A_PROCESS = frozenset(
         *("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
     }
 )
-"""What a job's processes are told, and a shell beside it is not."""
+"""Variables that the processes of a job get but salloc's shell does not."""
 
 
 class Wish(NamedTuple):
-    """What an allocation is asked for, and what is to be said of it."""
+    """Request for an allocation, and the notes about it for the user."""
 
     request: Request
     notes: list[str]
     components: tuple[Request, ...] = ()
-    """Of a heterogeneous job: those after the first."""
+    """The second and later components of a heterogeneous job."""
     immediate_s: float | None = None
-    """--immediate: given back if it does not begin in so long."""
+    """Seconds of --immediate. The allocation is released if it does not start within this time."""
 
 
 def wish_of(
     options: Options, env: Mapping[str, str], *, holder: str, name: str, cwd: str, now: float
 ) -> Wish:
-    """Raises UserError."""
+    """Build the request for an allocation. Raises UserError if the options are invalid."""
     fields, notes = build_request(options, env, now=now)
     fields |= {"holder": holder, "submit_dir": cwd, "requeue": False}
     fields.setdefault("name", name)
@@ -80,15 +80,18 @@ async def make_allocation(
     wish: Wish,
     known: OptionTable,
 ) -> Job:
-    """A new allocation, for which the client is there; that of an srun that asks again may have ended. Raises UserError, in the
-    words of the command whose options are `known`."""
+    """Make a new allocation for the connected client and return its job. Raises UserError.
+
+    If an srun repeats its request, the job may have ended already. Errors use the wording of the command
+    whose options are `known`.
+    """
     controller = connection.server.controller
     for note in wish.notes:
         await connection.progress(message.id, note)
     try:
         outcome = await controller.apply(marked(await submission(wish.request, *wish.components), message))
     except UserError as error:
-        from .launch_errors import in_its_words  # seldom needed
+        from .launch_errors import in_its_words  # Imported here because it is seldom needed.
 
         raise in_its_words(error, known, message.env) from None
     if outcome.job is None and outcome.made is not None and isinstance(message, ask.Srun):
@@ -105,7 +108,10 @@ async def make_allocation(
 async def begun(
     connection: Connection, message: ask.Srun | ask.Salloc, job: Job, *, immediate_s: float | None
 ) -> Job:
-    """The allocation, running; whoever does not wait for it takes it back. Raises UserError."""
+    """Wait until the allocation runs and return its job. Raises UserError.
+
+    If the client stops waiting, or --immediate runs out, the allocation is released.
+    """
     controller = connection.server.controller
     try:
         if not _runs(controller.state, job):
@@ -113,7 +119,7 @@ async def begun(
                 job = await _wait(connection, message, job)
     except TimeoutError:
         connection.server.steps.lets_go(job.id)
-        from .launch_errors import too_late  # seldom needed
+        from .launch_errors import too_late  # Imported here because it is seldom needed.
 
         raise too_late(message.env) from None
     except BaseException:
@@ -123,7 +129,7 @@ async def begun(
 
 
 def _runs(state: State, job: Job) -> bool:
-    """Whether it runs, with all of its components."""
+    """Return whether the job runs with all of its components."""
     return all(each.state is JobState.RUNNING or each.is_finished for each in state.array_members(job.id))
 
 
@@ -131,7 +137,9 @@ async def _wait(connection: Connection, message: ask.Srun | ask.Salloc, job: Job
     controller = connection.server.controller
     number = message.id
     waited = False
-    if controller.state.jobs[job.id].state is JobState.PENDING and controller.state.planned.whys.get(job.id):
+    if controller.state.jobs[
+        job.id
+    ].state is JobState.PENDING and controller.state.planned.pending_reasons.get(job.id):
         waited = True
         if isinstance(message, ask.Salloc):
             await connection.progress(number, f"Pending job allocation {job.id}")
@@ -151,10 +159,14 @@ async def _wait(connection: Connection, message: ask.Srun | ask.Salloc, job: Job
 def judged(
     connection: Connection, message: ask.Srun | ask.Salloc, known: OptionTable
 ) -> Iterator[Callable[[UserError | None], None]]:
-    """What is refused within is refused as the real command would, if that would; the value asks so of values passed over."""
+    """Context in which a request that we refuse fails with the real command's error.
+
+    Our own error is kept if the real command would accept the request. The context's value is a function that
+    makes the same check without an error of our own. It is called if an option's value was ignored.
+    """
 
     def judge(ours: UserError | None) -> None:
-        from . import launch_errors  # seldom needed
+        from . import launch_errors  # Imported here because it is seldom needed.
 
         plugins = connection.server.controller.config.submission.plugin_options
         launch_errors.check(message, with_plugins(known, plugins), who=connection.who, ours=ours)
@@ -164,20 +176,20 @@ def judged(
     except UserError as error:
         if error.code not in (SAID, ANSWERED, FILE):
             judge(error)
-        if error.code == "dependency":  # which Slurm's controller reads
-            from .launch_errors import in_its_words  # seldom needed
+        if error.code == "dependency":  # Slurm's controller parses this option.
+            from .launch_errors import in_its_words  # Imported here because it is seldom needed.
 
             raise in_its_words(error, known, message.env) from None
         raise
 
 
 def _revoked(job: Job) -> str:
-    """How salloc's people learn that the allocation is gone: Slurm's words, and behind them the reason."""
+    """Return the message for salloc that the allocation is gone: Slurm's wording followed by the reason."""
     if job.state is JobState.TIMEOUT:
         return f"Job {job.id} has exceeded its time limit and its allocation has been revoked."
     why = job.exit.message if job.exit is not None else ""
     if job.state is JobState.CANCELLED and job.ended_by_uid is not None:
-        from warpdeck.base.passwd import name_of  # seldom needed
+        from warpdeck.base.passwd import name_of  # Imported here because it is seldom needed.
 
         why = f"it was cancelled by {name_of(job.ended_by_uid)}"
     if not why and job.state is not JobState.COMPLETED:
@@ -186,7 +198,7 @@ def _revoked(job: Job) -> str:
 
 
 class HeldStream(ClientStream):
-    """salloc's hold of its allocation."""
+    """The stream by which salloc holds its allocation."""
 
     def __init__(self, connection: Connection, number: int, job: Job) -> None:
         super().__init__(connection, number)
@@ -194,19 +206,19 @@ class HeldStream(ClientStream):
         self._task: asyncio.Task[Any] | None = asyncio.current_task()
 
     async def watch(self) -> None:
-        """Until the allocation has ended; the client is told."""
+        """Wait until the allocation has ended, then tell the client."""
         job = await wait_for(self.connection, self._job, lambda now: now.is_finished)
         self.say_end(_revoked(job), None)
         self.connection.server.steps.released(job.id)
 
     async def order(self, order: ask.StepOrder) -> None:
-        """The command that held it has ended."""
+        """Release the allocation because the command that ran in it has ended."""
         if order.what == "end":
             event = HolderLeft(who=self.connection.who, job_id=self._job.id, code=order.code)
             await self.connection.server.controller.apply(event)
 
     def end(self, *, finished: bool = False) -> None:
-        """The client is gone, and with it the allocation."""
+        """Release the allocation because its client has disconnected."""
         if self.is_open:
             super().end()
             self.connection.server.steps.lets_go(self._job.id)
@@ -215,7 +227,7 @@ class HeldStream(ClientStream):
 
 
 async def hold(connection: Connection, message: ask.Salloc, submission: Submission) -> None:
-    """salloc."""
+    """Make an allocation for salloc and hold it until the client ends."""
     controller = connection.server.controller
     with judged(connection, message, SALLOC_22_05) as judge:
         asked = parse_salloc(
@@ -264,7 +276,7 @@ async def hold(connection: Connection, message: ask.Salloc, submission: Submissi
 
 
 async def attach(connection: Connection, message: ask.SallocAttach) -> None:
-    """Back to an allocation."""
+    """Reconnect salloc to its allocation."""
     job = connection.server.controller.state.jobs.get(JobId(message.job))
     if job is None or not may_touch(connection.who, job) or job.request.holder != "salloc":
         raise UserError(f"allocation {message.job} is not known any more", "see `warpdeck queue`")

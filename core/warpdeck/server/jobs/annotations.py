@@ -1,4 +1,7 @@
-"""Records of jobs of any age are annotated, as whoever asks may: all of those that are named, or none."""
+"""Comments and derived exit codes for records of jobs of any age. Either all named jobs are changed or none.
+
+The caller needs the right to change each of them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from warpdeck.server.connection import Connection
 
 
 async def answer(connection: Connection, message: JobAnnotate) -> dict[str, Any]:
-    """Raises UserError."""
+    """Change the records, or only check the caller's rights if `only_asks` is set. Raises UserError."""
     controller, who = connection.server.controller, connection.who
     ids = tuple(JobId(number) for number in message.ids)
     wanted = message.annotating.asked()

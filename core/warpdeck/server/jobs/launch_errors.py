@@ -1,6 +1,6 @@
-"""What the real srun and salloc would say of words that are refused here: theirs is said in place of ours, with their exit code.
+"""Error messages and exit codes of the real srun and salloc for requests that are refused here.
 
-Loaded only where there is reason to ask, as reading the words a second time costs more than a step does.
+It is loaded only when needed, because parsing the arguments a second time costs more than a step does.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ from warpdeck.protocol.refusals import WORDS, in_slurms_words, said_first
 
 _FAILED = {"srun": "Unable to allocate resources", "salloc": "Job submit/allocate failed"}
 _TRY = "Try "
-"""The last line of what getopt finds wrong; it names its command itself."""
+"""Start of the last line of getopt's errors. getopt puts the command's name into the message itself."""
 _UNREAD = "localhost\n"
-"""What a file that nobody asked the client for is taken to hold: a name."""
+"""Assumed content of a file that the client was not asked for: one host name."""
 
 
 def check(
     message: ask.Srun | ask.Salloc, known: OptionTable, *, who: Principal, ours: UserError | None
 ) -> None:
-    """Raises UserError in the command's own words where it would refuse the message's. `ours` is what we refuse them for."""
+    """Raise UserError with the command's own message if the real command would refuse the arguments.
+
+    `ours` is our own reason for refusing them.
+    """
     files = message.files if isinstance(message, ask.Srun) else {}
     place = OptionSource(
         cwd=message.cwd,
@@ -44,7 +47,7 @@ def check(
     )
     fault = judge_launch(message.words, place, known=known).fault
     if fault is None or (_is_of_getopt(fault) and (ours is None or fault.words[0] not in ours.message)):
-        return  # an option that came after the Slurm that is spoken for
+        return  # The option is newer than the emulated Slurm version.
     if fault.is_answer:
         raise UserError("\n".join(fault.words), exit_code=fault.exit_code, code=ANSWERED)
     said = "\n".join(line if line.startswith(_TRY) else f"{known.command}: {line}" for line in fault.words)
@@ -56,15 +59,15 @@ def _is_of_getopt(fault: Fault) -> bool:
 
 
 def in_its_words(error: UserError, known: OptionTable, environ: Mapping[str, str]) -> UserError:
-    """What the controller refuses an allocation for, as the command says it."""
+    """Return the controller's refusal of an allocation in the command's wording."""
     return _told(error, f"{_FAILED[known.command]}: ", known.command, environ)
 
 
 def of_step(error: UserError, job_id: JobId, environ: Mapping[str, str]) -> UserError:
-    """What a step is refused for, as srun says it."""
+    """Return the refusal of a step in srun's wording."""
     if error.code in (BUSY, STARTING):
         words = f"Unable to create step for job {job_id}: Requested nodes are busy"
-        others = "steps" in error.details  # else the job stands still, or a node does not answer
+        others = "steps" in error.details  # Otherwise the job is suspended, or a node does not answer.
         hint = "other steps hold them; --overlap shares with these" if others else error.message
         return UserError(words, hint)
     if error.code == "step_nodes" and error.details:
@@ -78,7 +81,7 @@ def of_step(error: UserError, job_id: JobId, environ: Mapping[str, str]) -> User
 
 
 def too_late(environ: Mapping[str, str]) -> UserError:
-    """--immediate, and there was no room in time."""
+    """Return the error for --immediate if resources did not become free in time."""
     return UserError(
         "Unable to allocate resources: Requested nodes are busy",
         "leave --immediate out to wait for them",

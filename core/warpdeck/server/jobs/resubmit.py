@@ -1,9 +1,8 @@
-"""What only a job's own user gets of its submission: its variables, and the whole of it once more.
+"""The job data that only its owner may use: its environment, and resubmitting the job as it was recorded.
 
-A job run again: the same submission, as it was recorded, is submitted once more.
-
-Script, options, variables and code are those that the job had; what was a moment then (when to begin, the deadline, the jobs to wait
-for, a hold) is over. A task of an array is run alone, with its own number.
+A resubmitted job has the recorded script, options, environment and code. Values that were valid only at that
+time are dropped: the begin time, the deadline, the dependencies and a hold. A task of an array is resubmitted
+alone, with its own number.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from warpdeck.protocol.job_rows import JobVariables
 
 
 def variables_of(job: Job, *, who: Principal) -> JobVariables:
-    """To its own user. Raises UserError for others."""
+    """Return the job's environment for its owner. Raises UserError for other users."""
     if not owns(who, job):
         raise UserError(
             f"job {job.label()} is of {whose(who, job)}: its variables are shown to nobody else",
@@ -27,7 +26,12 @@ def variables_of(job: Job, *, who: Principal) -> JobVariables:
 
 
 def asked_again(job: Job, *, who: Principal, task: int | None) -> Request:
-    """What to submit. `task`: of an array that one alone, None all. Raises UserError for what is not the user's, or no script."""
+    """Return the request that resubmits a job.
+
+    Raises UserError if the job is another user's or has no script.
+
+    `task` selects one task of an array; None selects the whole array.
+    """
     request, label = job.request, job.label()
     if not owns(who, job):
         raise UserError(

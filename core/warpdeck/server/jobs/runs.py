@@ -1,7 +1,8 @@
-"""`warpdeck run`: a command's own words become a job here, and what all its nodes write comes back on streams of the request.
+"""Handles `warpdeck run`: makes a job of its command and streams the output of all nodes back.
 
-The client sends words, because understanding them takes it longer than the whole way of a short job: what the grammar needs
-is loaded here already. Standard output is the request's own stream, standard error one that the client names.
+The client sends its arguments unparsed. Parsing takes the client longer than a short job takes, and the
+parser is already loaded here. Standard output is the request's own stream; the client names another stream
+for standard error.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from .allocations import Submission
 
 
 class RunStream(ClientStream):
-    """One channel of a job: the bytes of all its nodes, and its exit at the end."""
+    """One output channel of a job: the bytes of all its nodes, followed by the exit status."""
 
     def __init__(self, connection: Connection, number: int, channel: str) -> None:
         super().__init__(connection, number)
@@ -37,7 +38,7 @@ class RunStream(ClientStream):
         self._task: asyncio.Task[None] | None = None
 
     async def follow(self, job: Job) -> None:
-        """Joins every node's output. Raises RemoteError."""
+        """Open the output of every node. Raises RemoteError."""
         self._left = len(job.shares)
         for share in job.shares:
             await settle_link(self.connection, share.node)
@@ -49,7 +50,10 @@ class RunStream(ClientStream):
             )
 
     def part_ended(self, job: Job, error: str) -> None:
-        """A node has said all; after the last one the job's own end comes a moment later. The client may have left before."""
+        """Handle the end of one node's output. After the last node's, wait a moment for the job's own end.
+
+        The client may already have disconnected.
+        """
         if not self.is_open:
             return
         self._left -= 1
@@ -65,7 +69,7 @@ class RunStream(ClientStream):
         self.say_end("", exit_of(self.connection, job))
 
     def end(self, *, finished: bool = False) -> None:
-        """The client is gone; the job goes on."""
+        """Stop streaming because the client has disconnected. The job keeps running."""
         super().end()
         if self._task is not None:
             self._task.cancel()
@@ -73,14 +77,14 @@ class RunStream(ClientStream):
 
 
 class _Part:
-    """A node's part of a channel: a StreamSink for the fleet."""
+    """One node's part of a channel: a StreamSink for the fleet."""
 
     def __init__(self, stream: RunStream, job: Job) -> None:
         self._stream = stream
         self._job = job
 
     async def opened(self, offset: int, size_bytes: int, path: str) -> None:
-        """The client was answered before."""
+        """Do nothing, because the client was already answered."""
 
     async def data(self, chunk: bytes) -> None:
         await self._stream.send(chunk)
@@ -90,7 +94,7 @@ class _Part:
 
 
 async def run(connection: Connection, message: ask.Run, submission: Submission) -> None:
-    """From the words to a job, whose output is followed to its end. Raises UserError."""
+    """Submit a job and stream its output until it ends. Raises UserError."""
     if message.errors == message.id or message.errors in connection.streams:
         raise UserError(f"the stream {message.errors} is in use", "name another for standard error")
     request, notes = _request(connection, message)
@@ -122,7 +126,7 @@ async def run(connection: Connection, message: ask.Run, submission: Submission) 
 
 
 def _request(connection: Connection, message: ask.Run) -> tuple[Request, list[str]]:
-    """What the words ask for, and what is to be said of them. Raises UserError."""
+    """Return the request that the arguments describe, and notes for the user. Raises UserError."""
     options, command = split_command(list(message.words))
     if not command:
         raise UserError("no command is given", "write: warpdeck run [OPTIONS] COMMAND...")

@@ -1,7 +1,8 @@
-"""`srun --pty` outside of any allocation: a job with a terminal, which outlives whoever looks at it.
+"""Handles `srun --pty` outside of any allocation: a job with a terminal that keeps running without a client.
 
-The words are srun's, with its variables and its grammar. What a job's only process cannot be is left to a step: several tasks,
-a container, what srun does around a task.
+The arguments are srun's, with its environment and grammar. A step is made instead if the request is
+impossible for a job with a single process: several tasks, a container, or srun's prolog and epilog around a
+task.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from .allocations import Submission
 OF_STEPS = frozenset(
     {"container", "hosts", "immediate", "mpi", "programs", "relative", "task_epilog", "task_prolog"}
 )
-"""Fields of a step that no job of a single process has."""
+"""Fields of a step that a job with a single process cannot have."""
 
 
 async def open_session(
     connection: Connection, message: ask.Session, submission: Submission
 ) -> dict[str, Any]:
-    """From the words to a job with a terminal. Raises UserError."""
+    """Submit a job with a terminal and return its id and notes. Raises UserError."""
     controller = connection.server.controller
     plugins = controller.config.submission.plugin_options
     asked = parse_srun(list(message.words), message.env, files={}, plugins=plugins)

@@ -1,4 +1,7 @@
-"""What was measured over time: of running jobs and of nodes their agents know it, of ended jobs the store."""
+"""Resource usage over time.
+
+Agents measure running jobs and nodes; the store keeps the measurements of finished jobs.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def of_node(controller: Controller, name: str, *, step_s: float) -> dict[str, Any]:
-    """The node's own curve and one for each GPU. Raises UserError."""
+    """Return the node's curve and one curve for each of its GPUs. Raises UserError."""
     node = controller.state.nodes.get(NodeName(name))
     if node is None:
         raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="not_found")
@@ -32,7 +35,7 @@ async def of_node(controller: Controller, name: str, *, step_s: float) -> dict[s
 
 
 async def of_job(controller: Controller, job: Job) -> dict[str, Any]:
-    """The job's curves by node, and what it has used up to now. Nodes that do not answer are named."""
+    """Return the job's curves by node and its usage so far. Nodes that do not answer are listed as errors."""
     if not job.holds_resources:
         used = serializers.usage_row(job) if job.shares else None
         return await _kept(controller, job, used)
@@ -40,7 +43,10 @@ async def of_job(controller: Controller, job: Job) -> dict[str, Any]:
 
 
 async def of_batch(controller: Controller, job: Job) -> dict[str, Any]:
-    """What the job's script has used, without its steps; it has no curve of its own."""
+    """Return the usage of the job's script without its steps.
+
+    It has no curve of its own. Raises UserError.
+    """
     if not job.shares or not job.request.script:
         raise UserError(
             f"job {job.label()} has no batch step", f"see warpdeck show {job.label()}", code="not_found"
@@ -56,7 +62,10 @@ async def of_batch(controller: Controller, job: Job) -> dict[str, Any]:
 
 
 async def of_step(controller: Controller, job: Job, number: int) -> dict[str, Any]:
-    """The same of one of its steps. Raises UserError where it has none of that number."""
+    """Return the curves and usage of one step of the job.
+
+    Raises UserError if it has no step with that number.
+    """
     steps = [each for each in await controller.store.steps(job.id) if each.number == number]
     step = controller.state.steps.get(job.id, {}).get(number) or (steps[-1] if steps else None)
     if step is None:
@@ -71,7 +80,7 @@ async def of_step(controller: Controller, job: Job, number: int) -> dict[str, An
 async def _kept(
     controller: Controller, job: Job, used: UsageRow | None, *, step: int | None = None
 ) -> dict[str, Any]:
-    """Of what has ended."""
+    """Return the stored curves of a finished job or step."""
     kept = await controller.store.curves(job.id, step=step)
     rows = [_row(each.node, each.curve) for each in kept]
     return {"curves": rows, "used": used, "parts": [], "errors": []}
@@ -85,7 +94,7 @@ async def _asked(
     step: int | None = None,
     own: bool = False,
 ) -> dict[str, Any]:
-    """Of what runs."""
+    """Return the curves of a running job or step, as reported by its nodes."""
     asked = wire.AskCurves(ask=0, job_id=job.id, restarts=job.restarts, step=step, own=own)
     answers = await asyncio.gather(*(_ask(controller, node, asked) for node in nodes))
     curves = [

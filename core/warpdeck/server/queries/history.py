@@ -1,7 +1,8 @@
-"""Records of jobs of any age, by id, in pages: those in memory and those that only the store has.
+"""Records of jobs of any age, in pages ordered by id. They come from memory and from the store.
 
-Which of them somebody asks for is Slurm's rule (sacct(1), --state and --starttime): without states what might have run in the
-window, with some what was in one of them at any moment of it.
+The selection follows Slurm's rules (sacct(1), --state and --starttime). Without states it selects jobs that
+could have run in the time window. With states it selects jobs that were in one of them at any time in the
+window.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from warpdeck.server.connection import Connection
 from warpdeck.server.selection import named_by, tests_of
 
 PAGE_JOBS = 500
-"""Jobs of one page: each may bring some dozens of steps, and a frame has a limit."""
+"""Number of jobs in one page. Each may have some dozens of steps, and the size of a frame is limited."""
 MAX_IDS = 10_000
-"""Jobs that one request may name: each number is looked up by itself."""
+"""Maximum number of jobs that one request may name, because each id is looked up separately."""
 NOT_ELIGIBLE = frozenset({"Dependency", "BeginTime", "JobArrayTaskLimit", "DependencyNeverSatisfied"})
-"""Reasons of a waiting job that are its own: as long as one of them holds, it is not eligible."""
+"""Pending reasons that depend only on the job itself. A job with one of them is not eligible."""
 ALL_FIELDS = tuple(dict.fromkeys((*JobRow.__struct_fields__, *JobFacts.__struct_fields__)))
 
 
 class HistoryWindow:
-    """Which jobs of those that the names let through. Raises UserError for a state or an id that cannot be."""
+    """Filters of a request for records. Raises UserError for an invalid state or id."""
 
     def __init__(self, message: ask.Records) -> None:
         if len(message.ids) > MAX_IDS:
@@ -48,11 +49,11 @@ class HistoryWindow:
         self.since = message.since
         self.until = math.inf if message.until is None else message.until
         self.whenever = message.since <= 0
-        """No moment was named: a state is one that it is in now, or was ever."""
+        """Whether no start time was given. Then a state matches if the job is in it now or was ever in it."""
         self._tests = tests_of(message)
 
     def has(self, state: State, job: Job) -> bool:
-        """Whether the job is wanted."""
+        """Return whether the job passes the filters."""
         if self.ids and not self._is_named(job):
             return False
         if not all(test(job) for test in self._tests):
@@ -64,13 +65,13 @@ class HistoryWindow:
             return True
         began = job.eligible_at_unix <= self.until and end >= self.since
         if self.ids:
-            return began  # who is named need not be eligible
+            return began  # A job that is named by id need not be eligible.
         if job.start_at_unix is None and _was_always_held(job):
             return False
         return began and (job.state is not JobState.PENDING or _is_eligible(state, job))
 
     def _was(self, state: State, job: Job, wanted: JobState, end: float) -> bool:
-        """Whether the job was in that state at any moment of the window."""
+        """Return whether the job was in that state at any time in the window."""
         start = job.start_at_unix
         if wanted is JobState.PENDING:
             if job.state is JobState.PENDING and not self.whenever and not _is_eligible(state, job):
@@ -86,18 +87,24 @@ class HistoryWindow:
 
 
 def _is_eligible(state: State, job: Job) -> bool:
-    """Whether nothing of its own keeps a waiting job from starting."""
-    why = state.planned.whys.get(job.id)
+    """Return whether a pending job has no reason of its own that keeps it from starting."""
+    why = state.planned.pending_reasons.get(job.id)
     return not _was_always_held(job) and (why is None or why.code not in NOT_ELIGIBLE)
 
 
 def _was_always_held(job: Job) -> bool:
-    """What was held only when it was put back had been eligible before."""
+    """Return whether the job was held from the start.
+
+    A job held only when it was requeued was eligible before.
+    """
     return job.held and not job.restarts
 
 
 async def answer(connection: Connection, message: ask.Records) -> dict[str, Any]:
-    """Sends each page as soon as it is made; the last is the answer. Neither a long history nor a page of it is kept meanwhile."""
+    """Send each page as soon as it is built and return the last one as the answer.
+
+    Neither a long history nor a page of it is kept meanwhile.
+    """
     async with contextlib.aclosing(_pages(connection, message)) as pages:
         while True:
             async with connection.page():
@@ -113,7 +120,7 @@ async def answer(connection: Connection, message: ask.Records) -> dict[str, Any]
 async def _pages(
     connection: Connection, message: ask.Records
 ) -> AsyncGenerator[tuple[list[dict[str, Any]], bool], None]:
-    """The rows of each page, and whether it is certainly the last."""
+    """Yield the rows of each page, and whether it is certainly the last page."""
     controller = connection.server.controller
     show = shower(controller.state, message.fields or ALL_FIELDS, now=controller.clock())
     async for jobs, is_last in jobs_of(controller, message):
@@ -127,7 +134,10 @@ async def _pages(
 
 
 async def jobs_of(controller: Controller, message: ask.Records) -> AsyncIterator[tuple[list[Job], bool]]:
-    """The jobs that are meant, in pages, none of them empty, each with whether it is certainly the last. Raises UserError."""
+    """Yield the selected jobs in non-empty pages, each with whether it is certainly the last one.
+
+    Raises UserError.
+    """
     state, store, window = controller.state, controller.store, HistoryWindow(message)
     numbers = set(
         await in_slices(
@@ -140,9 +150,7 @@ async def jobs_of(controller: Controller, message: ask.Records) -> AsyncIterator
         numbers.update(await _stored(controller, message, window))
     if message.runs:
         numbers.update(await _with_runs(controller, message, window))
-    ordered = array(
-        "q", sorted(numbers)
-    )  # kept until the client has read nearly all: a tenth of a set's memory
+    ordered = array("q", sorted(numbers))
     del numbers
     for at in range(0, len(ordered), PAGE_JOBS):
         some = [JobId(number) for number in ordered[at : at + PAGE_JOBS]]
@@ -155,7 +163,7 @@ async def jobs_of(controller: Controller, message: ask.Records) -> AsyncIterator
 
 
 async def _with_runs(controller: Controller, message: ask.Records, window: HistoryWindow) -> list[JobId]:
-    """Jobs of which an earlier start may be meant, whether or not the job is itself."""
+    """Return the jobs with an earlier start that may match, whether or not the job itself matches."""
     if window.ids:
         named = [job for number, _ in window.ids for job in controller.state.named(JobId(number))]
         return [job.id for job in named]
@@ -165,13 +173,16 @@ async def _with_runs(controller: Controller, message: ask.Records, window: Histo
 
 
 def _whose(message: ask.Records) -> list[str]:
-    """The users by name; none where one is named by number, for the store knows names alone."""
+    """Return the user names to filter by in the store. The list is empty if a user is given by uid.
+
+    The store only knows user names.
+    """
     users = sorted(name for name in message.users if not name.isdecimal())
     return users if len(users) == len(message.users) else []
 
 
 async def _stored(controller: Controller, message: ask.Records, window: HistoryWindow) -> list[JobId]:
-    """The ended jobs that may be meant, and are not in memory."""
+    """Return the finished jobs that may match and are not in memory."""
     store = controller.store
     if window.ids:
         named = [job for number, _ in window.ids for job in await store.named(JobId(number))]

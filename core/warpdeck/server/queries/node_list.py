@@ -1,4 +1,4 @@
-"""The nodes as clients list them."""
+"""Lists the nodes for clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Show = Callable[[Sequence[Node]], Sequence[NodeRow | NodeFacts]]
 
 
 def named(controller: Controller, name: str) -> list[Node]:
-    """The node of that name, or (name "") all by name. Raises UserError."""
+    """Return the node with that name, or all nodes sorted by name if it is "". Raises UserError."""
     nodes = controller.state.nodes
     if name and NodeName(name) not in nodes:
         raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="not_found")
@@ -27,7 +27,10 @@ def named(controller: Controller, name: str) -> list[Node]:
 
 
 def shown(controller: Controller, name: str, *, facts: bool = False) -> tuple[list[Node], Show]:
-    """Those of that name, and what shows some of them as they are at that moment. Raises UserError."""
+    """Return the nodes with that name, and a function that returns the current rows of some nodes.
+
+    Raises UserError.
+    """
     found, state = named(controller, name), controller.state
 
     def show(nodes: Sequence[Node]) -> Sequence[NodeRow | NodeFacts]:
@@ -40,5 +43,5 @@ def shown(controller: Controller, name: str, *, facts: bool = False) -> tuple[li
 
 
 def row(controller: Controller, name: str) -> NodeRow:
-    """One of them. Raises UserError."""
+    """Return the row of one node. Raises UserError."""
     return serializers.node_row(controller.state, named(controller, name)[0])

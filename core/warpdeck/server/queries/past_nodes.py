@@ -1,10 +1,13 @@
-"""The nodes as they were at a moment: which jobs held them, from the records; what kept jobs off them, from their conditions;
-and what was measured, from the nodes' agents.
+"""The state of the nodes at a past time.
 
-An agent keeps a day: by the second for ten minutes, by ten seconds for two hours, then by the minute; who was on a GPU without
-being a job by the minute. All nodes are asked at once, each with one small message; one that does not answer in time, or was
-not there, is shown without readings and says so. What nobody wrote down then is told as unknown, never as none. Nobody
-remembers nodes that are gone, and nobody notices what becomes of a link while no controller runs.
+The jobs on a node come from the job records. Drains and downs come from the node's recorded conditions.
+Measurements come from the nodes' agents. An agent keeps one day: ten minutes by the second, two hours by ten
+seconds, the rest by the minute. Processes on the GPUs that belong to no job are kept by the minute.
+
+All nodes are asked at the same time, each with one small message. A node that does not answer in time, or did
+not exist yet, is shown without readings and with the reason. Facts that were not recorded are reported as
+unknown, never as absent. Removed nodes are not remembered, and changes of links are not recorded while no
+controller runs.
 """
 
 from __future__ import annotations
@@ -43,22 +46,25 @@ from . import node_list as nodes
 
 ABSENT = "absent"
 ASKED_A_TURN = 25
-"""A few milliseconds to ask them, and as many when they answer."""
+"""Number of nodes asked at once. Sending takes a few milliseconds, and reading their answers as many."""
 NOT_MEASURED = "nothing was measured then"
 NOT_ADDED = "it was no node of this cluster yet"
 NO_CONDITION = "whether it was drained or down"
 NO_STRANGERS = "who was on its GPUs beside the jobs"
 Held = list[tuple[Job, Share]]
-"""What a node's jobs had of it."""
+"""Jobs on a node, each with the share that it had."""
 
 
 class PastAnswer(NamedTuple):
-    """What an agent said, in our own types: of a thousand nodes that is a tenth of the objects."""
+    """An agent's answer, converted to our own types.
+
+    They need a tenth as many objects, which matters with a thousand nodes.
+    """
 
     reading: Reading
-    """What no job had is there as one process for each user."""
+    """Readings. Processes that belong to no job are merged into one process for each user."""
     seen: frozenset[int] = frozenset()
-    """The GPUs of which it is known who was there."""
+    """The GPUs for which it is known whether processes of no job used them."""
     begin_unix: float = 0.0
     step_s: float = 0.0
     since_unix: float = 0.0
@@ -70,21 +76,24 @@ NOTHING = PastAnswer(Reading(at_unix=0.0, cpu_pct=0.0, mem_used_bytes=0))
 
 
 class Then(NamedTuple):
-    """All that is known of one node at the moment."""
+    """All that is known about one node at that time."""
 
     node: Node
-    """As it was, as far as its drains go."""
+    """The node with its drains at that time; its other fields are current."""
     link: Link
     added: bool
     condition: Condition | None
     held: Held
     told: PastAnswer
     unknown: str
-    """Why nothing was measured; "" where it was."""
+    """Reason why there are no measurements, or "" if there are some."""
 
 
 async def look(server: Services, message: ask.NodesAt, *, uid: int) -> list[Then]:
-    """What is known of the nodes, by name, when it is the user's turn. Raises UserError."""
+    """Return the state of the nodes at a past time, sorted by name. Raises UserError.
+
+    Concurrent requests are limited overall and per user, so a request may wait for its turn.
+    """
     controller = server.controller
     found = nodes.named(controller, message.name)
     if message.at > controller.clock():
@@ -103,14 +112,17 @@ async def look(server: Services, message: ask.NodesAt, *, uid: int) -> list[Then
 
 
 def rows(nodes: Sequence[Then]) -> list[PastNodeRow]:
-    """As clients get them."""
+    """Return the rows that clients get."""
     return [_row(then) for then in nodes]
 
 
 async def _all_asked(
     controller: Controller, nodes: Sequence[Node], at_unix: float
 ) -> list[PastAnswer | RemoteError]:
-    """Each of them waits for its own answer alone; they are asked a few at a time, so that the answers do not come all at once."""
+    """Ask all nodes at the same time.
+
+    They are asked in small batches, so that not all answers arrive at once.
+    """
     loop = asyncio.get_running_loop()
 
     def begin(some: Sequence[Node]) -> list[asyncio.Task[PastAnswer | RemoteError]]:
@@ -120,7 +132,7 @@ async def _all_asked(
 
 
 async def _held(controller: Controller, at_unix: float) -> dict[NodeName, Held]:
-    """Who ran where; an earlier start of a requeued job, too."""
+    """Return the jobs that ran on each node, including earlier starts of requeued jobs."""
     ran = ask.Records(states=("RUNNING",), since=at_unix, until=at_unix, ended=True, runs=True)
     found: dict[NodeName, Held] = {}
     async for jobs, _ in history.jobs_of(controller, ran):
@@ -141,7 +153,7 @@ def _then(
     node: Node, at_unix: float, condition: Condition | None, held: Held, told: PastAnswer | RemoteError
 ) -> Then:
     added = node.added_at_unix <= at_unix
-    condition = condition if added else None  # of another node that had its name
+    condition = condition if added else None  # Otherwise it belongs to an earlier node of the same name.
     if isinstance(told, RemoteError):
         unknown = f"{node.name} does not answer: {told.cause}"
     else:

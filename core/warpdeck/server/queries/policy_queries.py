@@ -1,4 +1,7 @@
-"""What clients ask of the policy: forecasts, priorities, shares, and the site's tables. Answers are rows of siterows."""
+"""Answers requests about policy: forecasts, priorities, shares, and the site's tables.
+
+Answers are rows of siterows.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ Question = (
 
 
 async def answer(controller: Controller, question: Question, named: Collection[JobId]) -> dict[str, Any]:
-    """The answer. `named` are the jobs that it is about, if it names some. Raises UserError."""
+    """Return the answer. `named` are the jobs that the request names. Raises UserError."""
     controller.count_use()
     state = controller.state
     match question:
@@ -78,8 +81,11 @@ def _site_table(controller: Controller, question: Question) -> dict[str, Any]:
 
 
 async def _events(controller: Controller, *, limit: int) -> list[EventRow]:
-    """The latest. A task of an array is told as squeue prints it; the first of an array stands for what waits of it, too, and
-    keeps the array's number, as do jobs that ended long ago."""
+    """Return the latest events.
+
+    A task of an array is labeled as squeue prints it. The array's number labels the array's first record,
+    which also represents its pending tasks. Tasks that ended long ago are labeled with their own id.
+    """
     jobs = controller.state.jobs
 
     def label(job_id: JobId) -> str:
@@ -94,7 +100,7 @@ async def _events(controller: Controller, *, limit: int) -> list[EventRow]:
 
 
 async def _past(controller: Controller, question: ask.Past) -> dict[str, Any]:
-    """Jobs that ended lately are in memory, the others the store has alone."""
+    """Return a page of finished jobs. Recently finished jobs are in memory, the others only in the store."""
     state, store = controller.state, controller.store
     page = await store.past(question.query, counted=question.counted)
     found = {job.id: job for job in await store.jobs([each for each in page.ids if each not in state.jobs])}
@@ -103,7 +109,10 @@ async def _past(controller: Controller, question: ask.Past) -> dict[str, Any]:
 
 
 def diagnose(controller: Controller, *, reset: bool, admin: bool) -> dict[str, Any]:
-    """The figures, and how many jobs wait and run now. Raises UserError."""
+    """Return the scheduler's statistics and the current numbers of pending and running jobs.
+
+    Raises UserError.
+    """
     if reset:
         if not admin:
             raise UserError(

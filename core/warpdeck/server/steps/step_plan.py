@@ -1,4 +1,7 @@
-"""What an srun is told of its step: how it labels, which files it writes and reads, what it sends. Pure."""
+"""The instructions that an srun gets for its step: labels, output files and input files.
+
+Its functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,16 @@ from warpdeck_agent.wire.steps import EVERY_TASK
 OUT, ERR = "1", "2"
 _TASK_LETTERS = ("%t", "%n", "%N")
 _MOST_DIGITS = 9
-"""Of a task's number."""
+"""Maximum number of digits of a task's number."""
 
 
 def task_number(mode: str) -> int:
-    """The task that --input, --output or --error names; -1: it names none."""
+    """Return the task number that --input, --output or --error names, or -1 if it names none."""
     return int(mode) if mode.isdecimal() and len(mode) <= _MOST_DIGITS else -1
 
 
 class Part(NamedTuple):
-    """What runs in one component of the job, and what becomes of its streams. A job without components is one."""
+    """Step request and stream options of one component of the job. A job without components has one part."""
 
     job: Job
     wanted: StepAsk
@@ -31,7 +34,10 @@ class Part(NamedTuple):
 
 
 def stream_plan(parts: Sequence[Part], steps: Sequence[Step], *, cwd: str) -> dict[str, Any]:
-    """The answer to Srun; the steps are those of the parts. The first part says what holds for srun as a whole."""
+    """Return the answer to Srun for `steps`, which belong to `parts` in the same order.
+
+    The first part decides the options that apply to srun as a whole.
+    """
     job, wanted, streams = parts[0]
     tasks = sum(step.task_count() for step in steps)
     places = [
@@ -70,7 +76,10 @@ def _pattern(streams: Streams, channel: str) -> str:
 
 
 def _joined(found: Sequence[Any], places: Sequence[StepPlacement]) -> Any:
-    """The sinks of all components as one: the same for all tasks, or one for each."""
+    """Merge the output paths of all components.
+
+    The result is one path for all tasks, or a dictionary with one path per task.
+    """
     if all(each == found[0] for each in found) and not isinstance(found[0], dict):
         return found[0]
     return {
@@ -81,7 +90,7 @@ def _joined(found: Sequence[Any], places: Sequence[StepPlacement]) -> Any:
 
 
 def _labelled(parts: Sequence[Part], places: Sequence[StepPlacement]) -> bool | list[int]:
-    """Whether lines have a label, or the tasks whose lines have one."""
+    """Return whether all lines are labeled, or the list of the tasks whose lines are labeled."""
     labels = [part.streams.label for part in parts]
     if all(labels) or not any(labels):
         return labels[0]
@@ -89,8 +98,10 @@ def _labelled(parts: Sequence[Part], places: Sequence[StepPlacement]) -> bool | 
 
 
 def written_paths(streams: Streams, *, cwd: str) -> list[str]:
-    """Where srun will write, as far as that is known before there is a step: files, or folders (with a "/" at their end) where the
-    rest of the path depends on the step."""
+    """Return the paths that srun will write, as far as they are known before the step exists.
+
+    If the rest of a path depends on the step, its folder is returned with a "/" at the end.
+    """
     found = []
     for pattern in (streams.output, streams.error):
         if pattern in ("", "all", "none", "/dev/null") or task_number(pattern) >= 0 or "\\" in pattern:
@@ -102,7 +113,10 @@ def written_paths(streams: Streams, *, cwd: str) -> list[str]:
 
 
 class StepPlacement(NamedTuple):
-    """What the patterns of one component are filled with. `tasks` is the number of all, `name` the first component's."""
+    """Values for the file name patterns of one component.
+
+    `tasks` is the number of tasks in all components. `name` is the name of the first component.
+    """
 
     job: Job
     step: Step
@@ -114,7 +128,7 @@ class StepPlacement(NamedTuple):
         return sorted(rank for share in self.step.shares for rank in share.ranks)
 
     def path(self, pattern: str, rank: int) -> str:
-        """The file of a task."""
+        """Return the file path of a task."""
         at, share = next((at, share) for at, share in enumerate(self.step.shares) if rank in share.ranks)
         job, task = self.job, self.job.array_task_id
         values = {
@@ -134,14 +148,15 @@ class StepPlacement(NamedTuple):
 
 
 def _sinks(pattern: str, place: StepPlacement) -> Any:
-    """ "" for srun's own stream, one path, or a path for each task. A mode that names a task drops all others."""
+    """Return "" for srun's own stream, one path for all tasks, or a dictionary with one path per task.
+
+    A mode that names a task discards the output of all other tasks.
+    """
     if pattern in ("", "all"):
         return ""
     if pattern == "none":
         return "/dev/null"
-    if task_number(pattern) in range(
-        place.tasks
-    ):  # a number that no task has is the name of a file, as in Slurm
+    if task_number(pattern) in range(place.tasks):
         return {str(rank): "" if rank == int(pattern) else "/dev/null" for rank in place.ranks()}
     if not any(_has(pattern, letter) for letter in _TASK_LETTERS):
         return place.path(pattern, place.ranks()[0])
@@ -149,7 +164,7 @@ def _sinks(pattern: str, place: StepPlacement) -> Any:
 
 
 def _sources(pattern: str, place: StepPlacement) -> list[list[Any]]:
-    """[rank, path] of each file that is read: one for all tasks, or one for each."""
+    """Return [rank, path] of each input file: one entry for all tasks, or one entry per task."""
     if pattern in ("", "all", "none") or task_number(pattern) in range(place.tasks):
         return []
     ranks = place.ranks()
@@ -159,5 +174,5 @@ def _sources(pattern: str, place: StepPlacement) -> list[list[Any]]:
 
 
 def _has(pattern: str, letter: str) -> bool:
-    """Also with a width, %3t."""
+    """Return whether the pattern has this letter, also with a width as in %3t."""
     return letter in "".join(char for char in pattern if not char.isdecimal())

@@ -1,7 +1,8 @@
-"""srun's side of the socket: a step is asked for until there is room, then its streams are joined to the client's.
+"""Handles srun in the controller: creates a job step and connects its streams to the client.
 
-The client sends words; they are understood here (notation.srun), so that every srun has the same grammar. While others hold
-what the step needs, the client is told so and it is asked for again whenever something of the job has changed.
+The client sends its command line, which is parsed here (notation.srun), so that every srun has the same
+grammar. If other steps hold the resources, the client is told. The step is requested again whenever something
+of the job has changed.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from .step_plan import Part, stream_plan, task_number, written_paths
 from .step_stream import StepStream
 
 RETRY_S = 10.0
-"""How often a step that waits is asked for again even if nothing was heard of its job."""
+"""Seconds after which a waiting step is requested again even if nothing of its job has changed."""
 NO_TASK = -1
 _COUNT = re.compile(r"[0-9]{1,6}")
 
 
 async def run(connection: Connection, message: ask.Srun, submission: Submission) -> None:
-    """From the words to a running step, joined to the client."""
+    """Parse srun's command line, start its step and connect the step to the client."""
     with judged(connection, message, SRUN_22_05) as judge:
         words, *further = programs_of(message.words)
         asked = _parse(connection, message, words)
@@ -72,7 +73,7 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
     parts = [Part(job, wanted, asked.streams), *parts[1:]]
     first_event, *others = [_event(connection, message, part.job, part.wanted) for part in parts]
     event = first_event
-    if others:  # ranks of different jobs: no fence of theirs is gathered
+    if others:  # Ranks of different jobs cannot meet in PMI barriers, so PMI is disabled.
         alone = tuple(msgspec.structs.replace(each, mpi="none") for each in others)
         event = msgspec.structs.replace(event, mpi="none", others=alone)
     try:
@@ -82,11 +83,13 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
         if job.request.holder == "srun":
             connection.server.steps.lets_go(job.id)
         if isinstance(error, UserError):
-            from warpdeck.server.jobs.launch_errors import of_step  # seldom needed
+            from warpdeck.server.jobs.launch_errors import (
+                of_step,  # Imported here because it is seldom needed.
+            )
 
             raise of_step(error, job.id, message.env) from None
         raise
-    connection.server.steps.released(job.id)  # from here on its step holds it
+    connection.server.steps.released(job.id)  # From here on the step itself keeps the job's allocation.
     steps = whole_step(connection.server.controller.state, step)
     stream = StepStream(connection, message.id, steps, wait_s=wanted.wait_s)
     plan = stream_plan(parts, steps, cwd=message.cwd)
@@ -95,7 +98,10 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
 
 
 def _tell_end(connection: Connection, message: ask.Srun, job: Job) -> None:
-    """To an srun that asks again after the job that was made for it, whose exit is its step's, has run and ended."""
+    """Report the end of the job to an srun that reconnects after its job has run and ended.
+
+    The job was made for this srun's step, so the job's exit status is the step's.
+    """
     assert job.exit is not None
     line = f"error: job {job.id} ended while the connection was lost: what its tasks wrote is not here"
     connection.send({"t": "note", "stream": message.id, "line": line})
@@ -112,7 +118,10 @@ def _components(
     wanted: StepAsk,
     further: Sequence[list[str]],
 ) -> list[Part]:
-    """Which components of the job run what, in the order of their ranks; [] where the job is yet to be made. Raises UserError."""
+    """Return the components of the job with their programs, in the order of their ranks. Raises UserError.
+
+    The list is empty if the job has yet to be made.
+    """
     if job is None or (not further and asked.groups in ((), (0,))):
         if further or any(asked.groups):
             raise UserError(
@@ -168,7 +177,7 @@ def _event(connection: Connection, message: ask.Srun, job: Job, wanted: StepAsk)
 
 
 def _parse(connection: Connection, message: ask.Srun, words: list[str]) -> Srun:
-    """Raises UserError."""
+    """Parse the arguments of one program. Raises UserError, also to request the text of a file."""
     plugins = connection.server.controller.config.submission.plugin_options
     asked = parse_srun(words, message.env, files=message.files, plugins=plugins)
     if asked.needs:
@@ -177,7 +186,10 @@ def _parse(connection: Connection, message: ask.Srun, words: list[str]) -> Srun:
 
 
 def _have_tried(streams: Sequence[Streams], message: ask.Srun) -> None:
-    """Has the client look whether it can write its files, before a task begins whose output would be lost. Raises UserError."""
+    """Make the client check that it can write its output files before any task starts. Raises UserError.
+
+    Otherwise the output of the tasks would be lost.
+    """
     if message.writes is None:
         return
     for path in (path for each in streams for path in written_paths(each, cwd=message.cwd)):
@@ -186,7 +198,10 @@ def _have_tried(streams: Sequence[Streams], message: ask.Srun) -> None:
 
 
 def _wish(connection: Connection, message: ask.Srun, asked: Srun) -> Wish:
-    """The job that is made for the step. What is exported is the step's affair."""
+    """Return the request for the job that is made for the step.
+
+    Exported variables belong to the step instead.
+    """
     return wish_of(
         [*asked.job_options, ("export", "NONE", "srun")],
         {},
@@ -198,7 +213,7 @@ def _wish(connection: Connection, message: ask.Srun, asked: Srun) -> Wish:
 
 
 async def attach(connection: Connection, message: ask.SrunAttach) -> None:
-    """Back to a step that runs, or has ended meanwhile and still has its output."""
+    """Reconnect to a step that is running, or that has ended meanwhile and still has unsent output."""
     job_word, _, number = message.step.partition(".")
     if not job_word.isdecimal() or not number.isdecimal():
         raise UserError(f"{message.step!r} is no step", "write JOB.STEP")
@@ -215,7 +230,10 @@ async def attach(connection: Connection, message: ask.SrunAttach) -> None:
 
 
 def _as_variables_say(wanted: StepAsk, job: Job, environ: Mapping[str, str]) -> StepAsk:
-    """SLURM_NTASKS and SLURM_JOB_NUM_NODES are options of srun's where somebody has set them to other values than the job's."""
+    """Apply SLURM_NTASKS and SLURM_JOB_NUM_NODES as options of srun.
+
+    They are ignored if they have the job's own values.
+    """
     shares = job.allocation.shares if job.allocation is not None else ()
     tasks = _count_of(environ, "SLURM_NTASKS", own=sum(share.tasks for share in shares))
     nodes = _count_of(environ, "SLURM_JOB_NUM_NODES", own=len(shares))
@@ -227,7 +245,10 @@ def _as_variables_say(wanted: StepAsk, job: Job, environ: Mapping[str, str]) -> 
 
 
 async def _no_more_nodes_than_tasks(connection: Connection, message: ask.Srun, part: Part) -> Part:
-    """Of tasks that are counted, be it by the job's own variable. Nodes that are named or filled are not left out."""
+    """Lower the number of nodes to the number of tasks if tasks are counted, also by the job's own variable.
+
+    Nodes that are named, or that must be filled with tasks, stay.
+    """
     wanted = part.wanted
     tasks = wanted.tasks or _count_of(message.env, "SLURM_NTASKS", own=0)
     low = wanted.nodes_min or 0
@@ -239,14 +260,14 @@ async def _no_more_nodes_than_tasks(connection: Connection, message: ask.Srun, p
 
 
 def _count_of(environ: Mapping[str, str], variable: str, *, own: int) -> int:
-    """The variable's number; 0 where it says none, or the job's own."""
+    """Return the variable's number, or 0 if it has none or if it is the job's own number."""
     text = environ.get(variable, "")
     found = int(text) if _COUNT.fullmatch(text) else 0
     return 0 if found == own or found > MAX_STEP_TASKS else found
 
 
 def _find_job(connection: Connection, asked: Srun) -> Job | None:
-    """The job that is named, else the caller's own; None: a new one is to be made."""
+    """Return the named job, else the caller's own job. None means that a new job must be made."""
     state = connection.server.controller.state
     if asked.job:
         number, tasks = parse_job_id(asked.job)
@@ -271,14 +292,12 @@ def _find_job(connection: Connection, asked: Srun) -> Job | None:
 
 
 def _convert(asked: Srun, *, has_input: bool) -> StepAsk:
-    """The step as the model has it. Raises UserError for what is out of range."""
+    """Return the step request as a model object. Raises UserError if a value is out of range."""
     mode = asked.streams.input
     rank = NO_TASK
     if asked.ask.get("pty"):
         rank, mode = 0, "all"
-        asked.streams = Streams(
-            output="0", error="0", quiet=asked.streams.quiet
-        )  # as in Slurm, whatever is asked
+        asked.streams = Streams(output="0", error="0", quiet=asked.streams.quiet)
     elif task_number(mode) >= 0:
         rank = task_number(mode)
     elif mode != "none" and (has_input or mode not in ("", "all")):
@@ -290,7 +309,10 @@ def _convert(asked: Srun, *, has_input: bool) -> StepAsk:
 
 
 async def _place(connection: Connection, number: int, event: StepAsked) -> Step:
-    """The step, committed; waits for room, saying for what. Raises UserError."""
+    """Return the committed step. Raises UserError.
+
+    If resources are not free, it waits for them and sends the client the reason.
+    """
     controller = connection.server.controller
     listener = controller.hub.listen()
     told = ""

@@ -1,4 +1,7 @@
-"""The streams of one step, between its nodes and its srun: pieces pass through unchanged, ends become notes and the exit."""
+"""Streams of one job step between its nodes and its srun.
+
+Data passes through unchanged. The ends of tasks become notes for the user and srun's exit status.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,19 @@ if TYPE_CHECKING:
     from warpdeck.protocol import requests
 
 LOOK_S = 5.0
-"""How often the step is looked at even if nothing was heard of it."""
+"""Seconds after which the step is checked again even if no change was reported."""
 MAX_INPUT_BYTES = 2 * STREAM_WINDOW_BYTES
-"""Input that a node has not taken yet: the window of the client, and what it reads at once. A client that sends more is cut."""
+"""Maximum number of input bytes that a node has not taken yet: the client's window plus one read ahead.
+
+A client that sends more is disconnected.
+"""
 
 
 class NodePart:
-    """The step's streams on one node: a StreamSink for the fleet. Opened anew when the link comes back."""
+    """The step's streams on one node: a StreamSink for the fleet.
+
+    It is opened again when the link comes back.
+    """
 
     def __init__(self, stream: StepStream, key: StepKey, share: StepShare) -> None:
         self._stream = stream
@@ -38,7 +47,7 @@ class NodePart:
         self.pipe: StepPipe | None = None
         self.taken = 0
         self.over = False
-        self._pending: deque[bytes] = deque()  # bounded by MAX_INPUT_BYTES
+        self._pending: deque[bytes] = deque()  # Bounded by MAX_INPUT_BYTES.
         self.pending_bytes = 0
 
     async def opened(self, offset: int, size_bytes: int, path: str) -> None:
@@ -62,7 +71,7 @@ class NodePart:
         self._stream.changed.set()
 
     def give(self, piece: bytes) -> None:
-        """Input for tasks of this node; it is kept until they have taken it."""
+        """Queue input for the tasks of this node. It is kept until they have taken it."""
         if self.over:
             self.taken += len(piece)
             return
@@ -72,13 +81,16 @@ class NodePart:
             self.pipe.write_piece(piece)
 
     def joined(self, pipe: StepPipe) -> None:
-        """The way to the tasks is open, perhaps again."""
+        """Record that the stream to the tasks is open, and send the pending input.
+
+        This may happen again after a lost link.
+        """
         self.pipe = pipe
         for piece in self._pending:
             pipe.write_piece(piece)
 
     def on_taken(self, size: int) -> None:
-        """The node's tasks took a piece."""
+        """Record that the node's tasks have taken a piece of input."""
         if self._pending:
             self.pending_bytes -= len(self._pending.popleft())
         self.taken += size
@@ -86,7 +98,10 @@ class NodePart:
 
 
 class StepStream(ClientStream):
-    """Joined to the step, or to those of several components, until all has ended and everything was sent."""
+    """srun's stream to its step, or to the steps of several components.
+
+    It stays open until all steps have ended and all output was sent.
+    """
 
     def __init__(self, connection: Connection, number: int, steps: Sequence[Step], *, wait_s: int) -> None:
         super().__init__(connection, number)
@@ -103,17 +118,17 @@ class StepStream(ClientStream):
         self._first_end: float | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._ordered: set[NodeName] = set()
-        """Nodes that were sent their share of the step."""
+        """Nodes to which the start order of their part of the step was sent."""
         self.have: dict[str, str] = {}
         self.changed = asyncio.Event()
         for key in self._steps:
             self._keeper.joined(key)
 
     async def join(self, have: dict[str, str]) -> None:
-        """Passes on until the end; the client learns the exit then."""
+        """Pass data on until the steps end, then send the exit status to the client."""
         self.have = dict(have)
         listener = self._controller.hub.listen()
-        listener.changed = self.changed  # one event for both: what the nodes send, and what the state becomes
+        listener.changed = self.changed
         for node in dict.fromkeys(part.share.node for part in self._parts):
             self._spawn(self._note_order(node))
         try:
@@ -135,21 +150,31 @@ class StepStream(ClientStream):
         await self._finish(steps)
 
     def _now(self) -> list[Step]:
-        """As they stand, or stood when they left the memory, which many later steps of a job bring about."""
+        """Return the steps in their current state.
+
+        Steps that are no longer in memory have their last known state. A step leaves the memory when many
+        later steps of its job have run.
+        """
         known = self._controller.state.steps
         for (job_id, number), step in self._steps.items():
             self._steps[job_id, number] = known.get(job_id, {}).get(number, step)
         return list(self._steps.values())
 
     async def _is_committed(self, steps: Sequence[Step]) -> bool:
-        """Whether its ends are on disk, if it has any: a node may forget what was told. If not, it has changed meanwhile."""
+        """Return whether the recorded ends of the steps are on disk and the steps have not changed meanwhile.
+
+        Ends are reported only after the commit, because a node may then forget the step.
+        """
         if any(part.ends for step in steps for part in step.parts):
             await self._controller.commits.settled()
         return all(now is step for now, step in zip(self._now(), steps, strict=True))
 
     async def _note_order(self, node: NodeName) -> None:
-        """Its streams are asked for right behind the step, and need not wait for the word that it has begun."""
-        await self._controller.carried_out(node)
+        """Wait until the start order was sent to the node, so that its streams can be opened right after it.
+
+        This avoids waiting for the node's message that the step has started.
+        """
+        await self._controller.flushed(node)
         self._ordered.add(node)
         self.changed.set()
 
@@ -166,7 +191,7 @@ class StepStream(ClientStream):
             return
 
     async def _open_parts(self) -> None:
-        """Joins the nodes that have the step and are not joined."""
+        """Open the streams of nodes that have the step and are not connected yet."""
         now = dict(zip(self._steps, self._now(), strict=True))
         for part in self._parts:
             step, node = now[part.key], part.share.node
@@ -189,11 +214,14 @@ class StepStream(ClientStream):
             try:
                 pipe = await self._controller.fleet.open_step(node, asked, part, on_taken=part.on_taken)
             except RemoteError:
-                continue  # its next Welcome tells
+                continue  # It is tried again after the node's next Welcome.
             part.joined(pipe)
 
     def _is_sent(self) -> bool:
-        """Whether all that the nodes have was sent; a node that is away keeps nobody waiting once the step has ended."""
+        """Return whether all output that the nodes have was sent.
+
+        A node without a link does not delay an ended step.
+        """
         return all(
             part.over or (part.pipe is None and not self._is_linked(part.share.node)) for part in self._parts
         )
@@ -202,7 +230,10 @@ class StepStream(ClientStream):
         return self._controller.state.node_status.links.get(node) is Link.UP
 
     def _tell_ends(self, step: Step) -> None:
-        """Tasks that ended badly, as srun tells them: those of one node together."""
+        """Send notes about failed tasks in srun's wording.
+
+        All tasks of a node with the same failure share one note.
+        """
         for share in step.shares:
             fresh: dict[str, list[int]] = {}
             for rank in share.ranks:
@@ -217,7 +248,7 @@ class StepStream(ClientStream):
             self._first_end = asyncio.get_running_loop().time()
 
     async def _limit_wait(self, steps: Sequence[Step]) -> None:
-        """--wait: so long after the first task has ended the others have to."""
+        """Cancel the steps if tasks still run --wait seconds after the first task ended."""
         running = any(not step.ending_cause and not step.is_finished for step in steps)
         if not self._wait_s or self._first_end is None or not running:
             return
@@ -229,7 +260,10 @@ class StepStream(ClientStream):
         await self._end_step("cancelled")
 
     async def _finish(self, steps: Sequence[Step]) -> None:
-        """The last words, and the nodes may forget it. The exit is the highest of all."""
+        """Send the final notes and the exit status, then let the nodes forget the steps.
+
+        The exit status is the highest of all steps.
+        """
         ends = [ExitStatus(code=1) if step.exit is None else step.exit for step in steps]
         worst = max(ends, key=lambda end: 128 + end.signal if end.signal else end.code)
         message = next((end.message for end in ends if end.message), "")
@@ -249,11 +283,11 @@ class StepStream(ClientStream):
             await self._controller.fleet.send(part.share.node, forget)
 
     def note(self, line: str) -> None:
-        """A line of srun's own."""
+        """Send a line that srun itself prints."""
         self.connection.send({"t": "note", "stream": self.number, "line": line})
 
     async def incoming(self, data: bytes) -> None:
-        """Input with its header: to the node of that task, or to all."""
+        """Send input, which has a task header, to the node of that task or to all nodes."""
         if len(data) < TASK_HEADER.size or len(data) > DATA_CHUNK_BYTES:
             return
         rank = TASK_HEADER.unpack_from(data)[0]
@@ -267,18 +301,18 @@ class StepStream(ClientStream):
         self.tell_taken()
 
     def is_up(self, node: str) -> bool:
-        """Whether there is a link to the node."""
+        """Return whether there is a link to the node."""
         return self._controller.fleet.is_up(NodeName(node))
 
     def tell_taken(self) -> None:
-        """What all nodes have taken of the input, the client need not keep."""
+        """Acknowledge the input that all nodes have taken, so that the client need not keep it."""
         taken = min(part.taken for part in self._parts)
         if taken > self._acknowledged:
             self.connection.send({"t": "ack", "stream": self.number, "size": taken - self._acknowledged})
             self._acknowledged = taken
 
     async def order(self, order: requests.StepOrder) -> None:
-        """What srun asks: a signal for all tasks, the end, or how they are."""
+        """Handle srun's order: signal all tasks, end the step, or report the status of its tasks."""
         if order.what == "status":
             self._tell_status()
         elif order.what == "end":
@@ -297,7 +331,7 @@ class StepStream(ClientStream):
                     self.note(f"StepId={step.label()} {_tasks(ranks)}: {word}")
 
     async def _end_step(self, cause: str, *, signal: int = 0) -> None:
-        """The order for one of its steps is for all."""
+        """End or signal the steps. The order for one step applies to all steps of the srun."""
         running = [step for step in self._now() if not step.is_finished]
         if not running:
             return
@@ -311,10 +345,13 @@ class StepStream(ClientStream):
         try:
             await self._controller.apply(event)
         except UserError:
-            return  # it has ended meanwhile
+            return  # The step has ended meanwhile.
 
     def end(self, *, finished: bool = False) -> None:
-        """The client is gone: so is the step, unless it was only cut off."""
+        """Handle the client's disconnect.
+
+        It ends the step unless only the link of the client's node was lost.
+        """
         if not self.is_open:
             return
         super().end()
@@ -337,5 +374,5 @@ def _how(end: TaskEnd) -> str:
 
 
 def _tasks(ranks: list[int]) -> str:
-    """task 3, tasks 0-2,5."""
+    """Return the tasks as text, such as "task 3" or "tasks 0-2,5"."""
     return f"task{'s' if len(ranks) > 1 else ''} {format_ranges(ranges_of(ranks))}"

@@ -1,7 +1,8 @@
-"""The requests for tunnels: bytes both ways between a client and something of its job, and the forwards built of them.
+"""Handlers of tunnels, and of the port forwards that use them.
 
-A tunnel's bytes pass through here with the window of both its halves: what the node did not take yet is not acknowledged to
-the client, and the other way round, so that a tunnel holds at most two windows of memory and never holds up its connection.
+A tunnel carries bytes both ways between a client and its job. Both halves of a tunnel have a window. Bytes
+that the node has not taken are not acknowledged to the client, and vice versa. So a tunnel holds at most two
+windows of memory and never delays its connection.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 
 
 class TunnelBytes(ClientStream):
-    """A tunnel: a StreamSink for the fleet, and the client's bytes to the node in a task of their own."""
+    """A tunnel: a StreamSink for the fleet, and a task that sends the client's bytes to the node."""
 
     def __init__(
         self, connection: Connection, number: int, node: str, *, forward: KeptForward | None
@@ -40,7 +41,7 @@ class TunnelBytes(ClientStream):
         self._pump: asyncio.Task[None] | None = None
 
     def join(self, node_stream: NodeStream) -> None:
-        """Passes on what the client sends from now on, or has sent already."""
+        """Start passing on the client's bytes, including those already received."""
         self._node_stream = node_stream
         self._pump = asyncio.get_running_loop().create_task(self._pass_on(node_stream))
 
@@ -70,7 +71,7 @@ class TunnelBytes(ClientStream):
             data = await self._inbox.get()
             try:
                 await node_stream.write(data)
-            except ConnectionError:  # `ended` tells the client
+            except ConnectionError:  # `ended` reports this to the client.
                 return
             if not data:
                 return
@@ -96,7 +97,7 @@ class TunnelBytes(ClientStream):
 
 
 async def open_tunnel(connection: Connection, message: ask.Tunnel, job: Job) -> None:
-    """Opens a tunnel to a share that runs; one that waits is waited for."""
+    """Open a tunnel to a node on which the job runs. It waits for the job's start."""
     if (message.port is None) == (not message.argv):
         raise UserError("a tunnel leads to a port or to a command", "name one of them")
     job, share = await _running_share(connection, job, node=message.node, number=message.id)
@@ -128,7 +129,7 @@ def _environment(connection: Connection, job: Job, share: ShareStatus) -> dict[s
 async def _running_share(
     connection: Connection, job: Job, *, node: str, number: int
 ) -> tuple[Job, ShareStatus]:
-    """The job and its share on the node, once it runs. Raises UserError."""
+    """Wait until the job runs, and return it with its part on the node. Raises UserError."""
     if job.is_folded_array:
         first = f"{job.array_job_id}_{job.pending_tasks[0][0]}"
         raise UserError(f"job {job.label()} is an array", f"name a task: {first}")
@@ -143,7 +144,7 @@ async def _running_share(
 
 
 class ForwardStream(ClientStream):
-    """A client's word that it forwards a port, for as long as it stays."""
+    """A client's registration of a forward, which lasts as long as the stream."""
 
     def __init__(self, connection: Connection, number: int) -> None:
         super().__init__(connection, number)
@@ -151,7 +152,7 @@ class ForwardStream(ClientStream):
         self.over = asyncio.Event()
 
     def finish(self, words: str) -> None:
-        """It is over; in words why."""
+        """Mark the forward as ended, for the reason in `words`."""
         self.words = words
         self.over.set()
 
@@ -161,7 +162,7 @@ class ForwardStream(ClientStream):
 
 
 async def keep_forward(connection: Connection, message: ask.Forward, job: Job) -> None:
-    """Lists the forward until its client goes, its job ends, or somebody ends it."""
+    """List the forward until its client disconnects, its job ends, or somebody ends the forward."""
     job, share = await _running_share(connection, job, node=message.node, number=message.id)
     server = connection.server
     stream = ForwardStream(connection, message.id)
@@ -193,5 +194,5 @@ async def keep_forward(connection: Connection, message: ask.Forward, job: Job) -
 
 
 async def _until_let_go(connection: Connection, job: Job) -> None:
-    """Until this start of the job is over."""
+    """Wait until this start of the job has ended."""
     await wait_for(connection, job, lambda now: now.is_finished or now.restarts != job.restarts)

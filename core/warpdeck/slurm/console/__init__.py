@@ -1,1 +1,1 @@
-"""What all of Slurm's commands share: streams, environment, connection, argument parsing, prompts."""
+"""Code that all Slurm-compatible commands share: streams, connection, argument parsing and prompts."""

@@ -1,4 +1,7 @@
-"""The command lines of Slurm's viewers: a table of options each, read by getopt_long's habits."""
+"""Command-line parser of the Slurm-compatible commands.
+
+Each command has a table of options, which is read with getopt_long's rules.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,21 @@ EMPTY = ","
 
 
 class WordsError(CommandError):
-    """The command line cannot be read. Printed as it is, and the command ends with `exit_code`."""
+    """An invalid command line.
+
+    The message is printed without a prefix, and the command ends with `exit_code`.
+    """
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message, exit_code=exit_code, bare=True)
 
 
 def options(command: str, text: str) -> OptionTable:
-    """The table of a command: words such as `jobs=,j` (a value), `json` (none), `steps?,s` (perhaps one)."""
+    """Return the option table of a command.
+
+    `text` holds words such as `jobs=,j` (takes a value), `json` (takes none) and `steps?,s` (takes an
+    optional value).
+    """
     found = {}
     for word in text.split():
         name, _, short = word.partition(",")
@@ -35,7 +45,10 @@ def options(command: str, text: str) -> OptionTable:
 
 
 def read(words: list[str], known: OptionTable) -> tuple[Words, list[str]]:
-    """(long option, value) in order, and the words that are none. Raises WordsError."""
+    """Return the options as (long name, value) in order, and the remaining words. Raises WordsError.
+
+    Parsing stops at the first word that is no option.
+    """
     try:
         return parse_leading(words, known.command, known)
     except UserError as error:
@@ -43,7 +56,10 @@ def read(words: list[str], known: OptionTable) -> tuple[Words, list[str]]:
 
 
 def read_anywhere(words: list[str], known: OptionTable) -> tuple[Words, list[str]]:
-    """The same where options may stand behind and between other words, as in the commands of accounting. Raises WordsError."""
+    """Like `read`, but options may follow or stand between other words, as in the accounting commands.
+
+    Raises WordsError.
+    """
     found: Words = []
     others: list[str] = []
     rest = list(words)
@@ -56,8 +72,12 @@ def read_anywhere(words: list[str], known: OptionTable) -> tuple[Words, list[str
 
 
 def read_lists(words: list[str], known: OptionTable, *, optional: Collection[str]) -> tuple[Words, list[str]]:
-    """The same of squeue and sprio: the first word that is no option is the value of the first of `optional` that was given, be
-    it with a value or without. A list that is given and empty is EMPTY, which is not the same as none. Raises WordsError."""
+    """Parse a command line of squeue or sprio. Raises WordsError.
+
+    The first word that is no option becomes the value of the first option in `optional` that was given, with
+    or without a value. An option whose value is empty gets EMPTY, which is not the same as an option that was
+    not given.
+    """
     found, rest = read_anywhere(
         [word + EMPTY if _is_empty(word, optional) else word for word in words], known
     )
@@ -69,35 +89,38 @@ def read_lists(words: list[str], known: OptionTable, *, optional: Collection[str
 
 
 def _is_empty(word: str, optional: Collection[str]) -> bool:
-    """Whether it is one of those options, or the beginning of its name, with a value that is empty."""
+    """Check if the word is one of these options, or an abbreviation of one, with an empty value."""
     return (
         word.startswith("--") and word.endswith("=") and any(name.startswith(word[2:-1]) for name in optional)
     )
 
 
 def refuse_rest(rest: list[str], known: OptionTable, usage: str, console: Console) -> None:
-    """Viewers take options alone. Raises WordsError."""
+    """Reject positional arguments. Raises WordsError."""
     if rest:
-        print(usage, file=console.out)
+        print(usage, file=console.streams.out)
         raise WordsError(f"{known.command}: error: Unrecognized option: {rest[0]}")
 
 
 def is_informed(found: Words, console: Console, *, usage: str, help_text: str) -> bool:
-    """Whether --version, --usage or --help was asked for, and answered."""
+    """Handle --version, --usage and --help. Return true if one of them was given."""
     names = [name for name, _ in found]
     for name, text in (("version", VERSION.strip()), ("usage", usage), ("help", help_text)):
         if name in names:
-            print(text, file=console.out)
+            print(text, file=console.streams.out)
             return True
     return False
 
 
 CLUSTER_LINE = f"CLUSTER: {CLUSTER_NAME}"
-"""What viewers print above a table whose clusters were named."""
+"""Line above a table whose clusters were named with an option."""
 
 
 def only_ours(command: str, clusters: str | None) -> None:
-    """There is one cluster; None is where none is named. Raises WordsError for another."""
+    """Check that no cluster other than ours is named; None means that no cluster is named.
+
+    Raises WordsError.
+    """
     name = "" if clusters is None else other_cluster(clusters)
     if name or clusters == "":
         raise WordsError(
@@ -108,5 +131,5 @@ def only_ours(command: str, clusters: str | None) -> None:
 
 
 def listed(text: str) -> list[str]:
-    """The words of a list with commas; empty ones are none."""
+    """Split a comma-separated list and drop empty words."""
     return [word for word in text.split(",") if word]

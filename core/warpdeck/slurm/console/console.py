@@ -1,5 +1,7 @@
-"""What a command sees of the world. A command started by a user's shell and one that a job's process asked for from its node
-differ in nothing else; so no command looks at os.environ, the current folder, a file or sys.stdout itself.
+"""Environment in which a Slurm-compatible command runs.
+
+A command runs either in a user's shell or for a job's process on a node. The two cases differ only in their
+Console. So no command uses os.environ, the current directory, files or sys.stdout directly.
 """
 
 from __future__ import annotations
@@ -11,81 +13,121 @@ from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
 
 
-class Console:
-    """The caller's side of one command. `user` is who asks, as the kernel says; `host` is where; `connect` opens the
-    controller's socket as them (UserError if there is none); relative paths are meant from `folder`.
+class Streams:
+    """Standard streams of the caller. `columns` is the width of the terminal; 0 if the output is no terminal."""
 
-    Not a dataclass: the import of dataclasses costs every command 6 ms.
+    def __init__(self, stdin: TextIO, out: TextIO, err: TextIO, *, columns: int = 0) -> None:
+        self.stdin = stdin
+        self.out = out
+        self.err = err
+        self.columns = columns
+
+
+class ControllerAccess:
+    """The connection of a command to its controller.
+
+    `connect` opens the controller's socket as the calling user; it raises UserError if there is none.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], SyncClient],
+        *,
+        again: Callable[[], SyncClient] | None = None,
+        linger: Callable[[], None] = lambda: None,
+        awaits: Callable[[int], None] = lambda _: None,
+        awaited: int = 0,
+        nonce: str = "",
+    ) -> None:
+        self.connect = connect
+        self.again = again or connect
+        """Connects again to a controller that went away, without starting one. Raises UserError or CutOff."""
+        self.linger = linger
+        """Declares that the command lasts long and works little from here on.
+
+        Examples are a repeated listing and a prompt.
+        """
+        self.awaits = awaits
+        """Declares that from here on the command only waits for the end of this job."""
+        self.awaited = awaited
+        """Job that was submitted before its command was cut off, or 0.
+
+        The repeated command then only waits for the end of this job.
+        """
+        self.nonce = nonce
+        """Nonce for the request of a command that creates an object. "": each command makes its own."""
+
+
+class Console:
+    """The caller's side of one command.
+
+    `user` is the calling user as the kernel reports it, and `host` is the caller's host. Relative paths start
+    at `folder`.
+
+    This is not a dataclass, because importing dataclasses takes every command 6 ms.
     """
 
     def __init__(
         self,
         *,
+        streams: Streams,
+        controller: ControllerAccess,
         env: Mapping[str, str],
         folder: str,
         user: str,
         host: str,
-        stdin: TextIO,
-        out: TextIO,
-        err: TextIO,
-        connect: Callable[[], SyncClient],
         read_file: Callable[[str, int], bytes],
         paths: Paths | None = None,
-        columns: int = 0,
-        linger: Callable[[], None] = lambda: None,
         record: Callable[[int, str], None] | None = None,
-        again: Callable[[], SyncClient] | None = None,
-        awaits: Callable[[int], None] = lambda _: None,
-        awaited: int = 0,
-        nonce: str = "",
     ) -> None:
+        self.streams = streams
+        self.controller = controller
         self.env = env
         self.folder = folder
         self.user = user
         self.host = host
-        self.stdin = stdin
-        self.out = out
-        self.err = err
-        self.connect = connect
         self.read_file = read_file
-        """So many bytes of a file of the caller's, or all if it holds less; "-" is what comes on standard input.
-        Raises OSError."""
+        """Reads at most a number of bytes from a file of the caller; "-" is standard input.
+
+        Raises OSError.
+        """
         self.paths = paths
-        """Where the user's own things are; None for a caller who is another process: nothing is written for it here, and
-        what only this machine's processes can tell is not asked."""
-        self.columns = columns
-        """The terminal's width; 0 where the output is none."""
-        self.linger = linger
-        """Says that the command lasts from here on and works little: it looks again and again, or waits for somebody."""
+        """Paths of the user's own files.
+
+        None if the caller is a process of a job. In that case nothing is written for the caller here, and the
+        processes of this machine are not examined.
+        """
         self.record = record
-        """Has the code in a folder recorded for a job that was just submitted; returns before that is done. Where it cannot be,
-        the job's history tells. None for a process of a job, whose jobs run its own code."""
-        self.again = again or connect
-        """Connects once more to a controller that went away, and starts none. Raises UserError, CutOff."""
-        self.awaits = awaits
-        """Tells that from here on only the end of this job is waited for."""
-        self.nonce = nonce
-        """Of the request of a command that creates something; "": each makes its own."""
-        self.awaited = awaited
-        """The job that was submitted before its command was cut off: its end is all that is asked for. 0: nothing was."""
+        """Starts to record the code in a directory for a job that was just submitted.
+
+        It returns before the recording is done. If the code cannot be recorded, the job's history says so.
+        None for a process of a job, because its jobs run the code of that job.
+        """
 
     def print_lines(self, lines: Iterable[str], *, between: str = "\n", end: str = "\n") -> None:
-        """Print lines that hold values of users. On a terminal a line feed inside one is shown as "?", so that no value looks
-        like a line of the answer; what writes to the terminal does so with the other control characters.
+        """Print lines that contain users' values.
+
+        On a terminal, a line feed inside a line is shown as "?", so that no value looks like a line of
+        output. Other control characters are replaced by the code that writes to the terminal.
         """
-        if self.columns:
+        if self.streams.columns:
             lines = [line.replace("\n", "?") for line in lines]
-        self.out.write(between.join(lines) + end)
+        self.streams.out.write(between.join(lines) + end)
 
 
 class CutOff(Exception):
-    """The controller went away from a command that only waits: whoever asked for it asks the next one."""
+    """The controller went away during a command that only waits.
+
+    The caller runs the command again when a controller is available.
+    """
 
 
 class CommandError(Exception):
-    """Printed as `COMMAND: error: MESSAGE`, line by line, as Slurm's commands do, or `bare` of that; `exit_code` is theirs too.
+    """An error of a command.
 
-    `is_answer`: it was asked for, and goes to the standard output as it is.
+    It is printed as `COMMAND: error: MESSAGE`, line by line, as Slurm's commands do; `bare` omits the prefix.
+    `exit_code` is Slurm's, too. With `is_answer` the message was requested by the user and goes to standard
+    output as it is.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The prompt of commands that read lines when nothing was asked of them: scontrol and sacctmgr alone."""
+"""Prompt of the commands that read lines if no command was given: scontrol and sacctmgr."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ AGAIN = "!!"
 
 
 def prompted(console: Console, prompt: str) -> Iterator[str]:
-    """Lines until the end, which leaves the prompt's line; !! is the last one again. What no terminal shows is echoed."""
+    """Yield the lines that the user enters until the end of input; !! repeats the last line.
+
+    Without a terminal, each line is echoed. On a terminal, the end of input ends the prompt's line.
+    """
     last = ""
-    console.linger()
+    console.controller.linger()
     while True:
-        console.out.write(prompt)
-        console.out.flush()
-        line = console.stdin.readline(MAX_LINE)
-        if not console.columns:
-            console.out.write(line.rstrip("\n") + "\n")
+        console.streams.out.write(prompt)
+        console.streams.out.flush()
+        line = console.streams.stdin.readline(MAX_LINE)
+        if not console.streams.columns:
+            console.streams.out.write(line.rstrip("\n") + "\n")
         elif not line:
-            console.out.write("\n")
+            console.streams.out.write("\n")
         if not line:
             return
         if line.strip() != AGAIN:

@@ -1,4 +1,4 @@
-"""A listing once, or every so many seconds for ever (--iterate)."""
+"""Print a listing once, or repeatedly at an interval (--iterate)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from .console import Console
 
 
 def pause_s(text: str | None, complaint: str) -> float | None:
-    """The seconds of --iterate; None without it. Raises WordsError with the complaint for what are none."""
+    """Return the interval of --iterate in seconds, or None without the option.
+
+    Raises WordsError with `complaint` if it is invalid.
+    """
     if text is None:
         return None
     if not text.isdecimal() or not int(text):
@@ -21,11 +24,11 @@ def pause_s(text: str | None, complaint: str) -> float | None:
 
 
 def iterate(console: Console, every_s: float | None, show: Callable[[SyncClient], None]) -> None:
-    """Shows it, again and again where that was asked for."""
-    with console.connect() as client:
+    """Print the listing once, and again every `every_s` seconds if given."""
+    with console.controller.connect() as client:
         show(client)
         while every_s is not None:
-            console.out.flush()
-            console.linger()
+            console.streams.out.flush()
+            console.controller.linger()
             time.sleep(every_s)
             show(client)

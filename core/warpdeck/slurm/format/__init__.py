@@ -1,1 +1,1 @@
-"""Slurm's output formats: field tables, units, time stamps, state names."""
+"""Slurm's output formats: field tables, units, timestamps and state names."""

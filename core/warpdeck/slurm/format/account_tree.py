@@ -1,4 +1,7 @@
-"""Accounts and their users in the order of their tree, with Slurm's root above all: users first, both by name. Pure."""
+"""Accounts and their users in tree order, below Slurm's root account. Pure functions.
+
+Below an account, its users come first, then its child accounts, both sorted by name.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,14 @@ from .format_strings import Row
 
 ROOT = "root"
 Placed = tuple[Row, tuple[str, ...]]
-"""A line, and the accounts above it: a user's own one too."""
+"""A line, and the accounts above it. The accounts above a user include the user's own account."""
 
 
 def in_tree(rows: Sequence[Row]) -> Iterator[Placed]:
-    """Every line of the controller's `shares`; root's is made here where the site has no account of that name."""
+    """Yield every line of the controller's `shares` in tree order.
+
+    A root line is added if the site has no account of that name.
+    """
     children: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: (not row["user"], row["user"] or row["account"])):
         children.setdefault(row["account"] if row["user"] else row["parent"], []).append(row)

@@ -1,9 +1,14 @@
-"""The format strings of Slurm's viewers: `-o "%.18i %.9P"` with letters, `-O jobid:.18,name` with names.
+"""Format strings of Slurm's listing commands: `-o "%.18i %.9P"` with letters, `-O jobid:.18,name` with names.
 
-A column is `%[[.]WIDTH]LETTER[SUFFIX]` or `NAME[:[.][WIDTH][SUFFIX]]`. A width pads and cuts; a point puts the text to the
-right, where times and lists of nodes are not cut, and no title of such a list. Without a width (a name alone has 20) the
-text is as long as it is. What comes before the first % stands in every line. A letter that there is not is complained of and
-printed as it was written; of such a name only its suffix is. Source: squeue(1), sinfo(1), and the commands.
+A column is `%[[.]WIDTH]LETTER[SUFFIX]` or `NAME[:[.][WIDTH][SUFFIX]]`. A width pads and cuts the text. A
+period aligns the text to the right; right-aligned times and node lists are not cut, and neither are the
+titles of node lists. Without a width the text is printed unpadded, but a name without a colon has a width of
+20.
+
+The text before the first % is printed in every line. An unknown letter is reported and printed as it was
+written. An unknown name is reported, and only its suffix is printed.
+
+Source: squeue(1), sinfo(1), and the behavior of the commands.
 """
 
 from __future__ import annotations
@@ -13,12 +18,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 LONG_WIDTH = 20
-"""Of a -O name without a width of its own."""
+"""Width of a -O name that gives no width."""
 MAX_WIDTH = 10_000
-"""Wider columns are cut to this: a slip must not fill the memory."""
+"""Largest width of a column. A mistyped width must not exhaust the memory."""
 ALL = "%all"
 WHOLE_TITLES = frozenset({"NODELIST", "NODELIST(REASON)", "SCHEDNODES", "HOSTNAMES", "NODE_ADDR"})
-"""Of lists of nodes; the titles of times are cut."""
+"""Titles of node list columns, which are not cut. Titles of times are cut."""
 _SHORT = re.compile(r"(\.?)(\d*)(.?)(.*)", re.DOTALL)
 _LONG = re.compile(r"(\.?)(\d*)(.*)", re.DOTALL)
 
@@ -27,21 +32,25 @@ Complain = Callable[[str], None]
 
 
 NULL = "(null)"
-"""What C prints for no text; in a narrower column to the left it prints nothing."""
+"""Text that C prints for a null string. In a narrower left-aligned column nothing is printed."""
 
 
 def cut(text: str, width: int, right: bool) -> str:
-    """How most texts are made to fit."""
+    """Cut the text to the width. This is the rule for most fields."""
     return "" if text == NULL and width < len(NULL) and not right else text[:width]
 
 
 def whole(text: str, width: int, right: bool) -> str:
-    """To the right it is never cut: a time, a list of nodes."""
+    """Cut the text only if it is left-aligned. This is the rule for times and node lists."""
     return text if right else cut(text, width, right)
 
 
 class Field(NamedTuple):
-    """A thing that can be printed: its title, the columns of a row that it needs, its text, and how that fits a width."""
+    """A printable field.
+
+    It has a title, the columns of a row that it reads, its text, and the function that fits the text to a
+    width.
+    """
 
     title: str
     needs: str
@@ -50,7 +59,7 @@ class Field(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A field at its place in a line. `field` "" prints `suffix` alone."""
+    """A field with its width and alignment. An empty `field` prints only `suffix`."""
 
     field: str
     width: int = 0
@@ -61,7 +70,11 @@ class Column(NamedTuple):
 def short_columns(
     form: str, letters: Mapping[str, str], complain: Complain, *, keep_unknown: bool = True
 ) -> list[Column]:
-    """The columns of a -o format. `letters`: letter -> field. sprio leaves out what it complains of."""
+    """Return the columns of a -o format. `letters` maps a letter to its field.
+
+    An unknown letter is reported through `complain`. sprio also leaves it out of the line (`keep_unknown`
+    false).
+    """
     if form.lower() == ALL:
         last = list(letters)[-1]
         return [Column(field, suffix="" if letter == last else "|") for letter, field in letters.items()]
@@ -85,7 +98,7 @@ def _short(token: str, letters: Mapping[str, str], complain: Complain) -> Column
 
 
 def long_columns(form: str, names: Mapping[str, str], complain: Complain) -> list[Column]:
-    """The columns of a -O format. `names`: name in small letters -> field."""
+    """Return the columns of a -O format. `names` maps a lowercase name to its field."""
     columns = []
     for token in form.split(","):
         if not token:
@@ -105,13 +118,13 @@ def long_columns(form: str, names: Mapping[str, str], complain: Complain) -> lis
 
 
 def needed(columns: Iterable[Column], fields: Mapping[str, Field]) -> list[str]:
-    """The columns of rows that these print."""
+    """Return the columns of a row that the given columns read."""
     names = (name for column in columns if column.field for name in fields[column.field].needs.split())
     return list(dict.fromkeys(names))
 
 
 class Layout:
-    """Columns as lines of text."""
+    """Formats rows and titles as lines of text."""
 
     def __init__(self, columns: Sequence[Column], fields: Mapping[str, Field]) -> None:
         printed = [column for column in columns if column.field]
@@ -139,7 +152,7 @@ def _title(title: str, column: Column) -> str:
 
 
 def _fitted(field: Field, column: Column) -> Callable[[Row], str]:
-    """The field's text for the column, not padded yet."""
+    """Return a function that returns the field's text for the column, cut but not padded."""
     if not column.width:
         return field.text
     text, fit, width, right = field.text, field.fit, column.width, column.right

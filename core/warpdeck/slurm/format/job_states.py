@@ -1,4 +1,4 @@
-"""States of jobs as squeue spells them, long and short, with those that no job of ours is ever in."""
+"""Job states in squeue's long and short spelling, including states that our jobs never have."""
 
 from __future__ import annotations
 
@@ -12,27 +12,36 @@ CODES = {
     "REQUEUE_FED": "RF", "REQUEUE_HOLD": "RH", "REVOKED": "RV", "SIGNALING": "SI", "SPECIAL_EXIT": "SE",
     "STAGE_OUT": "SO", "STOPPED": "ST",
 }  # fmt: skip
-"""All states that may be asked for, in the order of squeue's message."""
+"""All states that a user may request, in the order of squeue's error message."""
 OURS = frozenset(list(CODES)[:14])
-"""States that our jobs can be in; of the others there are none."""
+"""States that our jobs can have."""
 SPECIAL = frozenset({"RESV_DEL_HOLD", "SPECIAL_EXIT"})
-"""What some of those are that wait."""
+"""States that listings show instead of PENDING for some held jobs."""
 STATE_FIELDS = "state reason special_exit"
 ENDED = frozenset(list(CODES)[3:12])
 
 
 _OUT_OF_MEMORY = "0:125"
-"""In the place of the signal a number that no signal has: SIG_OOM in slurm.h."""
+"""Exit code shown for jobs that ran out of memory.
+
+Its signal number is SIG_OOM of slurm.h, which is no real signal.
+"""
 
 
 def told_exit(row: Mapping[str, Any]) -> str:
-    """The end of a job, or of a step, as code:signal. Of what has run out of memory it does not say how that ended it."""
+    """Return the exit code of a job or step as code:signal.
+
+    It is always 0:125 if the job or step ran out of memory.
+    """
     return _OUT_OF_MEMORY if row["state"] == "OUT_OF_MEMORY" else row["exit_code"] or "0:0"
 
 
 def told_state(row: Mapping[str, Any]) -> str:
-    """The state as a listing has it, which tells jobs apart that are held because their reservation is over, or for whoever
-    requeued them. Of the row it needs STATE_FIELDS."""
+    """Return the state that listings show.
+
+    It distinguishes pending jobs that are held because their reservation ended, or because they were requeued
+    into a hold. The row needs the columns of STATE_FIELDS.
+    """
     if row["special_exit"]:
         return "SPECIAL_EXIT"
     lost = row["state"] == "PENDING" and row["reason"].startswith("Reservation ")

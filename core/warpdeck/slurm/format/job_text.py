@@ -1,4 +1,7 @@
-"""A job and its steps in the layout of `scontrol show job` and `show step`, line by line. Source: Slurm's job_info.c. Pure."""
+"""A job and its steps in the layout of `scontrol show job` and `show step`, line by line. Pure functions.
+
+Source: Slurm's job_info.c.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from .task_lists import told_tasks
 from .units import clock, exact, gpus_text, moment, or_null, tres_text
 
 Record = dict[str, Any]
-"""A job of an answer to Records: the fields below, and `steps`."""
+"""A job in a response to a Records request: the fields below, and `steps`."""
 FIELDS = [
     "id",
     "label",
@@ -98,11 +101,14 @@ FIELDS = [
 ]
 MIB = 2**20
 ENDED = frozenset({"cancelled", "timeout", "requeued", "preempted"})
-"""Causes of an end that was ordered: the job's record was written with the order, and its steps' records tell how they took it."""
+"""Exit causes of a job that was ended by an order, such as a cancellation or its time limit.
+
+The job's record is written when the order is given. The records of its steps show how their processes exited.
+"""
 
 
 def job_lines(job: Record, *, details: bool, now: float) -> list[str]:
-    """All lines of a job; the last is empty, as Slurm's is."""
+    """Return all lines of a job. The last line is empty, as in Slurm."""
     group, gid = group_of(job["uid"])
     lines = [
         _name(job),
@@ -130,7 +136,11 @@ def _name(job: Record) -> str:
 
 
 def derived_exit(job: Record) -> str:
-    """The highest exit code of what srun began; batch and extern do not count, nor what an ordered end has killed."""
+    """Return the highest exit code of the steps that srun started, as code:signal.
+
+    The batch and extern steps do not count. If the job's end was ordered, steps that a signal killed do not
+    count either.
+    """
     rows = [step["row"] for step in job.get("steps", ())]
     codes = [
         told_exit(row).split(":")
@@ -145,7 +155,7 @@ def derived_exit(job: Record) -> str:
 
 def _times(job: Record, now: float) -> list[str]:
     start, end = expected(job)
-    # Slurm says of tasks that their array's limit keeps back that they are not eligible yet.
+    # Slurm shows tasks that wait for their array's task limit as not eligible yet.
     eligible = None if job["reason"] == "JobArrayTaskLimit" else job["eligible"]
     return [
         f"RunTime={clock(run_s(job, now))} TimeLimit={clock(job['limit_s'])} "
@@ -159,10 +169,10 @@ def _times(job: Record, now: float) -> list[str]:
 
 
 def expected(job: Record) -> tuple[float | None, float | None]:
-    """Its start and end, also those that are yet to come."""
+    """Return the start and end of the job, actual or expected."""
     if job["start"] is not None:
         return job["start"], job["ends"]
-    if job["end"] is not None:  # it was cancelled before
+    if job["end"] is not None:  # The job was cancelled before it started.
         return job["end"], job["end"]
     start = (job["why"] or {}).get("expected_start") or job["begin"]
     if start is None or job["limit_s"] is None:
@@ -171,7 +181,7 @@ def expected(job: Record) -> tuple[float | None, float | None]:
 
 
 def run_s(job: Record, now: float) -> float:
-    """How long it ran, or has run, without the time that it was suspended."""
+    """Return the run time in seconds up to now or to the job's end, without suspended time."""
     if job["start"] is None:
         return 0.0
     until = job["end"] or job["suspended_at"] or now
@@ -205,7 +215,7 @@ def _sizes(job: Record, *, details: bool) -> list[str]:
 
 
 def plain_tres(tres: dict[str, int]) -> dict[str, int]:
-    """GPUs under their plain name only, as Slurm counts them by default."""
+    """Return the TRES without the GPU types (gres/gpu:TYPE). Slurm counts only gres/gpu by default."""
     return {name: count for name, count in tres.items() if not name.startswith("gres/gpu:")}
 
 
@@ -228,7 +238,7 @@ def _gres(job: Record) -> str:
 
 
 def _shares(job: Record) -> list[str]:
-    """A line of the nodes that follow each other and hold the same."""
+    """Return one line for each run of consecutive nodes with equal resources."""
     lines = []
     for held, shares in groupby(job["shares"], key=_held):
         lines.append(f"  Nodes={collapse(share['name'] for share in shares)} {held}")
@@ -284,7 +294,7 @@ def _words(job: Record) -> list[str]:
 
 
 def step_lines(step: dict[str, Any], job: Record) -> list[str]:
-    """A running step as `scontrol show step` tells it."""
+    """Return the lines of a running step in the layout of `scontrol show step`."""
     row = step["row"]
     own = row["id"].rpartition(".")[2].isdecimal()
     return [

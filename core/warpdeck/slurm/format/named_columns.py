@@ -1,7 +1,7 @@
-"""What -j of sacct and sstat names: 12, 12.0, 12.batch, 12_3, 12+1, and as ours 12_[3-5]. As in C what stands behind a number
-is not looked at: 12x is 12.
+"""Parser for the job and step IDs of -j in sacct and sstat.
 
-Source: slurm_parse_step_str of 22.05, measured.
+The forms are 12, 12.0, 12.batch, 12_3, 12+1, and our own 12_[3-5]. As with C's number parsing, text after a
+number is ignored: 12x is 12. Source: measured behavior of slurm_parse_step_str in Slurm 22.05.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _JOB = re.compile(r"(\d+)[^_+]*(?:([_+])(\d*))?")
 
 
 class Named(NamedTuple):
-    """A job, a task of an array or a component as an id, and the step of it; "" is none."""
+    """ID of a job, array task or heterogeneous component, and a step of it ("" if no step is named)."""
 
     job: str
     step: str = ""
 
     @property
     def number(self) -> str:
-        """The job's alone."""
+        """The job number alone."""
         return re.split("[_+]", self.job, maxsplit=1)[0]
 
 
 def named_steps(command: str, text: str) -> list[Named]:
-    """Raises WordsError for the first word that means nothing."""
+    """Parse a list of job and step IDs. Raises WordsError for the first invalid ID."""
     return [_named(command, word) for word in words_of(text)]
 
 

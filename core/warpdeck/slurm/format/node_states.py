@@ -1,6 +1,7 @@
-"""States of nodes in sinfo's words: idle, mix, drng, with the marks * (does not answer) and $ (in a reservation for maintenance).
+"""Node states in sinfo's spelling, such as idle, mix and drng.
 
-A state is a base and flags, as in Slurm; which words it is, how it sorts and which -t picks it follow from them.
+The mark * means not responding, and $ means in a maintenance reservation. As in Slurm, a state is a base and
+flags. Its name, its sort order and the -t values that match it are derived from them.
 """
 
 from __future__ import annotations
@@ -8,30 +9,33 @@ from __future__ import annotations
 from .format_strings import Row
 
 BASES = {"unknown": 0, "down": 1, "idle": 2, "allocated": 3, "error": 4, "mixed": 5, "future": 6}
-"""Base -> its rank in Slurm's order."""
+"""Base state -> its rank in Slurm's order."""
 RESERVED, DRAIN, COMPLETING, NO_RESPOND, MAINTENANCE = 0x20, 0x200, 0x400, 0x800, 0x8000
-"""Flags; a later one outranks the earlier."""
+"""State flags. A later flag outranks an earlier one."""
 SHORT = {
     "unknown": "unk", "allocated": "alloc", "allocated+": "alloc+", "mixed": "mix", "drained": "drain", "draining": "drng",
     "completing": "comp", "reserved": "resv",
 }  # fmt: skip
-"""Long word -> short word, where they differ."""
+"""Long name -> short name, for the names that differ."""
 WORDS = (
     "unknown,down,idle,allocated,?,mixed,future,drain,drained,draining,no_respond,reserved,perfctrs,cloud,completing,"
     "powering_down,powered_down,power_down,powering_up,fail,maint,reboot,reboot^,unknown"
 )
-"""What sinfo says that -t takes."""
+"""States that sinfo lists in its error message as valid for -t."""
 SPELLINGS = (
     "unknown unk=unknown down idle allocated alloc=allocated ? mixed mix=mixed future futr=future planned plnd=planned drain "
     "drained resv=reserved reserved perfctrs npc=perfctrs draining drng=draining completing comp=completing no_respond "
     "powering_down powered_down power_down powering_up fail maint reboot reboot^ cloud"
 )
-"""What -t takes, and what it means where that is another word. The first counts that begins with what was written."""
+"""Names that -t accepts, each with =NAME if it stands for another name.
+
+A value matches the first name that begins with it.
+"""
 MEANINGS = {word.partition("=")[0]: word.rpartition("=")[2] for word in SPELLINGS.split()}
 
 
 def flags(row: Row) -> int:
-    """The flags of a node's facts."""
+    """Return the flags of a node."""
     found = 0
     for key, flag in (
         ("reserved", RESERVED),
@@ -44,23 +48,23 @@ def flags(row: Row) -> int:
 
 
 def rank(row: Row) -> int:
-    """Slurm's number of the state, by which sinfo sorts."""
+    """Return Slurm's number of the state, which is sinfo's sort key."""
     return BASES[row["base"]] | flags(row)
 
 
 def long_word(row: Row) -> str:
-    """With its marks: mixed$, down*."""
+    """Return the long state name with its marks, such as mixed$ or down*."""
     return _word(row) + _marks(row)
 
 
 def short_word(row: Row) -> str:
-    """With its marks: mix$, down*."""
+    """Return the short state name with its marks, such as mix$ or down*."""
     word = _word(row)
     return SHORT.get(word, word) + _marks(row)
 
 
 def complete_word(row: Row) -> str:
-    """The base and every flag: idle+drain."""
+    """Return the base state and every flag, such as idle+drain."""
     named = (
         ("maintenance", "maint"),
         ("reserved", "reserved"),
@@ -95,7 +99,7 @@ def _marks(row: Row) -> str:
 
 
 def picks(word: str, row: Row) -> bool:
-    """Whether -t WORD means the node. Raises KeyError for a word that is no state."""
+    """Check if a node matches -t WORD. Raises KeyError if `word` is no state."""
     name = next((found for spelled, found in MEANINGS.items() if spelled.startswith(word.lower())), None)
     if name is None:
         raise KeyError(word)

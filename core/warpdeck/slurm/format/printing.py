@@ -1,4 +1,7 @@
-"""Columns as Slurm's accounting commands print them: --format=jobid%20,jobname%-10, -P and -p. Source: print_fields.c. Pure."""
+"""Columns as Slurm's accounting commands print them: --format=jobid%20,jobname%-10, -P and -p.
+
+Source: Slurm's print_fields.c.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,18 @@ _WIDTH = re.compile(r"\s*([+-]?\d{1,9})")
 
 
 class PrintedColumn(NamedTuple):
-    """A field in its width; one below 0 puts the text to the left."""
+    """A field and its width. A negative width aligns the text to the left."""
 
     name: str
     width: int
 
 
 class Style(NamedTuple):
-    """`parsable` "": padded columns; else the delimiter, and whether it stands at the end of lines too."""
+    """Output style of a table.
+
+    If `delimiter` is empty, the columns are padded with spaces. Otherwise the delimiter separates the values,
+    and with `ends` it also follows the last one.
+    """
 
     delimiter: str = ""
     ends: bool = False
@@ -28,7 +35,7 @@ class Style(NamedTuple):
 
 
 def last_of_formats(found: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The options that were found, of -p and -P the one that came last."""
+    """Return the parsed options by name. Of -p and -P, only the last one is kept."""
     given: dict[str, str] = {}
     for name, value in found:
         if name in ("parsable", "parsable2"):
@@ -39,13 +46,16 @@ def last_of_formats(found: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 class UnknownField(ValueError):
-    """The field that there is not."""
+    """Raised for a field name that does not exist."""
 
 
 def columns_of(form: str, widths: Mapping[str, int]) -> list[PrintedColumn]:
-    """The columns of a --format; `widths` has all fields by name. Raises UnknownField.
+    """Return the columns of a --format value.
 
-    The first that begins with a word is meant, in any case: elap, nnod.
+    `widths` maps each field to its default width. Raises UnknownField.
+
+    A name may be shortened and written in any case, such as elap or nnod. It stands for the first field that
+    begins with it.
     """
     found: list[PrintedColumn] = []
     for word in form.split(","):
@@ -63,7 +73,10 @@ def columns_of(form: str, widths: Mapping[str, int]) -> list[PrintedColumn]:
 
 
 def width_of(word: str) -> tuple[str, int | None]:
-    """(field, width) of jobid%20; None without a %. As in Slurm what is no number is 0, and what stands behind one is nothing."""
+    """Split a word such as jobid%20 into (field, width). The width is None without a %.
+
+    As in Slurm, a width that is no number is 0, and text after the number is ignored.
+    """
     name, is_given, text = word.strip().partition("%")
     match = _WIDTH.match(text)
     return name, (int(match[1]) if match is not None else 0) if is_given else None
@@ -72,10 +85,13 @@ def width_of(word: str) -> tuple[str, int | None]:
 def with_one_width(
     columns: Iterable[PrintedColumn], form: str, *, zero_counts: bool = True
 ) -> list[PrintedColumn]:
-    """As sacct and sstat have it: a field that comes twice has the width that was said last. In sacct %0 is a width."""
+    """Give each field that occurs several times the last width that was given for it, as sacct and sstat do.
+
+    With `zero_counts`, %0 sets the width to 0. That is so in sacct only.
+    """
     columns = list(columns)
     said = [width_of(word)[1] for word in form.split(",") if word.strip()]
-    if len(said) != len(columns):  # all of them
+    if len(said) != len(columns):  # The format contains "all".
         return columns
     widths: dict[str, int] = {}
     for column, width in zip(columns, said, strict=True):
@@ -96,7 +112,7 @@ def print_header(
     *,
     titles: Mapping[str, str] | None = None,
 ) -> None:
-    """The titles, and without a delimiter a line of dashes below."""
+    """Print the titles. Without a delimiter, also print a line of dashes below them."""
     if not style.header:
         return
     columns = list(columns)
@@ -119,7 +135,11 @@ def print_row(
     whole: frozenset[str] = frozenset(),
     moments: frozenset[str] = frozenset(),
 ) -> None:
-    """One line. What is too long for its column ends with a +; `moments` are just cut, behind a delimiter too; `whole` is not."""
+    """Print one line.
+
+    A text that is too long for its column ends with a +. Columns in `moments` are cut without a +, even with
+    a delimiter. Columns in `whole` are never cut.
+    """
     cells = []
     for value, column in zip(values, columns, strict=True):
         width = abs(column.width)
@@ -128,7 +148,7 @@ def print_row(
         elif not style.delimiter:
             value = (
                 _cut(value, width) if column.name not in whole else value or " "
-            )  # a number is never nothing
+            )  # Slurm prints a space for an empty number.
         cells.append(value if style.delimiter else _padded(value, column))
     console.print_lines([_joined(cells, style) if style.delimiter else "".join(cells)])
 
@@ -146,7 +166,7 @@ def _padded(text: str, column: PrintedColumn) -> str:
 
 
 def print_names(console: Console, names: Iterable[str], *, width: int = 19, across: int = 4) -> None:
-    """--helpformat: the names, so many a line."""
+    """Print the field names for --helpformat, `across` names per line."""
     names = list(names)
     for at in range(0, len(names), across):
         row = names[at : at + across]

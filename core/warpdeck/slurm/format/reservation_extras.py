@@ -1,5 +1,8 @@
-"""What a reservation says of burst buffers, power and delays. Slurm keeps it for plug-ins that neither site has, and shows it; so do
-we. MaxStartDelay is about jobs with --signal=R:, which here start after a reservation."""
+"""Reservation settings for burst buffers, power and start delays.
+
+Burst buffers and power are stored and displayed for compatibility; no plug-in uses them. MaxStartDelay
+applies to jobs with --signal=R:, which start after a reservation here.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _WATTS = re.compile(r"(\d{1,18})([kKmM]?)")
 
 
 def extras(given: dict[str, str]) -> dict[str, Any]:
-    """The fields that the words name. Raises Misread."""
+    """Return the reservation fields that the given keys set. Raises Misread."""
     found: dict[str, Any] = {}
     if "burstbuffer" in given:
         found["burst_buffer"] = given["burstbuffer"]
@@ -30,7 +33,10 @@ def extras(given: dict[str, str]) -> dict[str, Any]:
 
 
 def parse_watts(text: str) -> int:
-    """0 is none, INFINITE all there is. Raises Misread."""
+    """Parse a number of watts, with an optional suffix K or M. 0 means none and INFINITE means all.
+
+    Raises Misread.
+    """
     if text.lower() in NONE:
         return 0
     if text.lower() in ("infinite", "-1"):
@@ -42,7 +48,7 @@ def parse_watts(text: str) -> int:
 
 
 def watts_text(watts: int) -> str:
-    """1500, 2K, 3M; as large a unit as says it exactly."""
+    """Format watts with the largest unit that represents them exactly: 1500, 2K, 3M."""
     if watts == INFINITE:
         return "INFINITE"
     for letter, unit in (("M", UNITS["m"]), ("K", UNITS["k"])):
@@ -62,7 +68,10 @@ def _delay_s(text: str) -> int:
 
 
 def check_power(given: dict[str, str], fields: dict[str, Any]) -> None:
-    """Of one that is made: power is reserved alone. Raises Misread, Refused."""
+    """Check the power settings of a new reservation, which may reserve no other resources.
+
+    Raises Misread or Refused.
+    """
     if "watts" not in given:
         return
     other = ("nodes", "nodecnt", "corecnt", "cpucnt", "tres", "licenses", "partitionname", "features")

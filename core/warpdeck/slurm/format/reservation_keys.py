@@ -1,4 +1,4 @@
-"""The words of `scontrol create|update reservation`: which keys there are, how values are read, what is said of wrong ones."""
+"""Keys of `scontrol create|update reservation`, their parsers and their error messages."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ KEYS = {
     "users": 1,
     "watts": 1,
 }
-"""Key -> letters of it that must be written."""
+"""Key -> number of its letters that must be written at least."""
 MAX_COUNT_DIGITS = 6
 HOLDING = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")
-"""States of jobs for which a reservation stays."""
+"""States of jobs that keep a reservation from being deleted."""
 IN_USE = "Requested reservation is in use"
 SIGNED = frozenset({"users", "groups", "accounts", "flags", "duration"})
-"""Keys that an update may add to and take from."""
+"""Keys that an update may extend with += or reduce with -=."""
 NO_ACCOUNT = "Invalid account or account/partition combination specified"
 NO_WHO = "Either Users/Groups and/or Accounts must be specified."
 BOTH_WHO = "Users and Groups are mutually exclusive.  You can have one or the other, but not both."
@@ -45,7 +45,7 @@ EITHER_WHO = "Reservations can't have users and groups specified, only one or th
 NO_NODES = "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified."
 NOT_SUPPORTED = "Requested operation not supported on this system"
 AS_IT_IS = ("users", "accounts", "deny_users", "deny_accounts", *AS_ASKED)
-"""Fields of a row that a change leaves, but for those that it names."""
+"""Fields of a reservation that an update keeps unless it sets them."""
 WORDS = {
     "reservation_busy": "Requested nodes are busy",
     "reservation_counts": "Core count for reservation node list is not consistent!",
@@ -60,29 +60,32 @@ WORDS = {
     "reservation_for_nobody": "Reservation request lacks users, groups or accounts",
     "not_admin": "Invalid user id",
 }
-"""By the code of a refusal."""
+"""Error code of the controller -> Slurm's message."""
 
 
 class Misread(Exception):
-    """What scontrol itself finds wrong: one sentence, which may follow a line of its own."""
+    """An error in the command line that scontrol finds itself.
+
+    Its message is one sentence; `before` may hold a line to print first.
+    """
 
     def __init__(self, sentence: str, *, before: str = "", alone: bool = False) -> None:
-        """`alone`: nothing is said of what has not come of it."""
+        """Create the error. With `alone`, the message does not end with "No reservation created." """
         super().__init__(sentence)
         self.before = before
         self._alone = alone
 
     def tail(self, done: str) -> str:
-        """What has not come of it."""
+        """Return the end of the message: "No reservation created." or "" if the message stands alone."""
         return "" if self._alone else f"  No reservation {done}."
 
 
 class Refused(Exception):
-    """What Slurm's controller would say; ours may follow on a second line."""
+    """An error in the words of Slurm's controller. Our own message may follow on a second line."""
 
 
 def given_keys(words: list[Any], *, signs: bool = False) -> dict[str, str]:
-    """Full key (with its sign) -> value. Raises Misread."""
+    """Return the parsed keys: full key name, with its + or - if any -> value. Raises Misread."""
     found: dict[str, str] = {}
     for key, equals, value in words:
         if not equals:

@@ -1,4 +1,4 @@
-"""--json and --yaml: an object with the head that Slurm's data_parser gives its dumps."""
+"""Output of --json and --yaml, with the metadata that Slurm's data_parser writes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _PLAIN = re.compile(r"[\w/](?:[\w/. -]*[\w/.])?")
 
 
 def dump(console: Console, things: dict[str, Any], *, yaml: bool) -> None:
-    """Prints it."""
+    """Print the objects as JSON, or as YAML if `yaml`."""
     major, minor, micro = (int(word) for word in RELEASE.split("."))
     version = {"major": major, "micro": micro, "minor": minor}
     head = {"plugin": PLUGIN, "Slurm": {"version": version, "release": RELEASE}}
     whole = {"meta": head, "errors": [], **things}
     if yaml:
-        print("%YAML 1.1", "--- !!map", *_mapping(whole, ""), sep="\n", file=console.out)
+        print("%YAML 1.1", "--- !!map", *_mapping(whole, ""), sep="\n", file=console.streams.out)
     else:
-        print(json.dumps(whole, indent=2), file=console.out)
+        print(json.dumps(whole, indent=2), file=console.streams.out)
 
 
 def _mapping(value: dict[str, Any], indent: str) -> Iterator[str]:
@@ -59,5 +59,5 @@ def _scalar(value: Any) -> str:
 
 
 def _scalar_text(text: str) -> str:
-    """Quoted where YAML would read it as something else."""
+    """Quote the text if YAML would read it as another type."""
     return text if _PLAIN.fullmatch(text) else json.dumps(text)

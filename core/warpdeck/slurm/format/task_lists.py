@@ -1,4 +1,7 @@
-"""The tasks of an array that wait, as Slurm's commands print them: 1-3,5,7%2, and no longer than SLURM_BITSTR_LEN allows."""
+"""Lists of pending array tasks as Slurm's commands print them, such as 1-3,5,7%2.
+
+The length is limited by SLURM_BITSTR_LEN.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,24 @@ from contextvars import ContextVar
 from warpdeck.notation.values.arrays import MAX_TASKS, parse_array
 
 DEFAULT_LENGTH = 64
-"""Characters, while nothing is said."""
+"""Length in characters if SLURM_BITSTR_LEN is not set."""
 MAX_DIGITS = 9
 _ENDING = "..."
 _ROOM = 2
-"""Characters that Slurm leaves free behind a list that it cuts."""
+"""Characters that Slurm leaves free after a list that it cuts."""
 
 
 def length_of(env: Mapping[str, str]) -> int | None:
-    """What SLURM_BITSTR_LEN says, 0 is any length; None: nothing."""
+    """Return the length in SLURM_BITSTR_LEN, or None if it is unset or invalid. 0 means no limit."""
     text = env.get("SLURM_BITSTR_LEN", "")
     return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
 
 
 def task_list(tasks: str, length: int) -> str:
-    """There are no steps in it, and neighbours are one range; what is too long ends with three dots."""
+    """Format a task list without steps, with adjacent tasks as one range.
+
+    A list longer than `length` ends with three dots.
+    """
     ranges, percent, throttle = tasks.partition("%")
     if set(ranges) & set(",:"):
         runs = _runs(ranges, length or MAX_TASKS)
@@ -35,7 +41,10 @@ def task_list(tasks: str, length: int) -> str:
 
 
 def _runs(ranges: str, most: int) -> list[tuple[int, int]]:
-    """First and last tasks; beyond so many runs nobody reads."""
+    """Return the runs of consecutive tasks as (first, last).
+
+    The search stops after more than `most` runs, which would be cut anyway.
+    """
     runs: list[tuple[int, int]] = []
     for first, last, step in parse_array(ranges)[0]:
         for low in (first,) if step == 1 else range(first, last + 1, step):
@@ -54,7 +63,7 @@ _LENGTH: ContextVar[int] = ContextVar("length", default=DEFAULT_LENGTH)
 
 @contextlib.contextmanager
 def cut_as_asked(env: Mapping[str, str]) -> Iterator[None]:
-    """As long as it lasts `told_tasks` cuts as the caller's variable has it."""
+    """Within this context, `told_tasks` cuts lists to the length in the caller's SLURM_BITSTR_LEN."""
     asked = length_of(env)
     token = _LENGTH.set(DEFAULT_LENGTH if asked is None else asked)
     try:
@@ -64,5 +73,5 @@ def cut_as_asked(env: Mapping[str, str]) -> Iterator[None]:
 
 
 def told_tasks(tasks: str) -> str:
-    """The list as long as `cut_as_asked` says."""
+    """Format a task list with the length that `cut_as_asked` set."""
     return task_list(tasks, _LENGTH.get())

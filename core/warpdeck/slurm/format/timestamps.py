@@ -1,4 +1,4 @@
-"""Points in time as Slurm's commands print them: 2026-11-20T10:00:00, or as SLURM_TIME_FORMAT says."""
+"""Timestamps as Slurm's commands print them: 2026-11-20T10:00:00, or in the format of SLURM_TIME_FORMAT."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WEEK = 7
 
 
 class Stamps:
-    """Formats times."""
+    """Formats timestamps."""
 
     def __init__(self, env: Mapping[str, str], now: float) -> None:
         self._form = env.get("SLURM_TIME_FORMAT", "") or "standard"
@@ -28,11 +28,11 @@ class Stamps:
 
     @property
     def complaint(self) -> str:
-        """What is wrong with SLURM_TIME_FORMAT, once a time was to be told; "" if nothing is."""
+        """Error in SLURM_TIME_FORMAT, or "". It stays empty until a time is formatted."""
         return self._wrong if self._is_used else ""
 
     def text(self, at_unix: float | None, *, unknown: str = "N/A") -> str:
-        """`unknown` for what is not known."""
+        """Format a Unix time. `unknown` is returned for a missing time."""
         if not at_unix:
             return unknown
         self._is_used = True
@@ -42,8 +42,11 @@ class Stamps:
         return self._relative(moment)
 
     def _relative(self, moment: time.struct_time) -> str:
-        """The clock alone today, the day in words near it, the date further off."""
-        from datetime import date  # costs every command a millisecond, and few want it
+        """Format a time relative to today.
+
+        Times of today have no date, near days have a name, and other days have a date.
+        """
+        from datetime import date  # This import takes a millisecond, and few calls need it.
 
         today = date.fromtimestamp(self._now)
         day = date(moment.tm_year, moment.tm_mon, moment.tm_mday)
@@ -60,5 +63,5 @@ class Stamps:
 
 
 def ctime(at_unix: float) -> str:
-    """Sat Nov 21 14:16:12 2026, as stands above a listing that is repeated."""
+    """Format a time like "Sat Nov 21 14:16:12 2026", the headline of a repeated listing."""
     return time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(at_unix))

@@ -1,4 +1,7 @@
-"""Numbers as Slurm prints them: sizes with a letter, TRES lists, clocks, moments. Source: Slurm's slurm_protocol_defs, parse_time."""
+"""Numbers as Slurm prints them: sizes with a unit letter, TRES lists, durations and timestamps.
+
+Source: Slurm's slurm_protocol_defs and parse_time.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,14 @@ LETTERS = "\0KMGTP"
 UNKNOWN = "Unknown"
 MIB = 2**20
 FIRST = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
-"""TRES in the order of their numbers in Slurm; others follow by name."""
+"""TRES in the order of their Slurm IDs. Other TRES follow, sorted by name."""
 
 
 def exact(number: int, letter: str = "") -> str:
-    """As large a unit as says it exactly, to the half: 64000M is 62.50G, 999999M stays. `letter` is the unit of the number."""
+    """Format a number with the largest unit in which it is a multiple of one half.
+
+    64000M becomes 62.50G; 999999M stays. `letter` is the unit of `number`.
+    """
     place = LETTERS.index(letter or "\0")
     value = float(number)
     while value >= 1024 and int(value) % 512 == 0 and value == int(value) and place < len(LETTERS) - 1:
@@ -31,7 +37,10 @@ def exact(number: int, letter: str = "") -> str:
 
 
 def rounded(number: float, letter: str = "", *, unit: str = "") -> str:
-    """In the largest unit that leaves 1 or more, or in `unit` (K, M, G, T, P), with two places where it is not whole."""
+    """Format a number with the largest unit in which it is at least 1, or with `unit` (K, M, G, T, P).
+
+    Numbers that are not whole have two decimals. `letter` is the unit of `number`.
+    """
     place = LETTERS.index(letter or "\0")
     value = float(number)
     if unit:
@@ -50,7 +59,10 @@ def _shown(value: float, place: int) -> str:
 
 
 def tres_text(tres: Mapping[str, int], *, none: str = "", by_name: bool = False, unit: str = "") -> str:
-    """cpu=4,mem=200M,node=1,billing=4,gres/gpu=1. `by_name`: as sacct sorts them."""
+    """Format TRES counts, for example cpu=4,mem=200M,node=1,billing=4,gres/gpu=1. Zero counts are left out.
+
+    With `by_name` they are sorted by name, as in sacct. Otherwise they are in Slurm's order.
+    """
     parts = [
         f"{name}={_tres_value(name, tres[name], unit)}"
         for name in _in_order(tres, by_name=by_name)
@@ -72,7 +84,7 @@ def _in_order(names: Iterable[str], *, by_name: bool) -> list[str]:
 
 
 def clock(seconds: float | None, *, none: str = "UNLIMITED") -> str:
-    """00:10:00, 7-00:00:00."""
+    """Format a duration as 00:10:00 or 7-00:00:00. `none` is returned for no limit."""
     return none if seconds is None or math.isinf(seconds) else format_clock(seconds)
 
 
@@ -81,7 +93,7 @@ _STAMPS: ContextVar[Stamps | None] = ContextVar("stamps", default=None)
 
 @contextlib.contextmanager
 def stamped(env: Mapping[str, str]) -> Iterator[Stamps | None]:
-    """As long as it lasts `moment` speaks as the caller's SLURM_TIME_FORMAT has it, if there is one."""
+    """Within this context, `moment` uses the caller's SLURM_TIME_FORMAT, if it is set."""
     stamps = Stamps(env, time.time()) if env.get("SLURM_TIME_FORMAT") else None
     token = _STAMPS.set(stamps)
     try:
@@ -91,7 +103,7 @@ def stamped(env: Mapping[str, str]) -> Iterator[Stamps | None]:
 
 
 def moment(at: float | None, *, none: str = UNKNOWN) -> str:
-    """2026-11-21T14:10:27 in local time, or as `stamped` says."""
+    """Format a Unix time as 2026-11-21T14:10:27 in local time, or in the format that `stamped` set."""
     stamps = _STAMPS.get()
     if stamps is not None:
         return stamps.text(at, unknown=none)
@@ -99,11 +111,11 @@ def moment(at: float | None, *, none: str = UNKNOWN) -> str:
 
 
 def or_null(text: str | None) -> str:
-    """What is not there is "(null)", as C's printf has it."""
+    """Return the text, or "(null)" if it is empty, as C's printf does."""
     return text or "(null)"
 
 
 def gpus_text(kind: str, indices: Iterable[int]) -> str:
-    """gpu:a100:2(IDX:0-1): GPUs of one type on one node."""
+    """Format the GPUs of one type on one node, for example gpu:a100:2(IDX:0-1)."""
     held = list(indices)
     return f"gpu:{kind + ':' if kind else ''}{len(held)}(IDX:{number_ranges(held) or 'N/A'})"

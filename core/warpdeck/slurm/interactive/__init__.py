@@ -1,1 +1,1 @@
-"""srun, salloc and sbcast."""
+"""The commands srun, salloc and sbcast, which run on the caller's terminal."""

@@ -1,4 +1,7 @@
-"""warpdeck salloc: an allocation that is held for a command here, by default a shell; srun in it starts tasks on its nodes."""
+"""warpdeck salloc: holds an allocation while a command runs here.
+
+The default command is a shell. srun in it starts tasks on the allocated nodes.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +41,11 @@ examples:
 """
 RETRY_S = 1.0
 BELL_S = 10.0
-"""Slurm's own."""
+"""Waiting time in seconds after which the bell rings. It is the same as in Slurm."""
 
 
 def main(_: str, words: list[str]) -> int:
-    """Holds it; the command's exit code."""
+    """Hold an allocation while the command runs, and return the command's exit code."""
     if (told := _told(words)) is not None:
         print(told, end="")
         return 0
@@ -83,23 +86,27 @@ def main(_: str, words: list[str]) -> int:
 
 
 def _silent(line: str) -> None:
-    """--quiet: only errors are told."""
+    """Replacement for `note` with --quiet, which prints only errors."""
 
 
 def _ring(bell: str, waited_s: float) -> None:
-    """The terminal's bell: who has waited long has gone to do something else."""
+    """Ring the terminal's bell. After a long wait the user may be doing something else."""
     if bell != "never" and (bell == "always" or waited_s > BELL_S) and sys.stdout.isatty():
-        os.write(sys.stdout.fileno(), b"\a")  # sys.stdout shows control characters
+        # The bell is written to the descriptor, because sys.stdout replaces control characters.
+        os.write(sys.stdout.fileno(), b"\a")
 
 
 def _signal(child: subprocess.Popen[bytes], number: int) -> None:
-    """--kill-command."""
+    """Send the signal of --kill-command, if the command still runs."""
     if number and child.poll() is None:
         child.send_signal(number)
 
 
 def _told(words: list[str]) -> str | None:
-    """What is answered without an allocation. What the words mean otherwise is the controller's affair."""
+    """Return the text of --version or --help, which need no allocation.
+
+    The controller parses all other options.
+    """
     try:
         options = {name for name, _ in parse_leading(words, "salloc", SALLOC)[0]}
     except UserError:
@@ -119,7 +126,7 @@ def _wait(client: SyncClient, number: int) -> dict[str, Any]:
 
 
 class _Holder:
-    """The connection that holds the allocation; made again when the controller comes back."""
+    """The connection that holds the allocation. It is made again when the controller is available again."""
 
     def __init__(
         self, paths: Paths, client: SyncClient, number: int, job: int, revoked: Callable[[], None]
@@ -132,11 +139,11 @@ class _Holder:
         self._next_try = 0.0
 
     def fileno(self) -> int:
-        """For select; below 0 there is none now."""
+        """Return the descriptor for select, or -1 if there is no connection."""
         return -1 if self._client is None else self._client.fileno()
 
     def listen(self) -> None:
-        """Takes what the controller says: that the allocation has ended, or nothing any more."""
+        """Read the controller's messages and handle the end of the allocation or of the connection."""
         assert self._client is not None
         try:
             for word, value in self._client.events(self._number):
@@ -149,7 +156,7 @@ class _Holder:
             self._client = None
 
     def come_back(self) -> None:
-        """Connects again, if that was lost and it is time."""
+        """Connect again if the connection was lost and the retry interval has passed."""
         if self._client is not None or time.monotonic() < self._next_try:
             return
         self._next_try = time.monotonic() + RETRY_S
@@ -162,7 +169,7 @@ class _Holder:
         self._client, self._number = client, number
 
     def give_back(self, code: int) -> None:
-        """The command has ended."""
+        """Release the allocation after the command has ended."""
         self.come_back()
         if self._client is not None:
             self._client.tell("step_order", stream=self._number, what="end", code=code)
@@ -170,7 +177,10 @@ class _Holder:
 
 
 def _hold(holder: _Holder, child: subprocess.Popen[bytes]) -> int:
-    """Until the command has ended. Ctrl-C is the command's affair."""
+    """Wait until the command has ended, then release the allocation.
+
+    Returns the exit code. Ctrl-C is left to the command.
+    """
     ended = os.pidfd_open(child.pid)
     try:
         while True:

@@ -1,4 +1,7 @@
-"""Slurm's sbcast from a shell: the nodes' own program, with a step of this machine's."""
+"""sbcast from a shell.
+
+It runs the sbcast program of the nodes, with steps that are started from this machine.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from .srun import step
 
 
 def main(name: str, words: list[str]) -> int:
-    """Copies; the exit code."""
+    """Copy the file and return the exit code."""
     try:
         return sbcast.main(words, os.environ, lambda asked, environ: step(name, asked, environ))
     except Refused as refused:

@@ -1,4 +1,7 @@
-"""warpdeck srun: Slurm's srun. Inside an allocation a step of it; else a job is made for the step, and ends with it."""
+"""warpdeck srun: runs a step inside an allocation.
+
+Outside of an allocation, it creates a job for the step. The job ends with the step.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from warpdeck_agent.client.process import with_process
 from warpdeck_agent.client.step import StepClient
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # a step begins in less than it takes to import these
+if TYPE_CHECKING:  # Importing these takes longer than starting a step.
     import _socket as socket
     from collections.abc import Callable, Mapping
 
 
 def main(_: str, words: list[str]) -> int:
-    """Runs the step; its exit code."""
+    """Run the step and return its exit code."""
     if words[:1] in (["-h"], ["--help"], ["-V"], ["--version"]):
         from warpdeck.base.slurm_version import VERSION
         from warpdeck.notation.step.srun_help import HELP
@@ -35,9 +38,10 @@ def main(_: str, words: list[str]) -> int:
 
 
 def step(name: str, words: list[str], environ: Mapping[str, str]) -> int:
-    """A step of srun's words, for the command of that name; its exit code. Raises UserError."""
+    """Run a step with srun's options for the command `name`, and return its exit code. Raises UserError."""
     paths = default_paths()
-    links = [_link(paths, greeting)]  # what is wrong now is said; what goes wrong later passes
+    # An error of the first connection is reported. Later connection errors are retried.
+    links = [_link(paths, greeting)]
 
     def connect() -> Link:
         if links:
@@ -56,11 +60,12 @@ def step(name: str, words: list[str], environ: Mapping[str, str]) -> int:
 
 
 def _link(paths: Paths, greet: Callable[[socket.socket], Link]) -> Link:
-    """To the controller, which is started if need be. Raises UserError, Away."""
+    """Connect to the controller, which is started if necessary. Raises UserError or Away."""
     try:
         return greet(connect_path(paths.socket))
     except OSError:
-        from warpdeck.client.blocking_client import SyncClient  # costs every step milliseconds
+        # This import takes each step several milliseconds, so it is done only if needed.
+        from warpdeck.client.blocking_client import SyncClient
 
         return Link(SyncClient.connect(paths).detach())
     except Refused as refused:

@@ -1,1 +1,1 @@
-"""Starts Slurm's commands: from a shell, from a job, and in the controller's worker process."""
+"""Entry points of the Slurm-compatible commands, for shells, jobs and the controller's worker process."""

@@ -1,4 +1,7 @@
-"""The entry of Slurm's commands: `python -m warpdeck.slurm.runtime.commands squeue --me`, which is what the shims run."""
+"""Entry point of the Slurm-compatible commands.
+
+The scripts on the PATH run it as `python -m warpdeck.slurm.runtime.commands squeue --me`.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,24 @@ from warpdeck.base.paths import default_paths
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.snapshot_requests import order_or_tell
 from warpdeck.slurm.command_table import APP, COMMANDS, FRONTED
-from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.console.console import CommandError, Console, ControllerAccess, Streams
 from warpdeck.slurm.format.task_lists import cut_as_asked
 from warpdeck.slurm.format.units import stamped
 from warpdeck_agent.client.standard import prepare_standard_streams
 
 
 def main(name: str, words: list[str]) -> int:
-    """Runs one command for the user of this process; the value is its exit code."""
+    """Run one command for the user of this process, and return its exit code."""
     prepare_standard_streams()
     try:
         if name == APP:
-            # By name: the core does not depend on the app, which depends on the core.
+            # The app is imported by name, because the app depends on the core and the core must not depend on
+            # the app.
             return int(importlib.import_module("warpdeck_tui.entry").main())
         if name in FRONTED:
             return int(importlib.import_module(f"warpdeck.slurm.interactive.{name}").main(name, words))
         code = run(name, words, own_console())
-        sys.stdout.flush()  # here, where a reader that is gone is expected
+        sys.stdout.flush()  # Flush here, because a closed pipe is handled here.
         return code
     except UserError as error:
         return _fail(name, error)
@@ -41,48 +45,47 @@ def main(name: str, words: list[str]) -> int:
 
 
 def run(name: str, words: list[str], console: Console) -> int:
-    """Runs a command of COMMANDS; its errors go to the console."""
+    """Run a command of COMMANDS and return its exit code. Its errors are printed to the console."""
     try:
         module = importlib.import_module(f"warpdeck.slurm.{COMMANDS[name]}")
         with stamped(console.env) as stamps, cut_as_asked(console.env):
             code = int(module.main(words, console))
         if stamps is not None and stamps.complaint:
-            print(f"{name}: error: {stamps.complaint}", file=console.err)
+            print(f"{name}: error: {stamps.complaint}", file=console.streams.err)
         return code
     except CommandError as error:
         before = "" if error.bare else f"{name}: error: "
         for line in error.message.split("\n"):
-            print(before + line, file=console.out if error.is_answer else console.err)
+            print(before + line, file=console.streams.out if error.is_answer else console.streams.err)
         return error.exit_code
     except UserError as error:
-        print(f"{name}: error: {error.message}", file=console.err)
+        print(f"{name}: error: {error.message}", file=console.streams.err)
         if error.hint:
-            print(f"  {error.hint}", file=console.err)
+            print(f"  {error.hint}", file=console.streams.err)
         return error.exit_code
 
 
 def own_console() -> Console:
-    """This process's own streams, environment and folder."""
+    """Return a console with the streams, environment and current directory of this process."""
     columns = os.get_terminal_size().columns or 80 if sys.stdout.isatty() else 0
     return Console(
+        streams=Streams(sys.stdin, sys.stdout, sys.stderr, columns=columns),
+        controller=ControllerAccess(
+            lambda: SyncClient.connect(default_paths()),
+            again=lambda: SyncClient.connect(default_paths(), start=False),
+        ),
         env=os.environ,
         folder=_folder(),
         user=_user(),
         host=socket.gethostname(),
-        stdin=sys.stdin,
-        out=sys.stdout,
-        err=sys.stderr,
-        connect=lambda: SyncClient.connect(default_paths()),
-        again=lambda: SyncClient.connect(default_paths(), start=False),
         read_file=_read,
         paths=default_paths(),
-        columns=columns,
         record=lambda job, folder: order_or_tell(default_paths(), [job], folder),
     )
 
 
 def _folder() -> str:
-    """Where we are, by the name that the shell has for it."""
+    """Return the current directory, with the name that the shell has in PWD if it is the same directory."""
     try:
         here = os.getcwd()
     except FileNotFoundError as error:

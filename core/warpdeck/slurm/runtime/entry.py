@@ -1,9 +1,14 @@
-"""Where a shell's `squeue` begins. It asks the controller, as a process of a job does: what the command imports is there already,
-and this program, which starts often, imports next to nothing (`python -IS`, the clients of jobs).
+"""Entry point of `squeue` and the other commands in a shell.
 
-srun speaks with its step itself, here too. Any other command runs in this process where nobody can be asked (no controller runs:
-one of the user's own is started as for any verb), where it looks at this machine's own processes or writes a file, and where it
-is a verb of warpdeck or the app.
+It sends the command to the controller, as a process of a job does. The controller has already imported
+everything that the command needs. This program is started often, so it imports next to nothing (`python -IS`,
+the client code of jobs).
+
+srun talks to its step directly, here too. Other commands run in this process in these cases:
+
+- No controller is running. One of the user's own is started then, as for any subcommand of warpdeck.
+- The command reads this machine's processes or writes a file.
+- The command is a subcommand of warpdeck or the app.
 """
 
 from __future__ import annotations
@@ -24,20 +29,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LOCAL = ("listpids", "pidinfo", "write")
-"""Words of scontrol that are about this machine: its processes, and a file that is written."""
+"""Subcommands of scontrol that concern this machine: its processes, and a file that is written."""
 
 
 def main(
     name: str, words: list[str], *, home: str = "", afterwards: Callable[[], None] = lambda: None
 ) -> int:
-    """Runs the command; its exit code, unless the process ends here already. `home`: that for which the script was written which
-    runs us. `afterwards` follows what a controller did for us."""
+    """Run the command and return its exit code, unless the process exits here.
+
+    `home` is the warpdeck home that the calling script was written for. `afterwards` is called after a
+    controller has run the command.
+    """
     be_slurms_command(home)
     prepare_standard_streams()
     if name == "srun":
         os._exit(ended(name, lambda: _srun(words)))
     if name == "scontrol" and words[:1] == ["show"] and len(words) > 1:
-        # As on a node: which names resolve is known here, not to the controller.
+        # Handled here as on a node, because this machine knows which host names resolve and the controller
+        # does not.
         from warpdeck_agent.wire import hostnames
 
         if hostnames.entity(words[1]):
@@ -45,9 +54,9 @@ def main(
     if name in COMMANDS and not _is_local(name, words):
         link = _controller()
         if link is not None:
-            from warpdeck_agent.client import command  # srun takes the time of its import to have begun
+            from warpdeck_agent.client import command
 
-            # Nothing is left to be done, and the interpreter takes a millisecond to come to that.
+            # Nothing is left to be done, and the interpreter's normal exit takes a millisecond.
             code = ended(
                 name,
                 lambda: command.run(
@@ -62,12 +71,12 @@ def main(
 
 
 def from_shell(name: str, words: list[str], environ_fd: int, *, home: str = "") -> int:
-    """The same for a script of the shell's (submitter/shell), which hands us the variables that it was started with."""
-    import binascii  # as what functions below import: few commands need it
+    """The same for a script of the shell's (slurm/shims/sbatch_script), which hands us the variables that it was started with."""
+    import binascii  # Imported here, as in the functions below, because few commands need it.
 
     with open(environ_fd, "rb") as file:
         block = binascii.a2b_base64(file.read())
-    if block:  # else this machine has no base64, and the shell's own must do
+    if block:  # If it is empty, this machine has no base64 program, and the shell's environment is used.
         os.environ.clear()
         for entry in block.split(b"\0"):
             key, _, value = entry.partition(b"=")
@@ -77,7 +86,10 @@ def from_shell(name: str, words: list[str], environ_fd: int, *, home: str = "") 
 
 
 def _ensure_submitter() -> None:
-    """For the next time. Not in a job, whose end would be that of its processes too."""
+    """Start a submitter for the next sbatch.
+
+    None is started in a job, because it would be killed at the job's end.
+    """
     if "WARPDECK_TOKEN" in os.environ:
         return
     from warpdeck.base.submitter_address import ensure
@@ -85,11 +97,11 @@ def _ensure_submitter() -> None:
     try:
         ensure(default_paths())
     except OSError:
-        return  # it goes without
+        return  # Commands also work without a submitter.
 
 
 def _srun(words: list[str]) -> int:
-    """Raises Refused, Away."""
+    """Run srun in this process. Raises Refused or Away."""
     from warpdeck.slurm.interactive.srun import main as run_step
 
     try:
@@ -114,7 +126,7 @@ def _controller() -> socket.socket | None:
 
 
 def _again() -> Link:
-    """Raises Away, Refused."""
+    """Connect to the controller again. Raises Away or Refused."""
     link = _controller()
     if link is None:
         raise Away("the controller went away")
@@ -122,7 +134,7 @@ def _again() -> Link:
 
 
 def _is_local(name: str, words: list[str]) -> bool:
-    """Whether it must be this process; in doubt it is."""
+    """Check if the command must run in this process. Return true in case of doubt."""
     if name == "sstat":
         return any("pid" in word.lower() for word in words)
     if name != "scontrol":

@@ -1,10 +1,12 @@
-"""Where commands run that users' shells and processes of jobs ask for: one process that has everything imported, and a fork
-of it for each.
+"""Worker process that runs the Slurm-compatible commands of users' shells and of job processes.
 
-The controller sends two sockets: on one the command speaks with its caller (what it prints, the files it reads), the other
-leads to the controller's own socket, where it is its caller and nobody else. A fork takes tens of times less than a new
-interpreter; it has no rights, no files, and bounds on time and memory, because what it works on comes from a user. The next
-fork stands ready before it is asked for: it is made while the last one works.
+The process has imported everything; each command runs in a fork of it. The controller sends two sockets. Over
+one, the command exchanges output and files with its caller. The other leads to the controller's own socket,
+where the command has exactly the rights of its caller.
+
+A fork takes a small fraction of the time of a new interpreter. It has no rights, no files, and limits on time
+and memory, because it processes a user's data. The next fork is made while the last command runs, so it is
+ready before it is needed.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from warpdeck._version import __version__
 from warpdeck.base.errors import RESTART, UserError
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.slurm.command_table import COMMANDS
-from warpdeck.slurm.console.console import Console, CutOff
+from warpdeck.slurm.console.console import Console, ControllerAccess, CutOff, Streams
 from warpdeck_agent.wire.frames import (
     DATA_CHUNK_BYTES,
     JSON,
@@ -40,25 +42,31 @@ from warpdeck_agent.wire.frames import (
 from .commands import run
 
 CHANNEL_FD = 0
-"""The controller's channel is our standard input."""
+"""The controller's channel is the standard input of this process."""
 LOOK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 CPU_S = 300
 MEMORY_BYTES = 2 * 1024**3
-"""Of address space: a hundred thousand rows take a third of it."""
+"""Limit of the address space. A listing of 100,000 rows takes a third of it."""
 OPEN_FILES = 64
 NOBODY = 65_534
 STREAM = 0
-"""There is one stream on these sockets; whose piece it is, its first byte tells."""
+"""Number of the only stream on these sockets.
+
+The first byte of a piece distinguishes standard output from standard error.
+"""
 OUT, ERR = b"\1", b"\2"
 PIECE_BYTES = DATA_CHUNK_BYTES - 1
 LOST_EXIT = 1
 GARBAGE = 200_000
-"""Objects after which a command looks for garbage: most end before, and rows that are being made are none."""
+"""Number of allocated objects before a command runs its first garbage collection.
+
+Most commands end before, and rows under construction contain no garbage.
+"""
 MAX_BUG_CHARS = 8000
 
 
 class Caller:
-    """The other end: takes what is printed, and reads files for us."""
+    """Connection to the caller of a command, which prints the output and reads files for the command."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
@@ -66,13 +74,13 @@ class Caller:
         self.request = self._next()
 
     def write(self, channel: bytes, data: bytes) -> None:
-        """What the command prints. Raises OSError when nobody listens any more."""
+        """Send output to the caller. Raises OSError if the caller is gone."""
         view = memoryview(data)
         for start in range(0, len(view), PIECE_BYTES):
             self._link.sendall(data_frame(STREAM, channel + bytes(view[start : start + PIECE_BYTES])))
 
     def read(self, path: str, size: int, *, line: bool = False) -> bytes:
-        """So much of a file of the caller's, or a line of it. Raises OSError."""
+        """Read up to `size` bytes of a file of the caller, or a line of it. Raises OSError."""
         self._link.sendall(json_frame({"t": "read", "path": path, "size": size, "line": line}))
         said = self._next()
         if said["error"]:
@@ -80,27 +88,30 @@ class Caller:
         return str(said["data"]).encode("latin-1")
 
     def record(self, job: int, folder: str) -> None:
-        """Has the caller's recorder take the snapshot of the folder. What goes wrong there the caller says."""
+        """Ask the caller's recorder to take a snapshot of the directory. The caller reports its errors."""
         self._link.sendall(json_frame({"t": "record", "job": job, "folder": folder}))
 
     def linger(self) -> None:
-        """The command lasts from here on, and works little: nobody need wait for it."""
+        """Declare that the command lasts long and works little from here on.
+
+        Other commands need not wait for it then.
+        """
         self._link.sendall(json_frame({"t": "lingers"}))
 
     def awaits(self, job: int) -> None:
-        """From here on the command only waits for the end of this job."""
+        """Declare that from here on the command only waits for the end of this job."""
         self._link.sendall(json_frame({"t": "awaits", "job": job}))
 
     def cut_off(self) -> None:
-        """The controller went away from a command that only waits."""
+        """Report that the controller went away from a command that only waits."""
         self._link.sendall(json_frame({"t": "again"}))
 
     def end(self, code: int) -> None:
-        """The exit code."""
+        """Send the exit code."""
         self._link.sendall(json_frame({"t": "exit", "code": code}))
 
     def tell_bug(self, text: str) -> None:
-        """What went wrong here, for the controller's log."""
+        """Send the text of an internal error for the controller's log."""
         self._link.sendall(json_frame({"t": "bug", "text": text}))
 
     def _next(self) -> dict[str, Any]:
@@ -114,7 +125,7 @@ class Caller:
 
 
 class Printed(io.RawIOBase):
-    """Standard output or error of a command."""
+    """Standard output or standard error of a command."""
 
     def __init__(self, caller: Caller, channel: bytes) -> None:
         super().__init__()
@@ -130,7 +141,7 @@ class Printed(io.RawIOBase):
 
 
 class Typed(io.RawIOBase):
-    """Standard input of a command, line by line."""
+    """Standard input of a command, read line by line."""
 
     def __init__(self, caller: Caller) -> None:
         super().__init__()
@@ -146,28 +157,28 @@ class Typed(io.RawIOBase):
 
 
 def main() -> int:
-    """Serves until the controller closes the channel."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks are reaped by the kernel
+    """Serve commands until the controller closes the channel."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel reaps the forks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = socket.socket(fileno=os.dup(CHANNEL_FD))
     os.dup2(os.open(os.devnull, os.O_RDWR), CHANNEL_FD)
     _preload()
     gc.collect()
-    gc.freeze()  # or each fork would copy every page that its own first collection looks at
+    gc.freeze()  # Without this, each fork would copy every page that its first garbage collection visits.
     while True:
         taken, takes = os.pipe()
         if not os.fork():
             os.close(taken)
             os._exit(_wait_and_serve(channel, takes))
         os.close(takes)
-        os.read(taken, 1)  # at its end, too, where the fork was killed
+        os.read(taken, 1)  # The pipe is also closed if the fork was killed.
         os.close(taken)
         if _is_closed(channel):
             return 0
 
 
 def _is_closed(channel: socket.socket) -> bool:
-    """Whether the controller is gone, or wants no more."""
+    """Check if the controller is gone or has closed the channel."""
     try:
         return not channel.recv(1, LOOK)
     except BlockingIOError:
@@ -175,7 +186,7 @@ def _is_closed(channel: socket.socket) -> bool:
 
 
 def _wait_and_serve(channel: socket.socket, takes: int) -> int:
-    """One fork's life: nobody from the first moment, then the command that comes."""
+    """Run in a fork: drop all rights, wait for a command and run it. Returns the exit status."""
     _give_up_rights()
     gc.set_threshold(GARBAGE)
     data, descriptors, _, _ = socket.recv_fds(channel, 1, 2)
@@ -185,7 +196,10 @@ def _wait_and_serve(channel: socket.socket, takes: int) -> int:
 
 
 def _preload() -> None:
-    """All that a command may import: a fork that is nobody may not be allowed to read it."""
+    """Import all modules that a command may need.
+
+    A fork runs as nobody and may not be allowed to read them.
+    """
     for package in (
         "warpdeck.slurm",
         "warpdeck.notation",
@@ -211,7 +225,7 @@ def _preload() -> None:
 
 
 def _serve(control: int, access: int) -> int:
-    """One command. Its exit code goes to its caller; ours tells nobody anything."""
+    """Run one command. Its exit code is sent to the caller; the exit status of this process is not used."""
     try:
         caller = Caller(socket.socket(fileno=control))
         try:
@@ -228,7 +242,7 @@ def _serve(control: int, access: int) -> int:
 
 
 def _give_up_rights() -> None:
-    """No rights, no new files, bounds on time and memory."""
+    """Drop all rights, forbid new files, and limit time and memory."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
@@ -252,25 +266,30 @@ def _run(caller: Caller, access: socket.socket) -> int:
 
     def connect() -> SyncClient:
         out.flush()
-        return SyncClient.greeted(access.dup(), asked["welcome"])  # again for each who asks
+        # Duplicate the socket, because each connection of the command closes its own.
+        return SyncClient.greeted(access.dup(), asked["welcome"])
 
     console = Console(
+        streams=Streams(
+            io.TextIOWrapper(io.BufferedReader(Typed(caller)), "utf-8", "replace"),
+            out,
+            err,
+            columns=asked["columns"],
+        ),
+        controller=ControllerAccess(
+            connect,
+            again=_cut_off,
+            linger=caller.linger,
+            awaits=caller.awaits,
+            awaited=asked["awaited"],
+            nonce=asked["nonce"],
+        ),
         env=asked["env"],
         folder=asked["cwd"],
         user=asked["welcome"]["user"],
         host=asked["host"],
-        stdin=io.TextIOWrapper(io.BufferedReader(Typed(caller)), "utf-8", "replace"),
-        out=out,
-        err=err,
-        connect=connect,
         read_file=lambda path, size: caller.read(path, size),
-        columns=asked["columns"],
-        linger=caller.linger,
         record=None if asked["in_job"] else caller.record,
-        again=_cut_off,
-        awaits=caller.awaits,
-        awaited=asked["awaited"],
-        nonce=asked["nonce"],
     )
     try:
         code = _command(asked["name"], asked["words"], console)
@@ -285,7 +304,10 @@ def _cut_off() -> SyncClient:
 
 
 def _set_time_zone(name: str) -> None:
-    """The caller's, which times are printed and read in; this machine's own without one."""
+    """Set the caller's time zone, or this machine's own if the caller has none.
+
+    Times are printed and parsed in it.
+    """
     if name != os.environ.get("TZ", ""):
         os.environ["TZ"] = name
         if not name:
@@ -301,12 +323,14 @@ def _command(name: str, words: list[str], console: Console) -> int:
             )
         return run(name, words, console)
     except UserError as error:
-        console.err.write(f"{name}: error: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
+        console.streams.err.write(
+            f"{name}: error: {error.message}\n" + (f"  {error.hint}\n" if error.hint else "")
+        )
         return error.exit_code
     except MemoryError:
-        console.err.write(f"{name}: error: the answer is too large; ask for less\n")
+        console.streams.err.write(f"{name}: error: the answer is too large; ask for less\n")
         return 1
-    except SystemExit as end:  # argparse
+    except SystemExit as end:  # argparse exits with this.
         return int(end.code or 0)
 
 

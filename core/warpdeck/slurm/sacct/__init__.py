@@ -1,1 +1,5 @@
-"""sacct, sstat and sacctmgr: one printer of columns (printing), what a job or step has in each (values, usage), the commands."""
+"""The accounting commands sacct, sstat, sreport and seff.
+
+`accounted_values` and `accounted_usage` make the fields of a job or step. `reports` and `size_reports` make
+the tables of sreport.
+"""

@@ -1,7 +1,9 @@
-"""What a step has used, in sacct's and sstat's fields: the sum, the mean, the most and the least of its tasks. Pure.
+"""Resource usage of a step as fields of sacct and sstat. Pure functions.
 
-Tasks are measured one by one; what runs outside of srun's steps, and what runs now, as a whole on each node. What was read and written
-counts pipes and sockets too, as in Slurm. What is not measured (pages, virtual size, memory of what was over at once) is empty.
+The fields are the sum, mean, maximum and minimum over the tasks of the step. Tasks are measured individually.
+Processes outside of srun's steps, and steps that still run, are measured as a whole on each node. As in
+Slurm, the bytes that were read and written include pipes and sockets. Quantities that are not measured are
+empty: pages, virtual size, and the memory of processes that ended immediately.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 class Reach(NamedTuple):
-    """One quantity over the tasks of a step: the sum, and the most and the least with the node and the rank."""
+    """One quantity over the tasks of a step.
+
+    It has the sum, and the maximum and minimum with their node and task rank.
+    """
 
     total: float
     most: float
@@ -29,7 +34,7 @@ class Reach(NamedTuple):
 
 
 def size(count_bytes: float, unit: str) -> str:
-    """3276K; `unit` as --units has it, "raw" for --noconvert."""
+    """Format a size, for example 3276K. `unit` is the letter of --units, or "raw" for --noconvert."""
     if unit == "raw":
         return str(int(count_bytes))
     kib = int(count_bytes) // KIB
@@ -37,7 +42,10 @@ def size(count_bytes: float, unit: str) -> str:
 
 
 def disk(count_bytes: float, unit: str) -> str:
-    """200.02M, whatever --noconvert says; only what is more than 1M follows --units."""
+    """Format the size of disk I/O, for example 200.02M.
+
+    It ignores --noconvert; only sizes above 1M use the unit of --units.
+    """
     if not count_bytes:
         return "0"
     if unit in SCALE and count_bytes > MIB:
@@ -49,7 +57,7 @@ SCALE = {"K": KIB, "M": MIB, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 
 
 def usage_fields(step: Step, *, unit: str = "") -> dict[str, str]:
-    """Field -> text; nothing for a step that was not measured."""
+    """Return the usage fields as text by name. A step that was not measured has none."""
     cpu, mem = reach(step, "cpu_s"), reach(step, "mem_bytes")
     moved = {"Read": reach(step, "read_bytes"), "Write": reach(step, "written_bytes")}
     tasks = max(1, step["row"]["tasks"])
@@ -81,7 +89,7 @@ def usage_fields(step: Step, *, unit: str = "") -> dict[str, str]:
 
 
 def reach(step: Step, name: str) -> Reach | None:
-    """Over all nodes; None where it was not measured."""
+    """Return the quantity over all nodes, or None if it was not measured."""
     told = [(part["node"], each) for part in step["parts"] for each in _spreads(part) if each["name"] == name]
     if not told:
         return None
@@ -99,7 +107,11 @@ def reach(step: Step, name: str) -> Reach | None:
 
 
 def _spreads(part: Part) -> list[dict[str, Any]]:
-    """Those of its tasks; of what was measured as a whole, CPU time in equal parts, and all the memory as if one task's."""
+    """Return the quantities of a node's tasks.
+
+    If they were only measured as a whole, the CPU time is divided equally and all the memory counts as one
+    task's.
+    """
     if part.get("spreads"):
         return list(part["spreads"])
     tasks, rank = max(1, part["tasks"]), part["first_task"]
@@ -120,7 +132,10 @@ def _spreads(part: Part) -> list[dict[str, Any]]:
 
 
 def _tres(step: Step, taken: dict[str, Reach | None], written: Reach | None, unit: str) -> dict[str, str]:
-    """The same as lists of TRES; In is what it took, Out what it wrote."""
+    """Return the usage as lists of TRES.
+
+    "In" fields are what the step consumed or read, "Out" fields what it wrote.
+    """
     known = {name: each for name, each in taken.items() if each is not None}
     if not known:
         return {}
@@ -164,7 +179,7 @@ def _amount(name: str, value: float, unit: str) -> str:
 
 
 def _gpu(used: dict[str, Any]) -> str:
-    """As later releases of Slurm have it: gres/gpumem and gres/gpuutil."""
+    """Return the GPU memory and utilization as gres/gpumem and gres/gpuutil, as in later Slurm releases."""
     text = ""
     if used.get("gpu_mem_peak_bytes") is not None:
         text += f",gres/gpumem={exact(int(used['gpu_mem_peak_bytes']) >> 20, 'M')}"
@@ -174,13 +189,13 @@ def _gpu(used: dict[str, Any]) -> str:
 
 
 def cpu_times(used: dict[str, Any] | None) -> tuple[float, float]:
-    """CPU seconds, and of these the kernel's."""
+    """Return the CPU time in seconds, and the part of it that the kernel used."""
     known = used or {}
     total_s = float(known.get("cpu_seconds", 0.0))
     return total_s, min(total_s, float(known.get("system_s", 0.0)))
 
 
 def energy_j(used: dict[str, Any] | None) -> int | None:
-    """Of its GPUs, in joules; None was not measured."""
+    """Return the energy used by the GPUs in joules, or None if it was not measured."""
     known = (used or {}).get("energy_j")
     return None if known is None else int(known)

@@ -1,4 +1,7 @@
-"""sacct's fields: their widths, and what a job or a step has in each. Names and widths are those of sacct 22.05. Pure."""
+"""sacct's fields: their widths and their values for a job or step. Pure functions.
+
+Names and widths are those of sacct 22.05.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ TRESUsageOutMaxNode:19 TRESUsageOutMaxTask:19 TRESUsageOutMin:15 TRESUsageOutMin
 TRESUsageOutTot:15 UID:6 User:9 UserCPU:10 WCKey:10 WCKeyID:10 WorkDir:20
 """
 WIDTHS = {name: int(width) for name, _, width in (word.partition(":") for word in FORM.split())}
-"""Field -> width; below 0 the text stands to the left."""
+"""Field -> width. A negative width aligns the text to the left."""
 NUMBERS = frozenset(
     [
         "AllocCPUS",
@@ -63,12 +66,15 @@ NUMBERS = frozenset(
         "WCKeyID",
     ]
 )
-"""Fields that Slurm prints whole, however narrow their column is: print_fields_uint and print_fields_time_from_secs."""
+"""Fields that Slurm prints in full even if their column is too narrow.
+
+Source: print_fields_uint and print_fields_time_from_secs.
+"""
 MOMENTS = frozenset(("Eligible", "End", "Start", "Submit"))
 SIGNALLED = frozenset({"FAILED", "TIMEOUT", "PREEMPTED"})
-"""What a step is here that a signal has ended; sacct tells of all of them as CANCELLED."""
+"""States of our steps that were ended by a signal. sacct shows all of them as CANCELLED."""
 STOPPED = 0x7F
-"""In place of a signal: wait(2) tells of what has not ended."""
+"""Signal number of a wait(2) status of a process that was stopped and has not ended."""
 COLUMNS = """
 id label array_job_id array_task_id het_job_id het_job_offset name user uid account partition qos state
 reason priority_told nodes node_list cpus limit_s submit start end exit_code exit_cause used work_dir
@@ -77,11 +83,14 @@ submit_line eligible suspended_at suspended_s features reservation mem_per_cpu_b
 tasks_folded tasks_text container batch ended_by_uid nodes_min tasks cpus_per_task
 """
 NEEDS = COLUMNS.split()
-"""The columns of an answer to Records from which all fields are made."""
+"""Columns of a Records response from which all fields are made."""
 
 
 class AccountedWindow:
-    """The time that is looked at, with --truncate; else everything."""
+    """Time window to which --truncate limits the start and end of jobs.
+
+    Without --truncate it is unlimited.
+    """
 
     def __init__(self, now: float, since: float = 0.0, until: float | None = None) -> None:
         self.now = now
@@ -89,18 +98,18 @@ class AccountedWindow:
         self._until = until
 
     def start(self, at: float | None) -> float | None:
-        """Not before the window."""
+        """Return the start, but no earlier than the window."""
         return at if at is None else max(at, self._since)
 
     def end(self, at: float | None) -> float | None:
-        """Not after the window."""
+        """Return the end, but no later than the window."""
         if self._until is None or (at is not None and at <= self._until):
             return at
         return self._until
 
 
 def recorded_derived_exit(job: Record) -> str:
-    """As somebody has said it, or as the steps ended; code:signal."""
+    """Return the derived exit code as code:signal: the one that a user has set, or the one of the steps."""
     status = job["derived_exit"]
     if status is None:
         return derived_exit(job)
@@ -111,7 +120,7 @@ def recorded_derived_exit(job: Record) -> str:
 
 
 def job_values(job: Record, window: AccountedWindow, *, unit: str = "") -> dict[str, str]:
-    """Field -> text of a job; what is not in it is empty."""
+    """Return a job's fields as text by name. Missing fields are empty."""
     start, end = window.start(job["start"]), window.end(job["end"])
     waited_s = max(0.0, (start or window.now) - (job["eligible"] or start or window.now))
     if job["start"] is None and job["end"] is not None:
@@ -126,7 +135,7 @@ def job_values(job: Record, window: AccountedWindow, *, unit: str = "") -> dict[
         "DerivedExitCode": recorded_derived_exit(job),
         "ExitCode": exit_code(job),
         "Eligible": moment(job["eligible"]),
-        "Flags": "SchedMain,StartRecieved" if start else "",  # spelt so in all releases
+        "Flags": "SchedMain,StartRecieved" if start else "",  # The misspelling is that of all Slurm releases.
         "GID": str(gid),
         "Group": group,
         "JobID": label(job),
@@ -173,7 +182,7 @@ def _suspended_s(job: Record, window: AccountedWindow) -> float:
 
 
 def step_values(step: Record, job: Record, window: AccountedWindow, *, unit: str = "") -> dict[str, str]:
-    """Field -> text of a step."""
+    """Return a step's fields as text by name."""
     row = step["row"]
     name = row["id"].rpartition(".")[2]
     facts = {
@@ -213,7 +222,7 @@ def _both(
     db: int,
     is_step: bool = False,
 ) -> dict[str, str]:
-    """What a job and a step have in the same way."""
+    """Return the fields that are computed in the same way for jobs and steps."""
     start, end = facts["start"], facts["end"]
     elapsed_s = 0 if start is None else int(max(0.0, (end or window.now) - start - facts["suspended_s"]))
     cpus, used = facts["cpus"], facts["used"]
@@ -252,7 +261,11 @@ def _both(
 
 
 def state_text(facts: Mapping[str, Any]) -> str:
-    """CANCELLED by 1000, where somebody did it; a start that somebody ended for another was not cancelled."""
+    """Return the state for the State column, such as CANCELLED by 1000.
+
+    The user is added only if somebody ended the job. A run that was ended by a requeue is REQUEUED and not
+    cancelled.
+    """
     if facts.get("exit_cause") == "requeued":
         return "REQUEUED"
     if facts["state"] == "CANCELLED" and facts["ended_by_uid"] is not None:
@@ -261,29 +274,39 @@ def state_text(facts: Mapping[str, Any]) -> str:
 
 
 def recorded_state(state: str) -> str:
-    """As Slurm's accounting has it, which knows no job that is about to begin, and none that is about to end: they run."""
+    """Return the state that Slurm's accounting records.
+
+    It shows jobs that are starting or completing as running.
+    """
     return "RUNNING" if state in ("CONFIGURING", "COMPLETING") else str(state)
 
 
 def label(job: Record) -> str:
-    """12, 12_3, 12_[4-9%2]."""
+    """Return the job ID in one of the forms 12, 12_3 or 12_[4-9%2]."""
     if job["tasks_folded"]:
         return f"{job['array_job_id']}_[{told_tasks(job['tasks_text'])}]"
     return str(job["label"])
 
 
 def exit_code(job: Record) -> str:
-    """0:0 of what was ended by an order: the job's record is written with the order."""
+    """Return the exit code of a job as code:signal.
+
+    It is 0:0 if an order such as scancel ended the job. The record of such a job is written when the order is
+    given, before its processes exit.
+    """
     return "0:0" if job["exit_cause"] in ENDED else told_exit(job)
 
 
 def waiting_reason(job: Record) -> str:
-    """Why it waits, by its code alone; of what has started None, however it ended."""
+    """Return the code of the reason why a job is pending.
+
+    For a job that has started, the reason is None however it ended.
+    """
     return "None" if job["start"] is not None else str(job["reason"]).partition(",")[0]
 
 
 def step_state(row: Record) -> str:
-    """What a signal has ended counts as cancelled."""
+    """Return the state of a step. A step that a signal ended is shown as cancelled."""
     by_signal = row["exit_code"] and not row["exit_code"].endswith(":0")
     return "CANCELLED" if by_signal and row["state"] in SIGNALLED else str(row["state"])
 
@@ -295,7 +318,10 @@ def _memory(mib: int, unit: str) -> str:
 
 
 def _cpu_time(seconds: float) -> str:
-    """00:00.031, 01:02:03, 1-00:00:00: fractions only below an hour."""
+    """Format CPU time as 00:00.031, 01:02:03 or 1-00:00:00.
+
+    Fractions of a second are shown only below an hour.
+    """
     if seconds >= 3600 or seconds == int(seconds):
         return clock(seconds)
     minutes, rest = divmod(seconds, 60)

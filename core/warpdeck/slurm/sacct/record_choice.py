@@ -1,4 +1,4 @@
-"""Values of sacct's options that choose jobs: what is wrong with them, each where it stands, and which jobs they let through."""
+"""Parsers, checks and tests for the values of sacct's filter options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNRECORDED = frozenset(
         "STOPPED",
     ]
 )
-"""States that accounting knows nothing of."""
+"""Job states that Slurm's accounting does not record."""
 UNITS = "KMGTP"
 _MANY = re.compile(r"(\d*)([kKmM]?)(?:(-)(\d*)([kKmM]?))?")
 _TIMES = {"": 1, "k": 1024, "m": 1024**2}
@@ -36,7 +36,7 @@ _MOST = 2**31 - 1
 
 
 def check(name: str, value: str, now: float) -> None:
-    """Of an option, though it come again. Raises CommandError, WordsError."""
+    """Validate an option's value, even if a later option overrides it. Raises CommandError or WordsError."""
     test = _CHECKS.get(name)
     if test is not None:
         test(value)
@@ -45,7 +45,7 @@ def check(name: str, value: str, now: float) -> None:
 
 
 def moment_of(text: str, now: float) -> float:
-    """Raises WordsError."""
+    """Parse a time; an empty text means now. Raises WordsError."""
     try:
         return parse_moment(text, now, past=True) if text else now
     except UserError as error:
@@ -53,7 +53,10 @@ def moment_of(text: str, now: float) -> float:
 
 
 def in_range(count: int, text: str, what: str) -> bool:
-    """Whether the count is that, or from one to the other; nothing and 0 are any. Raises CommandError."""
+    """Check if the count equals a number or lies in a range such as 2-8.
+
+    An empty text and 0 match any count. Raises CommandError.
+    """
     if text[:1] in ("", "*"):
         return True
     found = _MANY.fullmatch(text.removeprefix("+"))
@@ -68,7 +71,10 @@ def in_range(count: int, text: str, what: str) -> bool:
 
 
 def in_limits(limit_s: int | None, low: str, high: str) -> bool:
-    """-k alone is that very limit; with -K it is the least. Raises WordsError."""
+    """Check a job's time limit against -k and -K. Raises WordsError.
+
+    -k alone means exactly that limit; together with -K it is the lower bound.
+    """
     least, most = _limit(low), _limit(high)
     return least <= (limit_s or _NO_LIMIT) <= most
 
@@ -83,13 +89,17 @@ def _limit(text: str) -> float:
         found = parse_limit(text)
     except UserError:
         found = 0
-    if found == 0 or (found is None and not text.isalpha()):  # 0 is no limit elsewhere
+    # parse_limit returns None (no limit) for 0, but sacct rejects 0.
+    if found == 0 or (found is None and not text.isalpha()):
         raise WordsError("sacct: fatal: Invalid time limit specification")
     return found or _NO_LIMIT
 
 
 def in_group(uid: int, text: str) -> bool:
-    """Whether the user's first group is one of those, by name or number. Raises CommandError."""
+    """Check if the user's primary group is one of the given groups (names or numbers).
+
+    Raises CommandError.
+    """
     return group_of(uid)[1] in _groups(text)
 
 
@@ -98,7 +108,7 @@ def _groups(text: str) -> list[int]:
 
 
 def _users(text: str) -> None:
-    if text != "-1":  # everybody
+    if text != "-1":  # -1 means all users.
         _people(text, "user", user_there)
 
 
@@ -115,7 +125,10 @@ def _people(text: str, kind: str, number_of: Callable[[str], int | None]) -> lis
 
 
 def state_named(word: str) -> str:
-    """By its name or code, in any case. Raises WordsError for what is no state, or none that is kept."""
+    """Return the state with this name or code, in any case.
+
+    Raises WordsError for an unknown state, or one that is not recorded.
+    """
     for state, code in CODES.items():
         if word.upper() in (state, code):
             if state in UNRECORDED:
@@ -125,7 +138,7 @@ def state_named(word: str) -> str:
 
 
 def nodes_of(text: str) -> list[str]:
-    """Raises CommandError."""
+    """Return the node names of a host list. Raises CommandError."""
     try:
         return expand(text)
     except HostlistError as error:
@@ -133,7 +146,7 @@ def nodes_of(text: str) -> list[str]:
 
 
 def unit_of(text: str) -> str:
-    """The unit's letter. Raises WordsError."""
+    """Return the letter of a size unit. Raises WordsError."""
     unit = text[:1].upper()
     if not unit or unit not in UNITS:
         possible = f"Invalid unit type '{text[:1]}'. Possible options are '{UNITS}'"
@@ -142,7 +155,7 @@ def unit_of(text: str) -> str:
 
 
 def whole_hetjob(text: str | None) -> str:
-    """yes or no; "" where it was not said. Raises CommandError."""
+    """Return the value of --whole-hetjob as "yes" or "no", or "" if it was not given. Raises CommandError."""
     if text is None:
         return ""
     if text.lower() not in ("", "y", "yes", "n", "no"):

@@ -1,7 +1,7 @@
-"""sreport's reports: what jobs have held in a window, by cluster, account, user and size. Pure.
+"""sreport's usage reports: resources that jobs held, by cluster, account and user. Pure functions.
 
-A job counts with the part of its time that lies in the window, and with what it held then: TRES x seconds. How long nodes were
-down, or kept free for somebody, is not kept; it counts as idle.
+A job counts with the part of its run time that lies in the report's time window, multiplied by the TRES that
+it held. The times during which nodes were down or reserved are not recorded; they count as idle.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ Row = dict[str, Any]
 Texts = dict[str, str]
 FIELDS = ("id", "user", "uid", "account", "tres", "start", "end", "cpus", "suspended_s")
 PER_WIDTH = 17
-"""Of an amount with its percentage."""
+"""Width of an amount with its percentage."""
 UNITS_S = {"seconds": 1, "minutes": 60, "hours": 3600}
 ROOT = "root"
-"""The account above all, and of jobs that name none."""
+"""The account above all others, which also stands for jobs without an account."""
 ALL_USERS = 10
-"""How many users are the top ones."""
+"""Number of users that TopUsage lists by default."""
 
 
 class ReportWindow(NamedTuple):
-    """From when to when, in whole seconds, as Slurm keeps them; `until` is the first moment that is not in it."""
+    """A time window in whole seconds, as in Slurm. `until` is the first second after the window."""
 
     since: float
     until: float
@@ -35,7 +35,7 @@ class ReportWindow(NamedTuple):
         return int(self.until - self.since)
 
     def part_s(self, job: Row) -> float:
-        """How long the job ran in it."""
+        """Return how many seconds of the window the job ran, without suspended time."""
         if job["start"] is None:
             return 0.0
         ran_s = int(min(job["end"] or self.until, self.until)) - int(max(job["start"], self.since))
@@ -46,11 +46,11 @@ class ReportWindow(NamedTuple):
 
 
 class Form(NamedTuple):
-    """How amounts are told: the unit's seconds (None: percent alone), whether percent stands behind, of which TRES."""
+    """Format of amounts: the time unit, whether a percentage is shown, and the TRES to report."""
 
     unit: str = "minutes"
     percent: str = ""
-    """"", "only" or "too"."""
+    """Percentage mode: "only" shows it alone, "too" adds it to the amount, and an empty string shows none."""
     tres: tuple[str, ...] = ()
 
     @property
@@ -75,7 +75,11 @@ class Form(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A table: its heading, the fields with their widths and titles, which are shown without format=, and the rows."""
+    """A table.
+
+    It has a heading, the widths and titles of its fields, the fields that are shown without format=, and its
+    rows.
+    """
 
     heading: list[str]
     widths: dict[str, int]
@@ -85,11 +89,11 @@ class Report(NamedTuple):
 
 
 def utilization(jobs: Iterable[Row], have: Mapping[str, int], window: ReportWindow, form: Form) -> Report:
-    """cluster Utilization. `have`: what all nodes have of each TRES."""
+    """Return the report "cluster Utilization". `have` is the total capacity of all nodes for each TRES."""
     held = _held(jobs, window)
     rows = []
     for tres in form.named:
-        if tres == "node":  # of which Slurm keeps no use
+        if tres == "node":  # Slurm records no usage of nodes.
             continue
         whole = float(have.get(tres, 0) * window.length_s)
         used = min(held.get(tres, 0.0), whole)
@@ -113,9 +117,11 @@ def by_people(
     top: int | None = None,
     above: Callable[[str], list[str]] = lambda account: list(dict.fromkeys((account, ROOT))),
 ) -> Report:
-    """AccountUtilizationByUser ("account"), UserUtilizationByAccount ("user") and TopUsage ("top", so many).
+    """Return a report by account and user.
 
-    `above`: an account and those in whose sums it is."""
+    `report` is "account" (AccountUtilizationByUser), "user" (UserUtilizationByAccount) or "top" (TopUsage,
+    with the first `top` users). `above` returns an account and all accounts whose sums include it.
+    """
     sums: dict[tuple[str, str], dict[str, float]] = {}
     for job in jobs:
         of_job = _held([job], window)
@@ -132,7 +138,7 @@ def by_people(
     if report == "account":
         order = lambda key: (above(key[0])[::-1], key[1])  # noqa: E731
     keys = [key for key in sorted(sums, key=order) if any(sums[key].values())]
-    keys = keys if top is None else keys[: max(1, top)]  # of none Slurm prints one
+    keys = keys if top is None else keys[: max(1, top)]  # For a count of 0, Slurm prints one user.
     rows = [
         {"depth": " " * (len(above(key[0])) - (not key[1])), "Energy": form.amount(0.0, 0.0)}
         | _person(
@@ -155,7 +161,7 @@ def by_people(
 
 
 def as_one_account(jobs: Iterable[Row]) -> list[Row]:
-    """The jobs of each user as if the accounts that they ran under were one, named for all of them."""
+    """Return the jobs with each user's accounts merged into one, which is named after all of them."""
     jobs = list(jobs)
     accounts: dict[str, set[str]] = {}
     for job in jobs:
@@ -168,12 +174,12 @@ EMPTY = {
     "wckey_user": "Cluster/WCKey/User Utilization",
     "reservation": "Reservation Utilization",
 }
-"""Reports of what we have none of -> what they are headed with."""
+"""Reports on objects that do not exist here -> their headings."""
 RESERVED_WIDTHS = {"": 20, "only": 20, "too": 29}
 
 
 def empty(kind: str, window: ReportWindow, form: Form) -> Report:
-    """One of those: its columns alone, as where nobody has made a wckey or used a reservation."""
+    """Return a report without rows, as on a site without wckeys or reservation usage."""
     length = f" ({window.length_s} secs)"
     told = form.line()
     titles = {"Proper": "Proper Name", "TresName": "TRES Name"}
@@ -189,7 +195,7 @@ def empty(kind: str, window: ReportWindow, form: Form) -> Report:
 
 
 def _held(jobs: Iterable[Row], window: ReportWindow) -> dict[str, float]:
-    """TRES -> what was held of it x seconds."""
+    """Return the usage of each TRES: the amount multiplied by the seconds that it was held."""
     held: dict[str, float] = {}
     for job in jobs:
         ran_s = window.part_s(job)

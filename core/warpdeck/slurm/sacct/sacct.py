@@ -1,4 +1,7 @@
-"""sacct(1): jobs and steps of any age, from the controller's own history. Options, fields and messages are sacct's."""
+"""sacct(1): lists jobs and steps of any age from the controller's own history.
+
+Options, fields and messages are those of sacct.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ OPTIONS = options(
 )
 REQUEUED = "REQUEUED"
 NEVER = "BOOT_FAIL"
-"""A state that no job of ours is in: what is asked of states that there are not here finds nothing."""
+"""A state that our jobs never have. A filter on states that do not exist here uses it to match nothing."""
 DEFAULT = "jobid,jobname,partition,account,alloccpus,state,exitcode"
 BRIEF = "jobid,state,exitcode"
 LONG = (
@@ -80,15 +83,15 @@ REFUSED = {
     "flags": "take --state",
     "yaml": "take --json",
 }
-"""Options that would change what is shown, and are not here -> what to do."""
+"""Unsupported options that would change the output -> hint for the user."""
 GATHERED = ("accounts", "format", "jobs", "name", "partition", "state", "uid", "user")
-"""Options whose lists add up where they are given again; of the others the last counts."""
+"""Options whose lists are merged if they are repeated. For other options, the last one is used."""
 LISTS = ("accounts", "cluster", "clusters", "constraints", "name", "nodelist", "partition")
-"""Options that let through what they name: with an empty list nothing."""
+"""Filter options whose empty list matches nothing."""
 EMPTY = ("wckeys", "associations")
-"""Options that name what no job of ours has: nothing is found."""
+"""Options that name properties that our jobs do not have, so nothing matches."""
 REST_OF_SECOND_S = 0.999999
-"""Slurm's times are whole seconds: what ended within that of --endtime ended by then."""
+"""Slurm's times are whole seconds, so a job that ended within the second of --endtime ended in time."""
 HELP = """sacct [<OPTION>]
 
   -a --allusers  -u --user USERS  -A --accounts NAMES  -r --partition NAMES  -q --qos NAMES  -N --nodelist NODES
@@ -103,7 +106,7 @@ HELP = """sacct [<OPTION>]
 
 
 class SacctOptions:
-    """The words of one sacct, read. Raises CommandError, WordsError."""
+    """The parsed command line of sacct. Raises CommandError or WordsError."""
 
     def __init__(self, words: list[tuple[str, str]], console: Console) -> None:
         self.given = dict(words)
@@ -130,7 +133,7 @@ class SacctOptions:
         return name in self.given
 
     def _refuse(self) -> None:
-        """What is not here, and what cannot be together."""
+        """Reject options that are not supported, and options that exclude each other."""
         for name, reason in REFUSED.items():
             if name in self.given:
                 raise CommandError(f"--{name} is not supported: {reason}")
@@ -144,8 +147,12 @@ class SacctOptions:
             raise WordsError(f"sacct: fatal: {sentence}")
 
     def _times(self) -> tuple[float, float | None]:
-        """The window. Without a start: since ever for named jobs, now for states, else since midnight. Without an end: now,
-        but where states are asked for the start, if there is one (sacct(1), DEFAULT TIME WINDOW)."""
+        """Return the time window (sacct(1), DEFAULT TIME WINDOW).
+
+        The default start is time 0 if jobs are named. If states are given, it is the end time or else now. In
+        all other cases it is midnight. The default end is now, but the start time if both states and a start
+        time are given.
+        """
         start, end = self.given.get("starttime", ""), self.given.get("endtime", "")
         until = moment_of(end, self.now) if end else None
         if start:
@@ -171,7 +178,7 @@ class SacctOptions:
 
     @property
     def finds_nothing(self) -> bool:
-        """Whether what is named there cannot be here."""
+        """Whether the filters cannot match any job, so that no request is needed."""
         clusters = listed(self.given.get("clusters", "") or self.given.get("cluster", ""))
         elsewhere = bool(clusters) and not {CLUSTER_NAME, "all", "-1"} & set(clusters)
         nobody = any(self.has(name) and not listed(self.given[name]) for name in LISTS)
@@ -179,17 +186,17 @@ class SacctOptions:
 
     @property
     def wants_requeued(self) -> bool:
-        """Whether it asks for starts that ended in a requeue, which is no state that a job stays in."""
+        """Whether runs that ended in a requeue are requested. A job never stays in that state."""
         wanted = {state_named(word) for word in listed(self.given.get("state", ""))}
         return self.has("duplicates") and REQUEUED in wanted
 
     @property
     def whole_hetjob(self) -> str:
-        """yes, no, or "" where it was not said."""
+        """Value of --whole-hetjob: "yes", "no", or "" if it was not given."""
         return whole_hetjob(self.given.get("whole-hetjob", self.given.get("whetjob")))
 
     def question(self) -> Record:
-        """The request. Raises WordsError for users, states or jobs that cannot be."""
+        """Return the request. Raises WordsError for invalid users, states or jobs."""
         asked: Record = {"fields": list(NEEDS), "steps": self.steps or bool(self.only), "ended": True}
         asked |= {"runs": self.has("duplicates"), "names_in_any_case": True}
         until = self.until
@@ -216,7 +223,10 @@ class SacctOptions:
         return {**asked, "users": users} if users else asked
 
     def _users(self) -> list[str]:
-        """Root and whoever names jobs sees everybody's, others their own."""
+        """Return the users whose jobs are listed, or [] for all users.
+
+        The default is all users if the caller is root or names jobs, else only the caller.
+        """
         given = self.given.get("uid", "") or self.given.get("user", "")
         if self.has("allusers") or given == "-1":
             return []
@@ -227,13 +237,13 @@ class SacctOptions:
         return [self.console.user]
 
     def form(self) -> str:
-        """Which fields."""
+        """Return the list of fields to print."""
         said = (self.given["format"], BRIEF if self.has("brief") else "", LONG if self.has("long") else "")
         form = ",".join(filter(None, said))
         return form or self.console.env.get("SACCT_FORMAT", "") or DEFAULT
 
     def style(self) -> Style:
-        """How a line looks."""
+        """Return the output style of the table."""
         header = not self.has("noheader")
         if not self.parsable:
             return Style(header=header)
@@ -241,14 +251,14 @@ class SacctOptions:
         return Style(self.given.get("delimiter", "") or "|", ends=ends, header=header)
 
     def window(self) -> AccountedWindow:
-        """The window that --truncate cuts at."""
+        """Return the time window that limits the printed times, which is unlimited without --truncate."""
         if self.has("truncate"):
             return AccountedWindow(self.now, self.since, self.until if self.until is not None else self.now)
         return AccountedWindow(self.now)
 
 
 def main(words: list[str], console: Console) -> int:
-    """Prints the table; the exit code."""
+    """Print the table and return the exit code."""
     try:
         found, rest = read(words, OPTIONS)
         _inform(dict(found), console)
@@ -258,20 +268,22 @@ def main(words: list[str], console: Console) -> int:
             raise WordsError(f"sacct: error: Unknown arguments:{lines}")
         return _run(asked)
     except WordsError as error:
-        console.err.write(error.message.removesuffix('\nTry "sacct --help" for more information') + "\n")
+        console.streams.err.write(
+            error.message.removesuffix('\nTry "sacct --help" for more information') + "\n"
+        )
         return error.exit_code
     except Done:
         return 0
 
 
 class Done(Exception):
-    """What was asked has been answered without the controller."""
+    """Raised if the command line was answered without the controller, such as --help."""
 
 
 def _inform(given: dict[str, str], console: Console) -> None:
     for name, text in (("version", VERSION), ("usage", HELP), ("help", HELP)):
         if name in given:
-            console.out.write(text)
+            console.streams.out.write(text)
             raise Done
     if "helpformat" in given:
         print_names(console, WIDTHS)
@@ -284,14 +296,14 @@ def _run(asked: SacctOptions) -> int:
     except UnknownField as error:
         raise CommandError(f'Invalid field requested: "{error}"') from error
     question = asked.question()
-    question["steps"] |= any(column.name == "DerivedExitCode" for column in columns)  # with -X, too
+    question["steps"] |= any(column.name == "DerivedExitCode" for column in columns)
     if asked.has("batch-script"):
         return _scripts(asked, question)
     jobs = [] if asked.finds_nothing else _jobs_of(asked, question)
     if asked.has("json"):
         from .sacct_json import answer
 
-        asked.console.out.write(json.dumps(answer(jobs, asked.window()), indent=2) + "\n")
+        asked.console.streams.out.write(json.dumps(answer(jobs, asked.window()), indent=2) + "\n")
         return 0
     style = asked.style()
     print_header(asked.console, columns, style)
@@ -313,7 +325,7 @@ def _lines(jobs: list[Record], asked: SacctOptions) -> Iterator[dict[str, str]]:
 
 
 def _jobs_of(asked: SacctOptions, question: Record) -> list[Record]:
-    with asked.console.connect() as client:
+    with asked.console.controller.connect() as client:
         _check_qos(question.get("qos", ()), client)
         jobs = client.call("records", **question)["jobs"]
         if asked.wants_requeued:
@@ -326,7 +338,7 @@ def _jobs_of(asked: SacctOptions, question: Record) -> list[Record]:
 
 
 def _check_qos(names: Iterable[str], client: SyncClient) -> None:
-    """Raises WordsError."""
+    """Check the names of --qos. Raises WordsError for an unknown one."""
     if not names:
         return
     known = list(dict.fromkeys([NORMAL_QOS, *(row["name"] for row in client.call("qos")["qos"])]))
@@ -337,20 +349,20 @@ def _check_qos(names: Iterable[str], client: SyncClient) -> None:
 
 
 def _is_named(job: Record, asked: SacctOptions) -> bool:
-    """With --whole-hetjob=no the leader's number means the leader alone."""
+    """Check if -j names the job. With --whole-hetjob=no, the leader's job ID names the leader alone."""
     if asked.whole_hetjob != "no" or not asked.jobs or not job["het_job_offset"]:
         return True
     return not {str(job["id"]), str(job["label"])}.isdisjoint(asked.jobs)
 
 
 def _place(job: Record) -> tuple[int, int]:
-    """The tasks of an array behind one another, those that wait before them."""
+    """Return the sort key (array job ID, task number). The pending tasks of an array come first."""
     task = job["array_task_id"]
     return job["array_job_id"], -1 if task is None else task
 
 
 def _wants(asked: SacctOptions, job: Record, step: str) -> bool:
-    """Whether a line is named by -j: a whole job, or one step of it."""
+    """Check if -j names this line: a whole job (`step` "") or one step of it."""
     names = {label(job), str(job["id"]), str(job["array_job_id"]), str(job["label"]), str(job["het_job_id"])}
     steps = [each.step for each in asked.only if each.job in names]
     whole = any(
@@ -362,7 +374,7 @@ def _wants(asked: SacctOptions, job: Record, step: str) -> bool:
 
 
 def _fits(job: Record, asked: SacctOptions) -> bool:
-    """The filters that are seldom used."""
+    """Check the rarely used filters, which the controller does not have."""
     limit_s, has_run = job["limit_s"], job["start"] is not None
     tests: list[tuple[str, Callable[[str], bool]]] = [
         ("nnodes", lambda text: in_range(job["nodes"] if has_run else 0, text, "node")),
@@ -377,11 +389,11 @@ def _fits(job: Record, asked: SacctOptions) -> bool:
 
 
 def _scripts(asked: SacctOptions, question: Record) -> int:
-    """-B: the script of each job, of one's own ones."""
-    with asked.console.connect() as client:
+    """Print the batch script of each job (-B). A user only gets the scripts of the user's own jobs."""
+    with asked.console.controller.connect() as client:
         jobs = client.call("records", **{**question, "steps": False, "scripts": True})["jobs"]
     for job in jobs:
         script = job["script"] or "NONE\n"
         end = "" if script.endswith("\n") else "\n"
-        asked.console.out.write(f"Batch Script for {job['id']}\n{'-' * 80}\n{script}{end}\n")
+        asked.console.streams.out.write(f"Batch Script for {job['id']}\n{'-' * 80}\n{script}{end}\n")
     return 0

@@ -1,4 +1,7 @@
-"""`sacct --json`: jobs and steps in the shape of Slurm 22.05's data parser (openapi/dbv0.0.38). Pure."""
+"""`sacct --json`: jobs and steps in the format of Slurm 22.05's data parser (openapi/dbv0.0.38).
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ TRES_IDS = {"cpu": 1, "mem": 2, "energy": 3, "node": 4, "billing": 5, "gres/gpu"
 
 
 def answer(jobs: list[Record], window: AccountedWindow) -> Record:
-    """The whole document."""
+    """Return the whole document."""
     return {"meta": META, "errors": [], "jobs": [_job(job, window) for job in jobs]}
 
 
@@ -93,7 +96,7 @@ def _job(job: Record, window: AccountedWindow) -> Record:
 
 
 def _memory_mib(job: Record) -> int:
-    """As it was asked for: of a node, or of each CPU."""
+    """Return the requested memory in MiB: per node, or else per CPU."""
     if job["mem_per_node_bytes"]:
         return int(job["mem_per_node_bytes"]) >> 20
     per_cpu = (job["mem_per_cpu_bytes"] or 0) >> 20
@@ -131,10 +134,10 @@ def _split(seconds: float) -> Record:
 
 
 def exit_object(code: str) -> Record:
-    """{"status": "SUCCESS", "return_code": 0}"""
+    """Return an exit code as an object, such as {"status": "SUCCESS", "return_code": 0}."""
     number, signal = map(int, code.split(":"))
     if signal:
-        name = strsignal(signal) if signal < NSIG else None  # that of what ran out of memory is none
+        name = strsignal(signal) if signal < NSIG else None
         return {
             "status": "SIGNALED",
             "return_code": None,
@@ -144,7 +147,7 @@ def exit_object(code: str) -> Record:
 
 
 def tres_list(tres: dict[str, int]) -> list[Record]:
-    """[{"type", "name", "id", "count"}]"""
+    """Return the TRES as a list of objects with the keys "type", "name", "id" and "count"."""
     found = []
     for name, count in tres.items():
         kind, _, own = name.partition("/")

@@ -1,7 +1,7 @@
-"""seff: how well a job has used what it held, in the text of the program that Slurm's contributions bring.
+"""seff: reports how efficiently a job used its resources, in the format of the program in Slurm's contribs.
 
-CPU time and memory are those that the agents measured of all of the job's processes. Of memory the most that any node had is
-known, so for several nodes it is an estimate from above.
+CPU time and memory are measured by the agents over all processes of the job. For memory, only the largest use
+of any node is known. So the value for several nodes is an upper estimate.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ MIB_IN_KIB = 1024
 
 
 def main(words: list[str], console: Console) -> int:
-    """Prints the report; the exit code."""
+    """Print the report and return the exit code."""
     found, rest = read(words, OPTIONS)
     given = dict(found)
     if "version" in given:
-        console.out.write(VERSION)
+        console.streams.out.write(VERSION)
         return 0
     if "help" in given or len(rest) != 1:
-        console.out.write(HELP)
+        console.streams.out.write(HELP)
         return 0 if "help" in given else 1
     if not is_job_id(rest[0]):
         raise CommandError(f"Invalid job id: {rest[0]}")
-    with console.connect() as client:
+    with console.controller.connect() as client:
         jobs = client.call("records", ids=[rest[0]], fields=FIELDS.split(), ended=True)["jobs"]
     if not jobs:
-        console.err.write("Job not found.\n")
+        console.streams.err.write("Job not found.\n")
         return NO_JOB_EXIT
     job = next((each for each in jobs if str(each["id"]) == rest[0]), jobs[0])
     console.print_lines([*_who(job), *_how(job)])
@@ -107,7 +107,7 @@ def _percent(part: float, whole: float) -> str:
 
 
 def size(kib: float) -> str:
-    """1.50 GB; nothing is 0.00 MB."""
+    """Format a size given in KiB, for example 1.50 GB. Zero is shown as 0.00 MB."""
     if not kib:
         return "0.00 MB"
     place = 0

@@ -1,7 +1,8 @@
-"""sreport's job sizes: what jobs held in a window, by account and by how many CPUs, or how much of one TRES, each had. Pure.
+"""sreport's job size reports: usage by account and by the number of CPUs or the amount of a TRES per job.
 
-Without a word all of it stands on the line of root; named accounts have a line each, with all below them, or with acctasparent
-one for each account right below them; with flatview every account has its own.
+Without options, the account root has the only line. Named accounts have one line each, which includes the
+accounts below them. With acctasparent, each account directly below a named one has a line. With flatview,
+every account has its own line. All functions are pure.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from .reports import ROOT, UNITS_S, Form, Report, ReportWindow, Row
 
 GROUPS = (50, 250, 500, 1000)
 WIDTHS = {"": 13, "only": 13, "too": 20}
-"""Of a size, with its percentage or without."""
+"""Width of a size column, with a percentage or without."""
 
 
 class Lines(NamedTuple):
-    """Which lines there are. `parents`: account -> the one above it."""
+    """Selects the lines of a report. `parents` maps an account to its parent."""
 
     parents: Mapping[str, str]
     named: tuple[str, ...] = ()
@@ -29,18 +30,18 @@ class Lines(NamedTuple):
     as_parents: bool = False
 
     def upwards(self, account: str) -> list[str]:
-        """The account and those above it, root the last."""
+        """Return the account and those above it, with root last."""
         found = [account]
         while (above := self.parents.get(found[-1], "")) and above not in found:
             found.append(above)
         return found if ROOT in found else [*found, ROOT]
 
     def has(self, account: str) -> bool:
-        """Whether the account, or one above it, is named, if any is."""
+        """Check if the account or one above it is named, or no account is named at all."""
         return not self.named or not set(self.named).isdisjoint(self.upwards(account))
 
     def of(self, account: str) -> list[str]:
-        """Those on which a job of the account counts."""
+        """Return the lines to which a job of the account is added."""
         upwards = self.upwards(account)
         if self.flat:
             return [account] if self.has(account) else []
@@ -59,7 +60,10 @@ def sizes(
     groups: tuple[int, ...] | None = GROUPS,
     count: bool = False,
 ) -> Report:
-    """Time, or with `count` jobs; `groups` are where the next size begins, None: each size is its own."""
+    """Return the report. It sums the usage, or with `count` the number of jobs.
+
+    `groups` holds the lower bounds of the next sizes. If it is None, each size has its own column.
+    """
     jobs = [job for job in jobs if window.part_s(job)]
     amounts = [_amount(job, form) for job in jobs]
     there = sorted(set(amounts))
@@ -78,14 +82,14 @@ def sizes(
 
 
 def empty(name: str, first: Mapping[str, int], window: ReportWindow, form: Form) -> Report:
-    """A report by wckeys, of which there are none."""
+    """Return an empty report by wckeys, because there are no wckeys here."""
     sized = dict.fromkeys(_titles(GROUPS, [], form), WIDTHS[form.percent])
     widths = {"Cluster": 9, **first, **sized, "% of cluster": 12}
     return Report(heading(f"{name} {window.text()}", window, form), widths, {}, [*widths], [])
 
 
 def heading(title: str, window: ReportWindow, form: Form, *, count: bool = False) -> list[str]:
-    """Above the columns."""
+    """Return the lines above the table."""
     tres = [f"TRES type is {form.tres[0]}"] if form.tres else []
     told = form.line().replace("TRES ", "").replace("CPU ", "").replace("Usage", "Time")
     return [

@@ -1,4 +1,7 @@
-"""sreport(1): how the cluster was used, from the controller's own history. Words, layouts and messages are sreport's."""
+"""sreport(1): prints reports of the cluster's usage from the controller's own history.
+
+Syntax, layouts and messages are those of sreport.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ TYPES = {
     "reservation": {"utilization": "reservation"},
     "user": {"topusage": "top"},
 }
-"""Type -> report -> ours."""
+"""Type -> report -> our name for the report."""
 LEAST = {
     "cluster": 2,
     "reservation": 2,
@@ -83,7 +86,7 @@ LEAST = {
     "userutilizationbyaccount": 18,
     "userutilizationbywckey": 18,
 }
-"""Letters of a type or report that must be written, where one is not enough."""
+"""Type or report -> number of its letters that must be written, if it is more than one."""
 VALID = {
     "cluster": '"AccountUtilizationByUser", "UserUtilizationByAccount", "UserUtilizationByWckey", "Utilization", '
     'and "WCKeyUtilizationByUser"',
@@ -96,13 +99,16 @@ _PEOPLE = f"Users:1=users Accounts:2=accounts Acct:4=accounts {_ALWAYS}"
 
 
 class Words(NamedTuple):
-    """What may stand behind a report: conditions, flags, and the condition that a word alone is a value of."""
+    """Arguments that a report accepts.
+
+    They are conditions (NAME=VALUE), flags, and the condition that a value without a name belongs to.
+    """
 
     conditions: tuple[Name, ...]
     flags: tuple[Name, ...]
     alone: str
     advises: bool = True
-    """Whether an unknown condition is told with advice."""
+    """Whether the message for an unknown condition includes a hint."""
 
 
 _EVERYWHERE = "all_clusters:1"
@@ -133,7 +139,7 @@ CONDITIONS = {
     ),
     "top": Words(names(f"{_PEOPLE} topcount:1"), names(f"{_EVERYWHERE} group:1"), "users"),
 }
-"""Of each report."""
+"""Report -> its arguments."""
 _OF_CLUSTER = names(
     "Accounts:2=Account Allocated:2 Cluster:2 Down:1 Idle:1 Login:1 Overcommitted:1=Over_Comm PlannedDown:2 Proper:2 "
     "Reported:3 Reserved:3=Planned Planned:4 TresCount:5 CPUCount:2=TresCount Count:2=TresCount TresName:5 Used:1 WCKey:2 Energy:1"
@@ -151,9 +157,9 @@ FIELDS_OF = {
     ),
     "top": names("Accounts:1=Account Cluster:1 Energy:1 Login:1 Proper:1 TresName:5 Used:1"),
 }
-"""Of each report: the words of format=, as Slurm's own letters have them."""
+"""Report -> the fields of format=, with the abbreviations that Slurm accepts."""
 MODES = ("exit", "quit", "parsable", "parsable2", "nonparsable", "quiet", "verbose", "time", "tres", "local")
-"""Words that only mean something at the prompt; alone on a command line they do nothing."""
+"""Commands that only have an effect at the prompt. On the command line they do nothing."""
 TIMES = {
     "seconds": ("seconds", ""), "minutes": ("minutes", ""), "hours": ("hours", ""), "percent": ("minutes", "only"),
     "secper": ("seconds", "too"), "minper": ("minutes", "too"), "hourper": ("hours", "too"),
@@ -161,52 +167,55 @@ TIMES = {
 
 
 class Said(Exception):
-    """A sentence without the command's name before it; the exit code is 1."""
+    """An error message without the command's name before it. The exit code is 1."""
 
 
 def main(words: list[str], console: Console) -> int:
-    """Prints one report, or those that lines on standard input name; the exit code."""
+    """Print one report, or those that are requested on standard input, and return the exit code."""
     try:
         found, rest = read_anywhere(words, OPTIONS)
         given = last_of_formats(found)
         if given.keys() & {"help", "usage", "version"}:
-            console.out.write(VERSION if "version" in given else HELP)
+            console.streams.out.write(VERSION if "version" in given else HELP)
             return 0
         if rest:
             return _report(rest, given, console)
         return _converse(given, console)
     except WordsError as error:
-        console.err.write(f"{error.message}\n")
+        console.streams.err.write(f"{error.message}\n")
         return error.exit_code
     except Said as error:
-        console.err.write(f"{error}\n")
+        console.streams.err.write(f"{error}\n")
         return 1
 
 
 def _converse(given: dict[str, str], console: Console) -> int:
     code = 0
-    console.linger()
+    console.controller.linger()
     while True:
-        console.out.write(PROMPT)
-        console.out.flush()
-        line = console.stdin.readline(MAX_LINE)
+        console.streams.out.write(PROMPT)
+        console.streams.out.flush()
+        line = console.streams.stdin.readline(MAX_LINE)
         if not line or line.strip() in ("exit", "quit"):
-            console.out.write("" if line else "\n")
+            console.streams.out.write("" if line else "\n")
             return code
         try:
             found, words = read_anywhere(shlex.split(line), OPTIONS)
             if words:
                 code = max(code, _report(words, {**given, **dict(found)}, console))
         except (Said, ValueError, WordsError) as error:
-            console.err.write(f"{error}\n")
+            console.streams.err.write(f"{error}\n")
             code = 1
 
 
 def _report(words: list[str], given: dict[str, str], console: Console) -> int:
-    """The exit code. What is wrong is said, and the report made without it, as Slurm does."""
+    """Print a report and return the exit code.
+
+    As in Slurm, wrong arguments are reported and otherwise ignored.
+    """
     mode = words[0].lower()
     if mode in (*MODES, "help", "version"):
-        console.out.write({"help": HELP, "version": VERSION}.get(mode, ""))
+        console.streams.out.write({"help": HELP, "version": VERSION}.get(mode, ""))
         return 0
     form = _form(given, console)
     kind = _kind(words)
@@ -218,7 +227,7 @@ def _report(words: list[str], given: dict[str, str], console: Console) -> int:
         )
     clusters = listed(given.get("cluster", "") or asked.get("clusters", ""))
     is_meant = not clusters or CLUSTER_NAME in clusters
-    with console.connect() as client:
+    with console.controller.connect() as client:
         jobs = _jobs(client, window, asked, kind) if is_meant else []
         parents = {
             row["account"]: row["parent"] for row in client.call("shares")["shares"] if not row["user"]
@@ -226,12 +235,12 @@ def _report(words: list[str], given: dict[str, str], console: Console) -> int:
         have = _have(client)
     report = _made(kind, jobs, have, window, form, asked, parents=parents, wrong=wrong)
     wrong += _print(report if is_meant else report._replace(rows=[]), kind, asked, given, console)
-    console.err.write("".join(wrong))
+    console.streams.err.write("".join(wrong))
     return 1 if wrong else 0
 
 
 def _kind(words: list[str]) -> str:
-    """Which report of ours. Raises Said."""
+    """Return our name for the requested report. Raises Said."""
     word = words[0].lower()
     kind = next((each for each in TYPES if _begins(each, word)), "")
     if not kind:
@@ -250,7 +259,10 @@ def _begins(name: str, word: str) -> bool:
 
 
 def _asked(words: list[str], known: Words) -> tuple[dict[str, str], list[str]]:
-    """NAME=VALUE and flags, and what is told of others."""
+    """Parse the arguments of a report.
+
+    Returns the conditions and flags, and the messages for unknown ones.
+    """
     found: dict[str, str] = {}
     wrong = []
     for word in words:
@@ -268,18 +280,18 @@ def _asked(words: list[str], known: Words) -> tuple[dict[str, str], list[str]]:
 
 
 def _form(given: dict[str, str], console: Console) -> Form:
-    """What is no unit is said, and the report is in minutes, as Slurm has it."""
+    """Return the format of amounts. As in Slurm, an unknown time unit is reported and minutes are used."""
     asked = given.get("time", "minutes").lower()
     names = [name for name in TIMES if asked and name.startswith(asked)]
     if not names:
-        console.err.write(f"unknown time format {given['time']}\n")
+        console.streams.err.write(f"unknown time format {given['time']}\n")
         names = ["minutes"]
     unit, percent = TIMES[names[0]]
     return Form(unit, percent, _tres(given["tres"]) if "tres" in given else ())
 
 
 def _tres(text: str) -> tuple[str, ...]:
-    """Those that there are, in Slurm's order. Raises Said."""
+    """Return the requested TRES that exist, in Slurm's order. Raises Said if there is none."""
     known = [f"{kind}/{name}" if name else kind for kind, name, _ in TRES]
     asked = listed(text.lower())
     found = tuple(name for name in known if name in asked or "all" in asked)
@@ -289,7 +301,10 @@ def _tres(text: str) -> tuple[str, ...]:
 
 
 def _window(conditions: dict[str, str], console: Console) -> ReportWindow:
-    """Yesterday, unless it is said; never later than now, and an hour where the end is not behind the start."""
+    """Return the time window, by default yesterday.
+
+    It never ends after the current time. If its end is not after its start, it lasts an hour.
+    """
     now = time.time()
     today = _moment("00:00", now, console)
     since = _moment(conditions.get("start", ""), now, console)
@@ -303,11 +318,14 @@ def _window(conditions: dict[str, str], console: Console) -> ReportWindow:
 
 
 def _moment(text: str, now: float, console: Console) -> float | None:
-    """None for what was not said, or is no time, which is said: Slurm goes on without it."""
+    """Parse a time. Returns None if the text is empty or invalid.
+
+    As in Slurm, an invalid time is reported and ignored.
+    """
     try:
         return parse_moment(text, now, past=True) if text else None
     except UserError:
-        console.err.write(f"Invalid time specification (pos=0): {text}\n")
+        console.streams.err.write(f"Invalid time specification (pos=0): {text}\n")
         return None
 
 
@@ -320,7 +338,7 @@ def _jobs(client: Any, window: ReportWindow, asked: dict[str, str], kind: str) -
 
 
 def _have(client: Any) -> dict[str, int]:
-    """What all nodes have."""
+    """Return the total capacity of all nodes for each TRES."""
     from warpdeck.slurm.scontrol.site_text import node_tres
 
     have: dict[str, int] = {}
@@ -394,7 +412,7 @@ def _number(text: str, name: str) -> int:
 def _print(
     report: Report, kind: str, asked: dict[str, str], given: dict[str, str], console: Console
 ) -> list[str]:
-    """What is told of fields that there are not."""
+    """Print the report and return the messages for unknown fields."""
     parsable = given.keys() & {"parsable", "parsable2"}
     style = Style(
         "|" if parsable else "",

@@ -1,4 +1,7 @@
-"""sstat(1): what running steps use now, as the agents of their nodes have measured it; each node's tasks as a whole."""
+"""sstat(1): prints the current resource usage of running steps.
+
+The agents of the nodes measure it. On each node, all tasks of a step are measured as a whole.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ DEFAULT = (
 )
 PIDS = "jobid,nodelist,pids"
 FORMS = ("fields", "format", "pidformat")
-"""Options that name fields: what they name adds up."""
+"""Options that name fields. Repeated options add fields."""
 HELP = """sstat [<OPTION>] -j JOB[.STEP],...
 
   -a --allsteps   -o --format FIELD[%[-]WIDTH],...   -e --helpformat   -i --pidformat
@@ -60,15 +63,17 @@ HELP = """sstat [<OPTION>] -j JOB[.STEP],...
 
 
 def main(words: list[str], console: Console) -> int:
-    """Prints the table; the exit code."""
+    """Print the table and return the exit code."""
     try:
         found, rest = read(words, OPTIONS)
     except WordsError as error:
-        console.err.write(error.message.removesuffix('\nTry "sstat --help" for more information') + "\n")
+        console.streams.err.write(
+            error.message.removesuffix('\nTry "sstat --help" for more information') + "\n"
+        )
         return error.exit_code
     given = dict(found)
     if given.keys() & {"help", "usage", "version"}:
-        console.out.write(VERSION if "version" in given else HELP)
+        console.streams.out.write(VERSION if "version" in given else HELP)
         return 0
     if "helpformat" in given:
         print_names(console, WIDTHS)
@@ -105,18 +110,24 @@ def _print(found: Words, jobs: list[Named], console: Console) -> int:
 
 
 def _steps(named: Named, console: Console, *, everything: bool, raw: bool) -> list[dict[str, str]]:
-    """Of the steps that run the one that is named; where none is, the first that srun began, or all."""
-    with console.connect() as client:
+    """Return the fields of the running steps that a job or step ID names.
+
+    If it names no step, they are those of the first numbered step, or with `everything` those of all steps.
+    Errors are printed.
+    """
+    with console.controller.connect() as client:
         jobs = _records(named.job, client) or _records(named.number, client)
         running = [step for job in jobs for step in job["steps"] if step["row"]["state"] == "RUNNING"]
         if named.step:
             running = [step for step in running if _name(step) == named.step]
         if not jobs:
-            console.err.write(f"sstat: error: couldn't get steps for job {named.number}\n")
+            console.streams.err.write(f"sstat: error: couldn't get steps for job {named.number}\n")
         elif not running and named.step:
-            console.err.write(f"sstat: error: StepId={named.number}.{named.step} not found running.\n")
+            console.streams.err.write(
+                f"sstat: error: StepId={named.number}.{named.step} not found running.\n"
+            )
         elif not running:
-            console.err.write(f"sstat: error: No steps running for job {named.number}\n")
+            console.streams.err.write(f"sstat: error: No steps running for job {named.number}\n")
         if not named.step and not everything:
             running = [step for step in running if _name(step).isdecimal()][:1]
         lines = []
@@ -138,7 +149,7 @@ def _name(step: Record) -> str:
 
 
 def _take_use(step: Record, client: Any) -> None:
-    """What its processes use now. Of 12.extern nothing is measured."""
+    """Replace the step's usage by the current usage of its processes. The step extern is not measured."""
     try:
         told = client.call("curves", job=step["row"]["id"])
     except UserError:

@@ -1,4 +1,7 @@
-"""Words of sacctmgr that may be shortened, each to so many letters, and what they mean. The first that fits is meant. Pure."""
+"""Parser for abbreviated keywords of sacctmgr and sreport, each with a minimum length.
+
+The first match counts. Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import NamedTuple
 
 
 class Name(NamedTuple):
-    """A word, the letters of it that must be written, and what it stands for."""
+    """A keyword, the minimum number of its letters, and its meaning."""
 
     word: str
     least: int
@@ -15,7 +18,7 @@ class Name(NamedTuple):
 
 
 def names(text: str) -> tuple[Name, ...]:
-    """Of a list "Accounts:2 Acct:4=Accounts": what stands for itself needs no =."""
+    """Parse a list like "Accounts:2 Acct:4=Accounts"; a keyword without = stands for itself."""
     found = []
     for item in text.split():
         spelled, _, meaning = item.partition("=")
@@ -25,7 +28,7 @@ def names(text: str) -> tuple[Name, ...]:
 
 
 def meant(word: str, known: Iterable[Name]) -> str:
-    """What a word stands for, in any case; "" for nothing."""
+    """Return the meaning of a word in any case, or "" if it matches no keyword."""
     lowered = word.lower()
     return next(
         (each.meaning for each in known if len(lowered) >= each.least and each.word.startswith(lowered)), ""

@@ -1,4 +1,4 @@
-"""`sacctmgr add account|user|qos`: what is new of it, told as Slurm tells it. Pure."""
+"""`sacctmgr add account|user|qos`: computes the changes and Slurm's description of them. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ OF_ACCOUNT = ("Description", "Organization")
 SHOWN_WIDTH = 14
 QOS_WIDTH = 24
 UNPADDED = ("MaxJobsPerUser", "MaxJobsPerAccount", "MaxSubmitJobsPerAccount")
-"""Slurm prints these so."""
+"""Labels that Slurm prints without padding."""
 
 
 def add(entity: str, tables: Tables, wanted: ListOptions) -> Decision:
-    """Raises Nothing, Unknown."""
+    """Return the change that adds the named entities. Raises Nothing or Unknown."""
     if not wanted.names:
         raise Nothing(f" Need name of {entity} to add.\n")
     return {"account": _accounts, "user": _users, "qos": _qos}[entity](tables, wanted)
@@ -90,7 +90,11 @@ def _users(tables: Tables, wanted: ListOptions) -> Decision:
 
 
 def _defaults(tables: Tables, user: str, fresh: Sequence[str], default: str) -> list[Change]:
-    """Whoever is in several accounts has one that is meant without a word: the first there was, unless another is named."""
+    """Return the changes that set the user's default account.
+
+    A user with several accounts needs a default, which is the first existing account unless another one is
+    named.
+    """
     places = {account: tables.users_of(account)[user] for _, account in tables.places([user])}
     if len(places) + len(fresh) < 2:
         return []

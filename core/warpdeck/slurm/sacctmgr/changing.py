@@ -1,6 +1,7 @@
-"""`sacctmgr add`, `modify` and `delete`: what is to be other is told, asked for as Slurm asks, and then config.toml says so.
+"""`sacctmgr add`, `modify` and `delete`: prints the change, asks for confirmation, and applies it.
 
-Accounts, users and QoS stand in that file. The controller changes it in place and puts it in force, whole or not at all.
+The question is the same as in Slurm. Accounts, users and QoS are defined in config.toml. The controller edits
+this file and reloads it; it applies either all changes or none.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ OTHERS = {
 }
 OTHER_WORDS = {"acct": "account", "accts": "account"}
 ANSWER_S = 30.0
-"""So long it may be decided."""
+"""Time in which the user must answer."""
 QUESTION = "Would you like to commit changes? (You have 30 seconds to decide)\n"
 UNKNOWN = " Unknown"
-"""Where this is about QoS Slurm says it as if it were no error."""
+"""Beginning of messages that Slurm prints on standard output if they concern QoS."""
 DISCARDED = " Changes Discarded\n"
 DENIED = """sacctmgr: error: Your user doesn't have privilege to perform this action
  Error with request: Access/permission denied
@@ -54,14 +55,16 @@ MAX_LINE = 1000
 
 
 def change(command: str, words: Sequence[str], console: Console, *, given: set[str]) -> int:
-    """The exit code. `given` are sacctmgr's options. Raises CommandError."""
+    """Run the command and return the exit code. `given` holds sacctmgr's options. Raises CommandError."""
     verb = {"create": "add", "remove": "delete"}.get(command, command)
     entity = _entity(verb, words[0] if words else "")
     if not entity:
-        console.err.write(f"No valid entity in {verb} command\nInput line must include {ENTITIES[verb]}\n")
+        console.streams.err.write(
+            f"No valid entity in {verb} command\nInput line must include {ENTITIES[verb]}\n"
+        )
         return 1
     if "readonly" in given:
-        console.err.write("Can't run this command in readonly mode.\n")
+        console.streams.err.write("Can't run this command in readonly mode.\n")
         return 1
     if entity == "job" and verb == "modify":
         return _of_jobs(words[1:], console, given=given)
@@ -69,47 +72,47 @@ def change(command: str, words: Sequence[str], console: Console, *, given: set[s
         raise CommandError(f"{verb} {entity} is not supported: {OTHERS[entity]}")
     try:
         wanted = _asked(verb, entity, words[1:])
-        with console.connect() as client:
+        with console.controller.connect() as client:
             decided = _decide(verb, entity, wanted, client)
     except Unknown as error:
         of_qos = entity == "qos" and str(error).startswith(UNKNOWN)
-        (console.out if of_qos else console.err).write(str(error))
+        (console.streams.out if of_qos else console.streams.err).write(str(error))
         return 1
     except Nothing as error:
-        (console.err if error.is_error else console.out).write(str(error))
+        (console.streams.err if error.is_error else console.streams.out).write(str(error))
         return 1
-    console.out.write(decided.told)
+    console.streams.out.write(decided.told)
     if "immediate" not in given and not _agreed(console):
-        console.out.write(DISCARDED)
+        console.streams.out.write(DISCARDED)
         return 0
     return _commit(decided, console)
 
 
 def _of_jobs(words: Sequence[str], console: Console, *, given: set[str]) -> int:
-    """Records of jobs, which the controller keeps, not config.toml."""
+    """Change records of jobs, which are stored by the controller and not in config.toml."""
     try:
         wanted = record_comments.asked(words)
-        console.out.write(wanted.told)
-        console.err.write(wanted.complaint)
-        with console.connect() as client:
+        console.streams.out.write(wanted.told)
+        console.streams.err.write(wanted.complaint)
+        with console.controller.connect() as client:
             jobs = record_comments.found_jobs(client, wanted.where)
         record_comments.annotate(console, jobs, wanted.values, only_asks=True)
     except record_comments.Refused as error:
-        console.out.write(error.told)
-        console.err.write(str(error))
+        console.streams.out.write(error.told)
+        console.streams.err.write(str(error))
         return 1
     except UserError as error:
         if error.code not in ("not_owner", "denied"):
             raise
-        console.err.write(DENIED)
+        console.streams.err.write(DENIED)
         return 1
     if not jobs:
-        console.out.write(record_comments.NONE_MODIFIED)
-        console.err.write(record_comments.NONE_FOUND)
+        console.streams.out.write(record_comments.NONE_MODIFIED)
+        console.streams.err.write(record_comments.NONE_FOUND)
         return 1
-    console.out.write(record_comments.told_jobs(jobs))
+    console.streams.out.write(record_comments.told_jobs(jobs))
     if "immediate" not in given and not _agreed(console):
-        console.out.write(DISCARDED)
+        console.streams.out.write(DISCARDED)
         return 0
     record_comments.annotate(console, jobs, wanted.values, only_asks=False)
     return 0
@@ -131,7 +134,7 @@ def _entity(verb: str, word: str) -> str:
 
 
 def _asked(verb: str, entity: str, words: Sequence[str]) -> ListOptions:
-    """Raises Unknown, Nothing."""
+    """Parse the arguments. Raises Unknown or Nothing."""
     if verb == "modify" and "set" not in (word.lower() for word in words):
         asked(verb, entity, words)
         raise Nothing(" You didn't give me anything to set\n")
@@ -139,7 +142,7 @@ def _asked(verb: str, entity: str, words: Sequence[str]) -> ListOptions:
 
 
 def _decide(verb: str, entity: str, wanted: ListOptions, client: Any) -> Decision:
-    """Raises Nothing, Unknown."""
+    """Return the change to make. Raises Nothing or Unknown."""
     try:
         text = client.call("config")["text"]
     except UserError as error:
@@ -158,7 +161,10 @@ def _decide(verb: str, entity: str, wanted: ListOptions, client: Any) -> Decisio
 
 
 def _check_clusters(verb: str, named: Sequence[str]) -> None:
-    """There is one, and what is asked of others concerns nobody here. Raises Nothing."""
+    """Check the named clusters. There is only one, so a command about other clusters changes nothing.
+
+    Raises Nothing.
+    """
     others = [name for name in named if name != CLUSTER]
     if others and verb == "add":
         told = f" This cluster '{others[0]}' doesn't exist.\n        Contact your admin to add it to accounting.\n"
@@ -168,7 +174,10 @@ def _check_clusters(verb: str, named: Sequence[str]) -> None:
 
 
 def _with_normal(decided: Decision, tables: Tables) -> list[Change]:
-    """The usual QoS is there without a word of the file's, until something in the file names it."""
+    """Return the changes, preceded by the creation of the default QoS if they name it.
+
+    The default QoS exists without an entry in the file until another entry refers to it.
+    """
     named = (
         name
         for change in decided.changes
@@ -189,23 +198,23 @@ def _active(client: Any) -> list[tuple[int, str, str]]:
 
 
 def _agreed(console: Console) -> bool:
-    """A line that begins with y says so, one that comes too late does not."""
-    console.out.write(QUESTION)
+    """Ask for confirmation. Return True for an answer that begins with y and arrives in time."""
+    console.streams.out.write(QUESTION)
     began = time.monotonic()
     while True:
-        console.out.write("(N/y): ")
-        console.out.flush()
-        line = console.stdin.readline(MAX_LINE)
-        console.out.write("\n")
+        console.streams.out.write("(N/y): ")
+        console.streams.out.flush()
+        line = console.streams.stdin.readline(MAX_LINE)
+        console.streams.out.write("\n")
         word = line.strip().lower()
         if word[:1] in ("y", "n", ""):
             return word[:1] == "y" and time.monotonic() - began <= ANSWER_S
-        console.out.write("Y or N please\n")
+        console.streams.out.write("Y or N please\n")
 
 
 def _commit(decided: Decision, console: Console) -> int:
     try:
-        with console.connect() as client:
+        with console.controller.connect() as client:
             client.call("amend", changes=decided.changes)
     except UserError as error:
         told = str(error.details.get("problems", "")) or f"{error.message}\n{error.hint}".strip()

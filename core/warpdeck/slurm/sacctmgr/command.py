@@ -1,4 +1,4 @@
-"""sacctmgr(1): what the site's accounts, users and QoS are, which stand in config.toml, and how they become other."""
+"""sacctmgr(1): shows and changes the site's accounts, users and QoS, which are defined in config.toml."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CHANGES = ("add", "create", "modify", "update", "delete", "remove")
 READS = ("show", "list")
 NOT_HERE = ("archive", "dump", "load", "reconfigure", "shutdown")
 SWITCHES = ("associations", "oneliner", "quiet", "readonly", "verbose")
-"""Words at the prompt that are options of what follows."""
+"""Commands at the prompt that set an option for the following commands."""
 NO_ENTITY_TO_CLEAR = 'No valid entity in list command\nInput line must include "Stats"\n'
 PROMPT = "sacctmgr: "
 LEAST = {
@@ -71,15 +71,15 @@ LEAST = {
     "load": 2,
 }
 USUAL_LEAST = 3
-"""Letters of a command that must be written."""
+"""Minimum number of letters of a command."""
 
 
 def main(words: list[str], console: Console) -> int:
-    """Prints a table, or changes what it shows; the exit code."""
+    """Print a table, or make a change. Return the exit code."""
     found, rest = read_anywhere(words, OPTIONS)
     given = set(last_of_formats(found))
     if given & {"help", "usage", "version"}:
-        console.out.write(VERSION if "version" in given else HELP)
+        console.streams.out.write(VERSION if "version" in given else HELP)
         return 0
     if rest:
         return _run(rest, given, console)
@@ -87,13 +87,13 @@ def main(words: list[str], console: Console) -> int:
 
 
 def _converse(given: set[str], console: Console) -> int:
-    """Does what lines say until the end, `exit` or `quit`; 1 if anything went wrong."""
+    """Run commands from standard input until its end, `exit` or `quit`. Return 1 if any of them failed."""
     code = 0
     for line in prompted(console, PROMPT):
         try:
             words = shlex.split(line)
         except ValueError as error:
-            console.err.write(f"sacctmgr: error: {error}\n")
+            console.streams.err.write(f"sacctmgr: error: {error}\n")
             code = 1
             continue
         if words and words[0].lower() in ("exit", "quit"):
@@ -104,7 +104,7 @@ def _converse(given: set[str], console: Console) -> int:
 
 
 def _run(words: list[str], given: set[str], console: Console) -> int:
-    """One command; the exit code."""
+    """Run one command and return the exit code."""
     word = words[0].lower()
     if _begins(word, CHANGES):
         verb = _begins(word, CHANGES)
@@ -119,15 +119,15 @@ def _run(words: list[str], given: set[str], console: Console) -> int:
         raise CommandError(f"{_begins(word, NOT_HERE)} is not supported: {hint}")
     if _begins(word, ("clear",)):
         if not "stats".startswith("".join(words[1:2]).lower() or " "):
-            console.err.write(NO_ENTITY_TO_CLEAR)
+            console.streams.err.write(NO_ENTITY_TO_CLEAR)
             return 1
-        with console.connect() as client:
+        with console.controller.connect() as client:
             client.call("diagnosis", reset=True)
         return 0
     if word in ("help", "version", "exit", "quit"):
-        console.out.write({"version": VERSION, "help": HELP}.get(word, ""))
+        console.streams.out.write({"version": VERSION, "help": HELP}.get(word, ""))
         return 0
-    console.err.write(f"invalid keyword: {words[0]}\n")
+    console.streams.err.write(f"invalid keyword: {words[0]}\n")
     return 1
 
 
@@ -142,18 +142,18 @@ def _is_short(command: str, word: str) -> bool:
 def _show(words: list[str], given: set[str], console: Console) -> int:
     name = name_of(words[0]) if words else ""
     if not name:
-        console.err.write(NO_ENTITY)
+        console.streams.err.write(NO_ENTITY)
         return 1
     entity = ENTITIES[name]
     if entity.text is not None:
-        with console.connect() as client:
-            console.out.write(entity.text(client))
+        with console.controller.connect() as client:
+            console.streams.out.write(entity.text(client))
         return 0
     asked = asked_of(name, words[1:])
     if "associations" in given and "WithAssoc" in entity.more:
         asked = asked._replace(flags=asked.flags | {"WithAssoc"})
     if asked.wrong or (name == "event" and _bad_event(asked, console)):
-        console.err.write("".join(asked.wrong))
+        console.streams.err.write("".join(asked.wrong))
         return 1
     try:
         columns = columns_of(
@@ -161,14 +161,14 @@ def _show(words: list[str], given: set[str], console: Console) -> int:
             words=OF_WCKEYS if name == "wckey" else WORDS,
         )
     except UnknownField as error:
-        console.err.write(f"Unknown field '{error}'\n")
+        console.streams.err.write(f"Unknown field '{error}'\n")
         return 1
     if "Tree" in asked.flags:
         columns = [each._replace(width=TREE_WIDTH) if each.name == "Account" else each for each in columns]
-    with console.connect() as client:
+    with console.controller.connect() as client:
         known = [row["Name"] for row in ENTITIES["qos"].rows(client)] if asked.qos else []
         if bad := unknown_qos(name, asked, known):
-            console.err.write(bad)
+            console.streams.err.write(bad)
             return 1
         rows = chosen(name, entity.key, entity.rows(client), asked)
     rows = _in_period(name, rows, asked, console)
@@ -177,7 +177,7 @@ def _show(words: list[str], given: set[str], console: Console) -> int:
 
 
 def _usual_form(name: str, asked: ConditionOptions) -> str:
-    """What is shown without format=."""
+    """Return the fields that are shown without format=."""
     entity = ENTITIES[name]
     if name == "event" and [meant(each, EVENTS) for each in asked.where.get("Events", ())] == ["Cluster"]:
         return OF_CLUSTER_EVENTS
@@ -186,16 +186,19 @@ def _usual_form(name: str, asked: ConditionOptions) -> str:
 
 
 def _bad_event(asked: ConditionOptions, console: Console) -> bool:
-    """Whether it names a user or state that there is not, which is said."""
+    """Return whether the conditions name a user or a state that does not exist, and report it."""
     users = [name for name in asked.where.get("Users", ()) if user_there(name) is None]
     states = [word for word in asked.where.get("States", ()) if not is_state(word)]
-    console.err.write("".join(f"sacctmgr: error: Invalid user id: {name}\n" for name in users[:1]))
-    console.err.write("".join(f"Invalid state: {word}\n{EVENT_STATES}" for word in states[:1]))
+    console.streams.err.write("".join(f"sacctmgr: error: Invalid user id: {name}\n" for name in users[:1]))
+    console.streams.err.write("".join(f"Invalid state: {word}\n{EVENT_STATES}" for word in states[:1]))
     return bool(users or states)
 
 
 def _in_period(name: str, rows: list[Row], asked: ConditionOptions, console: Console) -> list[Row]:
-    """What was, or is to be, between Start and End: now, of reservations, where nothing is asked."""
+    """Return the rows whose time overlaps with the period from Start to End.
+
+    Without conditions, only current reservations are returned.
+    """
     if name not in ("event", "reservation"):
         return rows
     now = time.time()
@@ -211,11 +214,14 @@ def _in_period(name: str, rows: list[Row], asked: ConditionOptions, console: Con
 
 
 def _moment(values: Sequence[str], now: float, console: Console) -> float | None:
-    """None for none, and for what is no time, which is said: Slurm goes on without it."""
+    """Return a point in time, or None if it is not given or invalid.
+
+    An invalid time is reported, and Slurm continues without it.
+    """
     try:
         return parse_moment(values[-1], now, past=True) if values else None
     except UserError:
-        console.err.write(f"Invalid time specification (pos=0): {values[-1]}\n")
+        console.streams.err.write(f"Invalid time specification (pos=0): {values[-1]}\n")
         return None
 
 

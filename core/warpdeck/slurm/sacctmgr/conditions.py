@@ -1,6 +1,6 @@
-"""What stands behind the entity of sacctmgr's `show`: conditions, flags, names and format=, and what is said of other words.
+"""Arguments of sacctmgr's `show ENTITY`: conditions, flags, names and format=, and the errors for all others.
 
-As measured of Slurm 22.05. Pure.
+All functions are pure. The rules were measured with Slurm 22.05.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .abbreviations import Name, meant, names
 _PLACE = names(
     "Accounts:2 Acct:4=Accounts IDs:1 Associations:2=IDs Clusters:1 DefaultQOS:8 Partitions:3 Parents:4 QOSLevel:1 Users:1"
 )
-"""Of associations."""
+"""Conditions on associations."""
 PLACES = frozenset(each.meaning for each in _PLACE)
 _USUAL = names("set:3 where:5 WithDeleted:5")
 _OF_PLACES = names("WithAssoc:5 WithCoordinators:5 WithRawQOSLevel:5 WOPLimits:4 WOLimits:3")
@@ -24,15 +24,15 @@ _LONGER = ("withassocs", "withassociation", "withassociations")
 
 
 class Grammar(NamedTuple):
-    """Of an entity: `alone` is the condition that a word without = is a value of."""
+    """Arguments that an entity accepts. `alone` is the condition that a word without = is a value of."""
 
     alone: str
     conditions: tuple[Name, ...]
     flags: tuple[Name, ...] = _USUAL
     number: str = "AssocId"
-    """How Slurm calls IDs."""
+    """Slurm's name of IDs in messages."""
     advises: bool = True
-    """Whether an unknown condition is told with advice."""
+    """Whether the error for an unknown condition includes a hint."""
 
 
 _TRANSACTION = Grammar(
@@ -120,7 +120,7 @@ GRAMMARS = {
     ),
 }
 ASKED_WHOLE = ("configuration", "stats")
-"""Of which nothing is chosen: words behind them mean nothing."""
+"""Entities that are always shown completely; their arguments are ignored."""
 EVENTS = names("Node:1 Cluster:1")
 STATES = (
     *(
@@ -142,25 +142,28 @@ EVENT_STATES = (
     "Valid node states are: DRAIN FAIL UNKNOWN DOWN IDLE ALLOCATED ? MIXED FUTURE \n"
     "sacctmgr: fatal: unrecognized job state value\n"
 )
-"""What is told of another."""
+"""Error for any other state."""
 MODES = ("off", "cancel", "cluster", "gang", "requeue", "suspend", "within")
 _NUMBER = re.compile(r"\s*[+-]?\d+")
 
 
 class ConditionOptions(NamedTuple):
-    """Condition -> values, and flags, by their names above; `fields` is what format= says, None where it was not said."""
+    """The parsed arguments: condition -> values, and flags.
+
+    `fields` is the text of format=, None if it is not given.
+    """
 
     where: dict[str, list[str]]
     flags: frozenset[str]
     fields: str | None
     wrong: list[str]
-    """What is told of words that mean nothing there."""
+    """Error messages for unknown or invalid arguments."""
     qos: list[tuple[str, str]]
-    """The QoS that are named, each with the word that names it."""
+    """The named QoS, each with the argument that names it."""
 
 
 def asked_of(entity: str, words: Iterable[str]) -> ConditionOptions:
-    """What the words behind an entity say."""
+    """Parse the arguments after the entity."""
     grammar = GRAMMARS[entity]
     where: dict[str, list[str]] = {}
     qos: list[tuple[str, str]] = []
@@ -185,7 +188,7 @@ def asked_of(entity: str, words: Iterable[str]) -> ConditionOptions:
 
 
 def unknown_qos(entity: str, asked: ConditionOptions, known: Iterable[str]) -> str:
-    """What is told of conditions that name a QoS which there is not."""
+    """Return the errors for conditions that name a QoS that does not exist."""
     there = list(known)
     return "".join(
         f"sacctmgr: error: You gave a bad qos '{name}'. Valid QOS's are {','.join(there)}\n"
@@ -196,7 +199,7 @@ def unknown_qos(entity: str, asked: ConditionOptions, known: Iterable[str]) -> s
 
 
 def is_state(word: str) -> bool:
-    """Whether nodes may be in it."""
+    """Return whether nodes can be in the state."""
     return any(state.startswith(word.lower()) for state in STATES)
 
 
@@ -210,7 +213,7 @@ def _unknown(word: str, grammar: Grammar) -> str:
 
 
 def _bad(name: str, value: str, word: str, grammar: Grammar) -> str:
-    """What is told of a value; "" where it may be one."""
+    """Return the error for a value of a condition, or "" if it is valid."""
     if name == "IDs" and grammar.number:
         bad = [each for each in listed(value) if not _NUMBER.fullmatch(each)]
         return "".join(f"sacctmgr: error: Invalid value for {grammar.number} ({each})\n" for each in bad)

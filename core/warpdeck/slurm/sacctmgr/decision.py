@@ -1,4 +1,7 @@
-"""What a change of accounts, users or QoS comes to: what is told of it, and which tables of config.toml say what then. Pure."""
+"""A planned change of accounts, users or QoS: its description and the resulting tables of config.toml.
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +13,24 @@ from warpdeck.base.cluster import NORMAL_QOS
 
 Table = Mapping[str, Any]
 Change = dict[str, Any]
-"""model.Amendment, as it travels."""
+"""`model.Amendment` in its wire format."""
 
 
 class Tables(NamedTuple):
-    """config.toml's, as they are in force."""
+    """The tables of config.toml that are in force."""
 
     accounts: Mapping[str, Table]
     qos: Mapping[str, Table]
 
     def account(self, name: str) -> str:
-        """The account's name as the file has it, whatever its letters; "" if there is none."""
+        """Return the account's name as written in the file, found in any case, or "" if there is none."""
         return next((each for each in self.accounts if each.lower() == name.lower()), "")
 
     def users_of(self, account: str) -> Mapping[str, Table]:
         return dict(self.accounts[account].get("users", {}))
 
     def places(self, users: Iterable[str], accounts: Iterable[str] = ()) -> list[tuple[str, str]]:
-        """(user, account) of these users, or all, in these accounts, or all."""
+        """Return (user, account) of each association. Without users or accounts, all of them match."""
         wanted, among = {user.lower() for user in users}, {name.lower() for name in accounts}
         return [
             (user, account)
@@ -37,7 +40,10 @@ class Tables(NamedTuple):
         ]
 
     def qos_of(self, account: str, user: str = "") -> list[str]:
-        """What a place may use, its own or of those above; all that there are where none says so."""
+        """Return the QoS that an association may use.
+
+        They are its own, else those of the nearest account above it that lists some, else all.
+        """
         place = self.users_of(account).get(user, {}) if account in self.accounts else {}
         seen: set[str] = set()
         while place.get("qos") is None and account in self.accounts and account not in seen:
@@ -47,19 +53,25 @@ class Tables(NamedTuple):
         return list(place["qos"]) if place.get("qos") is not None else self.qos_names()
 
     def qos_names(self) -> list[str]:
-        """Every quality of service there is, the usual one first."""
+        """Return the names of all QoS, with the default one first."""
         return list(dict.fromkeys([NORMAL_QOS, *self.qos]))
 
 
 class Decision(NamedTuple):
-    """`told` is printed before it is asked whether that is meant; without `changes` it is an error."""
+    """A change and its description, which is printed before the user is asked for confirmation.
+
+    It is an error if `changes` is empty.
+    """
 
     told: str
     changes: list[Change]
 
 
 class Nothing(Exception):
-    """Nothing is to be done: what is said, and whether on standard output."""
+    """Nothing is to be changed.
+
+    The text is printed on standard error if `is_error`, else on standard output.
+    """
 
     def __init__(self, text: str, *, is_error: bool = True) -> None:
         super().__init__(text)
@@ -67,18 +79,18 @@ class Nothing(Exception):
 
 
 def put(values: Mapping[str, Any], *path: str) -> Change:
-    """The table says this."""
+    """Return the change that sets values in a table."""
     return {"path": list(path), "values": dict(values)}
 
 
 def default_line(qos: str, account: str, user: str = "") -> str:
-    """A place and its default QoS, as they are told of where that cannot be."""
+    """Return an association and its default QoS as one line of an error message."""
     whose = f"{account:<20} U = {user:<9}" if user else account
     return f"  DefQOS = {qos:<10} C = {CLUSTER:<10} A = {whose}\n"
 
 
 def check_default(values: Mapping[str, Any], before: Mapping[str, Any], account: str, user: str = "") -> None:
-    """Raises Nothing where a place would have a default QoS that it may not use."""
+    """Raise Nothing if an association would get a default QoS that it may not use."""
     allowed = values.get("qos") or before["qos"]
     default = values.get("default_qos", before.get("default_qos")) or ""
     if default and default not in allowed:
@@ -90,17 +102,20 @@ def check_default(values: Mapping[str, Any], before: Mapping[str, Any], account:
 
 
 def drop(*path: str) -> Change:
-    """The table goes."""
+    """Return the change that removes a table."""
     return {"path": list(path), "values": None}
 
 
 def place_line(user: str, account: str) -> str:
-    """A user's place in an account, as `add` shows it."""
+    """Return a user's association with an account as `add` prints it."""
     return f"  U = {user[:9]:<9} A = {account[:10]:<10} C = {CLUSTER:<10}"
 
 
 def default_changes(places: Mapping[str, Table], wanted: str, user: str) -> list[Change]:
-    """That jobs of the user that name no account run under this one. `places`: account -> the user's table there."""
+    """Return the changes that make `wanted` the user's default account.
+
+    `places`: account -> the user's table there.
+    """
     found = []
     for account, table in places.items():
         if bool(table.get("default")) != (account == wanted):

@@ -1,4 +1,7 @@
-"""`sacctmgr delete account|user|qos`: what goes, and what goes with it. Pure."""
+"""`sacctmgr delete account|user|qos`: computes what is deleted, including everything that depends on it.
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ DEFAULT_QOS = """ Associations listed below have these as their Default QOS.
  Changes Discarded
 """
 Active = Iterable[tuple[int, str, str]]
-"""(job, account, user) of the jobs that wait or run."""
+"""(job, account, user) of the pending and running jobs."""
 
 
 def delete(entity: str, tables: Tables, wanted: ListOptions, *, active: Active = ()) -> Decision:
-    """Raises Nothing."""
+    """Return the change that deletes the selected entities. Raises Nothing."""
     if not wanted.names and not wanted.where:
         raise Nothing(NO_CONDITION)
     if entity == "qos":
@@ -92,7 +95,10 @@ def _of(places: Iterable[tuple[str, str]], user: str) -> set[str]:
 
 
 def _next_default(tables: Tables, user: str, gone: Iterable[str]) -> list[Change]:
-    """Whose account without a word goes has the first of the others."""
+    """Return the changes that set a new default account for a user whose default is deleted.
+
+    The new default is the first of the user's remaining accounts.
+    """
     places = {account: tables.users_of(account)[user] for _, account in tables.places([user])}
     left = {account: table for account, table in places.items() if account not in set(gone)}
     if len(left) < 2 or any(table.get("default") for table in left.values()):
@@ -110,7 +116,10 @@ def _check_idle(active: Active) -> None:
 
 
 def _qos(tables: Tables, wanted: ListOptions) -> Decision:
-    """Lists that name it are without it then. Raises Nothing where somebody has it by default."""
+    """Return the deletion of QoS, which also removes them from all lists.
+
+    Raises Nothing if one of them is somebody's default.
+    """
     gone = [name for name in tables.qos if name.lower() in wanted.names]
     changes = [drop("qos", name) for name in gone]
     for name, table in tables.qos.items():
@@ -137,11 +146,11 @@ def _qos(tables: Tables, wanted: ListOptions) -> Decision:
 
 
 KEPT: list[str] = []
-"""Of a list that stays as it is."""
+"""Marks a list that does not change."""
 
 
 def _left(table: Table, key: str, gone: list[str]) -> list[str] | None:
-    """What a list is then; None where nothing is left of it."""
+    """Return the list without the deleted names, None if it becomes empty, or KEPT if it does not change."""
     now = list(table.get(key) or ())
     left = [each for each in now if each not in gone]
     return KEPT if left == now else left or None

@@ -1,4 +1,4 @@
-"""What sacctmgr can show: of each entity its fields with their widths, and its rows as the controller has them."""
+"""Entities that sacctmgr can show: their fields with widths, and their rows as reported by the controller."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ LIMITS = {
     "max_tres_mins_per_job": "MaxTRESMins",
     "max_wall_s": "MaxWall",
 }
-"""Limits of an account or user -> sacctmgr's field."""
+"""Limit of an account or a user -> sacctmgr's field."""
 OF_ASSOCIATION = {"max_jobs_per_user": "MaxJobs", "max_submit_per_user": "MaxSubmit"}
 PER_USER = {"max_jobs_per_user": "MaxJobsPU", "max_submit_per_user": "MaxSubmitPU"}
-"""The same by the names that they have in a QoS."""
+"""The per-user limits with the names that they have in a QoS."""
 OF_QOS = {
     "max_tres_per_user": "MaxTRESPU",
     "max_jobs_per_user": "MaxJobsPU",
@@ -62,24 +62,27 @@ TRES = (
 FIRST_QOS_ID = 1
 STATS_RULE = "*" * 67
 OUT = {"down": ("DOWN", "1"), "drained": ("DRAIN", "514"), "draining": ("DRNG", "515")}
-"""States of which `show event` tells -> Slurm's word and number."""
+"""Node state that `show event` lists -> Slurm's name and number."""
 
 
 class Entity(NamedTuple):
-    """`form` is its format= unless another is given; `key` the field that its name stands in; what `text` makes is printed
-    in place of a table."""
+    """A kind of object that sacctmgr can show.
+
+    `form` is the default of format=. `key` is the field that holds the name. If `text` is set, its output is
+    printed instead of a table.
+    """
 
     least: int
     form: str
     rows: Callable[[Any], list[Row]]
     key: str = ""
     more: Mapping[str, str] = {}
-    """Flag -> fields that stand there too when it is asked."""
+    """Flag -> fields that are added if the flag is given."""
     text: Callable[[Any], str] | None = None
 
 
 def name_of(word: str) -> str:
-    """Of the entity that a word, perhaps shortened or in the plural, means; "" where it means none."""
+    """Return the name of the entity that a word means, in singular or plural and maybe abbreviated, or ""."""
     lowered = word.lower()
     for name, entity in ENTITIES.items():
         if len(lowered) >= entity.least and (name.startswith(lowered) or lowered == name + "s"):
@@ -99,7 +102,7 @@ def _limits(limits: Mapping[str, Any], names: Mapping[str, str]) -> Row:
 
 
 def _associations(client: Any) -> list[Row]:
-    """In the order of the tree; "above" is how deep."""
+    """Return the associations in the order of the tree; "above" holds one blank for each level."""
     every = sorted({NORMAL_QOS, *(row["name"] for row in client.call("qos")["qos"])})
     return [_association(row, above, every) for row, above in in_tree(client.call("shares")["shares"])]
 
@@ -122,7 +125,10 @@ def _association(row: Mapping[str, Any], above: Sequence[str], every: list[str])
 
 
 def _users(client: Any) -> list[Row]:
-    """A row for each place of each user; `matching` makes one of them where places are not asked for."""
+    """Return one row for each association of each user.
+
+    `matching` reduces them to one row for each user if associations are not requested.
+    """
     rows = [row for row in _associations(client) if row["User"]]
     defaults: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: not row["is default"]):
@@ -138,7 +144,10 @@ def _users(client: Any) -> list[Row]:
 
 
 def _accounts(client: Any) -> list[Row]:
-    """A row for each place in each account, its own first; `matching` makes one of them where places are not asked for."""
+    """Return one row for each association of each account, the account's own row first.
+
+    `matching` reduces them to one row for each account if associations are not requested.
+    """
     about = {row["account"]: row for row, _ in in_tree(client.call("shares")["shares"]) if not row["user"]}
     rows = [_account(about[row["Account"]]) | row for row in _associations(client)]
     return sorted(rows, key=lambda row: (row["Account"], row["User"]))
@@ -152,7 +161,7 @@ def _account(row: Mapping[str, Any]) -> Row:
 
 
 def _qos(client: Any) -> list[Row]:
-    """The usual one first, as a database has it."""
+    """Return the QoS, with the default one first, as in Slurm's database."""
     found = [
         {
             "Name": row["name"],
@@ -201,7 +210,7 @@ def _clusters(client: Any) -> list[Row]:
 
 
 def _whole(nodes: Sequence[dict[str, Any]]) -> Row:
-    """All nodes together."""
+    """Return the sums over all nodes."""
     sums: dict[str, int] = {}
     for node in nodes:
         for tres, count in {**node_tres(node), "node": 1}.items():
@@ -211,7 +220,10 @@ def _whole(nodes: Sequence[dict[str, Any]]) -> Row:
 
 
 def _events(client: Any) -> list[Row]:
-    """What is so now: the nodes there are, and which of them are down or drained. What is over is not kept."""
+    """Return the current events: the cluster, and the nodes that are down or drained.
+
+    Past events are not stored.
+    """
     nodes, now = client.call("nodes")["nodes"], time.time()
     since = now - client.call("status")["uptime_s"]
     lasts = {"TimeEnd": UNKNOWN, "Cluster": CLUSTER}
@@ -248,7 +260,7 @@ def _config(client: Any) -> str:
 
 
 def _stats(client: Any) -> str:
-    """Of the controller, which keeps the history itself: as sdiag has them."""
+    """Return the statistics of the controller, which stores the history itself, in sdiag's format."""
     from warpdeck.slurm.viewers.sdiag import moment_told, requests_told
 
     figures = client.call("diagnosis")
@@ -355,7 +367,7 @@ ENTITIES = {
     ),
     "wckey": Entity(1, "wckey,cluster,user", _none, "WCKey"),
 }
-"""Entity -> how it is shown; in the order in which a beginning is matched."""
+"""Entity -> its display. An abbreviation means the first entity that it matches."""
 WITHOUT_LIMITS = {"association": _WITHOUT_LIMITS, "cluster": "cluster,controlhost,controlport,rpc"}
 OF_CLUSTER_EVENTS = "cluster,tres,start,end,clusternodes"
-"""In place of the usual fields."""
+"""Fields that replace the default ones for cluster events."""

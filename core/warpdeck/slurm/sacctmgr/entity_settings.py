@@ -1,4 +1,7 @@
-"""KEY=VALUE words of `sacctmgr add` and `modify`: which key of config.toml each sets, to what, and how Slurm shows it. Pure."""
+"""Settings of `sacctmgr add` and `modify` (KEY=VALUE): their keys and values in config.toml. Pure.
+
+The module also formats the values as Slurm displays them.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from .entities import LIMITS, OF_ASSOCIATION, OF_QOS
 from .field_names import PARTS
 
 Values = dict[str, Any]
-"""Of a table of config.toml; None takes one away."""
+"""Values of a table in config.toml; None removes a key."""
 MAX_DIGITS = 15
 NONE = ("-1", "unlimited", "infinite")
-"""Takes a limit away."""
+"""Values that remove a limit."""
 FLAGS = {"denyonlimit": "deny_on_limit", "overpartqos": "overrides_partition"}
 FLAG_NAMES = {"deny_on_limit": "DenyOnLimit", "overrides_partition": "OverPartQOS"}
 MODES = ("cluster", "cancel", "requeue", "suspend", "off")
@@ -28,11 +31,11 @@ _FACTOR = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 
 class Unknown(Exception):
-    """The whole text of what sacctmgr complains of."""
+    """Error whose text is sacctmgr's complete message."""
 
 
 class EntityField(NamedTuple):
-    """A field that can be set: its key in config.toml, how its value is read, and what Slurm calls it."""
+    """A field that can be set: its key in config.toml, the kind of its value, and Slurm's label."""
 
     key: str
     kind: str
@@ -87,7 +90,7 @@ FIELDS: Mapping[str, Mapping[str, EntityField]] = {
         "Description": EntityField("", "nothing", "Description"),
     },
 }
-"""Entity -> what can be set of it, by sacctmgr's field; a quality of service is described by its name here."""
+"""Entity -> its fields that can be set, by sacctmgr's name. The description of a QoS is always its name."""
 _OF_PLACE = names(
     "DefaultQOS:8 FairShare:1=Share Shares:1=Share GrpCPUMins:7 GrpCPURunMins:7 GrpCPUs:7 GrpJobs:4 GrpJobsAccrue:8 "
     "GrpMemory:4=GrpMem GrpNodes:4 GrpSubmitJobs:4=GrpSubmit GrpTRES:7 GrpTRESMins:8 GrpTRESRunMins:8 GrpWall:4 "
@@ -112,13 +115,15 @@ WORDS = {
         "Priority:3 RawUsage:7 UsageFactor:6 UsageThreshold:6"
     ),
 }
-"""Entity -> how what can be set is spelled, in Slurm's order; what is not among FIELDS or PARTS we do not have."""
+"""Entity -> the names of its settings in Slurm's order. Settings that are neither in FIELDS nor in PARTS do
+not exist here.
+"""
 LAST = "DefQOS"
-"""Stands below the others."""
+"""Label that is printed after all others."""
 
 
 class Given(NamedTuple):
-    """One word: the field, +, - or nothing, and the text behind the =."""
+    """One argument: the field, the sign (+, - or nothing) and the text after the =."""
 
     field: EntityField
     sign: str
@@ -126,11 +131,11 @@ class Given(NamedTuple):
     word: str
     entity: str
     part: str = ""
-    """Of a key from before TRES: which one it means."""
+    """For an old key, from before Slurm had TRES: the TRES that it means."""
 
 
 def given(entity: str, word: str) -> Given | None:
-    """The word as a setting of that entity; None if it is none."""
+    """Parse an argument as a setting of the entity; return None if it is not one."""
     key, _, text = word.partition("=")
     sign = key[-1:] if key[-1:] in ("+", "-") else ""
     key = key[: len(key) - len(sign)]
@@ -143,7 +148,7 @@ def given(entity: str, word: str) -> Given | None:
 
 
 def values_for(found: Iterable[Given], before: Mapping[str, Any], *, qos: Iterable[str]) -> Values:
-    """What the table is to say, which says `before` now. Raises Unknown."""
+    """Return the new values of a table that now contains `before`. Raises Unknown."""
     values: Values = {}
     for each in found:
         kind = each.field.kind
@@ -163,7 +168,7 @@ def values_for(found: Iterable[Given], before: Mapping[str, Any], *, qos: Iterab
 
 
 def shown(field: EntityField, value: Any) -> str:
-    """As Slurm shows what was set."""
+    """Return a value as Slurm displays it."""
     if value is None:
         return "NONE"
     if field.kind == "tres":
@@ -183,12 +188,12 @@ def _invalid(each: Given) -> Unknown:
 
 
 def _after(each: Given) -> str:
-    """What follows on a value that is none: of QoS nothing does."""
+    """Return the hint that follows the error for an invalid value; there is none for QoS."""
     return "" if each.entity == "qos" else no_option(each.word)
 
 
 def no_option(word: str, *, advises: bool = True) -> str:
-    """What is said of a word that sets nothing."""
+    """Return the error for an argument that is not a setting."""
     return f" Unknown option: {word}\n" + " Use keyword 'where' to modify condition\n" * advises
 
 
@@ -218,7 +223,7 @@ def _wall(each: Given) -> str | None:
 
 
 def _span(each: Given) -> int | None:
-    """Seconds of a time that is written as limits are."""
+    """Return a time, written like a limit, in seconds."""
     text = _wall(each)
     return None if text is None else parse_limit(text)
 
@@ -268,7 +273,7 @@ READS: Mapping[str, Callable[[Given], Any]] = {
 
 
 def _merged(each: Given, before: str) -> str | None:
-    """TRES are set and taken away one by one."""
+    """Return the TRES list with the given TRES set or removed one by one."""
     counts = parse_tres(before)
     text = f"{each.part}={each.text}" if each.part else each.text
     if text in NONE:

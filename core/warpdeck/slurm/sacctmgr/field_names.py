@@ -1,6 +1,7 @@
-"""The fields that sacctmgr's format= knows, of whatever entity: titles, widths and the words that mean them. Pure.
+"""Fields of sacctmgr's format= for all entities: titles, widths and the names that select them. Pure.
 
-`show qos format=name,maxtresperuser` prints what `maxtrespu` does, `grpcpus` the cpu= of GrpTRES. As measured of Slurm 22.05.
+For example, `show qos format=name,maxtresperuser` prints the same as `maxtrespu`, and `grpcpus` prints the
+cpu= part of GrpTRES. The rules were measured with Slurm 22.05.
 """
 
 from __future__ import annotations
@@ -124,9 +125,12 @@ User 10 User:1
 WCKeys 20 WCKeys:2
 Where 20 Where:2
 """
-"""Title (_ is a blank), width (below 0 the text stands to the left), and the words with their least letters; the first fits."""
+"""Title (with _ for a blank), width (negative: left-aligned), and names with their minimum number of letters.
+
+A name means the first field that it matches.
+"""
 _KEPT = ("QOS_RAW",)
-"""Whose title has no blank."""
+"""Titles that keep their underscore."""
 
 
 def _read(form: str) -> tuple[dict[str, int], tuple[Name, ...]]:
@@ -141,7 +145,7 @@ def _read(form: str) -> tuple[dict[str, int], tuple[Name, ...]]:
 
 WIDTHS, WORDS = _read(FORM)
 OF_WCKEYS = names("WCKeys:1=WCKey Name:1=WCKey Clusters:2=Cluster IDs:2=ID Users:1=User")
-"""wckeys have words of their own."""
+"""wckeys have their own field names."""
 PARTS = {
     "GrpCPUs": ("grp_tres", "cpu"),
     "GrpMem": ("grp_tres", "mem"),
@@ -155,11 +159,11 @@ PARTS = {
     "MaxNodesPU": ("max_tres_per_user", "node"),
     "MinCPUs": ("min_tres_per_job", "cpu"),
 }
-"""A field from before TRES -> the limit and what of it."""
+"""Old field, from before Slurm had TRES -> the limit and the TRES in it."""
 
 
 def columns_of(form: str, *, words: tuple[Name, ...] = WORDS) -> list[PrintedColumn]:
-    """Each of the fields once. Raises UnknownField."""
+    """Return the columns of the fields, each once. Raises UnknownField."""
     columns = []
     for word in dict.fromkeys(each.strip() for each in form.lower().rstrip(",").split(",")):
         name, width = width_of(word)
@@ -171,7 +175,7 @@ def columns_of(form: str, *, words: tuple[Name, ...] = WORDS) -> list[PrintedCol
 
 
 def part_values(limits: Mapping[str, object]) -> dict[str, str]:
-    """The fields from before TRES, of these limits."""
+    """Return the old fields (from before Slurm had TRES) for these limits."""
     found = {}
     for field, (limit, kind) in PARTS.items():
         value = limits.get(limit)

@@ -1,4 +1,4 @@
-"""What stands behind `sacctmgr add|modify|delete ENTITY`: names, conditions and settings. Pure."""
+"""Arguments of `sacctmgr add|modify|delete ENTITY`: names, conditions and settings. Pure."""
 
 from __future__ import annotations
 
@@ -24,15 +24,19 @@ REFUSED = {
     "account": {},
     "qos": {},
 }
-"""What Slurm has of an entity and we do not, and why."""
+"""Settings that Slurm has and that do not exist here, with the reason."""
 NOTHING = ("none", "")
-"""What is refused may be asked for as it is anyway."""
+"""Values of unsupported settings that are accepted, because they match the fixed behavior."""
 LEAST = 3
 NO_CONDITION = " No conditions given to remove, not executing.\n"
 
 
 class ListOptions(NamedTuple):
-    """`names` of the entity itself, in small letters; `where` of others: accounts, parents, defaultaccounts."""
+    """The parsed arguments.
+
+    `names` are the entity's own names in lower case. `where` holds conditions on accounts, parents or
+    defaultaccounts.
+    """
 
     names: list[str]
     where: dict[str, list[str]]
@@ -40,7 +44,7 @@ class ListOptions(NamedTuple):
 
 
 def asked(verb: str, entity: str, words: Iterable[str]) -> ListOptions:
-    """Raises Unknown."""
+    """Parse the arguments. Raises Unknown."""
     named: list[str] = []
     where: dict[str, list[str]] = {}
     settings: list[Given] = []

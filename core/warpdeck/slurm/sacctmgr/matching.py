@@ -1,7 +1,8 @@
-"""Which rows of an entity sacctmgr's `show` prints: those that its conditions let through. As measured of Slurm 22.05. Pure.
+"""Selects the rows that sacctmgr's `show` prints by its conditions. Pure.
 
-Accounts and users come with a row for each of their places. Conditions of places choose among these; without `withassoc` they
-leave every account and user, and take the default account from whoever has no such place.
+The rules were measured with Slurm 22.05. Accounts and users have one row for each association. Conditions on
+associations select among these rows. Without `withassoc` every account and user is kept, but a user without a
+matching association has no default account.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ FIELDS = {
     "Parents": "ParentName", "Partitions": "Partition", "PreemptMode": "PreemptMode", "QOSLevel": "QOS", "Reason": "Reason",
     "States": "State", "Types": "Type", "Users": "User",
 }  # fmt: skip
-"""Condition -> the field that it is about; others let all through."""
+"""Condition -> the field that it applies to. Other conditions match all rows."""
 OWN = {"user": ("User", "Def Acct", "Admin"), "account": ("Account", "Descr", "Org")}
-"""Fields that are not of a place."""
+"""Fields that belong to the user or the account and not to an association."""
 LEVELS = ("none", "operator", "administrator")
 NOWHERE = dict.fromkeys(
     (
@@ -30,11 +31,11 @@ NOWHERE = dict.fromkeys(
     ),
     "0",
 ) | {"GrpWall": "00:00:00", "MaxWall": "00:00:00"}  # fmt: skip
-"""What Slurm prints of a place where there is none."""
+"""Values that Slurm prints if there is no association."""
 
 
 def chosen(entity: str, key: str, rows: Sequence[Row], asked: ConditionOptions) -> list[Row]:
-    """Of all rows; `key` is the field of the entity's name."""
+    """Return the rows to print; `key` is the field with the entity's name."""
     fields = {**FIELDS, "Names": key}
     own = {fields[name]: values for name, values in asked.where.items() if name in fields}
     if "WithSubAccounts" in asked.flags and "Account" in own:
@@ -52,7 +53,7 @@ def chosen(entity: str, key: str, rows: Sequence[Row], asked: ConditionOptions) 
 def _of_owners(
     entity: str, key: str, rows: Iterable[Row], of_places: Mapping[str, list[str]], *, linked: bool
 ) -> Iterator[Row]:
-    """Each account or user, or the places of each that are meant."""
+    """Yield one row for each account or user, or, if `linked`, its matching associations."""
     owners: dict[str, list[Row]] = {}
     for row in rows:
         owners.setdefault(row[key], []).append(row)

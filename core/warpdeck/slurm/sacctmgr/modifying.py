@@ -1,4 +1,4 @@
-"""`sacctmgr modify account|user|qos`: who is meant, and what is other then. Pure."""
+"""`sacctmgr modify account|user|qos`: selects the entities and computes their changes. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .listing import ListOptions
 NOTHING = " Nothing modified\n"
 NOTHING_TO_SET = " You didn't give me anything to set\n"
 ABOUT = ("description", "organization")
-"""What is of an account itself, not of its place in the tree."""
+"""Settings of an account itself, as opposed to its association."""
 
 
 def modify(entity: str, tables: Tables, wanted: ListOptions) -> Decision:
-    """Raises Nothing, Unknown."""
+    """Return the change of the selected entities. Raises Nothing or Unknown."""
     decided = {"account": _accounts, "user": _users, "qos": _qos}[entity](tables, wanted)
     if not decided.changes:
         raise Nothing(NOTHING, is_error=False)
@@ -75,7 +75,7 @@ def _users(tables: Tables, wanted: ListOptions) -> Decision:
         for user in users:
             own = {account: tables.users_of(account)[user] for _, account in tables.places([user])}
             changes += default_changes(own, tables.account(default), user)
-            # Who is in one account only has it by default already, and that is modified all the same.
+            # A user's only account is already the default, but Slurm reports it as modified, too.
         lines += [" Modified users...", *(f"  {user}" for user in users)] if users else []
     return Decision("\n".join([*lines, ""]), changes)
 

@@ -1,7 +1,7 @@
-"""`sacctmgr modify job [where] CONDITION=VALUE... set KEY=VALUE...`: what the records of jobs say besides what happened.
+"""`sacctmgr modify job [where] CONDITION=VALUE... set KEY=VALUE...`: changes job records.
 
-Of one's own jobs Comment and DerivedExitCode, admins also AdminComment and SystemComment. Conditions, abbreviations, messages and
-exit codes are those of 22.05's sacctmgr.
+Users may set Comment and DerivedExitCode of their own jobs; administrators may also set AdminComment and
+SystemComment. Conditions, abbreviations, messages and exit codes are those of 22.05's sacctmgr.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.format.units import moment
 
 CONDITIONS = ("accounts", "cluster", "endtime", "jobid", "starttime", "users")
-"""Any beginning of them will do."""
+"""Conditions, each of which may be abbreviated to any length."""
 SETTINGS = {
     "admincomment": ("admin_comment", 12),
     "comment": ("comment", 7),
@@ -28,7 +28,7 @@ SETTINGS = {
     "derivedexitcode": ("derived_exit", 12),
     "systemcomment": ("system_comment", 13),
 }
-"""Key -> what it is here, and letters of it that must be written."""
+"""Key -> our field and the minimum number of letters."""
 NOTHING_TO_SET = " You didn't give me anything to set\n"
 NONE_MODIFIED = " Nothing modified\n"
 NONE_FOUND = (
@@ -36,13 +36,13 @@ NONE_FOUND = (
     "doesn't have privilege to perform this action\n"
 )
 AT_ONCE = 1000
-"""Records of one transaction (api.joborders.MAX_ANNOTATED)."""
+"""Number of records in one transaction (api.joborders.MAX_ANNOTATED)."""
 _NUMBER = re.compile(r"[ \t]*([+-]?\d+)")
 _JOB = re.compile(r"(\d+(?:[_+]\d+)?)(?:\..*)?")
 
 
 class Refused(Exception):
-    """The whole text of what sacctmgr complains of; `told` is what it says besides."""
+    """Error whose text is sacctmgr's complete message; `told` is what it prints on standard output."""
 
     def __init__(self, text: str, *, told: str = "") -> None:
         super().__init__(text)
@@ -50,8 +50,10 @@ class Refused(Exception):
 
 
 class CommentOptions(NamedTuple):
-    """Which jobs are meant, and what their records are to say. `told` is said of words that set nothing, `complaint` of values
-    that are none."""
+    """The jobs to change and the new values.
+
+    `told` holds the messages about unknown settings, `complaint` the messages about invalid values.
+    """
 
     where: dict[str, str]
     values: dict[str, str | int]
@@ -60,7 +62,7 @@ class CommentOptions(NamedTuple):
 
 
 def asked(words: Sequence[str]) -> CommentOptions:
-    """Raises Refused."""
+    """Parse the arguments. Raises Refused."""
     where: dict[str, str] = {}
     values: dict[str, str | int] = {}
     told, complaint, invalid = "", "", ""
@@ -105,14 +107,17 @@ def _number(text: str) -> int:
 
 
 def _unquoted(text: str) -> str:
-    """Up to the end of the quotes in which it stands; those inside of other text are turned, as Slurm turns them."""
+    """Return the text within its enclosing quotes.
+
+    Quotes inside unquoted text become backquotes, as in Slurm.
+    """
     if text[:1] in ("'", '"'):
         return text[1:].partition(text[0])[0]
     return re.sub("['\"]", "`", text)
 
 
 def found_jobs(client: Any, where: dict[str, str]) -> list[dict[str, Any]]:
-    """The records that are meant. Raises Refused."""
+    """Return the records to change. Raises Refused."""
     if where.get("cluster", CLUSTER_NAME) != CLUSTER_NAME:
         return []
     times = {
@@ -157,7 +162,7 @@ def _ids(text: str) -> list[str]:
 
 
 def told_jobs(jobs: Sequence[dict[str, Any]]) -> str:
-    """What is said of those that are changed."""
+    """Return the list of the changed jobs for output."""
     return "".join(
         (" Modified jobs...\n", *(f"  {job['id']} submitted at {moment(job['submit'])}\n" for job in jobs))
     )
@@ -166,8 +171,8 @@ def told_jobs(jobs: Sequence[dict[str, Any]]) -> str:
 def annotate(
     console: Console, jobs: Sequence[dict[str, Any]], values: dict[str, Any], *, only_asks: bool
 ) -> None:
-    """Raises UserError."""
-    with console.connect() as client:
+    """Set the values in the records, or only check the permission with `only_asks`. Raises UserError."""
+    with console.controller.connect() as client:
         for some in _chunks([job["id"] for job in jobs]):
             client.call("job_annotate", ids=some, annotating=values, only_asks=only_asks)
 

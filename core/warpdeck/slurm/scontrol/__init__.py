@@ -1,4 +1,7 @@
-"""scontrol: the command (`main`), what it shows (show, jobtext, sitetext) and what it changes (orders, changes, reserving)."""
+"""The scontrol command (`main`).
+
+The modules show, jobtext and sitetext display objects; orders, changes and reserving change them.
+"""
 
 from .command import main
 

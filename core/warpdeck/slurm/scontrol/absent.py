@@ -1,5 +1,7 @@
-"""Keywords of scontrol for what there is none of here. What is wrong with their words is told as Slurm tells it; then what to do
-instead."""
+"""scontrol keywords that are not supported here.
+
+Wrong arguments get Slurm's message. Otherwise the message says what to use instead.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ MAX_ERRNO = 133
 
 
 def refused(what: str, instead: str, *, check: Check = lambda session, words: None) -> Check:
-    """A keyword that does not exist here. `check` raises Failed for words that Slurm would refuse too."""
+    """Return the handler of an unsupported keyword.
+
+    `check` raises Failed for arguments that Slurm would refuse, too.
+    """
 
     def refuse(session: Session, words: Sequence[str]) -> None:
         check(session, words)
@@ -31,7 +36,7 @@ def refused(what: str, instead: str, *, check: Check = lambda session, words: No
 
 
 def admins_only(said: str) -> Check:
-    """Others are told so first, and no more."""
+    """Return a check that refuses users who are not administrators, before any other check."""
 
     def check(session: Session, words: Sequence[str]) -> None:
         with session.connect() as client:
@@ -42,47 +47,50 @@ def admins_only(said: str) -> Check:
 
 
 def level(session: Session, words: Sequence[str]) -> None:
-    """setdebug LEVEL, by name or number."""
+    """Check `setdebug LEVEL`, where the level is a name or a number."""
     word = words[0]
     if word.lower() not in LEVELS and not (word.isdecimal() and int(word) < len(LEVELS)):
         raise Failed(f"invalid debug level: {word}")
 
 
 def flag(session: Session, words: Sequence[str]) -> None:
-    """setdebugflags +NAME or -NAME."""
+    """Check `setdebugflags +NAME` or `-NAME`."""
     for word in words:
         if word[:1] not in ("+", "-"):
             raise Failed(f"invalid debug flag: {word}\nUsage: setdebugflags [+|-]NAME")
 
 
 def factor(session: Session, words: Sequence[str]) -> None:
-    """fsdampeningfactor NUMBER."""
+    """Check `fsdampeningfactor NUMBER`."""
     if not re.fullmatch(r"[1-9]\d{0,4}", words[0]):
         raise Failed(f"invalid dampening factor: {words[0]}")
 
 
 def schedlog(session: Session, words: Sequence[str]) -> None:
-    """schedloglevel: that log is switched off, as it is in Slurm unless it is asked for."""
+    """Refuse schedloglevel: the scheduler log is disabled, which is Slurm's default."""
     if words[0].lower() in ("0", "1", "disable", "enable"):
         raise Failed(f"slurm_set_schedlog_level error: {WORDS['no_requeue']}")
     raise Failed(f"invalid schedlog level: {words[0]}")
 
 
 def shutdown(session: Session, words: Sequence[str]) -> None:
-    """shutdown [slurmctld|controller]."""
+    """Check `shutdown [slurmctld|controller]`."""
     if words and words[0].lower() not in ("slurmctld", "controller"):
         raise Failed(f"invalid shutdown argument:{words[0]}")
     admins_only("slurm_shutdown")(session, words)
 
 
 def takeover(session: Session, words: Sequence[str]) -> None:
-    """takeover [INDEX]: of a second controller."""
+    """Check `takeover [INDEX]`, where the index names a backup controller."""
     if words:
         raise Failed(f"takeover: invalid backup controller index ({strtol(words[0])[0]})")
 
 
 def token(session: Session, words: Sequence[str]) -> None:
-    """token [lifespan=SECONDS] [username=NAME]: there are none, because the kernel says who asks."""
+    """Refuse `token [lifespan=SECONDS] [username=NAME]`.
+
+    There are no tokens, because the kernel identifies the caller.
+    """
     for word in words:
         if word.partition("=")[0].lower() not in ("lifespan", "username") or "=" not in word:
             raise Failed(f"Invalid option: `{word}`")
@@ -92,7 +100,7 @@ def token(session: Session, words: Sequence[str]) -> None:
 
 
 def reboot(session: Session, words: Sequence[str]) -> None:
-    """reboot [ASAP] [nextstate=] [reason=] NODES: as where no RebootProgram is set."""
+    """Refuse `reboot [ASAP] [nextstate=] [reason=] NODES` as Slurm does if no RebootProgram is set."""
     rest = [word for word in words if word.lower() != "asap"]
     for word in rest:
         key, is_set, value = word.partition("=")
@@ -107,7 +115,7 @@ def reboot(session: Session, words: Sequence[str]) -> None:
 
 
 def cancel_reboot(session: Session, words: Sequence[str]) -> None:
-    """cancel_reboot NODES, none of which is to be rebooted."""
+    """Refuse `cancel_reboot NODES`, because no reboot is ever pending."""
     if len(words) != 1:
         raise Failed(f"{'too many arguments' if words else 'missing argument'} for keyword:cancel_reboot")
     admins_only("slurm_update")(session, words)
@@ -121,7 +129,10 @@ def cancel_reboot(session: Session, words: Sequence[str]) -> None:
 
 
 def errnumstr(session: Session, words: Sequence[str]) -> None:
-    """The sentence of one of Slurm's error numbers, of those that are said here, or of the system's."""
+    """Print the message of an error number.
+
+    The number is one of Slurm's that are used here, or one of the operating system's.
+    """
     if len(words) != 1:
         raise Failed("one arguments required for keyword:errnumstr")
     if not words[0].isdecimal():
@@ -132,4 +143,4 @@ def errnumstr(session: Session, words: Sequence[str]) -> None:
         told = WORDS[NUMBERS[number]]
     elif number <= MAX_ERRNO:
         told = os.strerror(number) if number else "No error"
-    session.console.out.write(f"{told}\n")
+    session.console.streams.out.write(f"{told}\n")

@@ -1,6 +1,7 @@
-"""`scontrol show assoc_mgr`: users, associations and QoS with their limits, and beside each limit what counts against it now.
+"""`scontrol show assoc_mgr`: users, associations and QoS with their limits and current usage.
 
-The layout is Slurm's: `GrpTRES=cpu=100(6),mem=N(600)` are 6 CPUs of 100, and memory (MiB) without limit.
+The layout is Slurm's: `GrpTRES=cpu=100(6),mem=N(600)` means 6 of 100 CPUs, and 600 MiB of memory without a
+limit.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .session import Failed, Session
 
 Row = dict[str, Any]
 KINDS = {"users": "users", "assoc": "associations", "qos": "QOS"}
-"""What there is to show, in this order, and its name where there is none."""
+"""Sections in the order in which they are shown, with the name printed if a section is empty."""
 TITLES = {"users": "User", "assoc": "Association", "qos": "QOS"}
 NAMED = ("accounts", "flags", "qos", "users")
 SECONDS_OF_MINUTE = 60
@@ -25,11 +26,11 @@ NO_QOS: Row = {"priority": 0, "limits": {}, "preempt_mode": ""}
 
 
 class Silent(Exception):
-    """Said on standard error, and no failure to Slurm."""
+    """Message for standard error that is not a failure in Slurm."""
 
 
 class AssociationFilter(NamedTuple):
-    """What is asked for: kinds, and names of which () are all."""
+    """Selected sections and names; an empty tuple selects all names."""
 
     kinds: frozenset[str]
     accounts: tuple[str, ...]
@@ -38,7 +39,7 @@ class AssociationFilter(NamedTuple):
 
 
 def wanted(words: Iterable[str]) -> AssociationFilter:
-    """accounts=, flags=, qos= and users= by any letters of them. Raises Failed, Silent."""
+    """Parse accounts=, flags=, qos= and users=, each of which may be abbreviated. Raises Failed or Silent."""
     found: dict[str, tuple[str, ...]] = {}
     for word in words:
         key, _, value = word.partition("=")
@@ -57,11 +58,11 @@ def wanted(words: Iterable[str]) -> AssociationFilter:
 
 
 def show_associations(session: Session, words: Sequence[str]) -> None:
-    """Raises Failed."""
+    """Handle `scontrol show assoc_mgr`. Raises Failed."""
     try:
         asked = wanted(words)
     except Silent as complaint:
-        session.console.err.write(f"{complaint}\n")
+        session.console.streams.err.write(f"{complaint}\n")
         return
     with session.connect() as client:
         shares = client.call("shares")["shares"]
@@ -74,7 +75,7 @@ def show_associations(session: Session, words: Sequence[str]) -> None:
         "assoc": _associations(shares, uses, asked),
         "qos": _qos(tables, uses, asked.qos, oneliner=session.oneliner),
     }
-    out, gap = session.console.out, "" if session.oneliner else "\n"
+    out, gap = session.console.streams.out, "" if session.oneliner else "\n"
     out.write("Current Association Manager state\n")
     for kind in TITLES:
         if kind not in asked.kinds:
@@ -170,7 +171,7 @@ def _qos(
 
 
 def _each(title: str, limits: Row, uses: Sequence[Row], *, oneliner: bool) -> Iterator[str]:
-    """What accounts or users have of a QoS."""
+    """Yield the lines with each account's or each user's usage of a QoS."""
     kind, mark = title.lower(), f"P{title[0]}"
     there = [use for use in uses if use[kind] and (use["jobs"] or use["submitted"])]
     if not there:
@@ -220,7 +221,7 @@ def _minutes(limits: Row, name: str) -> str:
 
 
 def _tres(limits: Mapping[str, int], used: Mapping[str, float]) -> str:
-    """Each TRES with its limit and what is used of it; those that only a limit names stand last."""
+    """Return each TRES with its limit and its usage. TRES that only a limit names come last."""
     names = [*TRES, *sorted(set(limits) - set(TRES))]
     return ",".join(f"{name}={limits.get(name, 'N')}({int(used.get(name, 0))})" for name in names)
 

@@ -1,4 +1,7 @@
-"""`scontrol update`: KEY=VALUE words become a change of jobs, nodes or a reservation. Messages are Slurm's."""
+"""`scontrol update`: changes jobs, nodes, partitions or a reservation from KEY=VALUE arguments.
+
+Messages are Slurm's.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ STATES_SAID = (
 
 
 def update(session: Session, words: list[str]) -> None:
-    """Finds out what is meant by the keys. Raises Failed."""
+    """Handle `scontrol update`; the keys determine the kind of object to change. Raises Failed."""
     if not words:
         raise Failed("too few arguments for update keyword")
     pairs = pairs_of(words)
@@ -49,8 +52,11 @@ def update(session: Session, words: list[str]) -> None:
 
 
 def pairs_of(words: list[str]) -> list[tuple[str, str]]:
-    """(key, value); `job 12` is `job=12`. A + or - before the = stays with the key. Of a job's keys Nice alone may be without a
-    value, and none of a node's: raises Failed for another that is the last word."""
+    """Return the arguments as (key, value) pairs; `job 12` is the same as `job=12`.
+
+    A + or - before the = stays with the key. Among the keys of a job only Nice may have no value; among the
+    keys of a node none may. Raises Failed if another key without a value is the last argument.
+    """
     pairs: list[tuple[str, str]] = []
     queue = list(words)
     while queue:
@@ -75,7 +81,10 @@ def _is_of_job(key: str) -> bool:
 
 
 def _means(key: str, name: str, *, least: int = 1) -> bool:
-    """Whether the key is the name or the beginning of it, as Slurm has it: jobid may be job."""
+    """Return whether the key is the name or an abbreviation of it.
+
+    The rule is Slurm's: for example, jobid may be written job.
+    """
     lowered = key.lower()
     return len(lowered) >= min(least, 3) and name.startswith(lowered)
 
@@ -106,12 +115,12 @@ def _jobs(session: Session, pairs: list[tuple[str, str]]) -> None:
 
 
 def _is_split(client: Any, word: str) -> bool:
-    """Whether the word means a whole array of which some tasks are on their own."""
+    """Return whether the word names a whole array that has some tasks as separate records."""
     return word.isdecimal() and len(client.call("records", ids=[word], fields=["id"])["jobs"]) > 1
 
 
 def _names_a_job(pairs: list[tuple[str, str]]) -> bool:
-    """Whether a number does; without one it is the name that does."""
+    """Return whether a job is given by number; if not, jobname selects the jobs."""
     return any(key.lower() in ("job", "jobi", "jobid") for key, _ in pairs)
 
 
@@ -120,7 +129,7 @@ def _means_user(key: str) -> bool:
 
 
 def _user_of(pairs: list[tuple[str, str]]) -> str | None:
-    """Whose jobs a name means, where that is said. Raises Failed."""
+    """Return the user whose jobs a name selects, or None if no user is given. Raises Failed."""
     given = next((value for key, value in pairs if _means_user(key)), None)
     if given is None:
         return None
@@ -131,7 +140,7 @@ def _user_of(pairs: list[tuple[str, str]]) -> str | None:
 
 
 def _one(change: Change, key: str, value: str, *, job: str) -> None:
-    """What one KEY=VALUE changes. Raises Failed."""
+    """Add the change that one KEY=VALUE means. Raises Failed."""
     sign = key[-1] if key[-1:] in ("+", "-") else ""
     name = key_of(key.rstrip("+-"))
     if not name or (sign and name != "timelimit"):
@@ -226,7 +235,7 @@ def _set_node(client: Any, row: dict[str, Any], word: str, reason: str) -> None:
 
 
 def _send_away(client: Any, jobs: list[str]) -> None:
-    """Who runs on a node that is set down goes back to the queue, or ends where it cannot."""
+    """Requeue the jobs on a node that is set down; cancel those that cannot be requeued."""
     for job in jobs:
         try:
             client.call("requeue", jobs=[job])

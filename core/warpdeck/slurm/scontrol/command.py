@@ -1,4 +1,7 @@
-"""scontrol(1): options, the keyword, and the interactive mode that reads words line by line. Messages are Slurm's."""
+"""scontrol(1): options, command keywords and the interactive mode that reads commands line by line.
+
+Messages are Slurm's.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ PROMPT = "scontrol: "
 
 
 def main(words: list[str], console: Console) -> int:
-    """Runs the words, or those that come on standard input without any; the exit code."""
+    """Run the command in `words`, or the commands on standard input if there is none.
+
+    Return the exit code.
+    """
     session = Session(console)
     try:
         rest = _options(words, session)
@@ -41,7 +47,10 @@ def main(words: list[str], console: Console) -> int:
 
 
 def _options(words: list[str], session: Session) -> list[str]:
-    """Sets what options say, wherever they stand, up to one that ends it all; the other words. Raises WordsError."""
+    """Apply the options, at any position, up to one that ends the command. Return the other arguments.
+
+    Raises WordsError.
+    """
     rest: list[str] = []
     while words:
         reader = OptionReader(words, OPTIONS)
@@ -60,7 +69,7 @@ def _options(words: list[str], session: Session) -> list[str]:
 
 
 def _set(name: str, value: str, session: Session) -> None:
-    out = session.console.out
+    out = session.console.streams.out
     match name:
         case "details":
             session.details = True
@@ -82,14 +91,14 @@ def _set(name: str, value: str, session: Session) -> None:
             only_ours("scontrol", value)
         case "uid":
             if (uid := user_there(value)) is None:
-                session.console.err.write(f'scontrol: error: --uid="{value}" invalid\n')
+                session.console.streams.err.write(f'scontrol: error: --uid="{value}" invalid\n')
                 session.over = True
             elif uid != user_there(session.console.user):
                 raise WordsError("scontrol: error: --uid is not supported: you are you")
 
 
 def _converse(session: Session) -> None:
-    """Does what lines say until the end, `exit` or `quit`."""
+    """Run commands from standard input until its end, `exit` or `quit`."""
     for line in prompted(session.console, PROMPT):
         try:
             words = _options(_words(line), session)
@@ -104,7 +113,7 @@ def _converse(session: Session) -> None:
 
 
 def _words(line: str) -> list[str]:
-    """As a shell has them; a quote that nobody closes is a letter."""
+    """Split a line as a shell does; an unclosed quote is an ordinary character."""
     try:
         return shlex.split(line)
     except ValueError:
@@ -125,7 +134,7 @@ def _run(words: list[str], session: Session) -> None:
 
 
 def _find_name(word: str) -> str:
-    """The keyword that is meant, or ""."""
+    """Return the keyword that a word or abbreviation means, or ""."""
     lowered = word.lower()
     names = (name for name, keyword in KEYWORDS.items() if len(lowered) >= keyword.least)
     return next((name for name in names if name.startswith(lowered)), "")

@@ -1,6 +1,7 @@
-"""The keys of `scontrol update JobId=`: what each changes of a job, and how far its name may be cut. Slurm's names.
+"""Keys of `scontrol update JobId=`, with Slurm's names.
 
-What Slurm knows and a job here does not have is no key: it is refused by its name.
+The table maps each key to the job fields that it changes and to its shortest abbreviation. Keys that Slurm
+has and that do not apply here are missing from the table; they are refused by name.
 """
 
 from __future__ import annotations
@@ -27,14 +28,17 @@ _COUNT = re.compile(r"\d{1,8}")
 
 
 class Key(NamedTuple):
-    """`least`: letters of the name that must be written. `change`: the fields of model.JobChange that a value means."""
+    """A key of `scontrol update JobId=`.
+
+    `least` is the minimum number of letters. `change` maps a value to the fields of model.JobChange.
+    """
 
     least: int
     change: Callable[[str], Change]
 
 
 def key_of(given: str) -> str:
-    """The key that a name, or the beginning of one, means: the first in the table. "" where there is none."""
+    """Return the first key in the table that a name or abbreviation matches, or "" if there is none."""
     lowered = given.lower()
     if lowered in KEYS:
         return lowered
@@ -80,7 +84,7 @@ def _names(field: str) -> Callable[[str], Change]:
 def _signed(field: str, name: str, default: str) -> Callable[[str], Change]:
     def set_signed(value: str) -> Change:
         text = value or default
-        number = strtol(text)[0]  # what is no number counts as 0
+        number = strtol(text)[0]  # Text that is not a number counts as 0.
         if abs(number) > MAX_NICE:
             raise UserError(f"{name} value out of range (+/- {MAX_NICE}). Value ignored", "write less")
         return {field: number}
@@ -217,4 +221,4 @@ KEYS = {
     "wait-for-switch": Key(5, _number("switches_wait_s", "wait-for-switch")),
     "workdir": Key(2, _text("chdir")),
 }
-"""Slurm's key -> what it changes; where one begins like another, the first is meant."""
+"""Slurm's key -> its change. An abbreviation that matches several keys means the first one."""

@@ -1,4 +1,4 @@
-"""scontrol's keywords: which words they take, and what runs."""
+"""Table of scontrol's keywords: their arguments and the functions that run them."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ class Keyword(NamedTuple):
 
 
 def _help(session: Session, words: list[str]) -> None:
-    session.console.out.write(HELP)
+    session.console.streams.out.write(HELP)
     if words:
         raise Failed("too many arguments for keyword:help")
 
 
 def _version(session: Session, words: list[str]) -> None:
-    session.console.out.write(VERSION)
+    session.console.streams.out.write(VERSION)
     _alone("version", words)
 
 
 def _alone(name: str, words: list[str]) -> None:
-    """It is done, but there are words behind it."""
+    """Report surplus arguments, after the command itself has been carried out."""
     if words:
         raise Failed(f"too many arguments for {name} keyword")
 
@@ -69,7 +69,7 @@ def _verbose(session: Session, words: list[str]) -> None:
 
 
 def _cluster(session: Session, words: list[str]) -> None:
-    """There is one."""
+    """Accept the name of this cluster, which is the only one."""
     try:
         only_ours("scontrol", words[0] if words else None)
     except WordsError as error:
@@ -89,11 +89,14 @@ def _details(session: Session, words: list[str]) -> None:
 
 
 def _nothing(session: Session, words: list[str]) -> None:
-    """What changes nothing here: there are no hidden partitions, and nobody is asked twice."""
+    """Do nothing, for settings without effect here.
+
+    There are no hidden partitions, and nothing asks for confirmation.
+    """
 
 
 HELD = frozenset({"not_pending"})
-"""To hold what runs already is no error in Slurm, and changes nothing now."""
+"""Codes that hold and release ignore: in Slurm, holding a running job is not an error and changes nothing."""
 LOG = "the log has all that there is"
 DOWN = "`warpdeck down` stops the controller"
 KEYWORDS = {
@@ -152,4 +155,7 @@ KEYWORDS = {
     "wait_job": Keyword(2, 1, 1, orders.wait_job),
     "write": Keyword(1, 1, 3, orders.write),
 }
-"""Keyword -> how many letters must be written, how many words follow. Where one begins like another, the first is meant."""
+"""Keyword -> its shortest abbreviation, its argument counts and its handler.
+
+An abbreviation that matches several keywords means the first one.
+"""

@@ -1,5 +1,7 @@
-"""`scontrol update nodename=... Weight= Features= Comment= Extra=`: what nodes cannot tell themselves stands in config.toml, and is
-changed there."""
+"""`scontrol update nodename=... Weight= Features= Comment= Extra=`: sets properties of nodes.
+
+They are stored in config.toml, because nodes cannot report these properties themselves.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,14 @@ MAX_DIGITS = 9
 ERROR = "slurm_update error"
 
 Values = dict[str, Any]
-"""Of [nodes."HOSTLIST"]."""
+"""Values of a [nodes."HOSTLIST"] table."""
 
 
 def fact_of(key: str, value: str) -> Values:
-    """What [nodes."..."] says for a key of scontrol's and its value; empty for other keys. Raises Failed."""
+    """Return the [nodes."..."] values for a key of scontrol and its value, or {} for other keys.
+
+    Raises Failed.
+    """
     lowered = key.lower()
     if len(lowered) > 2 and "features".startswith(lowered):
         return {"features": list(dict.fromkeys(word for word in value.split(",") if word))}
@@ -39,7 +44,10 @@ def fact_of(key: str, value: str) -> Values:
 
 
 def set_facts(client: Any, names: list[str], facts: Values) -> None:
-    """In force at once, for all of the nodes or for none. Raises Failed, and UserError of those who may not."""
+    """Set the values for all of the nodes, or for none on failure; they take effect at once.
+
+    Raises Failed, and UserError if the caller lacks the permission.
+    """
     tables: dict[str, Values] = values_of(client.call("config")["text"]).get("nodes", {})
     own = _table_of(tables, names)
     changes: dict[str, Values] = {own: dict(facts)}
@@ -54,7 +62,7 @@ def set_facts(client: Any, names: list[str], facts: Values) -> None:
 
 
 def _give(changes: dict[str, Values], tables: dict[str, Values], names: list[str], facts: Values) -> None:
-    """The other nodes of a table keep what it said, in one of their own."""
+    """Move the old values of a table's other nodes to a table of their own."""
     hosts = _table_of(tables, names)
     there = {**tables.get(hosts, {}), **changes.get(hosts, {})}
     if "features" in facts:
@@ -63,5 +71,5 @@ def _give(changes: dict[str, Values], tables: dict[str, Values], names: list[str
 
 
 def _table_of(tables: dict[str, Values], names: list[str]) -> str:
-    """That of these nodes, as it is written, or is to be."""
+    """Return the host list of the table with exactly these nodes: as written in config.toml, or a new one."""
     return next((hosts for hosts in tables if set(expand(hosts)) == set(names)), collapse(names))

@@ -1,4 +1,4 @@
-"""scontrol's orders to jobs and to the controller: hold, release, requeue, suspend, notify, write and the like."""
+"""scontrol commands that act on jobs or on the controller, such as hold, requeue, notify and ping."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SAYS_ALL = frozenset(
         "not_user",
     }
 )
-"""Codes for which Slurm's words are enough."""
+"""Error codes for which Slurm's message is sufficient and nothing is added."""
 TASKS = re.compile(r"\d+_\d.*")
 NO_ERROR = "No error"
 POLL_S = 0.5
@@ -51,18 +51,22 @@ DOWN = """Slurmctld(primary) at {host} is DOWN
 
 
 class Nameless(Failed):
-    """No job of that name."""
+    """Error: no job has the given name."""
 
 
 def words_for(error: UserError) -> str:
-    """Slurm's words for a refusal; ours follow where they say more."""
+    """Return Slurm's message for a refusal. Our message follows on a second line where it adds something."""
     if error.code in SAYS_ALL:
         return WORDS[error.code]
     return in_slurms_words(error)
 
 
 def complain_of(session: Session, error: UserError, word: str, *, of_tasks: bool = True) -> None:
-    """SLURM'S WORDS for job 12; of tasks of an array 12_3: SLURM'S WORDS, unless what is asked does not know those."""
+    """Print the refusal of one job: "SLURM'S MESSAGE for job 12".
+
+    For tasks of an array it is "12_3: SLURM'S MESSAGE". Set `of_tasks` to False for commands that do not
+    accept tasks.
+    """
     first, _, rest = words_for(error).partition("\n")
     word = re.sub(r"[\[\]]", "", word)
     told = f"{word}: {first}" if of_tasks and TASKS.fullmatch(word) else f"{first} for job {word}"
@@ -79,21 +83,26 @@ def ask_of(
     update: bool = False,
     **fields: Any,
 ) -> UserError | None:
-    """Asks it of one job, and says what is refused: of an array what becomes of which tasks. Codes of `alike` are no refusals.
-    What is an `update` to Slurm has other words for whom a job does not belong to. Returns what is refused of a whole job."""
+    """Send a request for one job and print each refusal.
+
+    For an array, a line is printed for each group of tasks. Error codes in `alike` do not count as refusals.
+    With `update`, the messages are those that Slurm uses for an update, which differ for a job of another
+    user. Returns the refusal if it concerns a whole job, else None.
+    """
     refused = None
     try:
         parts = client.call(kind, jobs=[word], **fields)["parts"].get(word, {})
     except UserError as error:
         refused, parts = as_update(as_id(error)) if update else as_id(error), error.details
-    if refused is not None and refused.code == "limit_decrement":  # Slurm's command looks before it asks
+    # Slurm's command checks this itself before it sends the request.
+    if refused is not None and refused.code == "limit_decrement":
         session.complain(f"scontrol: error: {refused.message}")
     elif parts:
         _say_parts(
             session, word, {tasks: "" if code in alike else code for tasks, code in parts.items()}, refused
         )
     elif refused is not None and refused.code not in alike:
-        # Whoever may not ask this of any job is told so before anybody looks which tasks are meant.
+        # A caller without the permission for any job gets this message before the tasks are looked up.
         complain_of(session, refused, word, of_tasks=refused.code != "denied")
         return refused if "_" not in word else None
     return None
@@ -104,7 +113,7 @@ def _slurms(error: UserError) -> str:
 
 
 def _say_parts(session: Session, word: str, parts: Mapping[str, str], refused: UserError | None) -> None:
-    """A line for each group of tasks, and what we say beside it of one that is refused."""
+    """Print one line for each group of tasks, then our explanation of the refusal, if any."""
     if not any(parts.values()):
         return
     rest = ""
@@ -121,17 +130,21 @@ def _say_parts(session: Session, word: str, parts: Mapping[str, str], refused: U
 def on_jobs(
     kind: str, *, alike: frozenset[str] = frozenset(), after: str = "", **fields: Any
 ) -> Callable[[Session, list[str]], None]:
-    """An order for each of the jobs named. Refusals with a code of `alike` are none; `after` follows each complaint of what is an
-    update to Slurm."""
+    """Return a command handler that sends request `kind` for each job named in its arguments.
+
+    Refusals with a code in `alike` are ignored. If the command is an update in Slurm, `after` is the prefix
+    of the last error line, which follows the complaints.
+    """
 
     def order(session: Session, words: list[str]) -> None:
         try:
             named = named_jobs(session, words)
         except (
             Nameless
-        ) as error:  # hold and its kin find none, and that is all to Slurm; the others know no names
+            # In Slurm, hold and related commands end here; the other commands do not accept job names.
+        ) as error:
             if after:
-                session.console.err.write(f"{error}\n")
+                session.console.streams.err.write(f"{error}\n")
             else:
                 session.complain(f"{WORDS['not_found']} for job {words[0]}\n{error}")
             return
@@ -146,7 +159,10 @@ def on_jobs(
 
 
 def requeue(*, hold: bool) -> Callable[[Session, list[str]], None]:
-    """Running and ended jobs wait again. The first word may be an option: Incomplete, or State=SpecialExit."""
+    """Return the handler that requeues running and finished jobs, held if `hold` is set.
+
+    The first argument may be an option: Incomplete or State=SpecialExit.
+    """
 
     def order(session: Session, words: list[str]) -> None:
         key, _, value = words[0].lower().partition("=")
@@ -161,21 +177,27 @@ def requeue(*, hold: bool) -> Callable[[Session, list[str]], None]:
 
 
 def as_update(error: UserError) -> UserError:
-    """Whoever updates a job of somebody else's is, in Slurm's words, no user of it."""
+    """Return the error with Slurm's code for an update of another user's job.
+
+    In this case Slurm reports an invalid user id.
+    """
     if error.code == "not_owner":
         return UserError(error.message, error.hint, code="not_user")
     return error
 
 
 def as_id(error: UserError) -> UserError:
-    """What is no job id is, in Slurm's words, an invalid one."""
+    """Return the error with Slurm's code for a malformed job id: invalid job id."""
     if error.code == "no_job_id":
         return UserError(error.message, error.hint, code="not_found")
     return error
 
 
 def named_jobs(session: Session, words: list[str]) -> list[str]:
-    """Ids with commas or blanks, jobname=NAME or jobid=ID. Raises Failed."""
+    """Return the job ids named by ids (separated by commas or blanks), jobname=NAME or jobid=ID.
+
+    Raises Failed.
+    """
     found: list[str] = []
     for word in words:
         key, equals, value = word.partition("=")
@@ -189,7 +211,10 @@ def named_jobs(session: Session, words: list[str]) -> list[str]:
 
 
 def of_name(session: Session, name: str, *, user: str | None = None) -> list[str]:
-    """The jobs of that name: of this user, else of who asks. Raises Failed where there is none."""
+    """Return the ids of the jobs with this name that belong to `user`, by default to the caller.
+
+    Raises Failed if there is none.
+    """
     with session.connect() as client:
         whose = user or str(client.welcome["uid"])
         own = client.call("records", names=[name], users=[whose], fields=["id", "label", "state"])
@@ -201,7 +226,7 @@ def of_name(session: Session, name: str, *, user: str | None = None) -> list[str
 
 
 def top(session: Session, words: list[str]) -> None:
-    """The jobs become the first of their user's waiting ones, in the order in which they are named."""
+    """Move jobs to the front of their user's pending jobs, in the order in which they are named."""
     with session.connect() as client:
         for word in reversed(named_jobs(session, words)):
             found = []
@@ -222,18 +247,18 @@ def top(session: Session, words: list[str]) -> None:
 
 
 def notify(session: Session, words: list[str]) -> None:
-    """A line for whoever looks at the job."""
+    """Send a message to a job's users."""
     with session.connect() as client:
         try:
             client.call("tell", jobs=[words[0]], text=" ".join(words[1:]))
         except UserError as error:
             if error.code == "not_running":
-                error = UserError(error.message, code="no_requeue")  # the same words
+                error = UserError(error.message, code="no_requeue")  # Slurm uses the same message for both.
             raise Failed(f"job notify failure: {words_for(as_update(as_id(error)))}") from error
 
 
 def wait_job(session: Session, words: list[str]) -> None:
-    """Until its nodes are ready: it runs."""
+    """Wait until the nodes of a job are ready, which means that the job runs."""
     if not words[0].isdecimal():
         session.complain(f"Invalid job_id {words[0]}")
         return
@@ -245,7 +270,7 @@ def wait_job(session: Session, words: list[str]) -> None:
                 found = []
             states = {job["state"] for job in found}
             if "RUNNING" in states or "COMPLETING" in states:
-                session.console.err.write(f"scontrol: Nodes are ready for job {words[0]}\n")
+                session.console.streams.err.write(f"scontrol: Nodes are ready for job {words[0]}\n")
                 return
             if not states & {"PENDING", "CONFIGURING", "SUSPENDED"}:
                 session.complain(f"scontrol: Problem running job {words[0]}")
@@ -254,7 +279,7 @@ def wait_job(session: Session, words: list[str]) -> None:
 
 
 def write(session: Session, words: list[str]) -> None:
-    """write batch_script JOB [FILE]: `-` is standard output."""
+    """Handle `write batch_script JOB [FILE]`; the file `-` is standard output."""
     if len(words[0]) > 1 and "config".startswith(words[0].lower()):
         raise Failed("scontrol: error: write config is not supported: config.toml has it as it is written")
     if not (len(words[0]) >= 1 and "batch_script".startswith(words[0].lower())):
@@ -269,12 +294,14 @@ def write(session: Session, words: list[str]) -> None:
     script = next((job["script"] for job in found if job["script"]), "")
     if not script:
         is_strangers = any(job["user"] != session.console.user for job in found)
-        # Slurm's exit code is 0 all the same.
-        session.console.err.write(f"{NO_SCRIPT}{WORDS['not_user' if is_strangers else 'not_found']}\n")
+        # Slurm's exit code is 0 in this case, too.
+        session.console.streams.err.write(
+            f"{NO_SCRIPT}{WORDS['not_user' if is_strangers else 'not_found']}\n"
+        )
         return
     name = words[2] if len(words) > 2 else f"slurm-{words[1]}.sh"
     if name == "-":
-        session.console.out.write(script)
+        session.console.streams.out.write(script)
         return
     if session.console.paths is None:
         raise Failed("no file can be written for a job's process: write it with `-` and redirect it")
@@ -283,22 +310,22 @@ def write(session: Session, words: list[str]) -> None:
             file.write(script)
     except OSError as error:
         raise Failed(f"failed to open file `{name}`: {error.strerror}") from error
-    session.console.out.write(f"batch script for job {words[1]} written to {name}\n")
+    session.console.streams.out.write(f"batch script for job {words[1]} written to {name}\n")
 
 
 def ping(session: Session, words: list[str]) -> None:
-    """Whether the controller answers."""
+    """Report whether the controller answers."""
     try:
         with session.connect() as client:
-            session.console.out.write(alive(client.call("status")) + "\n")
+            session.console.streams.out.write(alive(client.call("status")) + "\n")
             session.code = 0
     except UserError:
         session.code = 1
-        session.console.out.write(DOWN.format(host=session.console.host))
+        session.console.streams.out.write(DOWN.format(host=session.console.host))
 
 
 def reconfigure(session: Session, words: list[str]) -> None:
-    """Takes up config.toml."""
+    """Make the controller reload config.toml."""
     with session.connect() as client:
         try:
             client.call("reload")
@@ -312,7 +339,7 @@ def reconfigure(session: Session, words: list[str]) -> None:
 
 
 def completing(session: Session, words: list[str]) -> None:
-    """Jobs that are ending, and where."""
+    """Print the jobs that are completing, with their nodes."""
     with session.connect() as client:
         for job in client.call("records", states=["COMPLETING"], fields=["id", "state", "node_list", "end"])[
             "jobs"
@@ -323,7 +350,7 @@ def completing(session: Session, words: list[str]) -> None:
 
 
 def pidinfo(session: Session, words: list[str]) -> None:
-    """The job of a process of this machine, and when it ends."""
+    """Print the job of a process on this machine and the time when the job ends."""
     from .processes import job_of
 
     if not words:
@@ -338,12 +365,12 @@ def pidinfo(session: Session, words: list[str]) -> None:
     _, end = expected(found[0])
     now = time.time()
     ends = time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(end)) if end else "Unknown"
-    session.console.out.write(f"Slurm job id {number} ends at {ends}\n")
-    session.console.out.write(f"slurm_get_rem_time is {int(max(0.0, end - now)) if end else -1}\n")
+    session.console.streams.out.write(f"Slurm job id {number} ends at {ends}\n")
+    session.console.streams.out.write(f"slurm_get_rem_time is {int(max(0.0, end - now)) if end else -1}\n")
 
 
 def listpids(session: Session, words: list[str]) -> None:
-    """The processes of jobs on this machine."""
+    """Print the processes of jobs on this machine."""
     from .processes import processes_of
 
     job, _, step = (words[0] if words else "").partition(".")
@@ -353,7 +380,7 @@ def listpids(session: Session, words: list[str]) -> None:
     if job and not found:
         what = f"StepId={words[0]}" if step else f"JobId={job}"
         session.complain(f"{what} does not exist on node {words[1] if len(words) > 1 else '(null)'}.")
-    session.console.out.write(f"{'PID':<8} {'JOBID':<8} {'STEPID':<8} {'LOCALID':<7} {'GLOBALID'}\n")
+    session.console.streams.out.write(f"{'PID':<8} {'JOBID':<8} {'STEPID':<8} {'LOCALID':<7} {'GLOBALID'}\n")
     for each in found:
         pid, number, name, local, rank = each
-        session.console.out.write(f"{pid:<8} {number:<8} {name:<8} {local:<7} {rank:<8}\n")
+        session.console.streams.out.write(f"{pid:<8} {number:<8} {name:<8} {local:<7} {rank:<8}\n")

@@ -1,4 +1,7 @@
-"""`scontrol create|update|delete partition`: KEY=VALUE words change config.toml, where partitions stand, and count at once."""
+"""`scontrol create|update|delete partition`: edits the partitions in config.toml.
+
+Changes take effect at once.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ KEYS = {
     "preemptmode": "preempt_mode", "priorityjobfactor": "priority_job_factor", "prioritytier": "priority_tier",
     "qos": "qos", "state": "state",
 }  # fmt: skip
-"""Slurm's key of a partition -> ours in [partitions.NAME]."""
+"""Slurm's partition key -> our key in [partitions.NAME]."""
 LISTS = frozenset({"allow_accounts", "allow_groups", "allow_qos", "deny_accounts", "deny_qos"})
 COUNTS = frozenset({"grace_s", "max_nodes", "min_nodes", "priority_job_factor", "priority_tier"})
 CLEARED = ("", "unlimited", "infinite", "none")
-"""Values that leave a key to what it is without a word."""
+"""Values that remove a key, so that its default applies."""
 STATES = ("UP", "DOWN", "DRAIN", "INACTIVE")
 LEAST = 1
 ERROR = "scontrol: error: "
 NO_ERROR = "\nslurm_update error: No error"
-"""What scontrol says besides of what it does not understand in an update."""
+"""Text that scontrol appends if it cannot parse an update."""
 TITLES = {"grace_s": "GraceTime", "priority_tier": "PriorityTier", "priority_job_factor": "PriorityJobFactor"}
 NODE_COUNTS = {"max_nodes": "MaxNodes", "min_nodes": "MinNodes"}
 TIMES = frozenset({"default_time", "max_time"})
@@ -37,11 +40,11 @@ YES_NO = {"yes": True, "no": False}
 
 Values = dict[str, Any]
 Change = dict[str, Any]
-"""model.Amendment, as it travels."""
+"""`model.Amendment` in its wire format."""
 
 
 class Misread(Exception):
-    """What scontrol itself finds wrong. `is_update`: an update says so besides."""
+    """Error that scontrol itself detects. With `is_update`, an update appends `NO_ERROR` to it."""
 
     def __init__(self, text: str, *, is_update: bool = True) -> None:
         super().__init__(text)
@@ -49,7 +52,7 @@ class Misread(Exception):
 
 
 def change(session: Session, pairs: list[tuple[str, str]]) -> None:
-    """update partitionname=NAME KEY=VALUE... Raises Failed."""
+    """Handle `scontrol update partitionname=NAME KEY=VALUE...`. Raises Failed."""
     name = next(value for key, value in pairs if _key(key) == "partitionname")
     try:
         changes = _changes(name, [(key, value) for key, value in pairs if _key(key) != "partitionname"])
@@ -68,13 +71,13 @@ def change(session: Session, pairs: list[tuple[str, str]]) -> None:
 
 
 def create(session: Session, words: list[str]) -> None:
-    """create [partition] partitionname=NAME KEY=VALUE... Raises Failed."""
+    """Handle `scontrol create [partition] partitionname=NAME KEY=VALUE...`. Raises Failed."""
     pairs = [(key, value) for key, equals, value in (word.partition("=") for word in words) if equals]
     name = next((value for key, value in pairs if _key(key) == "partitionname"), "")
     if not name:
         raise Failed(f"{ERROR}Invalid input: {words[0]}  Request aborted")
     if all(_key(key) != "minnodes" for key, _ in pairs):
-        pairs.append(("minnodes", "1"))  # as of one that Slurm makes while it runs
+        pairs.append(("minnodes", "1"))  # Slurm sets this for a partition that is created at run time.
     try:
         changes = _changes(name, [(key, value) for key, value in pairs if _key(key) != "partitionname"])
     except Misread as error:
@@ -89,7 +92,7 @@ def create(session: Session, words: list[str]) -> None:
 
 
 def delete(session: Session, name: str, *, said: str) -> None:
-    """delete partitionname=NAME. Raises Failed."""
+    """Handle `scontrol delete partitionname=NAME`. Raises Failed."""
     with session.connect() as client:
         answer = client.call("partitions")
         if name not in {row["name"] for row in answer["partitions"]} or not answer["configured"]:
@@ -101,7 +104,7 @@ def delete(session: Session, name: str, *, said: str) -> None:
 
 
 def _check_nodes(client: Any, changes: list[Change], said: str) -> None:
-    """Raises Failed for nodes that there are none of."""
+    """Raise Failed if the changes name nodes that do not exist."""
     named = (change["values"].get("nodes") for change in changes)
     text = next((nodes for nodes in named if nodes), "ALL")
     there = {row["name"] for row in client.call("nodes")["nodes"]}
@@ -110,7 +113,10 @@ def _check_nodes(client: Any, changes: list[Change], said: str) -> None:
 
 
 def amend(client: Any, changes: list[Change], said: str) -> None:
-    """config.toml is changed so, whole or not at all. Raises Failed, which `said` begins."""
+    """Change config.toml in a single step: all changes or none.
+
+    Raises Failed with a message that begins with `said`.
+    """
     try:
         client.call("amend", changes=changes)
     except UserError as error:
@@ -121,13 +127,13 @@ def amend(client: Any, changes: list[Change], said: str) -> None:
 
 
 def _key(key: str) -> str:
-    """In full: partition may be cut."""
+    """Return the key in lower case, with an abbreviated `partitionname` in full."""
     lowered = key.lower()
     return "partitionname" if len(lowered) >= LEAST and "partitionname".startswith(lowered) else lowered
 
 
 def _changes(name: str, pairs: list[tuple[str, str]]) -> list[Change]:
-    """Raises Misread for what partitions do not have here."""
+    """Return the changes of config.toml. Raises Misread for a key that partitions do not have here."""
     values: Values = {}
     site: Values = {}
     for key, value in pairs:
@@ -148,7 +154,7 @@ def _changes(name: str, pairs: list[tuple[str, str]]) -> list[Change]:
 
 
 def _value(name: str, key: str, value: str) -> Any:
-    """As config.toml has it. Raises Misread."""
+    """Return the value as config.toml stores it; None removes the key. Raises Misread."""
     if name == "state":
         return _state(key, value)
     if name in LISTS:

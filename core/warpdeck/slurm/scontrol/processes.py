@@ -1,23 +1,26 @@
-"""Which processes of this machine are of jobs, as far as the caller may look: a job's processes carry its variables."""
+"""Finds the processes of jobs on this machine by their environment variables.
+
+Processes whose environment the caller may not read are not found.
+"""
 
 from __future__ import annotations
 
 import os
 
 Process = tuple[int, str, str, str, str]
-"""pid, job, step, local task, task; "-" where it is no task itself."""
+"""Process id, job, step, local task id and task id; the task ids are "-" if the process is not a task."""
 MAX_ENVIRON = 1 << 20
 MARK = "WARPDECK_JOB"
-"""What an agent gives to all processes of its jobs, so that those of another Slurm are not taken for ours."""
+"""Variable that an agent sets in all processes of its jobs. Jobs of another Slurm do not have it."""
 
 
 def job_of(pid: str) -> str:
-    """The job of a process; "" for none."""
+    """Return the job of a process, or "" if there is none."""
     return _variables(pid).get("SLURM_JOB_ID", "") if pid.isdecimal() else ""
 
 
 def processes_of(job: str, step: str) -> list[Process]:
-    """Of a job ("" is any) and a step ("" is any), by pid."""
+    """Return the processes of a job and a step in the order of their ids; "" matches any job or step."""
     found: list[Process] = []
     for pid in sorted(filter(str.isdecimal, os.listdir("/proc")), key=int):
         known = _variables(pid)
@@ -34,7 +37,10 @@ def processes_of(job: str, step: str) -> list[Process]:
 
 
 def _variables(pid: str) -> dict[str, str]:
-    """Those of a job's process; none of any other, and of one that is gone or somebody else's."""
+    """Return the environment of a job's process.
+
+    It is empty for any other process, and if the process has ended or belongs to another user.
+    """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             words = file.read(MAX_ENVIRON).split(b"\0")

@@ -1,4 +1,4 @@
-"""Which nodes, and how much of them, `scontrol create|update reservation` means."""
+"""Nodes and parts of nodes that `scontrol create|update reservation` selects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from warpdeck.slurm.format.reservation_keys import MAX_COUNT_DIGITS, Misread, Re
 
 
 def asked_tres(given: dict[str, str]) -> Tres:
-    """What TRES and NodeCnt ask for; 0 nodes: they are named. Raises Misread."""
+    """Return the resources that TRES and NodeCnt request; 0 nodes means that the nodes are named.
+
+    Raises Misread.
+    """
     try:
         tres = parse_tres(given.get("tres", ""))
     except BadTres as error:
@@ -29,7 +32,7 @@ def asked_tres(given: dict[str, str]) -> Tres:
 
 
 def cores(given: dict[str, str]) -> list[int]:
-    """How many CPUs, in all or of each node. Raises Misread."""
+    """Return the requested CPUs: one total, or one number per node. Raises Misread."""
     text = given.get("corecnt", given.get("cpucnt", ""))
     if not text:
         tres = asked_tres(given)
@@ -51,9 +54,11 @@ def chosen_nodes(
     name: str = "",
     of_parts: bool = False,
 ) -> list[str] | None:
-    """Those that are named, or so many: of `own` first, and of what others have not set aside then. None is all there are.
+    """Return the named nodes, or `count` nodes for the reservation; None stands for all nodes.
 
-    `of_parts`: of those that are not named the controller takes what it needs.
+    With `count`, nodes in `own` are preferred, and nodes that other reservations hold in the given time are
+    left out. With `of_parts` and without named nodes, the controller takes what it needs from the nodes
+    returned.
     """
     if not count and given.get("nodes", "").upper() not in ("", "ALL"):
         return list(dict.fromkeys(expand(given["nodes"])))
@@ -72,12 +77,12 @@ def chosen_nodes(
     taken = _taken(client, times, besides=name)
     rows = [row for row in client.call("nodes")["nodes"] if pool is None or row["name"] in pool]
     rows = [row for row in rows if row["name"] not in taken]
-    if own and count <= len(own):  # fewer: those that are idle go first
+    if own and count <= len(own):  # If the reservation shrinks, it gives up its idle nodes first.
         mine = sorted(
             (row for row in rows if row["name"] in own), key=lambda row: (row["state"] != "idle", row["name"])
         )
         return [row["name"] for row in mine[len(mine) - count :]]
-    # Those that are idle first, so that the fewest jobs run into it.
+    # Prefer idle nodes, so that the reservation conflicts with as few jobs as possible.
     rows.sort(key=lambda row: (row["name"] not in own, row["state"] != "idle", row["name"]))
     if len(rows) < count:
         raise Refused("Requested node configuration is not available")
@@ -85,7 +90,7 @@ def chosen_nodes(
 
 
 def _with_features(client: Any, text: str) -> list[dict[str, Any]]:
-    """The nodes that meet it, as --constraint would have them. Raises Refused."""
+    """Return the nodes that satisfy a feature expression with the syntax of --constraint. Raises Refused."""
     from warpdeck.policy.resources.features import with_features
 
     rows: list[dict[str, Any]] = client.call("nodes")["nodes"]
@@ -101,7 +106,7 @@ def _with_features(client: Any, text: str) -> list[dict[str, Any]]:
 
 
 def _taken(client: Any, times: tuple[float, float | None], *, besides: str) -> set[str]:
-    """The nodes that other reservations have in that time."""
+    """Return the nodes that other reservations hold in that time."""
     start, end = times
     meet = [
         row
@@ -114,7 +119,7 @@ def _taken(client: Any, times: tuple[float, float | None], *, besides: str) -> s
 
 
 def partition_of(client: Any, given: dict[str, str]) -> str:
-    """From which so many nodes are taken, "" where the site has none."""
+    """Return the partition from which counted nodes are taken, or "" if the site has none."""
     if "partitionname" in given:
         return given["partitionname"]
     parts = client.call("partitions")["partitions"]

@@ -1,4 +1,4 @@
-"""`scontrol create|update|delete reservation`: KEY=VALUE words become a reservation that is made at run time."""
+"""`scontrol create|update|delete reservation`: builds or changes a reservation from KEY=VALUE arguments."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ Note, unless nodes are directly requested a reservation must exist in a single p
 If no partition is requested the default partition is assumed.
 """
 NOT_THERE = ("Requested nodes are busy", "Requested node configuration is not available")
-"""Where Slurm says so, it also says from which nodes it has chosen."""
+"""Errors after which Slurm also prints `NOTE`, which explains the nodes that it considered."""
 FIXED = "Core-based reservation can not be updated"
 
 
 def create(session: Session, words: list[str]) -> None:
-    """create [reservation] KEY=VALUE... Raises Failed."""
+    """Handle `scontrol create [reservation] KEY=VALUE...`. Raises Failed."""
     kind = words[0].partition("=")[0].lower() if words else ""
     if kind.startswith("par"):
         from .partitions import create as create_partition
@@ -74,13 +74,16 @@ def create(session: Session, words: list[str]) -> None:
             raise Failed(f"{error.before}scontrol: error: {error}{error.tail('created')}") from error
         except Refused as error:
             if str(error).startswith(NOT_THERE):
-                session.console.out.write(NOTE)
+                session.console.streams.out.write(NOTE)
             raise Failed(f"Error creating the reservation: {error}") from error
-    session.console.out.write(f"Reservation created: {made['name']}\n")
+    session.console.streams.out.write(f"Reservation created: {made['name']}\n")
 
 
 def change(session: Session, pairs: list[tuple[str, str]]) -> None:
-    """update reservationname=NAME KEY=VALUE... with += and -= for what has several. Raises Failed."""
+    """Handle `scontrol update reservationname=NAME KEY=VALUE...`. Raises Failed.
+
+    Keys with several values also accept += and -=.
+    """
     with session.connect() as client:
         try:
             given = given_keys([(key, "=", value) for key, value in pairs], signs=True)
@@ -97,11 +100,11 @@ def change(session: Session, pairs: list[tuple[str, str]]) -> None:
         except Refused as error:
             words = str(error).partition("\n")[0]
             raise Failed(f"Error updating the reservation: {error}\nslurm_update error: {words}") from error
-    session.console.out.write("Reservation updated.\n")
+    session.console.streams.out.write("Reservation updated.\n")
 
 
 def delete(session: Session, words: list[str]) -> None:
-    """delete reservationname=NAME, or reservationname NAME. Raises Failed."""
+    """Handle `scontrol delete reservationname=NAME` or `reservationname NAME`. Raises Failed."""
     if not words:
         raise Failed("too few arguments for delete keyword")
     key, equals, name = words[0].partition("=")
@@ -130,7 +133,7 @@ def delete(session: Session, words: list[str]) -> None:
 
 
 def _make(client: Any, made: dict[str, Any], **how: bool) -> None:
-    """Raises Refused."""
+    """Send the reservation to the controller. Raises Refused."""
     try:
         client.create("reservation_make", reservation=made, **how)
     except UserError as error:
@@ -138,17 +141,17 @@ def _make(client: Any, made: dict[str, Any], **how: bool) -> None:
 
 
 class _Wanted(NamedTuple):
-    """What the words ask for, before anything is looked up."""
+    """The arguments of a creation, before anything is looked up in the cluster."""
 
     given: dict[str, str]
     flags: dict[str, str]
     counts: list[int]
-    """CPUs, in all or of each node."""
+    """Numbers of CPUs: one total, or one number per node."""
     counted: int
-    """Nodes."""
+    """Number of nodes."""
     of_parts: bool
     of_none: bool
-    """Of licenses and the like, which need no nodes."""
+    """True if licenses, burst buffers or watts are reserved, which need no nodes."""
 
     @property
     def without_nodes(self) -> bool:
@@ -200,7 +203,10 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
 
 
 def _checked_fields(wanted: _Wanted) -> dict[str, Any]:
-    """What the flags say, where all goes together. Raises Misread, Refused."""
+    """Return the reservation fields that the flags set, after checking that all arguments are compatible.
+
+    Raises Misread or Refused.
+    """
     given, flags, counted, of_parts = wanted.given, wanted.flags, wanted.counted, wanted.of_parts
     if not (given.get("nodes") or counted or of_parts or wanted.counts) and not (
         wanted.of_none or "partitionname" in given
@@ -316,7 +322,7 @@ def _changed_flags(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]
 
 
 def _of_groups(text: str) -> dict[str, Any]:
-    """For the members that groups have now; nothing where none are named."""
+    """Return the fields for the current members of the groups, or {} if no group is named."""
     names = listed(text)
     members = {name: members_of(name) for name in names}
     empty = next((name for name in names if not members[name]), None)
@@ -327,7 +333,7 @@ def _of_groups(text: str) -> dict[str, Any]:
 
 
 def _changed_users(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
-    """For whom it is from now on: for users, or for the members of groups."""
+    """Return the new users of the reservation, given either as users or as the members of groups."""
     of_groups = any(given.get(f"groups{sign}") for sign in ("", "+"))
     of_users = any(given.get(f"users{sign}") for sign in ("", "+"))
     if (of_groups and (row["users"] or row["deny_users"]) and not row["groups"]) or (
@@ -360,12 +366,12 @@ def _licenses(client: Any, text: str) -> list[tuple[str, int]]:
 
 
 def _members(row: dict[str, Any], given: dict[str, str], key: str) -> dict[str, list[str]]:
-    """Who may, or who may not, from now on."""
+    """Return the new allowed names and the new denied names of a row's users or accounts."""
     denied = bool(row[f"deny_{key}"])
     now = row[f"deny_{key}"] if denied else row[key]
     words = listed(given.get(key, ""))
     less = listed(given.get(f"{key}-", ""))
-    if now and words and all(word.startswith("-") for word in words):  # as key-=NAMES
+    if now and words and all(word.startswith("-") for word in words):
         less, words = [*less, *(word[1:] for word in words)], []
     elif key in given:
         return _whose(key, given[key])
@@ -426,7 +432,10 @@ def _floating(flags: dict[str, str], start: float, now: float, end: float | None
 
 
 def _free_name(client: Any, given: dict[str, str], user: str) -> str:
-    """USER_1, as Slurm calls them: after the first user, or the first account."""
+    """Return the first free name USER_1, USER_2, ..., as Slurm does.
+
+    The base is the first user, else the first account, else the caller.
+    """
     there = {row["name"] for row in client.call("reservations")["reservations"]}
     base = next(iter([*listed(given.get("users", "")), *listed(given.get("accounts", "")), user]))
     return next(name for number in range(1, 10_000) if (name := f"{base}_{number}") not in there)

@@ -1,4 +1,4 @@
-"""What the words of one scontrol know of each other: how to show, and the exit code so far."""
+"""State that the commands of one scontrol process share: display options, connection and exit code."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from warpdeck.slurm.format import serial
 
 
 class Failed(Exception):
-    """What is said on standard error, as it stands; the exit code is 1."""
+    """Error whose text is printed on standard error; the exit code is 1."""
 
 
 class Misread(Failed):
-    """There is no such keyword: said with --quiet, too."""
+    """Unknown keyword; it is printed even with --quiet."""
 
 
 class Missing(Failed):
-    """The same of a thing that is not there, which Slurm says on standard output."""
+    """Missing object; Slurm prints this error on standard output."""
 
 
 class Session:
-    """One scontrol, for one word or for a whole interactive round."""
+    """One run of scontrol, for a single command or an interactive session."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -38,34 +38,34 @@ class Session:
 
     @contextlib.contextmanager
     def connect(self) -> Iterator[SyncClient]:
-        """The controller; one connection for all words."""
+        """Provide the connection to the controller, which all commands share."""
         if self._client is None:
-            self._client = self.console.connect()
+            self._client = self.console.controller.connect()
         yield self._client
 
     def close(self) -> None:
-        """Ends the connection, if there is one."""
+        """Close the connection, if there is one."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
     def complain(self, words: str) -> None:
-        """Says what is wrong, and goes on; the exit code will be 1."""
+        """Print an error and continue; the exit code will be 1."""
         self.code = 1
         if not self.quiet:
-            self.console.err.write(words + "\n")
+            self.console.streams.err.write(words + "\n")
 
     def misread(self, words: str) -> None:
-        """The same of a line that is none of ours, which --quiet does not hide."""
+        """Print an error even with --quiet, and continue; the exit code will be 1."""
         self.code = 1
-        self.console.err.write(words + "\n")
+        self.console.streams.err.write(words + "\n")
 
     def miss(self, words: str) -> None:
-        """Says on standard output that something is not there, and goes on; the exit code will be 1."""
+        """Print on standard output that something does not exist, and continue; the exit code will be 1."""
         self.code = 1
         if not self.quiet:
             self.console.print_lines([words])
 
     def print_json(self, value: dict[str, Any]) -> None:
-        """In the frame of Slurm's data_parser."""
+        """Print the value as JSON in the envelope of Slurm's data_parser."""
         serial.dump(self.console, value, yaml=False)

@@ -1,4 +1,4 @@
-"""`scontrol show ENTITY [ID]`: what is asked of the controller, and how it is laid out. Messages are Slurm's."""
+"""`scontrol show ENTITY [ID]`: requests records from the controller and prints them with Slurm's messages."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 NO_TASK = "4294967294"
-"""What stands for %a in the names of files of tasks that wait together."""
+"""Value that replaces %a in the file names of array tasks that are still pending as one record."""
 NO_ID = "scontrol_print_job error: Invalid job id specified"
 WANTED = sorted({*FIELDS, *job_dump.NEEDS.split()})
 
 
 class Entity(NamedTuple):
-    """What can be shown: how many letters of its name must be written, and how; `nameless` is what becomes of an empty name, as in
-    `show partition=`, where that is not as without one."""
+    """A kind of object that can be shown.
+
+    `least` is the minimum number of letters of its name. `nameless` handles an empty name, as in `show
+    partition=`, if that differs from giving no name.
+    """
 
     least: int
     show: Callable[[Session, str], None]
@@ -41,7 +44,7 @@ class Entity(NamedTuple):
 
 
 def show(session: Session, words: list[str]) -> None:
-    """`words` is what follows `show`. Raises Failed."""
+    """Handle `scontrol show`; `words` are the arguments after `show`. Raises Failed."""
     if not words:
         raise Failed("too few arguments for keyword:show")
     written = words[0]
@@ -50,11 +53,13 @@ def show(session: Session, words: list[str]) -> None:
         return
     if len(words) > 2:
         raise Failed("too many arguments for keyword:show")
-    if "=" in written:  # as in `update`: jobid=12
+    if "=" in written:  # The same form as in `update`: jobid=12.
         words = words[0].split("=", 1)
     word = words[0].lower()
     if hostnames.entity(word):
-        code = hostnames.show(words, session.console.env, session.console.out, session.console.err)
+        code = hostnames.show(
+            words, session.console.env, session.console.streams.out, session.console.streams.err
+        )
         session.code = session.code or code
         return
     for name, entity in ENTITIES.items():
@@ -68,7 +73,7 @@ def show(session: Session, words: list[str]) -> None:
 
 
 def print_lines(session: Session, blocks: Iterable[list[str]]) -> None:
-    """Blocks of lines, one line each with --oneliner."""
+    """Print blocks of lines, each block on one line with --oneliner."""
     for lines in blocks:
         if session.oneliner:
             session.console.print_lines(lines, between=" ")
@@ -77,7 +82,10 @@ def print_lines(session: Session, blocks: Iterable[list[str]]) -> None:
 
 
 def records(client: SyncClient, word: str = "", *, steps: bool = False) -> list[Row]:
-    """The jobs that a word names, all in memory without one. Raises Failed."""
+    """Return the jobs that an id names, or all jobs in the controller's memory if it is empty.
+
+    Raises Failed.
+    """
     if not word or word.lower() == "all":
         return list(client.call("records", fields=WANTED, steps=steps)["jobs"])
     base = word.partition(".")[0]
@@ -88,7 +96,7 @@ def records(client: SyncClient, word: str = "", *, steps: bool = False) -> list[
 
 
 def _narrowed(job: Row, word: str) -> Row:
-    """Of tasks that wait inside their array those that are named."""
+    """Return a pending array record with only the tasks that the id names."""
     ranges = parse_job_id(word)[1]
     waiting = job["tasks_text"].partition("%")[0]
     if ranges is None or job["array_task_id"] is not None or not waiting:
@@ -114,7 +122,7 @@ def _not_found(what: str) -> Callable[[Session], None]:
 def _jobs(session: Session, word: str) -> None:
     if "." in word:
         raise Failed(NO_ID)
-    word = "" if word == "0" else word  # none, to Slurm
+    word = "" if word == "0" else word  # Slurm treats 0 like no id.
     with session.connect() as client:
         found = records(client, word, steps=session.details)
     if not found and word and word.lower() != "all":
@@ -125,7 +133,7 @@ def _jobs(session: Session, word: str) -> None:
         session.print_json({"jobs": [job_object(job) for job in found]})
         return
     if not found:
-        session.console.out.write("No jobs in the system\n")
+        session.console.streams.out.write("No jobs in the system\n")
     now = time.time()
     if word and "_" not in word:
         found.sort(key=lambda job: (not job["tasks_pending"], job["id"]))
@@ -147,7 +155,7 @@ def _steps(session: Session, word: str) -> None:
     if number and not blocks:
         raise Missing(f"Job step {number} not found")
     if not blocks:
-        session.console.out.write("No job steps in the system\n")
+        session.console.streams.out.write("No job steps in the system\n")
     print_lines(session, blocks)
 
 
@@ -160,12 +168,15 @@ def _nodes(session: Session, word: str) -> None:
         session.print_json({"nodes": [node_object(node) for node in chosen]})
         return
     if not nodes:
-        session.console.out.write("No nodes in the system\n")
+        session.console.streams.out.write("No nodes in the system\n")
     print_lines(session, (site_text.node_lines(node, partitions, details=session.details) for node in chosen))
 
 
 def _named(session: Session, word: str, rows: list[Row], what: str) -> Iterable[Row]:
-    """The rows that a hostlist or list of names means; a name without a row is told and is an error."""
+    """Yield the rows that a host list or a list of names selects.
+
+    A name without a row is reported and makes the exit code 1.
+    """
     if not word or word.lower() == "all":
         yield from rows
         return
@@ -201,7 +212,7 @@ def _reservations(session: Session, word: str) -> None:
         session.print_json({"reservations": [site_json.reservation_object(row, nodes) for row in chosen]})
         return
     if not rows and not word:
-        session.console.out.write("No reservations in the system\n")
+        session.console.streams.out.write("No reservations in the system\n")
     print_lines(session, (site_text.reservation_lines(row, nodes) for row in chosen))
 
 
@@ -212,7 +223,7 @@ def _licenses(session: Session, word: str) -> None:
         session.print_json({"licenses": [site_json.license_object(row) for row in rows]})
         return
     if not rows:
-        session.console.out.write("No licenses configured in Slurm.\n")
+        session.console.streams.out.write("No licenses configured in Slurm.\n")
     for row in rows:
         if not word or row["name"] == word:
             lines = site_text.license_lines(row)
@@ -227,7 +238,7 @@ def _config(session: Session, word: str) -> None:
     if session.json:
         session.print_json({"config": values})
         return
-    out = session.console.out
+    out = session.console.streams.out
     out.write(f"Configuration data as of {moment(time.time())}\n")
     session.console.print_lines(
         f"{name:<23} = {values[name] or '(null)'}" for name in sorted(values, key=str.lower)
@@ -236,14 +247,14 @@ def _config(session: Session, word: str) -> None:
 
 
 def alive(status: Row) -> str:
-    """What `scontrol ping` says."""
+    """Return the line that `scontrol ping` prints."""
     return f"Slurmctld(primary) at {status['host']} is UP"
 
 
 def _daemons(session: Session, word: str) -> None:
     if word:
         _daemons_take_no_name(session)
-    session.console.out.write("slurmctld slurmd\n")
+    session.console.streams.out.write("slurmctld slurmd\n")
 
 
 def _daemons_take_no_name(session: Session) -> None:
@@ -252,11 +263,13 @@ def _daemons_take_no_name(session: Session) -> None:
 
 def _topology(session: Session, word: str) -> None:
     told = f"Topology information contains no switch or node named {word}"
-    session.console.err.write(f"scontrol: error: {told if word else 'No topology information available'}\n")
+    session.console.streams.err.write(
+        f"scontrol: error: {told if word else 'No topology information available'}\n"
+    )
 
 
 def _aliases(session: Session, word: str) -> None:
-    """The names that nodes have here, of hosts that are named: each is called as its host."""
+    """Print the node names of the named hosts. Each node has the name of its host."""
     with session.connect() as client:
         names = [node["name"] for node in client.call("nodes")["nodes"]]
     found = [name for name in names if not word or name in hostnames.expand(word)]
@@ -265,18 +278,18 @@ def _aliases(session: Session, word: str) -> None:
 
 
 def _cache(session: Session, word: str) -> None:
-    """The older name of assoc_mgr, after which one word may stand."""
+    """Handle `cache`, the older name of assoc_mgr, which takes at most one argument."""
     show_associations(session, [word] if word else [])
 
 
 def _none(session: Session, word: str = "") -> None:
-    """Of what no cluster of ours has, as of what a cluster of Slurm's happens not to have."""
+    """Print nothing for kinds that never exist here, as Slurm does for kinds that a cluster does not have."""
 
 
 def _front_ends(session: Session, word: str) -> None:
     if word:
         raise Missing(f"Node {word} not found")
-    session.console.out.write("No nodes in the system\n")
+    session.console.streams.out.write("No nodes in the system\n")
 
 
 def _slurmd(session: Session, word: str) -> None:

@@ -1,4 +1,7 @@
-"""Partitions, reservations and licenses as `scontrol show --json` shows them: names and forms of Slurm's data_parser v0.0.38. Pure."""
+"""Partitions, reservations and licenses as objects of `scontrol show --json`. Pure.
+
+Names and formats follow Slurm's data_parser v0.0.38.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from .site_text import Row, members, partition_tres, reservation_flags, reservat
 
 UNLIMITED = -1
 NO_WATTS = 4_294_967_294
-"""NO_VAL, as 22.05 gives it in place of null."""
+"""Slurm's NO_VAL, which 22.05 prints instead of null."""
 PURGE = "PURGE_COMP"
-"""A flag that is told as a field of its own."""
+"""A flag that is shown as a separate field."""
 PREEMPTION = {
     "": ["disabled"],
     "off": ["disabled"],
@@ -21,11 +24,14 @@ PREEMPTION = {
     "suspend": ["suspend"],
     "cancel": [],
 }
-"""By our word for the mode; 22.05 has none for CANCEL."""
+"""Our preemption mode -> Slurm's names; 22.05 has none for CANCEL."""
 
 
 def partition_object(row: Row, nodes: Mapping[str, Row]) -> Row:
-    """A partition; `nodes` are all there are, by name. Times are minutes. What ours do not have is null, -1 or ""."""
+    """Return a partition as an object; `nodes` holds all nodes by name.
+
+    Times are in minutes. Fields that our partitions do not have are null, -1 or "".
+    """
     flags = {"default": row["default"], "exclusive_user": row["exclusive_user"]}
     return {
         "flags": [name for name, given in flags.items() if given],
@@ -62,7 +68,7 @@ def partition_object(row: Row, nodes: Mapping[str, Row]) -> Row:
 
 
 def reservation_object(row: Row, nodes: Mapping[str, Row]) -> Row:
-    """A reservation; times are unix seconds."""
+    """Return a reservation as an object; times are Unix seconds."""
     tres, purge_s = reservation_tres(row, nodes), row["purge_after_s"]
     return {
         "flags": [flag for flag in reservation_flags(row, nodes) if not flag.startswith(PURGE)],
@@ -88,7 +94,7 @@ def reservation_object(row: Row, nodes: Mapping[str, Row]) -> Row:
 
 
 def license_object(row: Row) -> dict[str, Any]:
-    """A license of the site."""
+    """Return one of the site's licenses as an object."""
     return {
         "LicenseName": row["name"],
         "Total": row["total"],

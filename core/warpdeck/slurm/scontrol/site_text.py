@@ -1,4 +1,7 @@
-"""Nodes, partitions, reservations and licenses in the layout of `scontrol show`, line by line. Source: Slurm's own printing. Pure."""
+"""Lines of `scontrol show` for nodes, partitions, reservations and licenses, in Slurm's layout. Pure.
+
+Source: Slurm's own output.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ from warpdeck.slurm.format.units import clock, gpus_text, moment, or_null, tres_
 Row = dict[str, Any]
 MIB = 2**20
 STATES = {"connecting": "UNKNOWN", "draining": "MIXED+DRAIN", "drained": "IDLE+DRAIN", "down": "DOWN"}
-"""Our words -> Slurm's base state and flags; others are the same word."""
+"""Our node state -> Slurm's base state and flags. States that are not listed have the same name."""
 
 
 def node_lines(node: Row, partitions: Iterable[Row], *, details: bool) -> list[str]:
-    """A node. What we do not know of it is said as Slurm says it of a node that has not registered."""
+    """Return the lines of a node. Unknown values are shown as Slurm shows a node that has not registered."""
     gres = gres_text(node["gpus"])
     cpus, load = node["cpus"], node["cpu_pct"]
     arch = f"Arch={node['arch']} " if node["arch"] else ""
@@ -76,7 +79,7 @@ def _node_rest(node: Row, partitions: Sequence[str]) -> list[str]:
 
 
 def node_state(node: Row) -> str:
-    """IDLE, MIXED, ALLOCATED, with +DRAIN; DOWN* where the agent does not answer."""
+    """Return a node's state: IDLE, MIXED or ALLOCATED, with +DRAIN; DOWN* if the agent does not answer."""
     state = node["state"]
     if state == "draining" and node["cpus_used"] >= node["cpus"] > 0:
         return "ALLOCATED+DRAIN"
@@ -84,7 +87,7 @@ def node_state(node: Row) -> str:
 
 
 def gres_text(gpus: Sequence[Row]) -> str:
-    """gpu:a100:4, by type."""
+    """Return the GPUs by type, for example gpu:a100:4."""
     kinds: dict[str, int] = {}
     for gpu in gpus:
         kinds[gpu["type"]] = kinds.get(gpu["type"], 0) + 1
@@ -94,7 +97,7 @@ def gres_text(gpus: Sequence[Row]) -> str:
 
 
 def _gres_used(gpus: Sequence[Row]) -> str:
-    """gpu:a100:2(IDX:0-1), by type."""
+    """Return the allocated GPUs by type, for example gpu:a100:2(IDX:0-1)."""
     held: dict[str, list[int]] = {}
     for gpu in gpus:
         held.setdefault(gpu["type"], []).extend([gpu["index"]] if gpu["job"] else [])
@@ -102,7 +105,7 @@ def _gres_used(gpus: Sequence[Row]) -> str:
 
 
 def node_tres(node: Row) -> dict[str, int]:
-    """What it has."""
+    """Return the TRES that a node has."""
     return {
         "cpu": node["cpus"],
         "mem": node["mem_bytes"] // MIB,
@@ -112,13 +115,13 @@ def node_tres(node: Row) -> dict[str, int]:
 
 
 def held_tres(node: Row) -> dict[str, int]:
-    """What of it jobs have."""
+    """Return the TRES of a node that jobs hold."""
     held = sum(1 for gpu in node["gpus"] if gpu["job"])
     return {"cpu": node["cpus_used"], "mem": node["mem_alloc_bytes"] // MIB, "gres/gpu": held}
 
 
 def partition_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
-    """A partition; `nodes` are all there are, by name."""
+    """Return the lines of a partition; `nodes` holds all nodes by name."""
     return [
         f"PartitionName={row['name']}",
         f"AllowGroups={_allowed(row, 'groups')} {_rights(row, 'accounts', 'Accounts')} {_rights(row, 'qos', 'Qos')}",
@@ -139,7 +142,7 @@ def partition_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
 
 
 def partition_tres(row: Row, nodes: Mapping[str, Row]) -> dict[str, int]:
-    """What its nodes have."""
+    """Return the TRES of a partition's nodes."""
     mem_bytes = sum(node["mem_bytes"] for node in members(row, nodes))
     return {
         "cpu": row["cpus"],
@@ -151,7 +154,7 @@ def partition_tres(row: Row, nodes: Mapping[str, Row]) -> dict[str, int]:
 
 
 def members(row: Row, nodes: Mapping[str, Row]) -> list[Row]:
-    """Those of a partition or a reservation that are there."""
+    """Return the rows of the existing nodes of a partition or a reservation."""
     from warpdeck.notation.values.hostlist import expand
 
     return [nodes[name] for name in expand(row["node_list"]) if name in nodes]
@@ -170,7 +173,7 @@ def _rights(row: Row, what: str, word: str) -> str:
 
 
 def reservation_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
-    """A reservation."""
+    """Return the lines of a reservation."""
     tres = reservation_tres(row, nodes)
     users, groups = "" if row["groups"] else whose(row, "users"), ",".join(row["groups"])
     licenses = ",".join(f"{name}:{count}" for name, count in row["licenses"])
@@ -190,24 +193,24 @@ def reservation_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
 
 
 def reservation_tres(row: Row, nodes: Mapping[str, Row]) -> dict[str, int]:
-    """What it has of its nodes."""
+    """Return the CPUs and GPUs that a reservation holds on its nodes."""
     gpus = sum(count for part in row["parts"] for _, count in part["gpus"])
     cpus = sum(part["cpus"] for part in row["parts"]) or sum(node["cpus"] for node in members(row, nodes))
     return {"cpu": cpus, "gres/gpu": gpus}
 
 
 def reservation_flags(row: Row, nodes: Mapping[str, Row]) -> list[str]:
-    """In Slurm's words."""
+    """Return a reservation's flags with Slurm's names."""
     return told_flags(row, named="SPEC_NODES" if members(row, nodes) and not row["node_count"] else "")
 
 
 def whose(row: Row, key: str) -> str:
-    """Those who may, or with a - those who may not."""
+    """Return the allowed names, then the denied names with a leading "-"."""
     return ",".join([*row[key], *(f"-{name}" for name in row[f"deny_{key}"])])
 
 
 def license_lines(row: Row) -> list[str]:
-    """A license of the site."""
+    """Return the lines of one of the site's licenses."""
     free = row["total"] - row["used"]
     return [
         f"LicenseName={row['name']}",

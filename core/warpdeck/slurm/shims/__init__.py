@@ -1,1 +1,1 @@
-"""Slurm's command names as small programs on the PATH."""
+"""Scripts with the names of Slurm's commands, to be installed on the PATH."""

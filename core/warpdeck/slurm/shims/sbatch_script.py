@@ -1,11 +1,14 @@
 """The `sbatch` command as a script for /bin/sh.
 
-It asks the submitter, and starts the client in Python if it gets no answer. The script uses only shell
-builtins. It opens the answer FIFO first for reading and writing, then for reading, and then closes the first
-descriptor. So no open call blocks, and the end of the submitter is seen as end of file. (This uses `exec`,
-because bash keeps a copy of the first descriptor around a group.) /bin/sh drops environment variables whose
-names it cannot use, such as functions of bash. The Python client therefore gets the environment as the kernel
-has it.
+The script asks the submitter. If it gets no response, it starts the Python client. It uses only shell
+builtins.
+
+It first opens the response FIFO for reading and writing, then for reading, and then closes the first
+descriptor. So no open call blocks, and the exit of the submitter is seen as end of file. It uses `exec` for
+this, because bash keeps a copy of the first descriptor around a group.
+
+/bin/sh drops environment variables whose names it cannot use, such as bash functions. The Python client
+therefore reads the original environment from the kernel.
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ import shlex
 from warpdeck_agent.client.command import UNWRITTEN
 
 SENT, REFUSED, OUT, ERR, DONE = "?", "-", "1", "2", "."
-"""Marks at the beginning of the lines of an answer."""
+"""First characters of the lines in a response."""
 LOOK = "squeue --me tells whether it was"
-"""The hint that is printed if an answer was lost."""
+"""Hint that is printed if a response was lost."""
 ANSWER_FD = 6
-"""File descriptor from which the shell reads the answer. It is one of three descriptors that must be free."""
+"""File descriptor from which the shell reads the response.
+
+It is one of three descriptors that must be free.
+"""
 ENVIRON_FD = 8
-"""File descriptor from which the client in Python reads the original environment."""
+"""File descriptor from which the Python client reads the original environment."""
 
 _SCRIPT = """#!/bin/sh
 {head}
@@ -77,7 +83,7 @@ sys.exit(from_shell({name!r}, sys.argv[1:], {environ_fd}, home={home!r}))
 def script(*, head: str, home: str, folder: str, interpreter: str, folders: list[str]) -> str:
     """Return the text of the script.
 
-    `head` is a comment that identifies the owner. `folder` is a shell pattern for the folder of the user's
+    `head` is a comment that identifies the owner. `folder` is a shell pattern for the directory of the user's
     submitter for this home.
     """
     program = _PROGRAM.format(folders=folders, name="sbatch", environ_fd=ENVIRON_FD, home=home)

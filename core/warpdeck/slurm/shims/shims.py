@@ -1,7 +1,7 @@
-"""The scripts that carry Slurm's command names: one each, in a folder of the user's own, or beside other programs. sbatch, which
-shells call in loops, is a script of the shell's.
+"""Installs a script for each Slurm command, in a directory of the user's own or in one with other programs.
 
-Each carries the home it was written for, so that it finds its controller in a cleaned environment too (sudo, cron, systemd).
+sbatch is a shell script, because shells call it in loops. Each script contains the warpdeck home for which it
+was written. So it finds its controller in a cleaned environment, too (sudo, cron, systemd).
 """
 
 from __future__ import annotations
@@ -27,12 +27,17 @@ sys.exit(main({name!r}, sys.argv[1:], home={home!r}))
 SBATCH = "sbatch"
 NAMES = sorted({*COMMANDS, *FRONTED, APP})
 LONGEST_INTERPRETER = 120
-"""Of a first line; kernels cut it at 127 bytes."""
+"""Longest interpreter line. Kernels cut the first line of a script at 127 bytes."""
 MAX_HEAD_BYTES = 16 * 1024
 
 
 def install(paths: Paths) -> str:
-    """Writes one script a command, unless it is there as it should be; the folder. Raises OSError."""
+    """Write one script per command into the user's program directory and return the directory.
+
+    Raises OSError.
+
+    Scripts that are already up to date are not written.
+    """
     folder = paths.programs
     os.makedirs(folder, mode=0o700, exist_ok=True)
     for name, text in _texts(paths, folder=shlex.quote(folder_of(paths))).items():
@@ -41,8 +46,11 @@ def install(paths: Paths) -> str:
 
 
 def install_beside_others(paths: Paths, folder: str) -> None:
-    """The same in a folder that holds other programs too. Raises UserError, and has written nothing, where one of the names is
-    taken by what is not this home's. Raises OSError."""
+    """Install the scripts in a directory with other programs. Raises OSError.
+
+    Raises UserError if a file that was not written for this home already has one of the names. Nothing has
+    been written then.
+    """
     taken = [name for name in NAMES if os.path.lexists(os.path.join(folder, name))]
     foreign = [name for name in taken if not is_own(os.path.join(folder, name), paths)]
     if foreign:
@@ -57,7 +65,7 @@ def install_beside_others(paths: Paths, folder: str) -> None:
 
 
 def remove_from(paths: Paths, folder: str) -> int:
-    """Removes those of this home's scripts that lie there; how many. Raises OSError."""
+    """Remove the scripts of this home from the directory and return their number. Raises OSError."""
     own = [path for name in NAMES if is_own(path := os.path.join(folder, name), paths)]
     for path in own:
         os.unlink(path)
@@ -65,7 +73,7 @@ def remove_from(paths: Paths, folder: str) -> int:
 
 
 def is_own(path: str, paths: Paths) -> bool:
-    """Whether it is a script that was written for this home, and no link."""
+    """Check if the file is a script that was written for this home. A symbolic link is not."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -80,7 +88,10 @@ def _head(paths: Paths) -> str:
 
 
 def _texts(paths: Paths, *, folder: str) -> dict[str, str]:
-    """The script of each command. `folder`: where the submitter is asked, as a pattern of the shell's."""
+    """Return the text of each command's script.
+
+    `folder` is a shell pattern for the directory of the submitter.
+    """
     interpreter = f"{sys.executable} -IS"
     if len(interpreter) > LONGEST_INTERPRETER or " " in sys.executable:
         interpreter = "/usr/bin/env python3"

@@ -1,1 +1,1 @@
-"""sbatch and scancel."""
+"""The commands sbatch and scancel."""

@@ -1,4 +1,7 @@
-"""Which jobs scancel's filters choose, and what it asks and says about them first. Words are those of scancel(1)."""
+"""Selects the jobs that scancel's IDs and filters match, and asks for confirmation with --interactive.
+
+The messages are those of scancel(1).
+"""
 
 from __future__ import annotations
 
@@ -30,32 +33,35 @@ FILTERS = {
     "user": "user_name",
     "wckey": "wckey",
 }
-"""Option -> its name where nothing matches, in the order in which they are told."""
+"""Option -> its name in the message that no job matches, in the order of that message."""
 ASKED = {
     "account": "accounts",
     "name": "names",
     "qos": "qos",
     "reservation": "reservations",
 }
-"""Option -> how the controller is asked for it. Each means one name, which may have a comma in it."""
+"""Option -> filter of the controller's request. Each takes exactly one name, which may contain a comma."""
 STATES = {"RUNNING": ("RUNNING", "CONFIGURING")}
-"""State -> those of ours, where it is not the same."""
+"""State -> the states of ours that it stands for, if they are not the same."""
 MAX_SELECTED = 100_000
-"""Jobs that filters may stand for: as many as one request may name."""
+"""Largest number of jobs that filters may select. It equals the number that one request may name."""
 MAX_FILE_BYTES = 1024 * 1024
-"""Of a file of node names."""
+"""Largest size of a file with node names."""
 SETTINGS = (
     ("account", "account"), ("batch", ""), ("ctld", ""), ("full", ""), ("hurry", ""), ("interactive", ""), ("job_name", "name"),
     ("nodelist", "nodelist"), ("partition", "partition"), ("qos", "qos"), ("reservation", "reservation"), ("sibling", "sibling"),
     ("signal", "signal"), ("state", "state"), ("user_id", "user"), ("user_name", "user"), ("verbose", "verbose"),
     ("wckey", "wckey"),
 )  # fmt: skip
-"""What -vvv tells, in this order: its name there, and the option with its value, "" for a switch."""
+"""Settings that -vvv prints, in this order: printed name -> option with the value ("" for a switch)."""
 Options = dict[str, str]
 
 
 def user_named(name: str) -> str:
-    """The user's name, which may be given as a number. Raises CommandError for one that this machine does not know."""
+    """Return the user's name; `name` may also be a numeric ID.
+
+    Raises CommandError for a user unknown to this machine.
+    """
     uid = user_there(name)
     if uid is None:
         raise CommandError(f"Invalid user name: {name}")
@@ -63,7 +69,11 @@ def user_named(name: str) -> str:
 
 
 class Target(NamedTuple):
-    """What is cancelled: `sent` as the controller knows it, "" for nothing that there is; `told` as scancel names it, with no step."""
+    """A job or step to cancel.
+
+    `sent` is its ID in the request, or "" if the job does not exist. `told` is the job ID in scancel's
+    messages, without a step.
+    """
 
     sent: str
     told: str
@@ -71,12 +81,12 @@ class Target(NamedTuple):
 
 
 def complaint(name: str, words: str, *, of_step: bool = False) -> str:
-    """The line that tells what is wrong with one job or step."""
+    """Return the error line for one job or step."""
     return f"scancel: error: Kill job error on job {'step ' if of_step else ''}id {name}: {words}\n"
 
 
 def told_options(given: Options, number: int, ids: list[GivenId]) -> str:
-    """What the command line comes to, for -vvv."""
+    """Return the settings of the command line as -vvv prints them."""
     unset = {"state": "?", "user_id": "0"}
     lines = []
     for name, option in SETTINGS:
@@ -94,7 +104,7 @@ def told_options(given: Options, number: int, ids: list[GivenId]) -> str:
 
 
 class Choice:
-    """What ids and filters come to among the jobs that have not ended."""
+    """Finds the unfinished jobs that the IDs and filters match."""
 
     def __init__(self, client: SyncClient, given: Options, console: Console) -> None:
         self._client = client
@@ -102,11 +112,14 @@ class Choice:
         self._console = console
         self._loud = int(given.get("verbose", "0"))
         self.missing = False
-        """Whether an id has stood for nothing."""
+        """True if an ID matched no job."""
 
     def targets(self, ids: list[GivenId]) -> list[Target]:
-        """In the order of the ids, without ids what waits first. Tells what ids stand for nothing, asks about each with
-        --interactive."""
+        """Return the jobs and steps to cancel.
+
+        They are in the order of the IDs. Without IDs, pending jobs come first. IDs that match no job are
+        reported. With --interactive, the user is asked about each target.
+        """
         words: list[GivenId] = []
         rows: list[Row] = []
         if ids:
@@ -129,7 +142,7 @@ class Choice:
         return list(found)
 
     def _named(self, ids: list[GivenId]) -> tuple[list[Row], list[GivenId]]:
-        """Rows that ids mean, and the ids that mean one; the others are told."""
+        """Return the rows that the IDs match, and the IDs that match a row. The other IDs are reported."""
         index = Rows(self._rows({}, ids=ids))
         known: list[GivenId] = []
         rows: dict[int, Row] = {}
@@ -142,12 +155,16 @@ class Choice:
             self.missing = True
             if self._loud >= 0:
                 line = complaint(word.told, WORDS["not_found"], of_step=word.step is not None)
-                self._console.err.write(line)
+                self._console.streams.err.write(line)
         return sorted(rows.values(), key=lambda row: row.id), known
 
     def _filtered(self, rows: list[Row], filters: Options, *, alone: bool) -> list[Row]:
-        """Those of the rows, or of all where no id was given. That nothing is left is told, but for Slurm what came after the jobs
-        that were named is left, too."""
+        """Return the rows that pass the filters.
+
+        They are taken from the given rows, or from all jobs if no ID was given (`alone`). With -v, an error
+        says that no job passes. As in Slurm, a passing job that comes after the first named job prevents the
+        message even if it was not named.
+        """
         whose = "" if self._client.welcome["admin"] else str(self._client.welcome["uid"])
         if "nodelist" in filters:
             filters = {**filters, "nodelist": _node_names(filters["nodelist"], self._console)}
@@ -155,20 +172,24 @@ class Choice:
         first = 0 if alone else rows[0].id if rows else sys.maxsize
         if self._loud > 0 and not any(row.id >= first for row in passed):
             told = " ".join(f"{FILTERS[name]}={filters[name]}" for name in FILTERS if name in filters)
-            self._console.err.write(
+            self._console.streams.err.write(
                 f"scancel: error: No active jobs match ALL job filters, including: {told} \n"
             )
         numbers = {row.id for row in rows}
         return passed if alone else [row for row in passed if row.id in numbers]
 
     def _rows(self, filters: Options, *, ids: Sequence[GivenId] = (), whose: str = "") -> list[Row]:
-        """`whose` jobs are looked at where no user is named, "" everybody's. A filter that is empty lets nothing through."""
+        """Return the unfinished jobs that match the filters and IDs.
+
+        If no user is named, only jobs of the user `whose` match ("" for jobs of all users). An empty filter
+        matches no job.
+        """
         if not all(filters.values()) or "wckey" in filters or filters.get("state", "PENDING") not in OURS:
-            return []  # jobs have no wckey here
+            return []  # Jobs have no wckey here.
         try:
             asked = _asked(filters, whose)
         except UserError:
-            return []  # to Slurm such a list names no node
+            return []  # Slurm treats an invalid node list as a list that names no node.
         jobs = list(dict.fromkeys(str(each.job) for each in ids))
         fields = ["id", "label", "name", "partition", "end", "state", "tasks_text"]
         answer = self._client.call("jobs", ids=jobs, limit=MAX_SELECTED, fields=fields, **asked)
@@ -178,7 +199,7 @@ class Choice:
 
 
 def _target(row: Row, step: int | None) -> Target | None:
-    """A job that waits has no steps."""
+    """Return the target for a row, or None for a step of a pending job, which has no steps."""
     if step is not None:
         return None if row.waits else Target(f"{row.id}.{step}", str(row.id), step)
     name = str(row.id) if "+" in row.label else row.label
@@ -186,7 +207,7 @@ def _target(row: Row, step: int | None) -> Target | None:
 
 
 def _asked(filters: Options, whose: str) -> dict[str, Any]:
-    """What the controller is asked for. Raises UserError."""
+    """Return the filters of the request. Raises UserError for an invalid node list."""
     asked: dict[str, Any] = {field: [filters[name]] for name, field in ASKED.items() if name in filters}
     asked["partitions"] = listed(filters.get("partition", ""))
     if "nodelist" in filters:
@@ -201,7 +222,10 @@ def _asked(filters: Options, whose: str) -> dict[str, Any]:
 
 
 def _node_names(text: str, console: Console) -> str:
-    """A hostlist as it stands; those of a file of names, which has a slash in its name. Raises CommandError."""
+    """Return the node list.
+
+    A text with a slash is the path of a file with node names. Raises CommandError.
+    """
     if "/" not in text:
         return text
     try:
@@ -215,7 +239,8 @@ def _agreed(row: Row, step: int | None, console: Console) -> bool:
     what = f"job_id={row.told}" if step is None else f"step_id={row.told}.{step}"
     while True:
         console.print_lines([f"Cancel {what} name={row.name} partition={row.partition} [y/n]? "], end="")
-        console.out.flush()
-        answer = console.stdin.readline(MAX_LINE)
-        if not answer or answer[0] in "yYnN":  # Slurm's asks for ever once nobody can answer
+        console.streams.out.flush()
+        answer = console.streams.stdin.readline(MAX_LINE)
+        # Slurm's scancel repeats the question forever at the end of input. We treat it as no.
+        if not answer or answer[0] in "yYnN":
             return answer[:1] in ("y", "Y")

@@ -1,6 +1,8 @@
-"""The ids of scancel's command line: 12, 12_3, 12_[3-5,9], 12_*, 12+1, each of them perhaps with a step behind it (12_3.0). Pure.
+"""Parser for the job IDs on scancel's command line. Pure functions.
 
-As in Slurm a number that is left out is 0 (12. is 12.0), and a component counts only where ids go to the controller as they stand.
+The forms are 12, 12_3, 12_[3-5,9], 12_* and 12+1, most of them with an optional step (12_3.0). As in Slurm,
+an omitted number is 0 (12. means 12.0). The component of a heterogeneous job (12+1) is only honored if the
+IDs are sent to the controller unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from warpdeck.notation.values.arrays import parse_array
 from warpdeck.slurm.console.console import CommandError
 
 MAX_TASKS = 100_000
-"""Of one id: as many as one request may name."""
+"""Largest number of tasks of one ID. It equals the number that one request may name."""
 _NUMBER = r"(?:[ \t]*\+?\d{1,18})?"
 _ID = re.compile(
     rf"[ \t]*\+?0*(?P<job>[1-9]\d{{0,17}})"
@@ -27,7 +29,11 @@ _SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 class GivenId(NamedTuple):
-    """`text` as it was written; `sent` as the controller knows it, "" for what it has no job for. No tasks: not those of one array."""
+    """One ID of the command line.
+
+    `text` is the ID as it was written. `sent` is the ID in the request, or "" if no job can have it. `tasks`
+    is None if no array tasks are named.
+    """
 
     text: str
     sent: str
@@ -37,7 +43,10 @@ class GivenId(NamedTuple):
     step: int | None
 
     def each_task(self) -> Iterator[GivenId]:
-        """12_[1-2] as 12_1 and 12_2; any other id as it is."""
+        """Split an ID of several tasks, such as 12_[1-2], into IDs of one task.
+
+        Any other ID is returned unchanged.
+        """
         if self.tasks is None or self.is_all:
             yield self
             return
@@ -47,18 +56,18 @@ class GivenId(NamedTuple):
 
     @property
     def told(self) -> str:
-        """How it is named where it stands for no job."""
+        """The ID in the message that no job matches it."""
         task = "_*" if self.is_all else f"_{self.tasks[0][0]}" if self.tasks is not None else ""
         return f"{self.job}{task}" + (f".{self.step}" if self.step is not None else "")
 
 
 class Row(NamedTuple):
-    """A job that has not ended, or the tasks of an array that wait; `array` 0 is no task."""
+    """An unfinished job, or the pending tasks of an array. `array` is 0 if the job is no array task."""
 
     id: int
     label: str
     told: str
-    """The label, with how many tasks may run at once."""
+    """The label, with the limit of concurrent tasks."""
     name: str
     partition: str
     waits: bool
@@ -85,7 +94,7 @@ class Row(NamedTuple):
 
 
 class Rows:
-    """Rows by what ids name them."""
+    """Lookup of rows by the IDs that name them."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._by_id: dict[int, Row] = {}
@@ -97,7 +106,10 @@ class Rows:
                 self._of_array.setdefault(row.array, []).append(row)
 
     def meant(self, word: GivenId) -> list[Row]:
-        """By an id of one task at most. A component counts by its own number alone."""
+        """Return the rows that an ID matches. The ID must not name more than one task.
+
+        A component of a heterogeneous job is only found by its own job number.
+        """
         array = self._of_array.get(word.job, [])
         if word.tasks is not None:
             task = word.tasks[0][0]
@@ -113,7 +125,10 @@ def _has(row: Row, task: int) -> bool:
 
 
 def given_ids(words: list[str]) -> list[GivenId]:
-    """Words, each of which may be several with commas between them. Raises CommandError."""
+    """Parse the IDs on the command line; a word may hold several IDs separated by commas.
+
+    Raises CommandError.
+    """
     found = []
     for word in words:
         rest, more = word, True
@@ -149,7 +164,7 @@ def _number(text: str) -> int:
 
 
 def _tasks(text: str, word: str) -> Ranges:
-    """Raises CommandError."""
+    """Parse the task list of an ID. Raises CommandError."""
     for span in text.split(","):
         ends = _SPAN.fullmatch(span)
         if ends is None or int(ends[2] or ends[1]) < int(ends[1]):

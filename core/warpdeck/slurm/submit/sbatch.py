@@ -1,5 +1,5 @@
 """sbatch: submits a batch script. Options, messages and exit codes are those of sbatch(1); the code of the folder is recorded
-as a snapshot once the job has its number (snapshots/recorder), and the job starts when that is done. Differs where a refusal is
+as a snapshot once the job has its number (client/snapshot_recorder), and the job starts when that is done. Differs where a refusal is
 ours: its own sentence follows Slurm's words for it.
 """
 
@@ -35,9 +35,12 @@ from warpdeck.slurm.console.console import CommandError, Console
 from .validation import check
 
 RECORDED_S = 60.0
-"""What the job waits at most for the record of its code; one that takes longer it gets while it runs."""
+"""Longest time in seconds that a job waits for the snapshot of its code.
+
+A snapshot that takes longer is completed while the job runs.
+"""
 USAGE_EXIT = 255
-"""Of words that are no options of sbatch."""
+"""Exit code for words that are no options of sbatch."""
 USAGE = f"""Usage: sbatch [OPTIONS...] [script [args...]]
 
   -J NAME  -p PARTITION  -A ACCOUNT  -q QOS  -t TIME  -N NODES  -n TASKS  -c CPUS  --mem SIZE  -a ARRAY  -d DEPENDENCY
@@ -55,11 +58,14 @@ WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
 
 
 def main(words: list[str], console: Console) -> int:
-    """Submits; 0, or with --wait the job's exit code. What is no option of sbatch may be one of the site's plug-ins."""
-    if console.awaited:
-        console.linger()
-        with console.connect() as client:
-            return _wait(client, console.awaited, console)
+    """Submit the script. Returns 0, or the job's exit code with --wait.
+
+    An option that sbatch does not have may be an option of one of the site's plug-ins.
+    """
+    if console.controller.awaited:
+        console.controller.linger()
+        with console.controller.connect() as client:
+            return _wait(client, console.controller.awaited, console)
     try:
         return _run(words, console, SBATCH)
     except UserError as error:
@@ -70,13 +76,13 @@ def main(words: list[str], console: Console) -> int:
     except UserError as error:
         if error.code != UNKNOWN:
             raise
-        console.err.write(f'{error.message}\nTry "sbatch --help" for more information\n')
+        console.streams.err.write(f'{error.message}\nTry "sbatch --help" for more information\n')
         return USAGE_EXIT
 
 
 def _with_plugins(console: Console) -> OptionTable:
     try:
-        with console.connect() as client:
+        with console.controller.connect() as client:
             return site_options(client)
     except UserError:
         return SBATCH
@@ -88,17 +94,17 @@ def _run(words: list[str], console: Console, known: OptionTable, *, is_last: boo
     except UserError as error:
         if error.code == UNKNOWN:
             raise
-        console.err.write(f'{error.message}\nTry "sbatch --help" for more information\n')
+        console.streams.err.write(f'{error.message}\nTry "sbatch --help" for more information\n')
         return USAGE_EXIT
     own = {
         option: value for found in parts for option, value in found if known.options[option].here == COMMAND
     }
     if own.keys() & {"help", "usage", "version"}:
-        console.out.write(VERSION if "version" in own else USAGE)
+        console.streams.out.write(VERSION if "version" in own else USAGE)
         return 0
     draft = _draft(words, parts, rest, own, console, known, is_last=is_last)
     asked = own.keys() | draft.own
-    with console.connect() as client:
+    with console.controller.connect() as client:
         return (
             _test(client, draft, console, quiet="quiet" in asked)
             if "test-only" in asked
@@ -141,16 +147,17 @@ def _draft(
         if error.code in WORDS:
             raise _failed(error, console) from error
         raise
-    check(text, name, options, console, others=others)  # what we would take, or pass over, it may refuse
+    check(text, name, options, console, others=others)
     for request in (draft.request, *draft.components):
         request["submit_line"] = shlex.join(["sbatch", *words])
-    # Tools look for what their jobs wrote where they submitted them. A job's own are as that job.
+    # Jobs from a shell run in the submit directory, because tools look for their output there. A job that
+    # another job submits runs the code of the submitting job.
     draft.request["in_place"] = console.record is not None
     return draft
 
 
 def _script(rest: list[str], own: dict[str, str], console: Console) -> tuple[str, str]:
-    """(the script's text, what it is called)."""
+    """Return the text of the script and its name for messages."""
     if "wrap" in own:
         if rest:
             raise CommandError("Script arguments not permitted with --wrap option")
@@ -165,13 +172,16 @@ def _script(rest: list[str], own: dict[str, str], console: Console) -> tuple[str
 
 
 def _text(path: str, console: Console) -> str:
-    """What an option's file holds; a number is a descriptor of the caller's. Raises OSError, UnicodeDecodeError."""
+    """Return the content of a file that an option names; a number is a file descriptor of the caller.
+
+    Raises OSError or UnicodeDecodeError.
+    """
     path = f"/dev/fd/{path}" if path.isdecimal() else os.path.join(console.folder, path)
     return console.read_file(path, MAX_FILE_CHARS).decode()
 
 
 def _read(name: str, console: Console) -> bytes:
-    """The file of that name, else a program of that name on the PATH. Raises OSError."""
+    """Return the content of the file, or of a program with that name on the PATH. Raises OSError."""
     limit = MAX_SCRIPT_BYTES + 1
     try:
         return console.read_file(name if name == "-" else os.path.join(console.folder, name), limit)
@@ -188,36 +198,43 @@ def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: C
     if console.record is not None:
         draft.request["code_due_unix"] = time.time() + RECORDED_S
     if "wait" in asked:
-        console.linger()  # before the job is there: it is a reason for some callers to go another way
+        console.controller.linger()
     try:
-        done = submit(client, draft, snapshot="none", nonce=console.nonce)
+        done = submit(client, draft, snapshot="none", nonce=console.controller.nonce)
     except UserError as error:
         raise _failed(error, console) from error
     if "wait" in asked:
-        console.awaits(done.job_id)  # before it is told: whoever has seen the number waits on, whatever comes
+        console.controller.awaits(done.job_id)
     if console.record is not None:
         console.record(done.job_id, draft.request.get("chdir") or console.folder)
     if "quiet" not in asked:
-        if "parsable" not in asked:  # "outputs only the job id", and programs read both streams as one
+        if "parsable" not in asked:
             for line in done.notes:
-                console.err.write(f"sbatch: {line}\n")
-        console.out.write(_told(done.job_id, asked) + "\n")
-        console.out.flush()
+                console.streams.err.write(f"sbatch: {line}\n")
+        console.streams.out.write(_told(done.job_id, asked) + "\n")
+        console.streams.out.flush()
     if "wait" not in asked:
         return 0
     return _wait(client, done.job_id, console)
 
 
 def _wait(client: SyncClient, job_id: int, console: Console) -> int:
-    """The exit code of the job, or the worst of the array's. What has run out of memory has none (told_exit), and counts as 1."""
+    """Wait for the job and return its exit code, or the highest one of an array.
+
+    A job that ran out of memory or was killed by a signal counts as 1. The exit code of an out-of-memory job
+    is not known (see told_exit).
+    """
     ends = wait_for_end(
-        client, job_id, again=console.again, note=lambda line: print(f"sbatch: {line}", file=console.err)
+        client,
+        job_id,
+        again=console.controller.again,
+        note=lambda line: print(f"sbatch: {line}", file=console.streams.err),
     )
     return max(1 if end.signal or end.state == "OUT_OF_MEMORY" else end.code for end in ends)
 
 
 def _told(job_id: int, asked: Collection[str]) -> str:
-    """The job, and its cluster where clusters were named."""
+    """Return the message with the job ID. It names the cluster if clusters were named."""
     named = bool(CLUSTER_OPTIONS & {*asked})
     if "parsable" in asked:
         return f"{job_id};{CLUSTER_NAME}" if named else str(job_id)
@@ -230,8 +247,11 @@ def _failed(error: UserError, console: Console) -> CommandError:
 
 
 def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) -> int:
-    """Says when it would start, with --quiet only that it never would; 1 then. As in Slurm it is room alone that is asked for:
-    for whom it waits besides counts for nothing, and before --begin it does not start."""
+    """Print when the job would start and return 0, or print why it cannot start and return 1.
+
+    With --quiet only the error is printed. As in Slurm, only the availability of resources is checked:
+    dependencies are ignored, but the job does not start before --begin.
+    """
     begin_unix = 0.0
     for request in (draft.request, *draft.components):
         request.pop("dependencies", None)
@@ -239,14 +259,14 @@ def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) ->
     found = dry_run(client, draft)
     if found["verdict"] == "never":
         error = UserError(found["sentence"], found["hint"], code=found["code"], details=found["details"])
-        first = said_first(error) if error.code == "PartitionConfig" else ""  # sizes are not named here
-        console.err.write(
+        first = said_first(error) if error.code == "PartitionConfig" else ""
+        console.streams.err.write(
             f"{'sbatch: error: ' * bool(first)}{first}allocation failure: {in_slurms_words(error)}\n"
         )
         return 1
     at_unix = time.time() if found["verdict"] == "now" else found["expected_start"]
     if at_unix is None:
-        console.err.write(
+        console.streams.err.write(
             f"allocation failure: the start cannot be told: {found['untold'] or found['sentence']}\n"
         )
         return 1
@@ -256,7 +276,7 @@ def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) ->
     where = f" on {'' if draft.components else 'nodes '}{found['node_list']}" if found["node_list"] else ""
     part = "" if draft.components else f" in partition {found['partition'] or ALL_NODES}"
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_unix))
-    console.err.write(
+    console.streams.err.write(
         f"sbatch: Job {found['id']} to start at {moment} using {found['cpus']} processors{where}{part}\n"
     )
     return 0

@@ -1,7 +1,10 @@
-"""scancel: ends jobs, tasks of arrays and steps, or sends them a signal. Options, messages and exit codes are those of scancel(1).
+"""scancel: cancels jobs, array tasks and steps, or sends them a signal.
 
-A signal without --batch and --full goes to the steps, and to what the batch script runs besides if that waits for the signal.
-Without --user an ordinary user's filters choose among their own jobs; Slurm tries everybody's and is refused.
+Options, messages and exit codes are those of scancel(1). Without --batch and --full, a signal goes to the
+steps. It also goes to those other programs of the batch script that have a handler for it.
+
+Without --user, filters only match the caller's own jobs unless the caller is an admin. Slurm tries the jobs
+of all users and is refused.
 """
 
 from __future__ import annotations
@@ -53,18 +56,21 @@ OPTIONS = table(
     },
 )
 SWITCHES = ("batch", "full", "interactive", "verbose")
-"""Options that a variable sets to true or false."""
+"""Options that an environment variable sets to true or false."""
 VALUES = ("account", "name", "partition", "qos", "state", "user", "wckey")
-"""Options that a variable gives a value; SCANCEL_ACCOUNT is --account."""
+"""Options whose value an environment variable sets, for example SCANCEL_ACCOUNT for --account."""
 CHOOSING = {*FILTERS, "batch", "interactive", "signal"}
-"""With one of these, or a step, ids stand for jobs that Slurm looks up first; else the controller is told them as they are."""
+"""With one of these options or a step ID, Slurm first looks up the jobs.
+
+Otherwise the IDs are sent to the controller unchanged.
+"""
 SILENT = ("already_done", "not_found")
-"""What is no error of a job that was to end."""
+"""Error codes that are no failure if a job was to be ended."""
 EXITS = {"component": 60, "denied": 210, "not_owner": 210, "not_found": 1}
 STEP_EXITS = {"denied": 218, "no_step": 225}
-"""Code -> how scancel ends where it is no 1: Slurm's error number, cut to a byte."""
+"""Error code -> exit code if it is not 1. It is Slurm's error number, cut to a byte."""
 STEP_WORDS = {"denied": "Invalid user id", "already_done": WORDS["not_found"], "no_step": WORDS["not_found"]}
-"""Where they are others than for a job."""
+"""Error code -> message for a step, if it differs from the message for a job."""
 NOT_FEDERATED = ("Not a valid federated job", 191)
 KILL = 9
 HELP = """Usage: scancel [OPTIONS] [job_id[_array_id][.step_id]]
@@ -89,27 +95,27 @@ HELP = """Usage: scancel [OPTIONS] [job_id[_array_id][.step_id]]
 
 
 def main(words: list[str], console: Console) -> int:
-    """Cancels; 1 if something was refused."""
+    """Cancel the jobs. Returns 0, or another exit code if something was refused."""
     given = _from_variables(console)
     only_ours("scancel", given.get("clusters"))
     try:
         found, rest = parse_anywhere(words, "scancel", OPTIONS)
     except UserError as error:
-        console.err.write(f'{error.message}\nTry "scancel --help" for more information\n')
+        console.streams.err.write(f'{error.message}\nTry "scancel --help" for more information\n')
         return 1
     _take(given, found, console)
     if given.keys() & {"help", "usage", "version"}:
-        console.out.write(VERSION if "version" in given else HELP)
+        console.streams.out.write(VERSION if "version" in given else HELP)
         return 0
     number = _signal(given["signal"]) if "signal" in given else 0
     ids = given_ids(rest)
     if "user" in given:
         user_named(given["user"])
     if int(given.get("verbose", "0")) > 2:
-        console.err.write(told_options(given, number, ids))
+        console.streams.err.write(told_options(given, number, ids))
     if not ids and not given.keys() & FILTERS.keys():
         raise CommandError("No job identification provided")
-    with console.connect() as client:
+    with console.controller.connect() as client:
         canceller = Canceller(client, given, console, number)
         if not given.keys() & CHOOSING and all(each.step is None for each in ids):
             return canceller.run([Target(each.sent, each.text) for each in ids])
@@ -127,7 +133,7 @@ def _from_variables(console: Console) -> Options:
         if value is not None and value.lower() in ("true", "t"):
             found[name] = "1"
         elif value is not None and value.lower() not in ("false", "f"):
-            console.err.write(f"scancel: error: Unrecognized SCANCEL_{name.upper()} value: {value}\n")
+            console.streams.err.write(f"scancel: error: Unrecognized SCANCEL_{name.upper()} value: {value}\n")
     for name in VALUES:
         value = console.env.get(f"SCANCEL_{name.upper()}")
         if value is not None:
@@ -138,8 +144,11 @@ def _from_variables(console: Console) -> Options:
 
 
 def _take(given: Options, found: list[tuple[str, str]], console: Console) -> None:
-    """Options in their order: the last one of a name holds, each -v counts from the last -Q, and what is wrong with one is told
-    before those behind it are looked at. Raises CommandError."""
+    """Add the options of the command line to `given`, in their order. Raises CommandError.
+
+    The last option of a name is used, and each -v counts from the last -Q. An error of one option is reported
+    before the options after it are checked.
+    """
     for option, value in found:
         if option == "me":
             uid = uid_of(console.user)
@@ -155,7 +164,7 @@ def _take(given: Options, found: list[tuple[str, str]], console: Console) -> Non
 
 
 def _value(option: str, text: str) -> str:
-    """As it counts. Raises CommandError."""
+    """Validate and normalize an option's value. Raises CommandError."""
     if option == "clusters":
         only_ours("scancel", text)
     elif option == "signal":
@@ -166,7 +175,7 @@ def _value(option: str, text: str) -> str:
 
 
 def _signal(text: str) -> int:
-    """Its number. Raises CommandError."""
+    """Return the number of a signal. Raises CommandError."""
     try:
         return parse_signal(text.strip())
     except UserError:
@@ -174,7 +183,7 @@ def _signal(text: str) -> int:
 
 
 def _state(text: str, complaint: str) -> str:
-    """The state's long name. Raises CommandError."""
+    """Return the long name of a state. Raises CommandError."""
     for name, code in CODES.items():
         if text.upper() in (name, code):
             return name
@@ -183,7 +192,7 @@ def _state(text: str, complaint: str) -> str:
 
 
 class Canceller:
-    """Asks the controller, and says what it refuses as scancel does."""
+    """Sends the requests to the controller, and prints its refusals as scancel does."""
 
     def __init__(self, client: SyncClient, given: Options, console: Console, number: int) -> None:
         self._client = client
@@ -193,12 +202,15 @@ class Canceller:
         self._federated = "sibling" in given
         self._whom = "all" if "full" in given else "batch" if "batch" in given else "programs"
         self._ends = not number or (number == KILL and self._whom != "batch")
-        """A job that is to be killed is ended: it does not go on without its programs."""
+        """True if the jobs are ended.
+
+        A job whose processes are to be killed is ended, too, because it cannot continue without them.
+        """
 
     def run(self, targets: list[Target]) -> int:
-        """Cancels all of them at once; the exit code."""
+        """Cancel all targets with one request and return the exit code."""
         for target in targets if self._verbosity > 0 else ():
-            self._console.err.write(f"scancel: {self._doing(target)}\n")
+            self._console.streams.err.write(f"scancel: {self._doing(target)}\n")
         if self._federated:
             return max((self._tell(target, *NOT_FEDERATED) for target in targets), default=0)
         known = {target.sent: target for target in targets if target.sent}
@@ -208,7 +220,10 @@ class Canceller:
         return max((self._refused(*each) for each in refused), default=0)
 
     def _asked(self, known: dict[str, Target]) -> list[tuple[Target, str, str]]:
-        """What the controller refuses, or has not found some tasks of; each with its code and what it says."""
+        """Send the request. Return each refused target with the error code and message.
+
+        Targets of which some tasks were not found are included.
+        """
         more: dict[str, Any] = {} if self._ends else {"signal": str(self._number), "whom": self._whom}
         names = list(known)
         try:
@@ -234,7 +249,7 @@ class Canceller:
         )
 
     def _refused(self, target: Target, code: str, sentence: str) -> int:
-        """Says it, unless it is no error; the exit code."""
+        """Print a refusal, unless it is no error, and return the exit code."""
         if target.step is not None:
             if code == "pending":
                 return 0
@@ -244,22 +259,25 @@ class Canceller:
             return self._tell(target, words, STEP_EXITS.get(code, 1))
         silent = code in SILENT and not self._number and self._whom != "batch"
         if code == "already_done" and self._number:
-            code = "not_found"  # a signal is for jobs that there are
+            code = "not_found"  # A signal needs a running job, so an ended job counts as not found.
         if self._verbosity > 0 or not (silent or (self._verbosity < 0 and code in SILENT)):
             self._tell(target, WORDS.get(code, sentence), 1)
         return 0 if silent else EXITS.get(code, 1)
 
     def _no_step(self, target: Target, words: str) -> int:
-        """Of a job that runs. Slurm tries twice, and names the job; that a signal found no such step it does not notice: we say
-        so, and end as it does."""
+        """Report that a running job has no step with this number, and return the exit code.
+
+        If a step is to be ended, Slurm tries twice and names only the job. If a signal finds no step, Slurm
+        does not notice. We report it, but return 0 like Slurm.
+        """
         if self._number:
             return self._tell(target, words, 0)
         line = complaint(target.told.partition(".")[0], words, of_step=True)
         again = f"scancel: {self._doing(target)}\n" if self._verbosity > 0 else ""
-        self._console.err.write(line + again + line)
+        self._console.streams.err.write(line + again + line)
         return STEP_EXITS["no_step"]
 
     def _tell(self, target: Target, words: str, code: int) -> int:
-        """The error of one; the exit code as it is."""
-        self._console.err.write(complaint(target.told, words, of_step=target.step is not None))
+        """Print the error of one target, and return `code`."""
+        self._console.streams.err.write(complaint(target.told, words, of_step=target.step is not None))
         return code

@@ -1,4 +1,4 @@
-"""What the real sbatch says of its words and a script before it asks anybody, ourselves included."""
+"""Validates sbatch's options and script with the rules of the real sbatch, before any request is sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warpdeck.notation.verdict.verdict import Fault, judge
 from warpdeck.slurm.console.console import CommandError, Console
 
 _NOT_THERE = 'Try "sbatch'
-"""The end of what is said of an option that there is not, or not so."""
+"""Start of the last line that sbatch prints for an unknown or misused option."""
 
 
 def check(
@@ -26,10 +26,10 @@ def check(
     others: Sequence[Sequence[str]] = (),
     refused_by: OptionTable | None = None,
 ) -> None:
-    """Raises CommandError in sbatch's words, with its exit code, where it would refuse; ours is how to do better.
+    """Raise CommandError with sbatch's message and exit code if the real sbatch would reject the submission.
 
-    `refused_by`: the table of options by which we do not understand the options either. Else an option that 22.05 has not is
-    passed over: we may have it.
+    Our own hint follows the message. `refused_by` is the option table with which our own parser failed, too.
+    Without it, options that Slurm 22.05 does not have are ignored, because warpdeck may have them.
     """
     place = OptionSource(
         cwd=console.folder,

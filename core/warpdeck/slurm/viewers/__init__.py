@@ -1,3 +1,4 @@
-"""Commands that show the queue, the nodes and the priorities: squeue, sinfo, sprio, sshare, sdiag,
-sattach, strigger.
+"""Commands that show the queue, the nodes and the priorities.
+
+They are squeue, sinfo, sprio, sshare, sdiag, sattach and strigger.
 """

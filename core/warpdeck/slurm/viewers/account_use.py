@@ -1,4 +1,4 @@
-"""The tree of accounts with what counts against the limits of each place in it, for sshare and `scontrol show assoc_mgr`."""
+"""Account tree with the usage that counts against limits, for sshare and `scontrol show assoc_mgr`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from warpdeck.slurm.format.format_strings import Row
 from warpdeck.slurm.format.units import FIRST
 
 TRES = (*FIRST, "gres/gpu")
-"""What Slurm counts on any site, in its order."""
+"""The trackable resources (TRES) that Slurm counts on every site, in Slurm's order."""
 NO_USE: Row = {"jobs": 0, "submitted": 0, "tres": {}, "minutes": {}, "run_minutes": {}}
 Placed = tuple[Row, tuple[str, ...]]
 
 
 def used_tree(shares: Sequence[Row], uses: Sequence[Row]) -> Iterator[Placed]:
-    """in_tree's lines, each with `use` (siterows.UseRow), `of_all` (its part of all that was used; None of the root), `siblings`
-    (the shares of all beside it) and `number`, its place among the lines."""
+    """Yield the lines of `in_tree`, each with its usage and the accounts above it.
+
+    The added keys are `use` (a siterows.UseRow), `of_all` (the row's fraction of all usage; None for the
+    root), `siblings` (the sum of the shares of all rows with the same parent, 1 for the root) and `number`
+    (the line's number, from 1).
+    """
     counted = {(row["account"], row["user"]): row for row in uses if not row["qos"]}
     above_all = [row for row in shares if not row["user"] and not row["parent"]]
     total = sum(row["usage"] for row in above_all)
@@ -39,7 +43,7 @@ def _parent(row: Row) -> str:
 
 
 def added(uses: Iterable[Row]) -> Row:
-    """The uses of several together."""
+    """Return the sum of several usage rows."""
     found: Row = {name: dict(value) if isinstance(value, dict) else value for name, value in NO_USE.items()}
     for use in uses:
         for name, value in NO_USE.items():
@@ -52,5 +56,5 @@ def added(uses: Iterable[Row]) -> Row:
 
 
 def counts(numbers: Mapping[str, Any]) -> str:
-    """cpu=0,mem=0,...: each of the site's TRES, in whole numbers."""
+    """Return the site's TRES as whole numbers, for example "cpu=0,mem=0,..."."""
     return ",".join(f"{name}={int(numbers.get(name, 0))}" for name in TRES)

@@ -1,6 +1,7 @@
-"""Which jobs and steps squeue's command line is about, asked of the controller with the columns that are to be printed.
+"""Select the jobs and steps that squeue's command line asks for.
 
-The controller filters; here only what it does not know is looked up (users, host names), and folded arrays are taken apart.
+The controller filters the jobs and sends only the columns that are printed. This module looks up users and
+host names, which the controller does not know, and splits folded arrays into lines.
 """
 
 from __future__ import annotations
@@ -21,24 +22,27 @@ from warpdeck.slurm.format.format_strings import Row
 from warpdeck.slurm.format.job_states import CODES, ENDED, OURS, SPECIAL, STATE_FIELDS, told_state
 
 MAX_JOBS = 100_000
-"""Of one answer, as the controller has it."""
+"""Largest number of jobs in one response; the controller has the same limit."""
 _LEADING = re.compile(r"\+?(\d{1,18})(?:(_)(\d{0,9}))?")
-"""What C reads of a number, and of a task behind it."""
+"""The part of a job ID that a C parser reads: a number, and an optional task number."""
 _STEP = re.compile(r"(\.\w+|\+\d+)$")
-"""Behind a job's id, of a step of it or of a component: as in Slurm each stands for all of them."""
+"""Suffix of a job ID that names a step or a heterogeneous component.
+
+As in Slurm, it selects the whole job.
+"""
 LISTED = (OURS - ENDED) | SPECIAL
-"""The states of what is listed where none are named."""
+"""Job states that are listed if none are named."""
 LISTS = ("account", "licenses", "name", "partition", "qos", "reservation", "states", "user")
-"""Options with a list of what they let through: one that is empty lets nothing through."""
+"""Options whose value is a list of allowed values. An empty list matches no job."""
 
 
 class JobFilterOptions(NamedTuple):
-    """A command line, its environment variables filled in: option -> its last value."""
+    """A parsed command line with its environment variables filled in: option -> its last value."""
 
     values: dict[str, str]
     user: str
     host: str
-    """Who asks, and where."""
+    """User and host that run the command."""
     complain: Callable[[str], None]
 
     def has(self, *names: str) -> bool:
@@ -49,16 +53,19 @@ class JobFilterOptions(NamedTuple):
 
 
 def job_rows(asked: JobFilterOptions, client: SyncClient, *, needs: list[str]) -> list[Row]:
-    """The jobs with these columns, arrays folded or not as it was asked. Raises WordsError."""
+    """Return the selected jobs with the columns in `needs`. Raises WordsError.
+
+    Arrays stay folded unless `--array` or task IDs were given.
+    """
     states, ids = _states(asked), _ids(asked)
     filters = _filters(asked, client)
     if filters is None or not states or (asked.values.get("jobs") and not ids):
         return []
-    if states != LISTED:  # which is what the controller takes
+    if states != LISTED:  # The controller already selects the states in LISTED by default.
         needs = [*needs, *STATE_FIELDS.split()]
         if not ids:
             filters["states"] = sorted({"PENDING" if state in SPECIAL else state for state in states})
-    filters |= {"ids": ids, "names_in_any_case": True}  # scancel takes names as they are
+    filters |= {"ids": ids, "names_in_any_case": True}
     rows = _ask(client, "jobs", **filters, limit=MAX_JOBS, fields=needs)
     if len(ids) == 1 and not rows and not _exists(ids[0], client):
         raise WordsError("slurm_load_jobs error: Invalid job id specified")
@@ -73,7 +80,7 @@ def job_rows(asked: JobFilterOptions, client: SyncClient, *, needs: list[str]) -
 
 
 def step_rows(asked: JobFilterOptions, client: SyncClient) -> list[Row]:
-    """The steps that run. Raises WordsError."""
+    """Return the running steps that the command line selects. Raises WordsError."""
     wanted = frozenset(_step_id(word) for word in asked.listed("steps"))
     filters = _filters(asked, client)
     if filters is None or (asked.values.get("steps") and not wanted):
@@ -99,13 +106,13 @@ def _is_wanted(row: Row, wanted: frozenset[tuple[str, str]]) -> bool:
 
 
 def _states(asked: JobFilterOptions) -> frozenset[str]:
-    """The states that are wanted. Raises WordsError."""
+    """Return the requested job states. Raises WordsError."""
     text = asked.values.get("states", "PENDING" if asked.has("start") else None)
     return LISTED if text is None else _states_of(text)
 
 
 def _states_of(text: str) -> frozenset[str]:
-    """Raises WordsError."""
+    """Parse a list of state names or codes. Raises WordsError."""
     if text.lower() == "all":
         return OURS | SPECIAL
     wanted: set[str] = set()
@@ -121,7 +128,11 @@ def _states_of(text: str) -> frozenset[str]:
 
 
 def check(option: str, value: str, complain: Callable[[str], None]) -> None:
-    """What squeue says of an option's value where it stands, though a later one take its place. Raises WordsError."""
+    """Validate an option's value as soon as it is parsed.
+
+    As in squeue, a value is also validated if a later option overrides it. An unknown state raises
+    WordsError; an unknown user is only reported.
+    """
     if option == "states":
         _states_of(value)
     for name in listed(value) if option == "user" else ():
@@ -130,12 +141,12 @@ def check(option: str, value: str, complain: Callable[[str], None]) -> None:
 
 
 def _ids(asked: JobFilterOptions) -> list[str]:
-    """Raises WordsError."""
+    """Return the job IDs of `--jobs`. Raises WordsError."""
     return [_id(word) for word in words_of(asked.values.get("jobs", ""))]
 
 
 def _id(word: str) -> str:
-    """The job, or the task of an array; what stands behind its number is not looked at. Raises WordsError."""
+    """Return the job or array task that `word` names. Text after the number is ignored. Raises WordsError."""
     if is_job_id(bare := _STEP.sub("", word)) and parse_job_id(bare)[0]:
         return bare
     found = _LEADING.match(word)
@@ -145,7 +156,7 @@ def _id(word: str) -> str:
 
 
 def _step_id(word: str) -> tuple[str, str]:
-    """(job, step) of 12.0 or 12_3.batch. Raises WordsError."""
+    """Split a step ID such as 12.0 or 12_3.batch into (job, step). Raises WordsError."""
     job, dot, step = word.rpartition(".")
     try:
         parse_job_id(job)
@@ -155,7 +166,10 @@ def _step_id(word: str) -> tuple[str, str]:
 
 
 def _filters(asked: JobFilterOptions, client: SyncClient) -> dict[str, Any] | None:
-    """For the controller; None: nothing can be meant. Raises WordsError."""
+    """Return the filters to send to the controller, or None if they cannot match any job.
+
+    Raises WordsError.
+    """
     nodes = _nodes(asked, client)
     if any(option in asked.values and not asked.listed(option) for option in LISTS):
         return None
@@ -175,12 +189,14 @@ def _filters(asked: JobFilterOptions, client: SyncClient) -> dict[str, Any] | No
 
 
 def _users(asked: JobFilterOptions) -> list[str]:
-    """Those that there are."""
     return [name for name in asked.listed("user") if user_there(name) is not None]
 
 
 def _nodes(asked: JobFilterOptions, client: SyncClient) -> list[str]:
-    """Node names; a host's own name stands for the nodes on it. Raises WordsError."""
+    """Return the selected node names.
+
+    A host name is replaced by the nodes on that host. Raises WordsError.
+    """
     text = asked.values.get("nodelist", "")
     if not text:
         return []
@@ -200,7 +216,10 @@ def _nodes(asked: JobFilterOptions, client: SyncClient) -> list[str]:
 
 
 def _lines(row: Row, asked: JobFilterOptions, named: list[tuple[int, TaskRanges | None]]) -> Iterator[Row]:
-    """A folded array as one line, as a line for each task, or as those tasks that were named."""
+    """Yield the lines of one job.
+
+    A folded array is one line, one line per task, or only the selected tasks.
+    """
     text = row["tasks_text"]
     if not row["tasks_folded"]:
         yield row

@@ -1,4 +1,7 @@
-"""A job as `squeue --json` shows it: the names and forms of Slurm's data_parser. What our jobs do not have is null, 0 or ""."""
+"""A job as `squeue --json` shows it, with the names and formats of Slurm's data_parser.
+
+Properties that our jobs do not have are null, 0 or "".
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,17 @@ _NULL = """
 core_spec thread_spec cores_per_socket cpu_frequency_minimum cpu_frequency_maximum cpu_frequency_governor profile
 cpus_per_task sockets_per_node tasks_per_core tasks_per_socket threads_per_core
 """
-"""cpus_per_task also where -c was given: 22.05 never tells it, and its clients read no number there."""
+"""Keys that are always null.
+
+`cpus_per_task` is null even if -c was given: Slurm 22.05 never reports it, and its clients do not read a
+number there.
+"""
 _SHARED = {"NO": "none", "YES": "shared", "USER": "user", "MCS": "mcs"}
-"""By squeue's word for how it shares its nodes; null for what nobody asked for."""
+"""JSON value for each OVERSUBSCRIBE text of squeue. It is null if the job did not request a sharing mode."""
 
 
 def job_object(row: Row) -> dict[str, Any]:
-    """The job as JSON values; times are unix seconds, limits minutes, memory MiB."""
+    """Return the job as JSON values. Times are Unix seconds, limits are minutes and memory is in MiB."""
     return {
         **dict.fromkeys(_EMPTY.split(), ""),
         **dict.fromkeys(_ZERO.split(), 0),

@@ -1,6 +1,7 @@
-"""What squeue can print of a job: every letter of -o and every name of -O, as Slurm prints it.
+"""Job columns of squeue: every letter of -o and every name of -O, formatted as Slurm formats them.
 
-What our jobs do not have is printed as Slurm prints what was not asked for: (null), N/A, 0 or *.
+Properties that our jobs do not have are printed as Slurm prints options that were not requested: (null), N/A,
+0 or *.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ FIXED = {
     "tres-bind": ("TRES_BIND", NOT_ASKED), "tres-freq": ("TRES_FREQ", NOT_ASKED),
     "tres-per-socket": ("TRES_PER_SOCKET", NOT_ASKED), "wckey": ("WCKEY", NULL),
 }  # fmt: skip
-"""Fields that are the same for all our jobs: title and text, spelt as Slurm spells them."""
+"""Fields with the same value for all our jobs: title and text, in Slurm's spelling."""
 PLAIN = {
     "account": ("ACCOUNT", "account", NULL), "admin_comment": ("ADMIN_COMMENT", "admin_comment", NULL),
     "allocnodes": ("ALLOC_NODES", "submit_host", NULL),
@@ -71,21 +72,21 @@ PLAIN = {
     "tres-per-task": ("TRES_PER_TASK", "tres_per_task", NOT_ASKED), "userid": ("UID", "uid", "0"),
     "username": ("USER", "user", ""), "workdir": ("WORK_DIR", "work_dir", NULL),
 }  # fmt: skip
-"""Fields that are a column of a row as it stands: title, column, and what is printed for nothing."""
+"""Fields that print one column of the row unchanged: title, column, and the text for an empty value."""
 OLD_NAMES = {
     "cpuspertask": "cpus-per-task", "packjobid": "hetjobid", "packjobidset": "hetjobidset",
     "packjoboffset": "hetjoboffset", "shared": "oversubscribe",
 }  # fmt: skip
-"""Names of earlier releases, which scripts still have."""
+"""Field names of earlier Slurm releases, which scripts still use."""
 WHOLE = frozenset({"nodelist", "reqnodes", "schednodes", "resizetime"})
-"""Plain fields that a column to the right does not cut."""
+"""Plain fields that are not cut at the width of their column."""
 ID_LENGTH = 31
-"""Characters of a job's id while SLURM_BITSTR_LEN says nothing, as Slurm's own squeue has them."""
+"""Printed characters of a folded array's job ID if SLURM_BITSTR_LEN is not set, as in Slurm."""
 PRIORITY_SCALE = 2**32 - 1
 
 
 class JobFields:
-    """The fields by name, for one listing."""
+    """All printable fields of a job by name, for one listing."""
 
     def __init__(self, env: Mapping[str, str], *, now: float, stamps: Stamps, convert: bool = True) -> None:
         self._now = now
@@ -184,7 +185,7 @@ class JobFields:
         return str(max(0, int(row["start"] or self._now) - int(row["submit"])))
 
     def job_id(self, row: Row) -> str:
-        """12, 12_3, 12_[4-9%2], 12+1."""
+        """Return the job ID in one of the forms 12, 12_3, 12_[4-9%2] or 12+1."""
         if row["het_job_id"]:
             return str(row["label"])
         tasks = row["tasks_text"]
@@ -199,7 +200,7 @@ class JobFields:
         return self._cut(row["tasks_text"]) or NOT_ASKED
 
     def _cut(self, tasks: str) -> str:
-        """Task ids up to the length that SLURM_BITSTR_LEN allows."""
+        """Shorten a list of task IDs to the length that SLURM_BITSTR_LEN allows."""
         return task_list(tasks, DEFAULT_LENGTH if self._bitstr_len is None else self._bitstr_len)
 
     def _memory(self, row: Row) -> str:
@@ -209,13 +210,16 @@ class JobFields:
 
 
 _duration = lru_cache(maxsize=10_000)(format_duration)
-"""Most jobs of a long queue have run for no time at all."""
+"""The cache helps because most jobs of a long queue have the same run time, 0."""
 USED = "used_s"
 STARTS = "start expected_start ends state"
 
 
 def start_of(row: Row) -> float | None:
-    """When it started, or should; for one that ended before that Slurm says when it ended."""
+    """Return the actual or expected start of the job.
+
+    For a job that ended before it started, return its end, as Slurm does.
+    """
     start: float | None = row["start"] or row["expected_start"]
     return row["ends"] if start is None and row["state"] in ENDED else start
 
@@ -229,11 +233,14 @@ def _plain(key: str, empty: str) -> Callable[[Row], str]:
 
 
 OF_REASON = frozenset({"PENDING", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "FAILED"})
-"""States of jobs of which the reason is told in the place of the nodes."""
+"""Job states whose reason is printed instead of the node list."""
 
 
 def _reason_list(row: Row) -> str:
-    """Of one that runs the nodes, though it be held already for the time after."""
+    """Return the reason in parentheses, or the nodes.
+
+    A running job shows its nodes even if it is already held for its next run.
+    """
     return f"({row['reason']})" if row["state"] in OF_REASON else str(row["node_list"])
 
 
@@ -242,12 +249,12 @@ def _fit(name: str) -> Callable[[str, int, bool], str]:
 
 
 def _fit_reason(text: str, width: int, right: bool) -> str:
-    """Reasons are cut, nodes are not."""
+    """Fit NODELIST(REASON) into its column. Reasons are cut; node lists are not."""
     return cut(text, width, right) if text.startswith("(") else whole(text, width, right)
 
 
 def wait_status(text: str) -> int:
-    """An end (code:signal) as wait(2) gives it: the code times 256, or the signal."""
+    """Convert an exit code (code:signal) to a wait(2) status: 256 times the code, plus the signal."""
     code, _, signal = text.partition(":")
     return int(code) * 256 + int(signal)
 

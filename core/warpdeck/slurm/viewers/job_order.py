@@ -1,6 +1,7 @@
-"""The order of squeue's lines: `-S P,t,-p`, the letters of -o with + or - before them, the first the most important.
+"""Sort order of squeue's lines, for example `-S P,t,-p`.
 
-Ties are broken by the job's id, so that two listings of the same queue are the same.
+An order is a list of the letters of -o, each with an optional + or -, the most important first. The job ID
+breaks ties, so that two listings of the same queue are equal.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ DEFAULT = "P,t,-p"
 DEFAULT_START = "S"
 NEVER = float("inf")
 UNSORTED = frozenset("akoqrswxyAEFKRWXYZ")
-"""Letters of -o by which squeue does not sort."""
+"""Letters of -o that squeue cannot sort by."""
 
 
 class Key(NamedTuple):
-    """What lines are compared by, and the columns of rows that it needs."""
+    """A sort key: the function that returns the value to compare, and the columns that it reads."""
 
     needs: str
     value: Callable[[Row], Any]
@@ -28,14 +29,17 @@ class Key(NamedTuple):
 
 
 class SortError(Exception):
-    """A letter that nothing can be sorted by."""
+    """An unknown letter in a sort order."""
 
 
 def parse(
     text: str, letters: Mapping[str, Key], aliases: Sequence[str] = (), *, is_strict: bool = True
 ) -> list[Key]:
-    """The keys that a -S list names, the first the most important. Raises SortError with the last letter that is none, if it
-    is strict: Slurm sorts by the last key first."""
+    """Return the sort keys that a -S list names, the most important first.
+
+    If `is_strict`, raises SortError with the last unknown letter. It is the last one because Slurm sorts by
+    the last key first.
+    """
     keys: list[Key] = []
     unknown, descending = "", False
     for word in text.split(","):
@@ -56,14 +60,17 @@ def parse(
 
 
 def sort(rows: list[Row], keys: Sequence[Key], *, ties: Callable[[Row], Any]) -> None:
-    """In place."""
+    """Sort `rows` in place by `keys`, then by `ties`."""
     rows.sort(key=ties)
     for key in reversed(keys):
         rows.sort(key=key.value, reverse=key.descending)
 
 
 def job_keys(fields: JobFields) -> dict[str, Key]:
-    """The letters of -o that squeue sorts by; numbers and times are compared as such."""
+    """Return the sort key of each letter of -o that squeue sorts by.
+
+    Numbers and times are compared as numbers, not as text.
+    """
     number = _numbers(fields)
     return {
         letter: number.get(letter) or _text(fields.by_name[name])
@@ -99,7 +106,7 @@ def _numbers(fields: JobFields) -> dict[str, Key]:
 
 
 def by_id(row: Row) -> tuple[int, float]:
-    """Tasks of an array behind one another, those that wait last."""
+    """Return the sort key (array job ID, task number). The pending tasks of an array come last."""
     task = row["array_task_id"]
     return row["array_job_id"], NEVER if task is None else task
 

@@ -1,4 +1,7 @@
-"""A node as `sinfo --json` and `scontrol show node --json` show it: the names and forms of Slurm's data_parser."""
+"""A node as `sinfo --json` and `scontrol show node --json` show it.
+
+Names and formats are those of Slurm's data_parser.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from warpdeck.slurm.format.units import MIB, tres_text
 
 
 def node_object(node: Row) -> dict[str, Any]:
-    """The node's facts as JSON values; memory is MiB, times are unix seconds."""
+    """Return the node's properties as JSON values. Memory is in MiB, times are Unix seconds."""
     return {
         "architecture": node["arch"],
         "burstbuffer_network_address": "",

@@ -1,6 +1,7 @@
-"""What sinfo can print: every letter of -o and every name of -O, of a group of equal nodes in a partition.
+"""Columns of sinfo: every letter of -o and every name of -O.
 
-A group is a partition, the nodes of it that are printed in one line, and what they have in common.
+sinfo prints one line per group. A group is a partition and those of its nodes that share a line because their
+printed values are equal.
 """
 
 from __future__ import annotations
@@ -27,16 +28,19 @@ LETTERS = {
     "X": "sockets", "Y": "cores", "Z": "threads",
 }  # fmt: skip
 ADMIN = "root"
-"""Who is said to have given the reason of a node, as `scontrol show node` has it."""
+"""User shown as the author of a node's reason, as in `scontrol show node`."""
 NONE, UNKNOWN, NOT_KNOWN, NULL = "none", "Unknown", "N/A", "(null)"
 NO_NODE = "n/a"
-"""The state of a partition none of whose nodes is meant."""
+"""State of a partition without any selected node."""
 NO_LIMIT = "infinite"
 
 
 class Print(NamedTuple):
-    """One thing to print of a group. `of_node` and `of_partition` are what groups must agree in to be one line (None:
-    nothing). `exact` says that a number is to be agreed in only with -e."""
+    """One column of a group of nodes.
+
+    Nodes share a line only if their values of `of_node` and `of_partition` are equal (None: no condition).
+    With `exact`, the node values must be equal only if -e was given.
+    """
 
     title: str
     text: Callable[[Row], str]
@@ -44,23 +48,23 @@ class Print(NamedTuple):
     of_partition: Callable[[Row], Any] | None = None
     exact: bool = False
     value: Callable[[Row], Any] | None = None
-    """What -S sorts by; None: the text."""
+    """Returns the value that -S sorts by. None: sort by the text."""
     fit: Callable[[str, int, bool], str] = cut
-    """How a text longer than its column is made to fit."""
+    """Shortens a text that is longer than its column."""
 
 
 def group(part: Row, nodes: Sequence[Row]) -> Row:
-    """The row that is printed: a partition and the nodes that share a line."""
+    """Return the row that is printed: a partition and the nodes that share a line."""
     return {"part": part, "nodes": list(nodes)}
 
 
 def prints(stamps: Stamps) -> dict[str, Print]:
-    """By name."""
+    """Return the columns of sinfo by name."""
     return {**_of_partitions(), **_of_nodes(stamps), **_numbers(), **_counts()}
 
 
 def as_fields(named: dict[str, Print]) -> dict[str, Field]:
-    """For a layout."""
+    """Convert the columns to the fields of a `Layout`."""
     return {name: Field(each.title, "", each.text, each.fit) for name, each in named.items()}
 
 
@@ -128,7 +132,11 @@ def _of_nodes(stamps: Stamps) -> dict[str, Print]:
 
 
 def _numbers() -> dict[str, Print]:
-    """Those that groups need not agree in: then the least of them stands for all, with a + behind it."""
+    """Return the columns whose values may differ within a group.
+
+    Most print the smallest value, followed by a + if there are larger ones. CPU load and free memory print a
+    range.
+    """
 
     def least(title: str, value: Callable[[Row], int]) -> Print:
         def text(row: Row) -> str:
@@ -200,7 +208,7 @@ def _starred(part: Row) -> str:
 
 
 def _keep_star(text: str, width: int, right: bool) -> str:
-    """The default partition is told from the others in any width."""
+    """Cut the name, but keep the star that marks the default partition."""
     return text[: width - 1] + "*" if len(text) > width and text.endswith("*") else cut(text, width, right)
 
 
@@ -251,13 +259,16 @@ def _layout(node: Row) -> tuple[int, ...]:
 
 
 def _topology(row: Row) -> str:
-    """Of each the least, with a + where nodes have more."""
+    """Return sockets, cores and threads as S:C:T.
+
+    Each is the smallest value, followed by a + if some nodes have more.
+    """
     parts = [set(part) for part in zip(*map(_layout, row["nodes"]), strict=True)] or [{0}] * 3
     return ":".join(f"{min(part)}{'+' if len(part) > 1 else ''}" for part in parts)
 
 
 def _by_use(row: Row) -> tuple[int, int, int]:
-    """(allocated, idle, other) nodes."""
+    """Return the numbers of (allocated, idle, other) nodes."""
     uses = [_use(node) for node in row["nodes"]]
     return uses.count("allocated"), uses.count("idle"), uses.count("other")
 

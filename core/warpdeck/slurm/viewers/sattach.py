@@ -1,4 +1,8 @@
-"""sattach: where the tasks of a running step are. Its streams belong to the srun that began it, so they are not shown twice."""
+"""sattach: prints the layout of a running step's tasks.
+
+It does not attach to the streams of the step. They belong to the srun that started the step, so the error
+message names other commands to use.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ UNREAD = "Failed to parse stepid from command line options"
 
 
 def main(words: list[str], console: Console) -> int:
-    """Prints the layout; the exit code."""
+    """Print the layout of the step's tasks and return the exit code."""
     found, rest = read(words, OPTIONS)
     if is_informed(found, console, usage=USAGE, help_text=HELP):
         return 0
@@ -42,7 +46,7 @@ def main(words: list[str], console: Console) -> int:
         if name in asked and not asked[name].isdecimal():
             raise CommandError(f'Invalid numeric value "{asked[name]}" for {name}.')
     if len(rest) != 1 or "." not in rest[0]:
-        print(USAGE, file=console.out)
+        print(USAGE, file=console.streams.out)
         raise CommandError("too many parameters" if len(rest) != 1 else UNREAD)
     job, _, step = rest[0].partition(".")
     if job and not step.isdecimal():
@@ -54,12 +58,12 @@ def main(words: list[str], console: Console) -> int:
         raise CommandError(
             f"the streams of step {job}.{step} are those of the srun that began it: {INSTEAD.format(job=job)}"
         )
-    print(layout(record["parts"], cyclic=record["layout"] == CYCLIC), file=console.out)
+    print(layout(record["parts"], cyclic=record["layout"] == CYCLIC), file=console.streams.out)
     return 0
 
 
 def _running(console: Console, job: str, step: str) -> Row:
-    with console.connect() as client:
+    with console.controller.connect() as client:
         jobs = client.call("records", ids=[job], fields=["id", "state"], steps=True)["jobs"]
     if jobs and all(record["state"] == "PENDING" for record in jobs):
         raise CommandError(f"{NO_STEP}: {WORDS['pending']}")
@@ -72,7 +76,7 @@ def _running(console: Console, job: str, step: str) -> Row:
 
 
 def layout(parts: list[Row], *, cyclic: bool) -> str:
-    """The tasks of each node, as sattach lays them out."""
+    """Return the tasks of each node in sattach's layout. `parts` has one row for each node of the step."""
     tasks = _ranks([part["tasks"] for part in parts], cyclic=cyclic)
     head = (
         f"\t{sum(map(len, tasks))} tasks, {len(parts)} nodes ({collapse([part['node'] for part in parts])})\n"
@@ -85,7 +89,10 @@ def layout(parts: list[Row], *, cyclic: bool) -> str:
 
 
 def _ranks(counts: list[int], *, cyclic: bool) -> list[list[int]]:
-    """Numbers of tasks: node after node, or in turn one to each that has room."""
+    """Return the task numbers of each node.
+
+    They are numbered node by node, or one per node in rotation if `cyclic`.
+    """
     whole, ranks = sum(counts), [list[int]() for _ in counts]
     turns = [node for node, count in enumerate(counts) for _ in range(count)]
     if cyclic:

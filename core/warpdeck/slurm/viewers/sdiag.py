@@ -1,7 +1,7 @@
-"""sdiag: what the controller has done and how long it took, in the layout of sdiag(1).
+"""sdiag: prints statistics of the controller's work and its run times, in the layout of sdiag(1).
 
-Our one planner does the work of both of Slurm's (by priority, and backfill), so both blocks show its passes. What there is
-nothing of here (agent threads, a database's queue) is 0.
+Our single planner does the work of both Slurm schedulers (main and backfill), so both blocks show its passes.
+Figures that do not exist here, such as agent threads and the database queue, are 0.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ DENIED_EXIT = 255
 
 
 def main(words: list[str], console: Console) -> int:
-    """Prints, or resets."""
+    """Print the statistics, or reset them."""
     found, _ = read_anywhere(words, OPTIONS)
     if is_informed(found, console, usage=USAGE, help_text=HELP):
         return 0
     asked = dict(found)
     only_ours("sdiag", asked.get("cluster", console.env.get("SLURM_CLUSTERS")))
-    with console.connect() as client:
+    with console.controller.connect() as client:
         orders = [name for name, _ in found if name in ("all", "reset")]
         if orders[-1:] == ["reset"]:
             return _reset(client, console)
@@ -60,9 +60,9 @@ def _reset(client: Any, console: Console) -> int:
     except UserError as error:
         if error.code == GONE:
             raise
-        print("slurm_reset_statistics: Access/permission denied", file=console.err)
+        print("slurm_reset_statistics: Access/permission denied", file=console.streams.err)
         return DENIED_EXIT
-    print("Reset scheduling statistics", file=console.out)
+    print("Reset scheduling statistics", file=console.streams.out)
     return 0
 
 
@@ -101,7 +101,10 @@ def _lines(figures: Mapping[str, Any], asked: Mapping[str, str]) -> Iterator[str
 
 
 def requests_told(figures: Mapping[str, Any], asked: Mapping[str, str]) -> Iterator[str]:
-    """How often what was asked by whom, and how long it took."""
+    """Yield the request statistics by message type and by user.
+
+    Each line has the count, and the mean and total time in microseconds.
+    """
     yield "Remote Procedure Call statistics by message type"
     yield from (
         f"\t{name.upper():<{NAME_WIDTH}}( {number:4d}) {_span(span)}"
@@ -153,7 +156,7 @@ def _backfill_block(figures: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _object(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """The names of data_parser."""
+    """Return the statistics with the names of Slurm's data_parser."""
     passes, jobs = figures["passes"], figures["jobs"]
     cycles = {
         "cycle_counter": passes["count"],
@@ -190,7 +193,10 @@ def _spans(spans: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _sorted(spans: Mapping[str, Any], asked: Mapping[str, str]) -> list[tuple[str, Any]]:
-    """By count, or as it was asked; the largest first."""
+    """Sort by count, or by the order that an option requests, the largest first.
+
+    `--sort-by-id` sorts by name, ascending.
+    """
     if "sort-by-id" in asked:
         return sorted(spans.items())
     if "sort-by-time" in asked:
@@ -213,5 +219,5 @@ def _us(seconds: float) -> int:
 
 
 def moment_told(at_unix: float) -> str:
-    """As a date and in seconds."""
+    """Format a time as a date followed by Unix seconds."""
     return f"{ctime(at_unix)} ({int(at_unix)})"

@@ -1,7 +1,7 @@
-"""sinfo: partitions and nodes. Options, layouts, messages and exit codes are sinfo(1)'s.
+"""sinfo: lists partitions and nodes, with the options, layouts, messages and exit codes of sinfo(1).
 
-A line is a partition and those of its nodes that agree in everything that is printed; numbers such as CPUs and memory need not
-agree unless with -e. In node-oriented listings (-N) every node has lines of its own.
+A line is a partition and those of its nodes whose printed values are equal. Numbers such as CPUs and memory
+may differ unless -e is given. In node-oriented listings (-N) every node has its own lines.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Lists partitions, and nodes by their state.
   -e, --exact  -l, --long  -h, --noheader  -i, --iterate=SECONDS
       --json, --yaml       all there is of nodes, for programs"""
 NAME_WIDTH = 9
-"""The least width of partitions and node lists where a layout adapts to the longest."""
+"""Least width of the partition and node list columns where a layout adapts to the longest name."""
 REASONS = "down,fail,drain"
 FROM_ENV = {
     "SINFO_PARTITION": "partition",
@@ -67,14 +67,14 @@ ORDER, ORDER_OF_NODES = "#P,-t", "N"
 
 
 class SinfoTables(NamedTuple):
-    """What the controller told."""
+    """Response of the controller: all partitions and nodes."""
 
     partitions: list[Row]
     nodes: list[Row]
 
 
 class SinfoOptions(NamedTuple):
-    """A command line, its environment variables filled in: option -> its last value."""
+    """A parsed command line with its environment variables filled in: option -> its last value."""
 
     values: dict[str, str]
 
@@ -83,7 +83,7 @@ class SinfoOptions(NamedTuple):
 
 
 def main(words: list[str], console: Console) -> int:
-    """Lists once, or for ever with --iterate."""
+    """Print the listing once, or repeatedly with --iterate."""
     found, _ = read_anywhere(words, OPTIONS)
     if is_informed(found, console, usage=USAGE, help_text=HELP):
         return 0
@@ -95,7 +95,7 @@ def main(words: list[str], console: Console) -> int:
 
 
 def _asked(found: Words, console: Console) -> SinfoOptions:
-    """Raises WordsError for what cannot be together."""
+    """Return the parsed command line. Raises WordsError for options that exclude each other."""
     values = dict(found)
     if values.keys() & {"format", "Format"} and "long" in values:
         sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
@@ -114,15 +114,15 @@ def _asked(found: Words, console: Console) -> SinfoOptions:
 
 
 def _list(asked: SinfoOptions, console: Console, client: SyncClient) -> None:
-    """One listing. Raises WordsError."""
+    """Print one listing. Raises WordsError."""
     only_ours("sinfo", asked.values.get("clusters"))
     now = time.time()
     if asked.has("long", "iterate") and not asked.has("json", "yaml", "noheader"):
-        print(ctime(now), file=console.out)
+        print(ctime(now), file=console.streams.out)
     stamps = Stamps(console.env, now)
     if asked.has("reservation"):
         if asked.has("clusters"):
-            print(CLUSTER_LINE, file=console.out)
+            print(CLUSTER_LINE, file=console.streams.out)
         _print_reservations(console, client, stamps, titles=not asked.has("noheader"))
         _complain(stamps, console)
         return
@@ -137,11 +137,11 @@ def _list(asked: SinfoOptions, console: Console, client: SyncClient) -> None:
 
 def _complain(stamps: Stamps, console: Console) -> None:
     if stamps.complaint:
-        print(f"sinfo: error: {stamps.complaint}", file=console.err)
+        print(f"sinfo: error: {stamps.complaint}", file=console.streams.err)
 
 
 def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict[str, Print]) -> None:
-    columns = _columns(asked, site, lambda sentence: print(sentence, file=console.err))
+    columns = _columns(asked, site, lambda sentence: print(sentence, file=console.streams.err))
     fields = [column.field for column in columns if column.field]
     rows = _rows(asked, site, [named[field] for field in fields], of_names=bool(NAMED_BY & {*fields}))
     _sort(rows, asked, site, named)
@@ -154,7 +154,7 @@ def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict
         console.print_lines(lines)
 
 
-# What is printed
+# Columns
 
 
 def _columns(asked: SinfoOptions, site: SinfoTables, complain: Callable[[str], None]) -> list[Column]:
@@ -175,7 +175,7 @@ def _columns(asked: SinfoOptions, site: SinfoTables, complain: Callable[[str], N
 
 
 def _gap(letter: str, last: str) -> str:
-    """What stands behind a column of %all, as sinfo has it."""
+    """Return the separator after a column of %all, as sinfo prints it."""
     return " " if letter == last else "|" if letter.islower() else " |"
 
 
@@ -184,7 +184,7 @@ NAMES = {
     "priority": "prioritytier",
     "share": "oversubscribe",
 } | {name: name for name in ("gresused", "allocmem", "statecomplete", "comment", "extra", "port")}
-"""Names of -O -> what is printed."""
+"""Names of -O -> names of the columns in `prints`."""
 
 
 def _default(asked: SinfoOptions, site: SinfoTables) -> str:
@@ -204,16 +204,18 @@ def _default(asked: SinfoOptions, site: SinfoTables) -> str:
     return f"%{part}P %.5a %.10l %.6D %.6t %N"
 
 
-# Which nodes share a line
+# Grouping of nodes into lines
 
 
 NAMED_BY = frozenset({"partition", "partitionname"})
-"""Fields that name the partition: with one of them a partition without nodes has a line, too."""
+"""Fields that name the partition. If one of them is printed, a partition without nodes has a line, too."""
 
 
 def _rows(asked: SinfoOptions, site: SinfoTables, printed: list[Print], *, of_names: bool) -> list[Row]:
-    """The lines: one for each group of nodes that agree (with -N for each node of each partition), and, where lines name
-    partitions (`of_names`), one for each partition without any that is meant."""
+    """Return the lines: one for each group of equal nodes, or with -N one for each node of each partition.
+
+    If the lines name partitions (`of_names`), a partition without any selected node has a line, too.
+    """
     exact, alone = asked.has("exact"), asked.has("Node")
     parts = [each.of_partition for each in printed if each.of_partition is not None]
     nodes = [each.of_node for each in printed if each.of_node is not None and (exact or not each.exact)]
@@ -242,7 +244,10 @@ def _nodes_of(part: Row, site: SinfoTables) -> Iterable[Row]:
 
 
 def _filter(asked: SinfoOptions) -> Callable[[Row], bool]:
-    """Which nodes are meant. Raises WordsError for a state or a list that cannot be."""
+    """Return a function that checks if a node is selected.
+
+    Raises WordsError for an invalid state or node list.
+    """
     states = asked.values.get("states", REASONS if asked.has("list-reasons") else "all")
     tests = None if states.lower() == "all" else [_state_test(word) for word in listed(states)]
     names = _names(asked.values.get("nodes"))
@@ -260,7 +265,7 @@ def _filter(asked: SinfoOptions) -> Callable[[Row], bool]:
 
 
 def _state_test(text: str) -> Callable[[Row], bool]:
-    """One state, or several of which a node must have all: idle&drain."""
+    """Return a check for one state, or for several states that a node must all have (idle&drain)."""
     words = text.split("&")
     for word in words:
         try:
@@ -275,7 +280,7 @@ def _state_test(text: str) -> Callable[[Row], bool]:
 EXAMPLE: Row = {"base": "idle"} | dict.fromkeys(
     ("drained", "responding", "maintenance", "reserved", "completing"), False
 )
-"""A node's state, to try words on."""
+"""State of a node, used only to validate state names."""
 
 
 def _names(text: str | None) -> frozenset[str] | None:
@@ -288,7 +293,10 @@ def _names(text: str | None) -> frozenset[str] | None:
 
 
 def _sort(rows: list[Row], asked: SinfoOptions, site: SinfoTables, named: dict[str, Print]) -> None:
-    """By the letters of -S, the first the most important; unknown ones count nothing. Ties stay as the site has them."""
+    """Sort the rows in place by the letters of -S, the most important first.
+
+    Unknown letters are ignored. Equal rows keep the configured order of partitions and nodes.
+    """
     usual = ORDER_OF_NODES if asked.has("Node") else ORDER
     for word in reversed(listed(asked.values.get("sort", usual))):
         letter = word.lstrip("+-#")[:1]
@@ -301,7 +309,7 @@ def _sort(rows: list[Row], asked: SinfoOptions, site: SinfoTables, named: dict[s
         rows.sort(key=key, reverse=word.startswith("-"))
 
 
-# Reservations, and all there is
+# Reservations and JSON output
 
 
 def _print_reservations(console: Console, client: SyncClient, stamps: Stamps, *, titles: bool) -> None:
@@ -309,13 +317,14 @@ def _print_reservations(console: Console, client: SyncClient, stamps: Stamps, *,
         row for row in client.call("reservations")["reservations"] if row["state"] in ("active", "future")
     ]
     if not rows:
-        print("No reservations in the system", file=console.out)
+        print("No reservations in the system", file=console.streams.out)
         return
     width = max([len("RESV_NAME"), *(len(row["name"]) for row in rows)])
     form = f"%-{width}s  %8s  %19s  %19s  %11s  %s"
     if titles:
         print(
-            form % ("RESV_NAME", "STATE", "START_TIME", "END_TIME", "DURATION", "NODELIST"), file=console.out
+            form % ("RESV_NAME", "STATE", "START_TIME", "END_TIME", "DURATION", "NODELIST"),
+            file=console.streams.out,
         )
     for row in rows:
         state = "ACTIVE" if row["state"] == "active" else "INACTIVE"

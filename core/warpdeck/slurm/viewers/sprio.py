@@ -1,4 +1,7 @@
-"""sprio: the parts of the priorities of jobs that wait. Options, layouts, messages and exit codes are sprio(1)'s."""
+"""sprio: lists the priority factors of pending jobs.
+
+Options, layouts, messages and exit codes are those of sprio(1).
+"""
 
 from __future__ import annotations
 
@@ -38,17 +41,17 @@ Lists the jobs that wait for their turn, with the parts of their priorities.
   -o, --format="%.15i %9r %.10Y"         -S, --sort=i by these letters; - before one turns it round
   -h, --noheader"""
 PARTS = {"A": "age", "B": "assoc", "F": "fairshare", "J": "job_size", "P": "partition", "Q": "qos"}
-"""Letter of the weighted part -> part; the small letter is the part from 0 to 1."""
+"""Letter of the weighted factor -> factor. The lowercase letter is the normalized factor, from 0 to 1."""
 TITLES = {"A": "AGE", "B": "ASSOC", "F": "FAIRSHARE", "J": "JOBSIZE", "P": "PARTITION", "Q": "QOS"}
 LETTERS = {letter: letter for letter in "aAbBcfFijJNpPqQrStTuYy"}
 SORTED_BY = "acfijpqrtuyAFJNPQTY"
 NOBODY = 0
-"""No job's number."""
+"""A number that no job has."""
 PRIORITY_SCALE = 2**32 - 1
 
 
 def main(words: list[str], console: Console) -> int:
-    """One listing."""
+    """Print one listing."""
     found, rest = read_lists(words, OPTIONS, optional=("jobs",))
     if is_informed(found, console, usage=USAGE, help_text=HELP):
         return 0
@@ -64,7 +67,7 @@ def _list(asked: dict[str, str], console: Console) -> int:
     numbers = _numbers(asked.get("jobs", ""))
     users = asked.get("user", asked.get("users"))
     known = None if users is None else _users(users, console)
-    with console.connect() as client:
+    with console.controller.connect() as client:
         answer = client.call("priorities")
     weights: dict[str, float] = answer["weights"]
     nothing = bool(asked.get("jobs") and not numbers)
@@ -72,16 +75,16 @@ def _list(asked: dict[str, str], console: Console) -> int:
     fields = _fields(weights)
 
     def unknown(letter: str) -> None:
-        print(f"sprio: error: Invalid job format specification: {letter}", file=console.err)
+        print(f"sprio: error: Invalid job format specification: {letter}", file=console.streams.err)
 
     columns = short_columns(_format(asked, console, weights), LETTERS, unknown, keep_unknown=False)
     if asked.get("jobs") and not rows:
-        print("Unable to find jobs matching user/id(s) specified", file=console.out)
+        print("Unable to find jobs matching user/id(s) specified", file=console.streams.out)
         return 0
     if "noheader" not in asked:
-        print(Layout(columns, fields).titles(), file=console.out)
+        print(Layout(columns, fields).titles(), file=console.streams.out)
     if "weights" in asked:
-        print(Layout(columns, _weight_fields(weights)).line({}), file=console.out)
+        print(Layout(columns, _weight_fields(weights)).line({}), file=console.streams.out)
         return 0
     _sort(rows, asked.get("sort", "i"), fields)
     layout = Layout(columns, fields)
@@ -91,33 +94,33 @@ def _list(asked: dict[str, str], console: Console) -> int:
 
 
 def _numbers(text: str) -> list[int]:
-    """Raises WordsError."""
+    """Parse the numbers of `--jobs`. Raises WordsError."""
     numbers = []
     for word in listed(text):
         found = re.fullmatch(r"\+?(\d{1,18})(?:\+(\d{1,3})|(_)\d{1,9})?", word)
         if found is None or not int(found[1]):
             raise WordsError(f"sprio: error: Invalid job id: {word}")
-        # The tasks of an array wait as one.
+        # A pending array has one line, so an ID of one of its tasks matches no line.
         numbers.append(NOBODY if found[3] else int(found[1]) + int(found[2] or 0))
     return numbers
 
 
 def _users(text: str, console: Console) -> set[str]:
-    """Names; those that there are not are complained of."""
+    """Return the names of the requested users. Unknown users are reported as errors."""
     found = set()
     for name in listed(text):
         uid = user_there(name)
         if uid is not None:
             found.add(name_of(uid) if name.isdecimal() else name)
         else:
-            print(f"sprio: error: Invalid user: {name}\n", file=console.err)
+            print(f"sprio: error: Invalid user: {name}\n", file=console.streams.err)
     return found
 
 
 def _chosen(
     rows: list[Row], asked: Mapping[str, str], numbers: list[int], users: set[str] | None
 ) -> list[Row]:
-    """Jobs that wait for nothing but their turn have a priority."""
+    """Return the selected jobs. Only eligible jobs are listed, because other jobs have no priority."""
     parts = listed(asked.get("partition", ""))
     return [
         row
@@ -130,7 +133,10 @@ def _chosen(
 
 
 def _format(asked: Mapping[str, str], console: Console, weights: Mapping[str, float]) -> str:
-    """As asked, or all parts that count (with -l all that there are)."""
+    """Return the requested format, or the default with all factors that have a weight.
+
+    With -l it has all factors.
+    """
     given = asked.get("format") or console.env.get("SPRIO_FORMAT")
     if given and "long" not in asked:
         return given
@@ -168,7 +174,7 @@ def _fields(weights: Mapping[str, float]) -> dict[str, Field]:
 
 
 def _weight_fields(weights: Mapping[str, float]) -> dict[str, Field]:
-    """The line of -w."""
+    """Return the fields for the line of weights (-w)."""
 
     def always(title: str, text: str) -> Field:
         return Field(title, "", lambda row: text)
@@ -183,7 +189,7 @@ def _weight_fields(weights: Mapping[str, float]) -> dict[str, Field]:
 
 
 def _tres(weights: Mapping[str, float]) -> dict[str, float]:
-    """Those of resources."""
+    """Return the weights of the resources (TRES), without those of the other priority factors."""
     return {name: weight for name, weight in weights.items() if name not in PARTS.values()}
 
 
@@ -204,7 +210,7 @@ def _normalised(part: str, weight: float) -> Callable[[Row], str]:
 
 
 def _sort(rows: list[Row], text: str, fields: Mapping[str, Field]) -> None:
-    """Raises WordsError, where there is anything to sort."""
+    """Sort the rows in place. Raises WordsError for an unknown letter, unless there are no rows."""
     numbers: dict[str, Callable[[Row], Any]] = {
         "i": lambda row: row["number"],
         "N": lambda row: row["nice"],

@@ -1,6 +1,7 @@
-"""squeue: the jobs and steps of the queue. Options, layouts, messages and exit codes are squeue(1)'s.
+"""squeue: lists the jobs and steps of the queue.
 
-What is printed is chosen and picked in the controller: it lets through the jobs that are asked for, and sends those columns.
+Options, layouts, messages and exit codes are those of squeue(1). The controller filters the jobs and sends
+only the columns that are printed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ OPTIONS = options(
     "reservation=,R sibling sort=,S start states=,t steps?,s usage user=,u users= verbose,v version,V yaml",
 )
 OTHER_NAMES = {"accounts": "account", "node": "nodelist", "nodes": "nodelist", "users": "user"}
-"""Spellings that squeue takes without saying so -> option."""
+"""Spellings that squeue accepts but does not document -> option."""
 USAGE = """\
 Usage: squeue [-A accounts] [-i seconds] [-j jobs] [-L licenses] [-n names]
               [-o format | -O format] [-p partitions] [-q qos] [-R reservation]
@@ -82,7 +83,10 @@ FLAGS_FROM_ENV = {
 
 
 class View(NamedTuple):
-    """One kind of listing: its letters, names and fields, its keys, and how its rows come."""
+    """One kind of listing: jobs or steps.
+
+    It has a name for messages, letters for -o, fields and sort keys.
+    """
 
     kind: str
     letters: Mapping[str, str]
@@ -91,7 +95,7 @@ class View(NamedTuple):
 
 
 def main(words: list[str], console: Console) -> int:
-    """Lists once, or for ever with --iterate."""
+    """Print the listing once, or repeatedly with --iterate."""
     found, rest = read_lists(words, OPTIONS, optional=("jobs", "steps"))
     if is_informed(found, console, usage=USAGE, help_text=HELP):
         return 0
@@ -104,16 +108,16 @@ def main(words: list[str], console: Console) -> int:
 
 
 def _asked(found: Words, console: Console) -> JobFilterOptions:
-    """Raises WordsError for what cannot be together."""
+    """Return the parsed command line. Raises WordsError for options that exclude each other."""
     values: dict[str, str] = {}
     env = console.env
 
     def complain(sentence: str) -> None:
-        print(f"squeue: error: {sentence}", file=console.err)
+        print(f"squeue: error: {sentence}", file=console.streams.err)
 
     for name, value in found:
         option = OTHER_NAMES.get(name, name)
-        if option in ("me", "user"):  # the later of them counts
+        if option in ("me", "user"):  # The later of the two options overrides the earlier one.
             values.pop("user" if option == "me" else "me", None)
         values[option] = value
         check(option, value, complain)
@@ -139,7 +143,7 @@ def _asked(found: Words, console: Console) -> JobFilterOptions:
 
 
 def _list(asked: JobFilterOptions, console: Console, client: SyncClient) -> None:
-    """One listing. Raises WordsError."""
+    """Print one listing. Raises WordsError."""
     only_ours("squeue", asked.values.get("clusters"))
     if asked.has("json", "yaml"):
         _dump(asked, console, client)
@@ -157,7 +161,7 @@ def _list(asked: JobFilterOptions, console: Console, client: SyncClient) -> None
         if asked.has("priority"):
             rows = [each for row in rows for each in _by_partition(row)]
         job_order.sort(rows, keys, ties=job_order.by_id)
-    if wrong is not None:  # which squeue notices when it has begun to print
+    if wrong is not None:  # squeue reports a wrong sort order only after it has printed the titles.
         _print(Layout(columns, view.fields), [], asked, console, now=now)
         raise wrong
     _print(Layout(columns, view.fields), rows, asked, console, now=now)
@@ -166,7 +170,7 @@ def _list(asked: JobFilterOptions, console: Console, client: SyncClient) -> None
 
 
 def _by_partition(row: Row) -> list[Row]:
-    """A waiting job of several partitions once for each (--priority)."""
+    """Return a pending job of several partitions once for each partition (--priority)."""
     if row["state"] != "PENDING" or "," not in row["partition"]:
         return [row]
     return [{**row, "partition": name} for name in sorted(row["partition"].split(","))]
@@ -198,7 +202,7 @@ def _columns(asked: JobFilterOptions, view: View) -> list[Column]:
     def unknown(word: str) -> None:
         asked.complain(f"Invalid {view.kind} format specification: {word}")
 
-    if asked.has("Format") and not asked.has("start"):  # as squeue has it
+    if asked.has("Format") and not asked.has("start"):  # squeue ignores -O if --start is given.
         return long_columns(asked.values["Format"], {name: name for name in view.fields}, unknown)
     return short_columns(asked.values.get("format", _default(asked)), view.letters, unknown)
 
@@ -214,7 +218,7 @@ def _default(asked: JobFilterOptions) -> str:
 
 
 def _keys(asked: JobFilterOptions, view: View) -> tuple[list[job_order.Key], WordsError | None]:
-    """What to sort by, or what is wrong with it."""
+    """Return the sort keys, or no keys and the error of an invalid sort order."""
     usual = (
         "P,i" if asked.has("steps") else job_order.DEFAULT_START if asked.has("start") else job_order.DEFAULT
     )
@@ -232,7 +236,10 @@ def _needs(columns: list[Column], keys: list[job_order.Key], view: View) -> list
 
 
 def _dump(asked: JobFilterOptions, console: Console, client: SyncClient) -> None:
-    """Jobs in any state; what is asked for besides narrows them, as later releases have it."""
+    """Print jobs as JSON or YAML.
+
+    Jobs in all states are included, and the other options filter them, as in later Slurm releases.
+    """
     from warpdeck.slurm.format.serial import dump
 
     from .job_dump import NEEDS, job_object

@@ -1,4 +1,7 @@
-"""sshare: the tree of accounts with shares, use and fairshare. Options, layouts, messages and exit codes are sshare(1)'s."""
+"""sshare: prints the account tree with shares, usage and fairshare factors.
+
+Options, layouts, messages and exit codes are those of sshare(1).
+"""
 
 from __future__ import annotations
 
@@ -40,14 +43,14 @@ LONG = "Account User RawShares NormShares RawUsage NormUsage EffectvUsage FairSh
 
 
 class ShareColumn(NamedTuple):
-    """A field: its usual width (below 0: to the left), its text."""
+    """A field: its default width (negative: left-aligned) and the function that returns its text."""
 
     width: int
     text: Callable[[Row], str]
 
 
 class Chosen(NamedTuple):
-    """A field as it was asked for."""
+    """A field with its requested width."""
 
     name: str
     width: int
@@ -55,13 +58,13 @@ class Chosen(NamedTuple):
 
 
 def main(words: list[str], console: Console) -> int:
-    """One listing."""
+    """Print one listing."""
     found, _ = read(words, OPTIONS)
     if is_informed(found, console, usage=USAGE, help_text=HELP):
         return 0
     asked = dict(found)
     if "helpformat" in asked:
-        print(_help_format(), file=console.out)
+        print(_help_format(), file=console.streams.out)
         return 0
     _list(asked, console)
     return 0
@@ -71,21 +74,21 @@ def _list(asked: Mapping[str, str], console: Console) -> None:
     only_ours("sshare", asked.get("clusters"))
     columns = _columns(asked)
     users = _users(asked, console)
-    with console.connect() as client:
+    with console.controller.connect() as client:
         tree: list[Row] = client.call("shares")["shares"]
         uses: list[Row] = client.call("limit_use")["uses"]
     if "verbose" in asked:
         _tell_asked(listed(asked.get("accounts", "")), users, console)
     rows = _placed(tree, uses, asked, users)
     if "clusters" in asked:
-        print(CLUSTER_LINE, file=console.out)
+        print(CLUSTER_LINE, file=console.streams.out)
     mark = "|" if asked.keys() & {"parsable", "parsable2"} else ""
     end = "|" if "parsable" in asked and "parsable2" not in asked else ""
     if not asked.keys() & {"noheader", "no-header"}:
         titles = [column.name if mark else column.name[: abs(column.width)] for column in columns]
-        print(_line(titles, columns, mark, end), file=console.out)
+        print(_line(titles, columns, mark, end), file=console.streams.out)
         if not mark:
-            print(" ".join("-" * abs(column.width) for column in columns) + " ", file=console.out)
+            print(" ".join("-" * abs(column.width) for column in columns) + " ", file=console.streams.out)
     for row in rows:
         console.print_lines([_line([column.text(row) for column in columns], columns, mark, end)])
 
@@ -97,7 +100,7 @@ def _line(texts: list[str], columns: list[Chosen], mark: str, end: str) -> str:
 
 
 def _fitted(text: str, width: int) -> str:
-    """Cut with a + at the end, as Slurm's accounting commands do."""
+    """Pad or cut the text to the width. A cut text ends with a +, as in Slurm's accounting commands."""
     size = abs(width)
     if len(text) > size:
         text = text[: size - 1] + "+"
@@ -105,7 +108,7 @@ def _fitted(text: str, width: int) -> str:
 
 
 def _users(asked: Mapping[str, str], console: Console) -> list[str] | None:
-    """Names of those whose lines are shown; None for all."""
+    """Return the names of the users whose lines are shown, or None for all users."""
     names = asked.get("users", asked.get("user"))
     if names is None:
         return None if "all" in asked else [console.user]
@@ -118,11 +121,14 @@ def _users(asked: Mapping[str, str], console: Console) -> list[str] | None:
 def _tell_asked(accounts: list[str], users: list[str] | None, console: Console) -> None:
     for title, names in (("Users", users), ("Accounts", accounts)):
         lines = "".join(f"\t: {name}\n" for name in names or ["all"])
-        console.err.write(f"{title} requested:\n{lines}")
+        console.streams.err.write(f"{title} requested:\n{lines}")
 
 
 def _placed(tree: list[Row], uses: list[Row], asked: Mapping[str, str], users: list[str] | None) -> list[Row]:
-    """The lines that are shown, each as deep as accounts above it are shown; none without accounts."""
+    """Return the lines that are shown, or none if the site has no accounts.
+
+    `depth` is the number of shown accounts above the line.
+    """
     accounts = listed(asked.get("accounts", "").lower())
     found: list[Row] = []
     seen: set[str] = set()
@@ -137,7 +143,7 @@ def _placed(tree: list[Row], uses: list[Row], asked: Mapping[str, str], users: l
 
 
 def _columns(asked: Mapping[str, str]) -> list[Chosen]:
-    """Raises WordsError for a field that there is not."""
+    """Return the selected fields. Raises WordsError for an unknown field."""
     text = asked.get("format")
     if text is None:
         names = (LONG if "long" in asked else DEFAULT).split()
@@ -166,7 +172,7 @@ def _help_format() -> str:
 
 
 def _account(row: Row) -> str:
-    """Below its parent."""
+    """Return the account name, indented below its parent."""
     return " " * int(row["depth"]) + str(row["account"])
 
 
@@ -185,7 +191,7 @@ def _norm_usage(row: Row) -> str:
 
 
 def _effective_usage(row: Row) -> str:
-    """What all have used is all that was used."""
+    """Return the effective usage. It is 1 for the root, which has used everything."""
     return f"{1.0 if row['norm_usage'] is None else row['norm_usage']:.6f}"
 
 
@@ -206,4 +212,4 @@ COLUMNS = {
     "TRESRunMins": ShareColumn(30, lambda row: counts(row["use"]["run_minutes"])),
     "User": ShareColumn(10, lambda row: str(row["user"])),
 }
-"""In the order of their names, as --helpformat has them."""
+"""The fields in alphabetical order, as --helpformat prints them."""

@@ -1,4 +1,4 @@
-"""What squeue -s can print of a step: the letters of -o and the names of -O that steps have."""
+"""Step columns of squeue -s: the letters of -o and the names of -O that apply to steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ FIXED = {
 
 
 def step_fields(*, now: float, stamps: Stamps) -> dict[str, Field]:
-    """The fields by name. Rows are LiveSteps with those of `row` beside the rest."""
+    """Return the fields by name.
+
+    A row is a `LiveStep` of the controller merged with the values of its `row`.
+    """
     made = {name: Field(title, "", _always(text)) for name, (title, text) in FIXED.items()}
     return made | {
         "arrayjobid": Field("ARRAY_JOB_ID", "", _array),
@@ -48,7 +51,7 @@ def step_fields(*, now: float, stamps: Stamps) -> dict[str, Field]:
 
 
 def step_keys(fields: dict[str, Field], *, now: float) -> dict[str, Key]:
-    """What steps are sorted by: the letters of -o."""
+    """Return the sort key of each letter of -o that applies to steps."""
     numbers = {
         "A": Key("", lambda row: row["tasks"]),
         "i": Key("", by_id),
@@ -60,14 +63,14 @@ def step_keys(fields: dict[str, Field], *, now: float) -> dict[str, Key]:
 
 
 def by_id(row: Row) -> tuple[int, int, float, str]:
-    """By job and task; batch before the steps that have numbers."""
+    """Return the sort key (job, task, number, name). Steps without a number, such as batch, come first."""
     last = str(row["id"]).rpartition(".")[2]
     number = float(last) if last.isdecimal() else -1.0
     return row["array_job_id"], row["array_task_id"] or 0, number, last
 
 
 def _array(row: Row) -> str:
-    """0 where the job is no task of an array."""
+    """Return the array's job ID, or 0 if the job is no array task."""
     return "0" if row["array_task_id"] is None else str(row["array_job_id"])
 
 

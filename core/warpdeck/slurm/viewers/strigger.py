@@ -1,4 +1,4 @@
-"""strigger: programs that Slurm starts on events are not here; which of our means does the same is said instead."""
+"""strigger: rejects new triggers and names alternatives, because no programs are started on events here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INSTEAD = "events start no programs here: take --mail-type or --dependency for j
 
 
 def main(words: list[str], console: Console) -> int:
-    """There are none to list or to clear, and none can be set."""
+    """Check the options. There are no triggers to list or clear, and setting one fails."""
     found, _ = read(words, OPTIONS)
     if is_informed(found, console, usage=USAGE, help_text=HELP):
         return 0

@@ -1,4 +1,4 @@
-"""The table of docs/threat-model.md names every privileged function that touches the file system, and nothing that is gone."""
+"""The table of docs/explanation/threat-model.md names exactly the privileged functions that touch the file system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from tests.support import pathcalls
 
 def test_every_function_that_touches_a_path_has_its_row() -> None:
     lacking = "\n".join(pathcalls.missing())
-    assert not lacking, f"Add these rows to docs/threat-model.md, and name their guards:\n{lacking}"
+    assert not lacking, (
+        f"Add these rows to docs/explanation/threat-model.md, and name their guards:\n{lacking}"
+    )
 
 
 def test_no_row_is_left_over_and_each_has_a_guard() -> None:
@@ -19,8 +21,12 @@ def test_no_row_is_left_over_and_each_has_a_guard() -> None:
     for row in rows:
         there = (row.module, row.function) in touching if row.function else row.module in modules
         place = f"{row.module}:{row.function}".rstrip(":")
-        assert there, f"Remove the row of {place} from docs/threat-model.md: it touches no path any more"
-        assert row.guard in pathcalls.kinds(), f"{place}: {row.guard} is no guard of docs/threat-model.md"
+        assert there, (
+            f"Remove the row of {place} from docs/explanation/threat-model.md: it touches no path any more"
+        )
+        assert row.guard in pathcalls.kinds(), (
+            f"{place}: {row.guard} is no guard of docs/explanation/threat-model.md"
+        )
     assert len({row[:2] for row in rows}) == len(rows), "a place has two rows"
     lines = [line for line in pathcalls.DOCUMENT.read_text().splitlines() if line.startswith("| `")]
     assert len(lines) == len(rows), "a row is not written as the others are"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.controller.launch.resubmission import carried_on
+from warpdeck.controller.launch.resubmission import nested_submission
 from warpdeck.model import Job, JobId, NodeName, Request, ShareStatus
 from warpdeck.model.request import Snapshot
 
@@ -42,7 +42,7 @@ def test_a_folder_of_the_checkout_is_named_as_the_submit_host_has_it(
     called_in: str, submit_dir: str, subdir: str
 ) -> None:
     job = running(CODE, work_dir="/agent/work/1/train")
-    made = carried_on(asked(called_in, output=f"{called_in}/out"), job, NODE)
+    made = nested_submission(asked(called_in, output=f"{called_in}/out"), job, NODE)
     assert made.snapshot is not None
     assert (made.submit_dir, made.snapshot.tree, made.snapshot.subdir) == (submit_dir, "t", subdir)
     assert made.output == f"{submit_dir}/out"
@@ -51,19 +51,19 @@ def test_a_folder_of_the_checkout_is_named_as_the_submit_host_has_it(
 def test_a_folder_beside_the_checkout_stays_and_has_no_snapshot() -> None:
     job = running(CODE, work_dir="/agent/work/1/train")
     for folder in ("/data/run", "/agent/work/12"):
-        made = carried_on(asked(folder), job, NODE)
+        made = nested_submission(asked(folder), job, NODE)
         assert (made.submit_dir, made.snapshot) == (folder, None)
 
 
 def test_a_working_folder_that_is_asked_for_decides() -> None:
     job = running(CODE, work_dir="/agent/work/1/train")
-    made = carried_on(asked("/agent/work/1/train", chdir="/data"), job, NODE)
+    made = nested_submission(asked("/agent/work/1/train", chdir="/data"), job, NODE)
     assert (made.submit_dir, made.chdir, made.snapshot) == ("/home/ann/code/train", "/data", None)
 
 
 def test_a_job_without_a_snapshot_goes_on_in_the_folder_it_has() -> None:
     job = running(None, work_dir="/home/ann/code/train")
-    assert carried_on(asked("/home/ann/code/train"), job, NODE).submit_dir == "/home/ann/code/train"
+    assert nested_submission(asked("/home/ann/code/train"), job, NODE).submit_dir == "/home/ann/code/train"
     elsewhere = running(None, work_dir="/agent/work/empty-1")  # its folder is not on that node
-    made = carried_on(asked("/agent/work/empty-1/sub"), elsewhere, NODE)
+    made = nested_submission(asked("/agent/work/empty-1/sub"), elsewhere, NODE)
     assert (made.submit_dir, made.snapshot) == ("/home/ann/code/train/sub", None)

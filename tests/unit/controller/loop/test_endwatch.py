@@ -138,7 +138,7 @@ async def test_an_end_is_told_once_it_is_on_disk(kept: bool) -> None:
     await asyncio.sleep(0)
     assert not looking.done()
     if not kept:
-        core.state.place_job(before)
+        core.state.upsert_job(before)
     disk.gate.set()
     await commit
     pages = await looking

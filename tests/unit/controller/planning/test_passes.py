@@ -37,7 +37,7 @@ class Site:
 def test_a_small_site_is_told_everything_in_every_pass() -> None:
     site = Site(3)
     assert site.run() == set(site.waiting)
-    assert set(site.make().whys) == set(site.waiting)
+    assert set(site.make().pending_reasons) == set(site.waiting)
     assert site.passes.next_s(site.core.now, most_s=30.0) == 30.0
 
 
@@ -47,10 +47,10 @@ def test_a_large_site_tells_the_new_ones_at_once_and_everybody_soon() -> None:
     new = site.core.submit(ask(gpus=4))
     site.core.now += TELL_S / 4
     assert site.run() == {new}
-    assert site.core.state.planned.whys[new].sentence and new in site.core.state.planned.priorities
+    assert site.core.state.planned.pending_reasons[new].sentence and new in site.core.state.planned.priorities
     assert site.passes.next_s(site.core.now, most_s=30.0) == TELL_S * 3 / 4
     site.core.now += TELL_S
-    assert set(site.make().whys) == {*site.waiting, new}
+    assert set(site.make().pending_reasons) == {*site.waiting, new}
     assert site.passes.next_s(site.core.now, most_s=30.0) == 30.0
 
 
@@ -60,7 +60,7 @@ def test_a_job_that_was_changed_is_told_at_once() -> None:
     job_id = site.waiting[7]
     site.core.apply(Held(who=ANN, jobs=(str(job_id),)))
     assert site.run() == {job_id}
-    assert site.core.state.planned.whys[job_id].code == "JobHeldUser"
+    assert site.core.state.planned.pending_reasons[job_id].code == "JobHeldUser"
 
 
 def test_what_changes_while_words_are_made_is_told_in_the_next_pass() -> None:
@@ -78,14 +78,14 @@ def test_no_start_waits_for_words() -> None:
     site.run()
     site.core.end(site.first)
     made = site.make()
-    assert [start.job_id for start in made.starts] == [site.waiting[0]] and not made.whys
+    assert [start.job_id for start in made.starts] == [site.waiting[0]] and not made.pending_reasons
 
 
 def test_a_clock_that_was_set_back_silences_nobody() -> None:
     site = Site(LARGE)
     site.run()
     site.core.now -= 3600.0
-    assert set(site.make().whys) == set(site.waiting)
+    assert set(site.make().pending_reasons) == set(site.waiting)
 
 
 @pytest.mark.parametrize(
@@ -106,19 +106,19 @@ def test_what_happens_to_others_is_nothing_to_those_who_are_held_and_know_it(wai
     site = Site(waiting)
     for job_id in site.waiting:
         site.core.apply(Held(who=ANN, jobs=(str(job_id),)))
-    assert site.core.state.minds_events
+    assert site.core.state.reacts_to_events
     assert site.run() == set(site.waiting)
-    assert not site.core.state.minds_events
+    assert not site.core.state.reacts_to_events
     site.core.apply(Released(who=ANN, jobs=(str(site.waiting[0]),)))
     site.run()
-    assert site.core.state.minds_events
+    assert site.core.state.reacts_to_events
 
 
 def test_a_held_job_with_a_deadline_goes_on_being_planned() -> None:
     site = Site(0)
     site.core.submit(ask(hold=True, time_limit_s=60, deadline_unix=site.core.now + 100))
     site.run()
-    assert site.core.state.minds_events
+    assert site.core.state.reacts_to_events
     site.core.now += 50
     assert [end.code for end in site.make().ends] == ["DeadLine"]
 
@@ -127,6 +127,6 @@ def test_a_suspended_job_may_go_on_whatever_else_is_held() -> None:
     site = Site(0)
     site.core.submit(ask(hold=True))
     site.run()
-    assert not site.core.state.minds_events
+    assert not site.core.state.reacts_to_events
     site.core.apply(Suspended(who=ROOT, jobs=(str(site.first),)))
-    assert site.core.state.minds_events
+    assert site.core.state.reacts_to_events

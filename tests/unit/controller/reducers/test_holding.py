@@ -12,7 +12,7 @@ def test_held_jobs_wait_until_released() -> None:
     core = Core("a")
     job_id = core.submit()
     core.apply(Held(who=ANN, jobs=(str(job_id),)))
-    assert core.plan().effects == () and core.state.planned.whys[job_id].code == "JobHeldUser"
+    assert core.plan().effects == () and core.state.planned.pending_reasons[job_id].code == "JobHeldUser"
     core.apply(Released(who=ANN, jobs=(str(job_id),)))
     core.launch(core.plan().effects)
     assert core.job(job_id).state is JobState.RUNNING
@@ -29,7 +29,10 @@ def test_a_running_job_may_be_held_and_waits_held_once_it_is_requeued() -> None:
     core.apply(Requeued(who=ANN, jobs=reference))
     core.end(job_id, signal=15)
     core.plan()
-    assert (core.job(job_id).state, core.state.planned.whys[job_id].code) == (JobState.PENDING, "JobHeldUser")
+    assert (core.job(job_id).state, core.state.planned.pending_reasons[job_id].code) == (
+        JobState.PENDING,
+        "JobHeldUser",
+    )
     [run] = done(core.store.runs_of([job_id]))
     assert (run.restarts, run.exit.cause if run.exit else "") == (0, "requeued")
 
@@ -79,7 +82,7 @@ def test_requeue_of_an_ended_job_that_left_memory() -> None:
     job_id = core.run()
     core.end(job_id, exit_code=1)
     old = core.job(job_id)
-    core.state.drop_job(job_id)
+    core.state.evict_job(job_id)
     assert "not known" in core.apply(Requeued(who=ANN, jobs=(str(job_id),))).errors[0]
     assert core.apply(Requeued(who=ANN, jobs=(str(job_id),), ended=(old,))).labels == (str(job_id),)
     assert (core.job(job_id).state, core.job(job_id).restarts) == (JobState.PENDING, 1)

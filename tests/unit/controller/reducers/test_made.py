@@ -15,7 +15,7 @@ from warpdeck.model.created_by_nonce import (
     MadeTable,
     Mark,
     find_made,
-    place_made,
+    upsert_created,
 )
 
 MARK = Mark("ab" * 16, "content")
@@ -51,8 +51,8 @@ def made(number: int, at_unix: float) -> Made:
 
 def test_entries_are_bounded_in_time_and_number() -> None:
     table: MadeTable = {}
-    assert place_made(table, made(0, 0.0)) == []
-    assert place_made(table, made(1, KEPT_S + 1)) == [made(0, 0.0)]
-    gone = [each for n in range(2, MOST_OF_USER + 3) for each in place_made(table, made(n, KEPT_S + n))]
+    assert upsert_created(table, made(0, 0.0)) == []
+    assert upsert_created(table, made(1, KEPT_S + 1)) == [made(0, 0.0)]
+    gone = [each for n in range(2, MOST_OF_USER + 3) for each in upsert_created(table, made(n, KEPT_S + n))]
     assert [each.job_id for each in gone] == [1, 2] and len(table[1]) == MOST_OF_USER
     assert find_made(table, 1, Mark(f"{1:032x}", "")) is None

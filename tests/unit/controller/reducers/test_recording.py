@@ -38,7 +38,7 @@ def test_a_job_waits_until_its_code_is_recorded() -> None:
     job = submit(core)
     made = plan(build_view(core.state, now=core.now), core.now, Settings())
     assert not made.starts
-    assert made.whys[JobId(job)].sentence == "its code is being recorded"
+    assert made.pending_reasons[JobId(job)].sentence == "its code is being recorded"
     assert record(core, job).labels == (str(job),)
     assert starts(core) == [job]
     assert core.job(job).request.snapshot == SNAPSHOT == kept(core, job).request.snapshot
@@ -56,7 +56,7 @@ def test_a_job_that_is_to_begin_later_says_that_first() -> None:
     core = Core("a")
     job = core.submit(ask(code_due_unix=core.now + DUE_S, begin_at_unix=core.now + 2 * DUE_S))
     made = plan(build_view(core.state, now=core.now), core.now, Settings())
-    assert made.whys[JobId(job)].code == "BeginTime"
+    assert made.pending_reasons[JobId(job)].code == "BeginTime"
     assert not record(core, job).errors
     assert not starts(core)
 

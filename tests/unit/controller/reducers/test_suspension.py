@@ -242,7 +242,7 @@ def test_a_hold_of_an_admin_is_released_by_admins_only() -> None:
     job_id = core.submit()
     core.apply(Held(who=ROOT, jobs=(str(job_id),)))
     core.plan()
-    assert core.state.planned.whys[JobId(job_id)].code == "JobHeldAdmin"
+    assert core.state.planned.pending_reasons[JobId(job_id)].code == "JobHeldAdmin"
     assert "held by an admin" in core.apply(Released(who=ANN, jobs=(str(job_id),))).errors[0]
     core.apply(Held(who=ANN, jobs=(str(job_id),)))
     assert core.job(job_id).held_by_admin
@@ -258,7 +258,7 @@ def test_what_an_admin_holds_for_its_owner_the_owner_releases() -> None:
     assert core.job(job_id).held_by_admin, "an owner cannot undo an admin's hold so"
     core.apply(Held(who=ROOT, jobs=(str(job_id),), for_owner=True))
     core.plan()
-    assert core.state.planned.whys[JobId(job_id)].code == "JobHeldUser"
+    assert core.state.planned.pending_reasons[JobId(job_id)].code == "JobHeldUser"
     core.apply(Released(who=ANN, jobs=(str(job_id),)))
     assert not core.job(job_id).held
 

@@ -12,7 +12,7 @@ from warpdeck.ports.ports import UnreadableRow
 def test_a_running_job_that_cannot_be_read_is_not_killed_and_its_node_takes_no_other() -> None:
     core = Core("a")
     lost = core.run(ask(gpus=4))
-    core.state.drop_job(lost)
+    core.state.evict_job(lost)
     core.state.unreadable = (UnreadableRow(table="jobs", key=str(lost)),)
     core.lose("a")
     assert core.kills(core.up("a")) == []
@@ -30,7 +30,7 @@ def test_a_running_job_that_cannot_be_read_is_not_killed_and_its_node_takes_no_o
 def test_a_stray_launch_is_ended_still() -> None:
     core = Core("a")
     stray = core.run(ask(gpus=4))
-    core.state.drop_job(stray)
+    core.state.evict_job(stray)
     core.state.unreadable = (UnreadableRow(table="jobs", key=str(JobId(stray + 1))),)
     core.lose("a")
     assert core.kills(core.up("a")) == [("a", "cancelled", 0)]

@@ -24,7 +24,7 @@ def verdict(core: Core, job_id: int) -> str:
     starts = core.plan().effects
     if any(getattr(effect, "job_id", 0) == job_id for effect in starts):
         return "starts"
-    return core.state.planned.whys[JobId(job_id)].code
+    return core.state.planned.pending_reasons[JobId(job_id)].code
 
 
 STARTS, WAITS, NEVER = "starts", "Dependency", "DependencyNeverSatisfied"
@@ -64,10 +64,10 @@ def test_a_reason_names_the_job_it_waits_for_and_what_became_of_it() -> None:
     first = core.run()
     job_id = core.submit(on(f"afterok:{first}"))
     core.plan()
-    assert core.state.planned.whys[job_id].sentence == f"waits for job {first} to end (afterok)"
+    assert core.state.planned.pending_reasons[job_id].sentence == f"waits for job {first} to end (afterok)"
     core.end(first, exit_code=1)
     core.plan()
-    assert core.state.planned.whys[job_id].sentence == (
+    assert core.state.planned.pending_reasons[job_id].sentence == (
         f"can never start: needs job {first} to succeed, but {first} ended FAILED"
     )
     assert core.job(job_id).state is JobState.PENDING
@@ -91,7 +91,7 @@ def test_after_waits_its_minutes() -> None:
     first = core.run()
     job_id = core.submit(on(f"after:{first}+10"))
     assert verdict(core, job_id) == WAITS
-    assert "600 s more" in core.state.planned.whys[job_id].sentence
+    assert "600 s more" in core.state.planned.pending_reasons[job_id].sentence
     core.now += 600
     assert verdict(core, job_id) == STARTS
 
@@ -132,7 +132,7 @@ def test_an_array_has_ended_when_all_its_tasks_have() -> None:
             core.end(job.id, exit_code=int(job.array_task_id == 3))
     assert verdict(core, fifth) == STARTS
     core.plan()
-    assert "1_3 ended FAILED" in core.state.planned.whys[whole].sentence
+    assert "1_3 ended FAILED" in core.state.planned.pending_reasons[whole].sentence
 
 
 def test_a_task_can_be_named_by_its_own_id() -> None:
@@ -182,7 +182,7 @@ def test_tasks_that_left_memory_count() -> None:
     core.end(bad.id, exit_code=1)
     core.end(good.id, exit_code=0)
     old = core.job(bad.id)
-    core.state.drop_job(bad.id)
+    core.state.evict_job(bad.id)
     assert verdict(core, core.submit(on(f"afterok:{array}"), ended=(old,))) == NEVER
 
 
@@ -192,10 +192,16 @@ def test_singletons_of_a_user_run_one_after_the_other() -> None:
     second, third = (core.submit(on("singleton", name="chain")) for _ in range(2))
     for other in (BOB, NEW_ANN):
         assert verdict(core, core.submit(on("singleton", name="chain"), who=other)) == STARTS
-    assert verdict(core, second) == WAITS and f"job {first}" in core.state.planned.whys[second].sentence
+    assert (
+        verdict(core, second) == WAITS
+        and f"job {first}" in core.state.planned.pending_reasons[second].sentence
+    )
     core.end(first, exit_code=1)
     assert verdict(core, second) == STARTS
-    assert verdict(core, third) == WAITS and f"job {second}" in core.state.planned.whys[third].sentence
+    assert (
+        verdict(core, third) == WAITS
+        and f"job {second}" in core.state.planned.pending_reasons[third].sentence
+    )
 
 
 def test_the_tasks_of_a_singleton_array_do_not_wait_for_each_other() -> None:
@@ -233,7 +239,7 @@ def test_each_task_follows_the_task_of_its_number() -> None:
     assert (states[1], states[2]) == (JobState.RUNNING, JobState.RUNNING)
     left = [job for job in core.state.array_members(second) if job.state is JobState.PENDING]
     assert [job.label() for job in left] == [f"{second}_0"]
-    assert core.state.planned.whys[left[0].id].code == NEVER
+    assert core.state.planned.pending_reasons[left[0].id].code == NEVER
 
 
 def test_a_task_that_the_other_array_has_not_can_never_follow_it() -> None:

@@ -75,7 +75,7 @@ def test_a_job_that_is_longer_than_the_gaps_is_promised_no_start_between_them() 
     assert len(view.reservations) == 40 + FURTHER
     made = plan(view, core.now, core.state.site.settings)
     assert core.job(job_id).state is JobState.PENDING
-    assert made.whys[job_id].expected_start_unix is None and not made.reserves
+    assert made.pending_reasons[job_id].expected_start_unix is None and not made.reserves
 
 
 def test_a_job_that_fits_between_them_starts_after_long_ones_that_run() -> None:
@@ -83,7 +83,7 @@ def test_a_job_that_fits_between_them_starts_after_long_ones_that_run() -> None:
     core.run(ask(gpus=4, time_limit_s=1000), BOB)
     job_id = core.submit(ask(gpus=4, time_limit_s=4 * HOUR_S), BOB)
     made = plan(build_view(core.state, now=core.now), core.now, core.state.site.settings)
-    assert made.whys[job_id].expected_start_unix == begin + 600
+    assert made.pending_reasons[job_id].expected_start_unix == begin + 600
 
 
 def test_as_many_occurrences_bind_as_the_longest_job_could_meet() -> None:

@@ -1,0 +1,116 @@
+"""Differences from Slurm on purpose, as docs/explanation/differences-from-slurm.md lists them, that no other test covers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.support.home import Home, passing_home
+from tests.support.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Home]:
+    """One site for all tests here."""
+    with passing_home() as made:
+        made.ok("up")
+        made.until_its_node_is_idle()
+        yield made
+
+
+def submit(site: Home, *words: str) -> str:
+    done = site.slurm("sbatch", "--parsable", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def output(site: Home, job: str) -> str:
+    return (site.path.parent / f"slurm-{job}.out").read_text()
+
+
+def test_a_requeued_job_may_start_at_once(site: Home) -> None:
+    job = submit(site, "--requeue", "--wrap", "echo $SLURM_RESTART_COUNT; sleep 60")
+    eventually(lambda: site.state(job) == "RUNNING", what="it runs")
+    assert site.slurm("scontrol", "requeue", job).returncode == 0
+    eventually(lambda: site.job(job)["restarts"] == 1 and site.state(job) == "RUNNING", what="it runs again")
+    site.ok("cancel", job)
+
+
+def test_names_that_the_site_has_no_tables_for_decide_nothing(site: Home) -> None:
+    done = site.slurm("sbatch", "--wait", "-p", "nosuch", "-A", "nosuch", "-q", "nosuch", "--wrap", "true")
+    assert done.returncode == 0
+    for option in ("partition", "account", "qos"):
+        assert f"--{option}=nosuch is recorded, and decides nothing" in done.stderr
+
+
+def test_tasks_in_brackets_are_listed_and_shown(site: Home) -> None:
+    job = submit(site, "--hold", "--array=0-5", "--wrap", "true")
+    listed = site.slurm("squeue", "-h", "-r", "-j", f"{job}_[1-3]", "-o", "%i").stdout
+    assert listed.split() == [f"{job}_1", f"{job}_2", f"{job}_3"]
+    assert "ArrayTaskId=1-3" in site.slurm("scontrol", "show", "job", f"{job}_[1-3]").stdout
+    site.ok("cancel", job)
+
+
+def test_the_batch_step_is_shown_by_its_name(site: Home) -> None:
+    job = submit(site, "--wrap", "sleep 60")
+    eventually(lambda: site.state(job) == "RUNNING", what="it runs")
+    assert f"StepId={job}.batch" in site.slurm("scontrol", "show", "step", f"{job}.batch").stdout
+    site.ok("cancel", job)
+
+
+def test_signals_that_do_not_exist_are_refused_and_others_are_not(site: Home) -> None:
+    job = submit(site, "--hold", "--wrap", "true")
+    assert "Unknown job signal: 99" in site.slurm("scancel", "-s", "99", job).stderr
+    for signal in ("WINCH", "RTMIN"):
+        assert "Unknown" not in site.slurm("scancel", "-s", signal, job).stderr
+    site.ok("cancel", job)
+
+
+def test_a_signal_that_reaches_nobody_is_refused_at_once(site: Home) -> None:
+    job = submit(site, "--hold", "--wrap", "true")
+    waiting = site.slurm("scancel", "-s", "USR1", job)
+    assert waiting.returncode == 1 and "Job is pending execution" in waiting.stderr
+    site.ok("cancel", job)
+    running = submit(site, "--wrap", "sleep 60")
+    eventually(lambda: site.state(running) == "RUNNING", what="it runs")
+    missing = site.slurm("scancel", f"{running}.7")
+    assert missing.returncode and "Invalid job id specified" in missing.stderr
+    site.ok("cancel", running)
+
+
+def test_a_signal_that_kills_the_command_of_salloc_is_its_exit_code(site: Home) -> None:
+    done = site.slurm("salloc", "-n1", "sh", "-c", "kill -TERM $$")
+    assert done.returncode == 128 + 15, done.stderr
+
+
+def test_equal_jobs_are_listed_by_number(site: Home) -> None:
+    jobs = [submit(site, "--hold", "--wrap", "true") for _ in range(3)]
+    assert site.slurm("squeue", "-h", "-j", ",".join(jobs), "-o", "%i").stdout.split() == jobs
+    site.ok("cancel", *jobs)
+
+
+def test_a_warning_signal_reaches_a_script_that_waits_for_it(site: Home) -> None:
+    script = 'trap "echo warned; exit 0" USR1; while :; do sleep 0.1; done'
+    job = submit(site, "--signal=USR1@60", "-t", "1", "--wrap", script)
+    eventually(lambda: site.job(job)["end"], what="it has ended")
+    assert output(site, job) == "warned\n"
+
+
+@pytest.mark.two_cpus
+def test_srun_counts_its_own_tasks_per_node_and_passes_on_the_cpus_of_a_task(site: Home) -> None:
+    job = submit(site, "--wait", "-n2", "--ntasks-per-node=2", "--wrap", "srun --ntasks-per-node=1 echo task")
+    assert output(site, job) == "task\n"
+    job = submit(site, "--wait", "-n1", "-c2", "--wrap", "srun sh -c 'echo $SLURM_CPUS_PER_TASK'")
+    assert output(site, job) == "2\n"
+
+
+def test_a_suspended_job_is_not_resumed_while_others_hold_its_cpus(site: Home) -> None:
+    cpus = str(site.asked("nodes")["nodes"][0]["cpus"])
+    first = submit(site, "-n", cpus, "--wrap", "sleep 60")
+    eventually(lambda: site.state(first) == "RUNNING", what="the first runs")
+    assert site.slurm("scontrol", "suspend", first).returncode == 0
+    second = submit(site, "-n", cpus, "--wrap", "sleep 60")
+    eventually(lambda: site.state(second) == "RUNNING", what="the second runs")
+    refused = site.slurm("scontrol", "resume", first)
+    assert refused.returncode == 1 and "is not free" in refused.stdout + refused.stderr
+    site.ok("cancel", first, second)
