@@ -760,7 +760,8 @@ def app_page() -> str:
 
 def _signature(found: Any) -> str:
     try:
-        text = str(inspect.signature(found))
+        # The default is the interpreter that runs, which lies elsewhere on each machine.
+        text = str(inspect.signature(found)).replace(repr(sys.executable), "sys.executable")
     except (TypeError, ValueError):
         return "(...)"
     text = re.sub(r"((?::|->) )'([^']*)'", r"\1\2", text)  # annotations are texts, defaults stay quoted

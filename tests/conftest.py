@@ -57,13 +57,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part",
         choices=("all", "local", "system"),
         default="all",
-        help="local: tests that need neither root nor system packages; system: all others",
+        help="local: fast tests that need neither root nor system packages; system: all others",
     )
 
 
 def _needs_system(item: pytest.Item) -> bool:
-    """Whether the test needs root, programs of Debian, or a real Slurm."""
-    return any(item.get_closest_marker(marker) is not None for marker in NEEDS if marker != "two_cpus")
+    """Whether the test needs root, programs of Debian or a real Slurm, or takes long."""
+    markers = {"slow", *NEEDS} - {"two_cpus"}
+    return any(item.get_closest_marker(marker) is not None for marker in markers)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -131,7 +132,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"left out: the {marker} tests, because this machine lacks {missing}")
     if more := config.stash.get(NOT_LOCAL, 0):
         terminalreporter.write_line(
-            f"{more} more tests need root, Debian's packages or a real Slurm: `make test-all` runs them too"
+            f"{more} more tests take long, or need root, Debian's packages or a real Slurm: `make test-all` runs them too"
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.play import begun
@@ -156,6 +157,7 @@ def check_telling_few(rng: Random, view: View, made: Plan, now: float, chosen: S
         assert why.expected_start_unix in (None, made.pending_reasons[job_id].expected_start_unix)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(seeds)
 def test_a_memory_changes_nothing_but_the_time_it_takes(seed: int) -> None:

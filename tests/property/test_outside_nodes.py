@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import msgspec.inspect as types
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property import edges
@@ -119,6 +120,7 @@ def take(core: Core, message: Any) -> None:
             core.apply(heard(LIAR, message, received_unix=core.now))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(MESSAGES, min_size=1, max_size=4))
 def test_what_a_node_says_harms_nobody_else(sent: list[dict[str, Any]]) -> None:

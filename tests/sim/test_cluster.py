@@ -49,7 +49,9 @@ def after_storm(seed: int) -> tuple[SimCluster, Controller]:
     return run_virtual(storm(seed))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(each, marks=pytest.mark.slow) for each in range(3, 8))]
+)
 def test_a_storm_of_faults_loses_nothing_and_runs_nothing_twice(seed: int) -> None:
     cluster, controller = after_storm(seed)
     jobs = controller.state.jobs
@@ -65,6 +67,7 @@ async def known_ids(cluster: SimCluster) -> set[int]:
     return {int(job.id) for job in await cluster.store.finished_jobs(user=None, limit=1_000_000)}
 
 
+@pytest.mark.slow
 def test_a_storm_is_the_same_from_the_same_seed() -> None:
     def ended(controller: Controller) -> list[tuple[int, JobState, float | None]]:
         return [(job.id, job.state, job.end_at_unix) for job in controller.state.jobs.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.sim.test_site import BOB, HOUR_S, Site, on_site
 
 from warpdeck.controller.events.events import Submitted
@@ -40,6 +41,7 @@ def forecast(site: Site, job: Job) -> ForecastRow:
     return forecast_row(build_view(state, now=now), now, state.site.settings, job.id, label="")
 
 
+@pytest.mark.slow
 def test_the_last_of_a_long_queue_has_a_start_too_and_it_says_how_it_was_found() -> None:
     async def act(site: Site) -> None:
         begun = site.controller.clock()
@@ -63,9 +65,9 @@ def test_where_endless_jobs_are_in_the_way_that_is_said() -> None:
         jobs = await queue(site, 20, time_limit_s=None)
         last = why(site, jobs[-1])
         assert last.expected_start is None
-        assert last.sentence.endswith("when cannot be told: jobs without a time limit are in its way")
+        assert last.sentence.endswith("expected start unknown: it waits for jobs without a time limit")
         found = forecast(site, jobs[-1])
-        assert found.expected_start is None and found.untold == "jobs without a time limit are in its way"
+        assert found.expected_start is None and found.untold == "it waits for jobs without a time limit"
 
     on_site(RULES, act)
 

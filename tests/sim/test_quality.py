@@ -5,6 +5,7 @@ Which job waits longest is luck in any one of them, so they are judged together.
 
 from __future__ import annotations
 
+import pytest
 from tests.bench.quality import compare, together
 from tests.bench.workloads import HELD_OUT
 
@@ -17,6 +18,7 @@ LONGEST_IN_ONE = 1.1
 """Of a single workload: beyond this it is no luck."""
 
 
+@pytest.mark.slow
 def test_nobody_pays_for_the_default_with_a_longer_longest_wait() -> None:
     made = [
         compare(kind, limits=LIMITS, load=LOAD, seed=seed, jobs=JOBS, own=Settings())

@@ -286,13 +286,13 @@ def test_nodes_are_set_aside_at_run_time_and_stay_so_after_the_controller_was_ki
     ("asked", "sentence"),
     [
         ({"users": ("ann",)}, ""),
-        ({"name": "old", "maintenance": True}, "there is a reservation old already"),
+        ({"name": "old", "maintenance": True}, "reservation old already exists"),
         ({"nodes": (NodeName("n9"),), "maintenance": True}, "there is no node n9"),
-        ({"nodes": (), "maintenance": True}, "the reservation names no node"),
-        ({}, "is for somebody or for maintenance"),
+        ({"nodes": (), "maintenance": True}, "the reservation has no nodes"),
+        ({}, "has no users or accounts"),
         ({"accounts": ("lab",)}, "there is no account lab"),
-        ({"users": ("ann",), "end_unix": 5.0}, "over before it begins"),
-        ({"users": ("ann",), "nodes": None}, "reservation old has n1 at that time"),
+        ({"users": ("ann",), "end_unix": 5.0}, "already have ended"),
+        ({"users": ("ann",), "nodes": None}, "n1 belongs to reservation old at that time"),
         ({"users": ("ann",), "nodes": None, "overlap": True}, ""),
         ({"users": ("ann",), "nodes": None, "maintenance": True}, ""),
         ({"users": ("ann",), "nodes": None, "end_unix": EPOCH_UNIX + 1000}, ""),
@@ -332,7 +332,7 @@ def test_a_reservation_that_comes_again_keeps_long_jobs_out_and_lets_its_own_in_
         short = await site.submit(BOB, gpus=1, seconds=39 * minute_s, time_limit_s=39 * minute_s)
         own = [await site.submit(gpus=8, seconds=15 * minute_s, reservation="class") for _ in range(3)]
         await site.later(3 * HOUR_S)
-        assert site.why(long).startswith("ReqNodeNotAvail: would fit now, but the reservation class")
+        assert site.why(long).startswith("ReqNodeNotAvail: would fit now, but reservation class")
         begun = [site.now(job).start_at_unix or 0.0 for job in (short, *own)]
         assert [round((at - start) / minute_s) for at in begun] == [20, 0, 15, 60]
         ended = [
@@ -363,7 +363,7 @@ def test_a_reservation_in_the_file_may_come_again_and_what_it_lacks_is_said() ->
         assert site.nodes(job) == ("n0",)
 
     on_site(rules, act)
-    with pytest.raises(ConfigError, match="comes again before it is over"):
+    with pytest.raises(ConfigError, match="starts again before its end"):
         decode(rules.replace("1:00:00", "25:00:00"), "f")
     with pytest.raises(ConfigError, match="repeat: needs a start and a duration"):
         decode(rules.replace('duration = "1:00:00"\n', ""), "f")
@@ -373,8 +373,8 @@ def test_a_reservation_in_the_file_may_come_again_and_what_it_lacks_is_said() ->
     ("asked", "words"),
     [
         ({"end_unix": None}, "needs a duration"),
-        ({"end_unix": EPOCH_UNIX + 25 * HOUR_S}, "come again before it is over"),
-        ({"end_unix": EPOCH_UNIX + 2 * HOUR_S}, "reservation old has n0"),
+        ({"end_unix": EPOCH_UNIX + 25 * HOUR_S}, "start again before its end"),
+        ({"end_unix": EPOCH_UNIX + 2 * HOUR_S}, "n0 belongs to reservation old"),
     ],
 )
 def test_what_cannot_come_again_is_refused(asked: dict[str, Any], words: str) -> None:

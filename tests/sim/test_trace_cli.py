@@ -67,7 +67,7 @@ def test_a_log_is_replayed_and_told_in_figures(
 def test_limits_and_the_machine_matter(capsys: pytest.CaptureFixture[str], log: str) -> None:
     code, out, err = called(capsys, "--trace", log, "--cpus", "7", "--limits", "menu", "--json")
     assert code == 0 and json.loads(out)["refused"] == 25
-    assert "25 jobs refused: larger than the machine" in err
+    assert "25 jobs refused: larger than the cluster" in err
 
 
 def test_a_configuration_can_be_tried_on_a_log(
@@ -85,12 +85,12 @@ def test_a_configuration_can_be_tried_on_a_log(
     ("words", "code", "said"),
     [
         (["--trace", "absent.csv", "--cpus", "4"], 1, "cannot read absent.csv: No such file or directory"),
-        (["--trace", "LOG"], 2, "the machine is not given"),
-        (["--trace", "LOG", "--cpus", "4", "--nodes", "2"], 2, "the machine is given twice"),
+        (["--trace", "LOG"], 2, "the size of the cluster is missing"),
+        (["--trace", "LOG", "--cpus", "4", "--nodes", "2"], 2, "--cpus cannot be combined with --nodes"),
         (["--trace", "LOG", "--nodes", "2"], 2, "--nodes needs --gpus-per-node"),
-        (["--trace", "LOG", "--cpus", "4", "--config", "absent.toml"], 1, "there is no file absent.toml"),
-        (["--trace", "LOG", "--cpus", "4", "--from", "2026-01-01"], 2, "--from is about the site's history"),
-        (["--history", "--cpus", "4"], 2, "the history is replayed on the nodes that there are"),
+        (["--trace", "LOG", "--cpus", "4", "--config", "absent.toml"], 1, "no such file: absent.toml"),
+        (["--trace", "LOG", "--cpus", "4", "--from", "2026-01-01"], 2, "--from requires --history"),
+        (["--history", "--cpus", "4"], 2, "--history uses the nodes of this site"),
         (["--history"], 1, "there is no history"),
     ],
 )
@@ -113,7 +113,7 @@ def test_what_is_wrong_is_one_sentence(
 def test_a_machine_of_no_size_is_refused(capsys: pytest.CaptureFixture[str], log: str, count: str) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["simulate", "--trace", log, "--cpus", count])
-    assert ended.value.code == 2 and "is not from 1 to" in capsys.readouterr().err
+    assert ended.value.code == 2 and "is not between 1 and" in capsys.readouterr().err
 
 
 def past(number: int, *, user: str, submit_s: float, start_s: float, run_s: float, **fields: Any) -> Job:
@@ -192,7 +192,7 @@ def test_the_sites_past_says_who_would_have_waited_more(
         "LONGER",
     ]
     assert main(["simulate", "--history", "--from", "2001-01-01", "--to", "2001-01-02"]) == 1
-    assert "no job of that time" in capsys.readouterr().err
+    assert "no finished jobs in this time range" in capsys.readouterr().err
 
 
 def test_a_change_shows_as_a_difference_for_those_it_hits(

@@ -241,7 +241,7 @@ def test_which_cores_it_has_of_a_node_cannot_be_said(pair: EmptyPair) -> None:
     """It has whole nodes, or so many of their CPUs."""
     done = pair.ours.run(["scontrol", *ONE.split(), "corecnt=2", "flags=FIRST_CORES"])
     assert done.rc == 1 and "Requested operation not supported on this system" in done.err
-    assert "leave out FIRST_CORES" not in done.out
+    assert "remove FIRST_CORES" not in done.out
 
 
 OF_NONE = (

@@ -28,7 +28,7 @@ BUSY = "llama-8b-dpo"
 IDLE = 2
 """Most jobs that may be shown as idle. The demo's shell is idle; the others only until their GPUs have been sampled."""
 
-SETTLED = "held, 1 blocked"
+SETTLED = "allocated, 1 blocked"
 """Text of the GPU screen after every GPU has been sampled."""
 
 FRAMES = {
@@ -61,7 +61,7 @@ async def take(paths: Paths, folder: Path, *, page: str) -> None:
         await _until(pilot, lambda: SETTLED in _text(app) and _text(app).count("100%") > 1)
         save("gpus")
         await pilot.press("1", "enter", "m")
-        await _until(pilot, lambda: "least" in _text(app) and "GPU" in _text(app).split("least")[1])
+        await _until(pilot, lambda: "min" in _text(app) and "GPU" in _text(app).split("min")[1])
         save("metrics")
         app.workers.cancel_all()
 

@@ -43,9 +43,9 @@ class Scene(NamedTuple):
 
 SCENES = {
     "queue": Scene((), ("llama-70b", "104_[0-19]")),
-    "gpus": Scene(("2",), ("gpu08", "held by a job")),
+    "gpus": Scene(("2",), ("gpu08", "* allocated")),
     "owners": Scene(("2", "m", "m", "m", "m"), ("free:",)),
-    "past": Scene(("2", "less_than_sign"), ("as it was on", "means of")),
+    "past": Scene(("2", "less_than_sign"), ("ago,", "averages over")),
     "node": Scene(("2", "p"), ("node gpu01", "GPU 1", "▅")),
     "job": Scene(("enter",), ("[Log]", "clipped")),
     "metrics": Scene(("enter", "m"), ("[Metrics]", "loss")),
@@ -53,14 +53,14 @@ SCENES = {
     "usage": Scene(("4", "b"), ("Usage:", "BY USER")),
     "sessions": Scene(("5",), ("jupyter", "8888", "device_count")),
     "partitions": Scene(("6",), ("[Partitions]", "short", "5 allocated")),
-    "shares": Scene(("6", "tab", "tab", "tab"), ("[Shares]", "carol", "is owed")),
+    "shares": Scene(("6", "tab", "tab", "tab"), ("[Shares]", "carol", "has a share of")),
     "form": Scene(
         ("n", "shift+tab", "/", *("tab",) * 3, *"python train.py", "tab", *"h100:4", "tab", "tab", *"64G"),
         ("New job", "--mem=64G", "starts now on gpu04"),
     ),
-    "cancel": Scene((*("space",) * 12, "c"), ("Cancel 8 jobs?", "y yes")),
+    "cancel": Scene((*("space",) * 12, "c"), ("Cancel 8 jobs?", "y Yes")),
     "palette": Scene(("colon", *"gpu03"), ("Node gpu03", "allocated")),
-    "priorities": Scene(("6", "tab", "tab", "tab", "tab"), ("[Priorities]", "5210", "make")),
+    "priorities": Scene(("6", "tab", "tab", "tab", "tab"), ("[Priorities]", "5210", "= ")),
 }
 Taken = dict[str, str]
 TURNS, TURN_S = 2, 0.03

@@ -104,7 +104,7 @@ def test_the_terminal_is_as_it_was(terminal: Terminal, end: str) -> None:
     assert ("\x1b[?1049l" in left and "\x1b[?2004l" in left) is (CODES[end] != 0)
     assert ("a bug" in left) is (end == "raises")
     assert ("refused: no such home make one" in left) is (end == "refuses")
-    assert ("refused: the app was killed (SIGKILL); jobs go on" in left) is (end == "is killed")
+    assert ("refused: The app was killed (SIGKILL). Jobs keep running" in left) is (end == "is killed")
 
 
 WAITS = "    signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'heard'), os._exit(4)))\n    os.write(1, b'ready')\n"

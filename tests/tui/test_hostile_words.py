@@ -123,7 +123,7 @@ WALKS: dict[str, Sequence[tuple[tuple[str, ...], str]]] = {
     "many": ((("V", "c"), "Cancel"),),
     "palette": ((("colon", *"llama"), "Palette"),),
     "nodes": ((("2",), "gpu08"), (("m",) * 4, "free:"), (("p",), "node gpu01")),
-    "past": ((("2", "less_than_sign"), "means of"),),
+    "past": ((("2", "less_than_sign"), "averages over"),),
     "idle": ((("2", "I"), "wasted"),),
     "drain": ((("2", "d"), "Drain"),),
     "job": (

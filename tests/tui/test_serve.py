@@ -137,7 +137,7 @@ async def test_a_tab_has_the_app_and_keys(site: Site) -> None:
         async with asyncio.timeout(WAIT_S):
             await shows(b"warpdeck  jobs of")
             await tab.send_json(["stdin", "?"])
-            await shows(b"Mine or all")
+            await shows(b"My jobs or all")
 
 
 @pytest.mark.chromium
@@ -149,7 +149,7 @@ async def test_a_real_browser_shows_it_and_types(served: Served, short_tmp: Path
         await tab.gets(b"warpdeck  jobs of")
         await tab.says("document.querySelector('.xterm-helper-textarea').focus()")
         await tab.call("Input.dispatchKeyEvent", type="keyDown", key="?", text="?")
-        await tab.gets(b"Mine or all")
+        await tab.gets(b"My jobs or all")
         assert "-first-byte" in str(await tab.says("document.body.className"))
 
 
@@ -165,4 +165,4 @@ def test_a_port_that_is_taken_is_one_sentence(capsys: pytest.CaptureFixture[str]
         taken.listen()
         port = taken.getsockname()[1]
         assert main(["serve", "--port", str(port)]) == 1
-    assert f"cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err
+    assert f"Cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err

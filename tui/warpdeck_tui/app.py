@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 UNANSWERED = frozenset((GONE, UNCERTAIN))
 """Error codes which mean that no answer arrived, so the request may or may not have been carried out."""
-NOTHING_TO_UNDO = "there is nothing that could be taken back; @ lists what was done"
+NOTHING_TO_UNDO = "Nothing to undo. Press @ to list all changes"
 DRAW_SHARE = 0.05
 """Largest share of one CPU core that redrawing after updates may take, however long the queue is."""
 
@@ -335,7 +335,7 @@ class DeckApp(Deck):
 
     def tell_reloaded(self, reloaded: Reloaded) -> None:
         """Show which settings changed when config.toml was read again."""
-        self.notify("\n".join([*reloaded.changes, *reloaded.warnings]) or "nothing has changed", markup=False)
+        self.notify("\n".join([*reloaded.changes, *reloaded.warnings]) or "No settings changed", markup=False)
 
     def copy(self, text: str, *, shown: str = "") -> None:
         """Copy the text to the terminal's clipboard (OSC 52), to the buffer of tmux and to a file.
@@ -350,7 +350,7 @@ class DeckApp(Deck):
     @work(exclusive=True, group="copy")
     async def _keep_copy(self, text: str, shown: str) -> None:
         places = await clipboard.keep(text, environ=os.environ)
-        self.notify(f"copied {shown}\n{places}", markup=False)
+        self.notify(f"Copied {shown}\n{places}", markup=False)
 
     # ---- Actions
 
@@ -404,7 +404,7 @@ class DeckApp(Deck):
         if self.front is not None:
             self.push_screen(screens.NewJob(self.core, self.filling, sheet), submitted)
         else:
-            self.notify("the form did not open: it came late, and something else is open", severity="warning")
+            self.notify("The form was not opened because another dialog is open", severity="warning")
 
     @work
     async def action_start_controller(self) -> None:
@@ -478,11 +478,11 @@ class DeckApp(Deck):
         except UserError as error:
             is_refused = error.code not in UNANSWERED
             self.chronicle.give_back(done, is_refused=is_refused)
-            again = "Z in @ asks again" if is_refused else "Z asks again"
-            self.tell_error(UserError(error.message, "; ".join(filter(None, (error.hint, again)))))
+            again = "Press @, then Z to try again" if is_refused else "Press Z to try again"
+            self.tell_error(UserError(error.message, ". ".join(filter(None, (error.hint, again)))))
             return
         self.chronicle.add(done.undo.command)
-        self.notify(f"taken back: {done.undo.command}", markup=False)
+        self.notify(f"Undone: {done.undo.command}", markup=False)
 
     def action_command_palette(self) -> None:
         if not isinstance(self.screen, Palette):
@@ -491,7 +491,7 @@ class DeckApp(Deck):
     def action_keys(self) -> None:
         """Read the key bindings file again, apply it, and show the keys."""
         self._use_keys()
-        self.push_screen(screens.HelpPage("Keys", keymap_lines(self.own_keys, self._keys_file)))
+        self.push_screen(screens.HelpPage("Key bindings", keymap_lines(self.own_keys, self._keys_file)))
 
     def action_next_theme(self) -> None:
         self.looks.use_next()

@@ -23,7 +23,7 @@ from .deck import Deck
 
 SLICE = 5_000
 """Number of jobs that are searched between two checks for keys. This takes a few milliseconds."""
-WHAT_IS_FOUND = "an action, a job, a node or a user"
+WHAT_IS_FOUND = "Action, job, node or user"
 
 
 class Palette(CommandPalette):

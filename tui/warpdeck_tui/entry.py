@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import argparse
 
 SWITCHES = {
-    "--readonly": "look only: nothing can be changed",
-    "--low-bandwidth": "for slow links: news every two seconds, no bars, no mouse",
-    "--ascii": "for terminals and fonts without other signs; by itself where the locale is C",
-    "--no-ascii": "all signs, whatever the locale says",
-    "--no-mouse": "the mouse is the terminal's own; M gives it back",
+    "--readonly": "read-only mode",
+    "--low-bandwidth": "for slow connections: update every two seconds, no bars, no mouse",
+    "--ascii": "draw with ASCII characters only; the default if the locale is C",
+    "--no-ascii": "draw with Unicode characters even if the locale is C",
+    "--no-mouse": "leave the mouse to the terminal; M switches",
 }
 """Options without a value, with their help texts."""
 SIGNS = ("--ascii", "--no-ascii")
@@ -61,15 +61,15 @@ def main(argv: Sequence[str] = ()) -> int:
 def _parsed(argv: Sequence[str]) -> Options:
     import argparse  # most users give no option, and need not wait for this import
 
-    parser = argparse.ArgumentParser(prog="warpdeck", description="The full-screen app.")
+    parser = argparse.ArgumentParser(prog="warpdeck", description="Open the full-screen app.")
     add_options(parser)
     return options_in(parser.parse_args(list(argv)))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the app's options to the parser of a command."""
-    group = parser.add_argument_group("the app")
-    group.add_argument("--theme", default="", metavar="NAME", help="the theme to begin with")
+    group = parser.add_argument_group("app options")
+    group.add_argument("--theme", default="", metavar="NAME", help="color theme to use")
     signs = group.add_mutually_exclusive_group()
     for option, words in SWITCHES.items():
         (signs if option in SIGNS else group).add_argument(option, action="store_true", help=words)
@@ -102,7 +102,7 @@ def start(
         end_with_parent()
         return run(options, everybody=everybody, at=at, moment=moment)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UserError("the app needs a terminal", "see `warpdeck --help` for the verbs")
+        raise UserError("The app needs a terminal", "Run `warpdeck --help` for a list of commands")
     return guarded(lambda: run(options, everybody=everybody, at=at, moment=moment))
 
 
@@ -124,7 +124,7 @@ def run(options: Options, *, everybody: bool, at: tuple[str, str], moment: float
             plain_signs=plain,
         )
         if why:
-            app.chronicle.add(f"warpdeck --ascii  # {why}; --no-ascii draws all signs")
+            app.chronicle.add(f"warpdeck --ascii  # {why}; use --no-ascii for Unicode characters")
         importlib.import_module("warpdeck_tui.terminal.lent_terminal").leave_at_hang_up(app)
     give_memory_back()
     app.run(mouse=wanted.mouse and not (options.no_mouse or low_bandwidth))

@@ -154,14 +154,16 @@ def _moment(nodes: Sequence[NodeRow], wanted: PlainRequest) -> Text:
     unknown = [(node.name, unknown_words(node, now)) for node in past]
     return [
         moment_words(past, wanted.at, now),
-        *(f"not known of {name}: {words}" for name, words in unknown if words),
+        *(f"unknown for {name}: {words}" for name, words in unknown if words),
     ]
 
 
 async def _node(client: Client, wanted: PlainRequest) -> Text:
     found = [node for node in await _nodes_of(client, wanted) if node.name == wanted.what]
     if not found:
-        raise UserError(f"there is no node {wanted.what}", "see `warpdeck screen nodes --plain`")
+        raise UserError(
+            f"No such node: {wanted.what}", "Run `warpdeck screen nodes --plain` to list the nodes"
+        )
     gpus = [line for gpu in found[0].gpus for line in ((), *gpu_detail(found[0], gpu.index))]
     return [*_moment(found, wanted), *_text([*node_lines(found[0]), *gpus])]
 
@@ -172,7 +174,7 @@ async def _job(client: Client, wanted: PlainRequest) -> Text:
     lines = _text(shown)
     if detail.gpus:
         lines += ["", *_text(job_page.gpu_lines(detail))]
-    lines += ["", *_text(job_page.events(detail)), "", f"the end of its output, at most {LOG_LINES} lines:"]
+    lines += ["", *_text(job_page.events(detail)), "", f"end of the log, at most {LOG_LINES} lines:"]
     try:
         async with client.log(wanted.what, offset=-LOG_BYTES) as log:
             data = b"".join([chunk async for chunk in log])
@@ -186,7 +188,7 @@ async def _history(client: Client, wanted: PlainRequest) -> Text:
     past = await client.past(PastQuery(user=wanted.user, limit=PAST_JOBS), counted=True)
     titles = [column.title for column in columns_of(PAST_COLUMNS)]
     shown = _table(titles, [job_row(row, PAST_COLUMNS, now=now) for row in past.jobs])
-    return [f"the latest {len(past.jobs)} of {past.total} jobs that have ended", *shown]
+    return [f"last {len(past.jobs)} of {past.total} finished jobs", *shown]
 
 
 async def _usage(client: Client, wanted: PlainRequest) -> Text:

@@ -71,8 +71,10 @@ class DeckServer(Server):
 
     def _say_where(self) -> None:
         print(f"warpdeck is at {self.url}")
-        print(f"from elsewhere: ssh -L {self.port}:{HOST}:{self.port} this-machine, then the same address")
-        print("whoever has the address has your jobs; Ctrl-C ends it", flush=True)
+        print(
+            f"From another machine: run ssh -L {self.port}:{HOST}:{self.port} THIS-MACHINE, then open the same address"
+        )
+        print("Anyone with this address can control your jobs. Press Ctrl-C to stop", flush=True)
 
     async def _make_app(self) -> web.Application:
         inner = await super()._make_app()
@@ -83,7 +85,7 @@ class DeckServer(Server):
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if not self._is_ours(request):
-            raise web.HTTPForbidden(text="403: the address that `warpdeck serve` printed is the only one\n")
+            raise web.HTTPForbidden(text="403: use the address that `warpdeck serve` printed\n")
         response = await handler(request)
         if not response.prepared:
             response.headers.update(HEADERS)
@@ -101,7 +103,7 @@ class DeckServer(Server):
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         if self._tabs >= MAX_TABS:
-            raise web.HTTPServiceUnavailable(text=f"{MAX_TABS} tabs are open: close one\n")
+            raise web.HTTPServiceUnavailable(text=f"{MAX_TABS} tabs are already open. Close one\n")
         self._tabs += 1
         try:
             return await super().handle_websocket(request)
@@ -115,6 +117,6 @@ def main(*, port: int, options: Sequence[str]) -> int:
         asyncio.run(DeckServer(port, options=options).run())
     except OSError as error:
         raise UserError(
-            f"cannot listen on {HOST}:{port}: {error.strerror}", "choose another --port"
+            f"Cannot listen on {HOST}:{port}: {error.strerror}", "Choose another --port"
         ) from error
     return 0

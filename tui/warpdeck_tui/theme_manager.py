@@ -98,7 +98,7 @@ class ThemeManager:
             self._complete()
         if self._wanted and self._wanted not in self._themes:
             there = ", ".join(sorted(self._themes))
-            self._notices.append(f"there is no theme {self._wanted}; there are {there}")
+            self._notices.append(f"No such theme: {self._wanted}. Available: {there}")
         for name in wanted:
             if name in self._themes:
                 self._wear(name)
@@ -189,7 +189,7 @@ class ThemeManager:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.write_text(f"{name}\n", encoding="utf-8")
         except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}", "check its permissions") from error
+            raise UserError(f"Cannot write {path}: {error.strerror}", "Check its permissions") from error
 
 
 def _kept_name() -> str:

@@ -12,49 +12,49 @@ from warpdeck.base.errors import ANSWERED, SAID, UserError, WarpdeckError
 from warpdeck_agent.client.standard import prepare_standard_streams
 
 VERBS: dict[str, tuple[str, str]] = {
-    "submit": ("cli.verbs.submit", "submit a batch script (#SBATCH lines are read)"),
-    "lint": ("cli.verbs.lint", "what sbatch makes of a batch script, and what will bite"),
+    "submit": ("cli.verbs.submit", "submit a batch script; #SBATCH lines are read"),
+    "lint": ("cli.verbs.lint", "check a batch script: options, values and likely mistakes"),
     "run": ("cli.verbs.run", "run a command on the cluster and wait for it; --pty for a shell"),
-    "srun": ("slurm.interactive.srun", "run a step of tasks: inside a job, or in one made for it"),
+    "srun": ("slurm.interactive.srun", "run parallel tasks in a job, or in a new allocation"),
     "salloc": (
         "slurm.interactive.salloc",
-        "hold an allocation for a shell here; srun in it starts tasks on its nodes",
+        "allocate resources and open a shell; srun in it runs on the allocated nodes",
     ),
-    "attach": ("cli.verbs.attach", "join the terminal of an interactive job"),
-    "jupyter": ("cli.verbs.web_server", "a notebook on a GPU: a URL on this machine"),
-    "code": ("cli.verbs.web_server", "an editor on a GPU: a URL on this machine, or Remote-SSH"),
-    "forward": ("cli.verbs.forward", "a port of a job's node on this machine"),
-    "proxy": ("cli.verbs.proxy", "ssh, scp and editors into a job: for ssh's ProxyCommand"),
-    "queue": ("cli.verbs.queue", "the waiting and running jobs"),
-    "show": ("cli.verbs.jobs", "everything about a job"),
-    "why": ("cli.verbs.jobs", "why a job waits, and when it should start"),
-    "prio": ("cli.verbs.policy", "the priority of waiting jobs, and each number in it"),
-    "share": ("cli.verbs.policy", "the accounts: shares, use, and who is owed how much"),
-    "logs": ("cli.verbs.jobs", "a job's output; -f follows it"),
-    "metrics": ("cli.verbs.metrics", "what a job used over its life, or a node lately"),
-    "cancel": ("cli.verbs.orders", "end jobs, or send them a signal"),
-    "hold": ("cli.verbs.orders", "keep waiting jobs from starting"),
-    "release": ("cli.verbs.orders", "let held jobs start"),
-    "suspend": ("cli.verbs.orders", "stop running jobs where they are (admins)"),
-    "resume": ("cli.verbs.orders", "let suspended jobs go on (admins)"),
-    "requeue": ("cli.verbs.orders", "end jobs and put them back into the queue"),
-    "rerun": ("cli.verbs.rerun", "submit a job again, with the code that it ran"),
-    "partitions": ("cli.verbs.policy", "the partitions: nodes, limits, and who may use them"),
-    "reservations": ("cli.verbs.policy", "nodes that are set aside, and for whom"),
-    "reservation": ("cli.verbs.reservation", "set nodes aside for users, accounts or maintenance (admins)"),
-    "qos": ("cli.verbs.policy", "the qualities of service and their limits"),
+    "attach": ("cli.verbs.attach", "attach to the terminal of an interactive job"),
+    "jupyter": ("cli.verbs.web_server", "start Jupyter in a job and print a local URL"),
+    "code": ("cli.verbs.web_server", "start VS Code in a job and print a local URL, or use Remote-SSH"),
+    "forward": ("cli.verbs.forward", "forward a port of a job's node to this machine"),
+    "proxy": ("cli.verbs.proxy", "connect ssh, scp and editors to a job (ProxyCommand)"),
+    "queue": ("cli.verbs.queue", "list waiting and running jobs"),
+    "show": ("cli.verbs.jobs", "show the details of a job"),
+    "why": ("cli.verbs.jobs", "show why a job waits and when it is expected to start"),
+    "prio": ("cli.verbs.policy", "show the priority of waiting jobs and its components"),
+    "share": ("cli.verbs.policy", "show accounts: shares, usage and fair-share factors"),
+    "logs": ("cli.verbs.jobs", "print a job's output; -f follows it"),
+    "metrics": ("cli.verbs.metrics", "plot the resource usage of a job or a node"),
+    "cancel": ("cli.verbs.orders", "cancel jobs, or send them a signal"),
+    "hold": ("cli.verbs.orders", "hold waiting jobs so that they do not start"),
+    "release": ("cli.verbs.orders", "release held jobs"),
+    "suspend": ("cli.verbs.orders", "suspend running jobs (admins)"),
+    "resume": ("cli.verbs.orders", "resume suspended jobs (admins)"),
+    "requeue": ("cli.verbs.orders", "stop jobs and put them back in the queue"),
+    "rerun": ("cli.verbs.rerun", "submit a job again with the same code"),
+    "partitions": ("cli.verbs.policy", "list partitions: nodes, limits and access"),
+    "reservations": ("cli.verbs.policy", "list reservations"),
+    "reservation": ("cli.verbs.reservation", "create and remove reservations (admins)"),
+    "qos": ("cli.verbs.policy", "list qualities of service (QoS) and their limits"),
     "node": ("cli.verbs.nodes", "add, list, drain and remove nodes"),
-    "snapshot": ("cli.verbs.snapshot", "the code a job ran: show it, compare it"),
-    "config": ("cli.verbs.config", "check, show, reload or import the site's settings"),
-    "shims": ("cli.verbs.shims", "sbatch, srun, squeue and the rest on the PATH"),
-    "completion": ("cli.verbs.completion", "what a shell needs to complete verbs, options and live names"),
+    "snapshot": ("cli.verbs.snapshot", "show or compare the code snapshots of jobs"),
+    "config": ("cli.verbs.config", "check, show, reload or import the configuration"),
+    "shims": ("cli.verbs.shims", "put sbatch, srun, squeue and the others on the PATH"),
+    "completion": ("cli.verbs.completion", "print the completion script for bash, zsh or fish"),
     "up": ("cli.verbs.control", "start the controller"),
-    "down": ("cli.verbs.control", "stop the controller; jobs go on"),
-    "status": ("cli.verbs.control", "whether the controller runs, and how it is"),
-    "simulate": ("cli.verbs.simulate", "replay a workload log, or the site's past, under another policy"),
-    "screen": ("cli.verbs.screen", "the app at one of its screens, or that screen as plain text"),
-    "serve": ("cli.verbs.serve", "the app in a browser, on this machine"),
-    "demo": ("cli.verbs.control", "the app over a simulated cluster of 64 GPUs"),
+    "down": ("cli.verbs.control", "stop the controller; jobs keep running"),
+    "status": ("cli.verbs.control", "show the status of the controller"),
+    "simulate": ("cli.verbs.simulate", "replay a workload log or the job history under another policy"),
+    "screen": ("cli.verbs.screen", "open a screen of the app, or print it as plain text"),
+    "serve": ("cli.verbs.serve", "serve the app to a browser on this machine"),
+    "demo": ("cli.verbs.control", "open the app on a simulated cluster of 64 GPUs"),
 }
 HELP_FLAGS = ("-h", "--help", "help")
 
@@ -64,13 +64,13 @@ def usage() -> str:
     lines = [
         "usage: warpdeck [VERB ...]",
         "",
-        "Without a verb the full-screen app opens (--readonly, --theme NAME). `warpdeck VERB --help` tells more of each:",
+        "Without a verb, the full-screen app opens (options: --readonly, --theme NAME). `warpdeck VERB --help` explains a verb:",
         "",
         *(f"  {verb:<12} {text}" for verb, (_, text) in VERBS.items()),
         "",
-        "  warpdeck node add gpu01          add a machine over SSH",
+        "  warpdeck node add gpu01          add a node over SSH",
         "  warpdeck submit train.sh         submit a job",
-        "  warpdeck run --gpus 1 --pty bash a shell on a GPU",
+        "  warpdeck run --gpus 1 --pty bash open a shell with a GPU",
     ]
     return "\n".join(lines)
 
@@ -117,7 +117,7 @@ def _dispatch(words: list[str]) -> int:
         return int(importlib.import_module("warpdeck_tui.entry").main(words))
     verb = words[0]
     if verb not in VERBS:
-        raise UserError(f"there is no verb {verb!r}", _meant_by(verb), exit_code=2)
+        raise UserError(f"unknown verb {verb!r}", _meant_by(verb), exit_code=2)
     module = importlib.import_module(f"warpdeck.{VERBS[verb][0]}")
     return int(module.main(verb, words[1:]))
 
@@ -135,7 +135,7 @@ def _meant_by(verb: str) -> str:
     from warpdeck.slurm.command_table import COMMANDS
 
     if verb in COMMANDS:
-        return f'{verb} is one of Slurm\'s commands: `eval "$(warpdeck shims)"`, then `{verb}`'
+        return f'{verb} is a Slurm command: run `eval "$(warpdeck shims)"`, then `{verb}`'
     near = difflib.get_close_matches(verb, VERBS, n=1)
     return f"did you mean `warpdeck {near[0]}`?" if near else "see `warpdeck --help`"
 

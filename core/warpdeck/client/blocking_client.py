@@ -97,7 +97,7 @@ class SyncClient:
                 f"the controller in {paths.home} is not yours", "set WARPDECK_HOME to your own"
             ) from error
         except OSError as error:
-            raise UserError("no controller runs", "start it: warpdeck up", code=GONE) from error
+            raise UserError("no controller is running", "start it with `warpdeck up`", code=GONE) from error
         client._paths = paths
         return client
 
@@ -418,17 +418,17 @@ def _parse(payload: bytes) -> dict[str, Any]:
 
 
 def _gone() -> UserError:
-    return UserError("the controller went away", "try again; `warpdeck status` tells how it is", code=GONE)
+    return UserError(
+        "connection to the controller lost", "try again, or check it with `warpdeck status`", code=GONE
+    )
 
 
 def _no_answer() -> UserError:
-    return UserError("the controller gave no answer", "see its log: warpdeck status")
+    return UserError("no answer from the controller", "see its log; `warpdeck status` prints the path")
 
 
 def _strange(error: WireError) -> UserError:
-    return UserError(
-        f"the controller said something strange: {error}", f"if it is of another version, {RESTART}"
-    )
+    return UserError(f"unexpected message from the controller: {error}", f"if its version differs, {RESTART}")
 
 
 def join_rows(parts: Sequence[dict[str, Any]], result: dict[str, Any]) -> dict[str, Any]:

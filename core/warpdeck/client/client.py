@@ -183,7 +183,7 @@ class Client:
             hint = "set WARPDECK_HOME to your own"
             raise UserError(f"the controller in {paths.home} is not yours", hint) from error
         except OSError as error:
-            raise UserError("no controller runs", "start it: warpdeck up", code=GONE) from error
+            raise UserError("no controller is running", "start it with `warpdeck up`", code=GONE) from error
         client = cls(*await asyncio.open_unix_connection(sock=link))
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -379,7 +379,7 @@ class Client:
             raise _gone() from error
         except WireError as error:
             raise UserError(
-                f"the controller said something strange: {error}", f"if it is of another version, {RESTART}"
+                f"unexpected message from the controller: {error}", f"if its version differs, {RESTART}"
             ) from error
         if message["t"] == "error":
             raise user_error(message)
@@ -405,8 +405,8 @@ class Client:
         except WireError as error:
             self._fail(
                 UserError(
-                    f"the controller said something strange: {error}",
-                    f"if it is of another version, {RESTART}",
+                    f"unexpected message from the controller: {error}",
+                    f"if its version differs, {RESTART}",
                 )
             )
         except UserError as error:
@@ -442,7 +442,7 @@ class Client:
                     progress(str(item["line"]))
         except TimeoutError as error:
             hint = "see its log: warpdeck status"
-            raise UserError("the controller gave no answer", hint, code=UNCERTAIN) from error
+            raise UserError("no answer from the controller", hint, code=UNCERTAIN) from error
         finally:
             self._inboxes.pop(number, None)
 
@@ -536,7 +536,9 @@ class LogStream:
 
 
 def _gone() -> UserError:
-    return UserError("the controller went away", "try again; `warpdeck status` tells how it is", code=GONE)
+    return UserError(
+        "connection to the controller lost", "try again, or check it with `warpdeck status`", code=GONE
+    )
 
 
 async def _in_time(inbox: Inbox) -> dict[str, Any] | bytes:
@@ -556,5 +558,5 @@ def _convert(value: Any, kind: type[T]) -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise UserError(
-            f"the controller's answer is not understood: {error}", f"if it is of another version, {RESTART}"
+            f"unexpected answer from the controller: {error}", f"if its version differs, {RESTART}"
         ) from error

@@ -42,12 +42,14 @@ def tree_now(snapshot: Mapping[str, Any]) -> str:
     uid = snapshot.get("uid", os.geteuid())
     if uid != os.geteuid():
         raise UserError(
-            f"the folder {snapshot['root']} is another user's",
-            "compare with another job, or look as its user",
+            f"the folder {snapshot['root']} belongs to another user",
+            "compare with another job, or run this as that user",
         )
     now = take(snapshot["root"], snapshot["store"]).snapshot
     if now is None:
-        raise UserError(f"the folder {snapshot['root']} cannot be taken now", "compare with another job")
+        raise UserError(
+            f"cannot take a snapshot of the folder {snapshot['root']}", "compare with another job"
+        )
     return str(now["tree"])
 
 

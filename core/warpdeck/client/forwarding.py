@@ -121,7 +121,7 @@ class Forwarding:
 
     def _come_back(self) -> SyncClient:
         """Reconnect to the controller and register the forward again. Raises UserError."""
-        self._say("the controller went away; waiting for it")
+        self._say("connection to the controller lost; waiting for it")
         deadline = time.monotonic() + MAX_AWAY_S
         while time.monotonic() < deadline:
             time.sleep(AGAIN_S)
@@ -138,13 +138,13 @@ class Forwarding:
                 continue
             self._say("the controller is back")
             return client
-        raise UserError("the controller did not come back", "start it: warpdeck up")
+        raise UserError("the controller did not restart", "start it with `warpdeck up`")
 
     def _accept(self) -> None:
         link, _ = self._listener.accept()
         owner = owner_of(link)
         if owner not in (os.geteuid(), 0):
-            self._remark(f"a connection of another user (uid {owner}) was refused")
+            self._remark(f"refused a connection from another user (uid {owner})")
             link.close()
         elif not self._slots.acquire(blocking=False):
             self._remark(f"{MAX_CONNECTIONS} connections are open; one more was refused")
@@ -192,7 +192,7 @@ def _listen(port: int, local_port: int | None) -> socket.socket:
                 continue
             raise UserError(
                 f"port {wanted} of this machine cannot be used: {error.strerror}",
-                f"name another: {port}:LOCAL, or {port}:0 for any that is free",
+                f"choose another one: {port}:LOCAL, or {port}:0 for any free port",
             ) from error
         return listener
     raise AssertionError("port 0 is always free")

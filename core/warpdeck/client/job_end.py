@@ -55,7 +55,7 @@ def _connected(again: Callable[[], SyncClient], note: Callable[[str], None]) -> 
             if error.code != GONE:
                 raise
         if not told:
-            note("waiting: the controller went away")
+            note("connection to the controller lost; waiting for it")
             told = True
         time.sleep(RETRY_S)
 

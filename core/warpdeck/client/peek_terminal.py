@@ -54,6 +54,6 @@ def glance(client: SyncClient, job: str, *, offset: int = 0) -> Glance:
 
 def _told(found: list[bytes], opened: int | None) -> Glance:
     if opened is None:
-        raise UserError("its terminal cannot be seen yet", "it begins when the job runs")
+        raise UserError("the terminal is not available yet", "it opens when the job starts")
     data = b"".join(found)
     return Glance(data, opened + len(data))

@@ -89,9 +89,7 @@ class SiteClient:
             reservation = msgspec.convert(wanted, Reservation)
         except msgspec.ValidationError as error:
             name = wanted.get("name")
-            raise UserError(
-                f"{name!r} cannot be reserved so: {error}", "see `warpdeck reservation`"
-            ) from error
+            raise UserError(f"invalid reservation {name!r}: {error}", "see `warpdeck reservation`") from error
         await self._client.request(
             ask.ReservationMake(reservation=reservation, instead=instead), dict[str, Any]
         )

@@ -43,7 +43,7 @@ def read_script(path: str) -> str:
     """Return the text of a batch script. Raises UserError if it cannot be read or is not a script."""
     try:
         if os.path.isdir(path):
-            raise UserError(f"{path} is a folder", "give a batch script")
+            raise UserError(f"{path} is a folder", "name a batch script")
         with open(path, "rb") as file:
             data = file.read(MAX_SCRIPT_BYTES + 1)
     except FileNotFoundError as error:
@@ -58,7 +58,9 @@ def read_script(path: str) -> str:
 def script_text(data: bytes, path: str) -> str:
     """Return the text of a batch script's bytes. Raises UserError if they are not a valid script."""
     if len(data) > MAX_SCRIPT_BYTES:
-        raise UserError(f"{path} is over {MAX_SCRIPT_BYTES >> 20} MiB", "a batch script only starts programs")
+        raise UserError(
+            f"{path} is larger than {MAX_SCRIPT_BYTES >> 20} MiB", "move data out of the batch script"
+        )
     if b"\0" in data:
         raise UserError(
             f"{path} is a program, not a script", f"submit it as a command: --wrap {shlex.quote(path)}"
@@ -300,7 +302,7 @@ def _take_over_snapshot(client: SyncClient, request: dict[str, Any], job: str) -
     subdir = os.path.relpath(folder, snapshot["root"])
     if subdir.split(os.sep, 1)[0] == os.pardir:
         raise UserError(
-            f"the snapshot of job {job} is of {snapshot['root']}, and {folder} is not in it",
+            f"the snapshot of job {job} contains {snapshot['root']}, but not {folder}",
             "submit from that folder",
         )
     packed, facts = _packed(snapshot, job)
@@ -318,7 +320,7 @@ def _packed(snapshot: Mapping[str, Any], job: str) -> tuple[str, dict[str, Any]]
     is_own = snapshot.get("uid", os.geteuid()) == os.geteuid()
     if not is_own or not os.access(snapshot["store"], os.R_OK | os.W_OK | os.X_OK):
         raise UserError(
-            f"the code of job {job} is not in a store of yours",
+            f"the code snapshot of job {job} is not on this machine",
             f"it is on its submit host: {snapshot['store']}",
         )
     packed, sha256, size_bytes = SnapshotStore(snapshot["store"]).pack(snapshot["tree"])

@@ -32,7 +32,7 @@ def run_on_terminal(words: list[str]) -> int | None:
         return None
     options, command = split_command(words[:first] + words[first + 1 :])
     if not command:
-        raise UserError("no command is given", "write: warpdeck run --pty [OPTIONS] COMMAND...")
+        raise UserError("no command given", "usage: warpdeck run --pty [OPTIONS] COMMAND...")
     paths = default_paths()
     size = window_size(sys.stdout.fileno())
     draft = draft_command(

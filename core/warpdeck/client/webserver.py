@@ -50,7 +50,7 @@ def await_server(client: SyncClient, job: str, kind: str, *, node: str = "", pro
             progress(f"{kind} is starting")
         time.sleep(AGAIN_S)
     raise UserError(
-        f"{kind} does not answer within {START_S:.0f} s", f"see its log: warpdeck logs {job}", code=SLOW
+        f"{kind} did not answer within {START_S:.0f} s", f"see its log: warpdeck logs {job}", code=SLOW
     )
 
 

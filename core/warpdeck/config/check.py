@@ -74,11 +74,11 @@ def _names(config: Config) -> Found:
     for table in ("licenses", "partitions", "qos", "accounts", "reservations"):
         for name in getattr(config, table):
             if not _NAME.fullmatch(name):
-                yield Problem(path=(table, name), text="a name has no blanks, commas, = or quotes")
+                yield Problem(path=(table, name), text="names must not contain spaces, commas, = or quotes")
     for account, entry in config.accounts.items():
         for user in entry.users:
             if not _NAME.fullmatch(user):
-                yield Problem(path=("accounts", account, "users", user), text="is no user name")
+                yield Problem(path=("accounts", account, "users", user), text="is not a user name")
 
 
 def _paths(config: Config) -> Found:
@@ -89,10 +89,10 @@ def _paths(config: Config) -> Found:
     written["mail", "program"] = config.mail.program
     written["containment", "tmp_dir"] = config.containment.tmp_dir
     if config.mail.webhook and not config.mail.webhook.startswith(("http://", "https://")):
-        yield Problem(path=("mail", "webhook"), text="is no address of HTTP: write https://HOST/PATH")
+        yield Problem(path=("mail", "webhook"), text="is not an HTTP URL: write https://HOST/PATH")
     for path, value in written.items():
         if value and not value.startswith("/"):
-            yield Problem(path=path, text="is no absolute path: write where it is on the nodes")
+            yield Problem(path=path, text="is not an absolute path: write its path on the nodes")
     yield from _private_dirs(config)
 
 
@@ -102,13 +102,15 @@ def _private_dirs(config: Config) -> Found:
         path = ("containment", name)
         for folder in folders:
             if not folder.startswith("/") or posixpath.normpath(folder) != folder:
-                yield Problem(path=path, text=f"{folder!r} is no absolute path: write the likes of /tmp")
+                yield Problem(path=path, text=f"{folder!r} is not an absolute path such as /tmp")
             elif name == "private_dirs" and folder in SYSTEM:
-                yield Problem(path=path, text=f"nothing runs without the node's own {folder}")
+                yield Problem(
+                    path=path, text=f"{folder} cannot be private: jobs need the node's own {folder}"
+                )
     for folder in held.private_dirs:
         around = next((each for each in held.private_dirs if folder.startswith(each + "/")), "")
         if around:
-            text = f"{folder} lies in {around}, which each job has for itself anyway"
+            text = f"{folder} is inside {around}, which is already private"
             yield Problem(path=("containment", "private_dirs"), text=text)
 
 
@@ -118,7 +120,9 @@ def _scheduler(config: Config) -> Found:
     yield from _unknown(path, [name] if name else [], config.partitions, "partition")
     table = config.scheduler
     if table.reservation_holds == "start" and (table.backfill == "conservative" or table.reservations > 1):
-        text = "times that hold on any nodes can be kept for one job only: write reservations = 1 with easy, or nodes"
+        text = (
+            '"start" works only with backfill = "easy" and reservations = 1; change these, or write "nodes"'
+        )
         yield Problem(path=("scheduler", "reservation_holds"), text=text)
     yield from _licenses_known(config)
 
@@ -180,7 +184,7 @@ def _qos(config: Config) -> Found:
         yield from _unknown(("qos", name, "preempts"), qos.preempts, config.qos, "QoS")
     cycle = _find_cycle({name: qos.preempts for name, qos in config.qos.items()})
     if cycle:
-        yield Problem(path=("qos", cycle[0], "preempts"), text=f"goes in a circle: {' -> '.join(cycle)}")
+        yield Problem(path=("qos", cycle[0], "preempts"), text=f"is circular: {' -> '.join(cycle)}")
 
 
 def _accounts(config: Config) -> Found:
@@ -193,7 +197,7 @@ def _accounts(config: Config) -> Found:
             yield from _qos_of_place(config, (*path, "users", user), entry)
     cycle = _find_cycle({name: [each.parent] for name, each in config.accounts.items() if each.parent})
     if cycle:
-        yield Problem(path=("accounts", cycle[0], "parent"), text=f"goes in a circle: {' -> '.join(cycle)}")
+        yield Problem(path=("accounts", cycle[0], "parent"), text=f"is circular: {' -> '.join(cycle)}")
 
 
 def _association_limits(config: Config) -> Found:
@@ -205,7 +209,7 @@ def _association_limits(config: Config) -> Found:
     for path, table in tables:
         for field, instead in OF_QOS_ALONE.items():
             if getattr(table, field):
-                yield Problem(path=(*path, field), text=f"is a limit of a QoS; of an account it is {instead}")
+                yield Problem(path=(*path, field), text=f"is a QoS limit; for accounts use {instead}")
 
 
 def _qos_of_place(config: Config, path: tuple[str, ...], place: Account | User) -> Found:
@@ -223,7 +227,7 @@ def _default_accounts(config: Config) -> Found:
             if entry.default and chosen.setdefault(user, name) != name:
                 yield Problem(
                     path=("accounts", name, "users", user, "default"),
-                    text=f"account {chosen[user]} is this user's default already",
+                    text=f"account {chosen[user]} is already this user's default",
                 )
 
 
@@ -232,7 +236,7 @@ def _reservations(config: Config) -> Found:
         path = ("reservations", name)
         yield from _unknown((*path, "accounts"), entry.accounts, config.accounts, "account")
         if entry.end is not None and entry.duration is not None:
-            yield Problem(path=(*path, "duration"), text="end is given too; keep one of them")
+            yield Problem(path=(*path, "duration"), text="cannot be combined with end; keep one of them")
         if entry.duration is not None and entry.start is None:
             yield Problem(path=(*path, "duration"), text="needs a start")
         if entry.start and entry.end and entry.end.timestamp() <= entry.start.timestamp():
@@ -246,9 +250,7 @@ def _reservations(config: Config) -> Found:
         if repeat:
             yield from _repeats(entry, path, repeat)
         if not (entry.maintenance or kind["maintenance"]) and not entry.users and not entry.accounts:
-            yield Problem(
-                path=path, text="is for nobody; name users or accounts, or write maintenance = true"
-            )
+            yield Problem(path=path, text="has no users or accounts; add some, or write maintenance = true")
 
 
 def _flags(entry: Reservation, path: Path) -> Found:
@@ -261,21 +263,22 @@ def _flags(entry: Reservation, path: Path) -> Found:
         asked = parse_flags(",".join(entry.flags))
         kind = flag_fields(asked.more)
     except BadFlags:
-        yield Problem(path=where, text=f"reservations have no such flags; there are: {', '.join(FLAGS)}")
+        yield Problem(path=where, text=f"unknown reservation flag; known flags: {', '.join(FLAGS)}")
         return
     except UserError as error:
         yield Problem(path=where, text=f"{error.message}; {error.hint}")
         return
     for name in sorted(asked.less):
-        yield Problem(path=where, text=f"-{name} takes nothing back here; leave it out")
+        yield Problem(path=where, text=f"-{name} has no effect here; remove it")
     for name in sorted(MADE_ALONE & asked.more.keys()):
         yield Problem(
             path=where,
-            text=f"{name} is for what is made at run time: `warpdeck reservation create` or scontrol",
+            text=f"{name} is only for reservations created with `warpdeck reservation create` or scontrol",
         )
     if kind["repeat"] and entry.repeat not in ("", kind["repeat"]):
         yield Problem(
-            path=where, text=f"{kind['repeat'].upper()}, and repeat = {entry.repeat!r}; keep one of them"
+            path=where,
+            text=f"{kind['repeat'].upper()} conflicts with repeat = {entry.repeat!r}; keep one of them",
         )
 
 
@@ -287,7 +290,7 @@ def _repeats(entry: Reservation, path: Path, repeat: Repeat) -> Found:
     if entry.start is None or length_s is None:
         yield Problem(path=(*path, "repeat"), text="needs a start and a duration")
     elif length_s > PERIOD_S[repeat]:
-        yield Problem(path=(*path, "repeat"), text="comes again before it is over")
+        yield Problem(path=(*path, "repeat"), text="starts again before its end")
 
 
 def _nodes(config: Config) -> Found:
@@ -307,19 +310,19 @@ def _nodes(config: Config) -> Found:
             for name in names if value is not None else ():
                 other, before = said.setdefault((name, field), (hosts, value))
                 if before != value:
-                    text = f"nodes.{other!r} says {before!r} of {name}"
+                    text = f"conflicts with nodes.{other!r}, which sets {before!r} for {name}"
                     yield Problem(path=("nodes", hosts, field), text=text)
                     break
 
 
 def _watching(config: Config) -> Found:
     if config.metrics_port > MAX_PORT:
-        yield Problem(path=("metrics_port",), text=f"is no port: there are those up to {MAX_PORT}")
+        yield Problem(path=("metrics_port",), text=f"is not a port; use a number up to {MAX_PORT}")
     table = config.health
     for key in ("ignore", "requeue_on"):
         yield from _unknown(("health", key), getattr(table, key), CHECKS, "check")
     if table.program and not table.program.startswith("/"):
-        yield Problem(path=("health", "program"), text="is no absolute path: write where it is on the nodes")
+        yield Problem(path=("health", "program"), text="is not an absolute path: write its path on the nodes")
 
 
 def _warnings(config: Config) -> Found:
@@ -331,13 +334,13 @@ def _warnings(config: Config) -> Found:
         for name, partition in config.partitions.items():
             strange = [node for node in partition.nodes or () if node not in known]
             if strange:
-                text = f"no [nodes] table speaks of {', '.join(strange[:4])}{' ...' if strange[4:] else ''}"
+                text = f"no [nodes] table contains {', '.join(strange[:4])}{' ...' if strange[4:] else ''}"
                 yield Problem(path=("partitions", name, "nodes"), text=text)
     listed = {account for account in config.accounts if config.accounts[account].users}
     parents = {account.parent for account in config.accounts.values()}
     for name in config.accounts:
         if name not in listed and name not in parents:
-            yield Problem(path=("accounts", name), text="has neither users nor accounts below it")
+            yield Problem(path=("accounts", name), text="has no users and no subaccounts")
 
 
 def _find_cycle(edges: Mapping[str, Iterable[str]]) -> list[str]:

@@ -71,7 +71,7 @@ def _syntax(message: str, text: str) -> Problem:
     if match is None:
         return Problem(path=(), text=message)
     line = int(match[2]) if match[2] else text.count("\n") + 1
-    return Problem(path=(), text=f"no TOML: {match[1]}", line=line, column=int(match[3] or 0))
+    return Problem(path=(), text=f"invalid TOML: {match[1]}", line=line, column=int(match[3] or 0))
 
 
 def _placed(problems: list[Problem], lines: dict[Path, int]) -> tuple[Problem, ...]:
@@ -87,7 +87,9 @@ def _placed(problems: list[Problem], lines: dict[Path, int]) -> tuple[Problem, .
 def _table(kind: type[T], data: object, path: Path, found: list[Problem]) -> T:
     """Return the table with all valid values, and append the problems to `found`."""
     if not isinstance(data, dict):
-        found.append(Problem(path=path, text=f"is a table: write [{'.'.join(path)}] and its keys below"))
+        found.append(
+            Problem(path=path, text=f"is a table: write [{'.'.join(path)}] with its keys on the next lines")
+        )
         return kind()
     types = field_types(kind)
     values: dict[str, Any] = {}
@@ -125,25 +127,25 @@ def _value(kind: Any, value: object) -> Any:
     form = form_of(kind)
     if form is not None:
         if not isinstance(value, str):
-            raise UserError(f"{value!r} is no text", f'write it in quotes, such as "{form.example}"')
+            raise UserError(f"{value!r} is not a string", f'write it in quotes, such as "{form.example}"')
         return form.read(value)
     if get_origin(kind) is Literal and value not in get_args(kind):
         options = [str(option) for option in get_args(kind) if option]
-        raise UserError(f"{value!r} is not known", f"write {', '.join(options[:-1])} or {options[-1]}")
+        raise UserError(f"unknown value {value!r}", f"write {', '.join(options[:-1])} or {options[-1]}")
     if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"{value!r} is no number that one can count with")
+        raise UserError(f"{value!r} is not a finite number")
     if isinstance(value, str) and kind in (Names, Names | None):
-        raise UserError(f"{value!r} is no list", f"write [{quoted(value)}]")
+        raise UserError(f"{value!r} is not a list", f"write [{quoted(value)}]")
     try:
         return msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
         message = _PLACE_IN_VALUE.sub("", str(error))
-        raise UserError(f"{value!r} is not what belongs here: {message[0].lower()}{message[1:]}") from None
+        raise UserError(f"{value!r} has the wrong type: {message[0].lower()}{message[1:]}") from None
 
 
 def _unknown(key: str, types: dict[str, Any]) -> str:
     near = difflib.get_close_matches(key, types, n=1)
-    return "no such key" + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(types)}")
+    return "unknown key" + (f"; did you mean {near[0]}?" if near else f"; known keys: {', '.join(types)}")
 
 
 @functools.cache

@@ -89,8 +89,8 @@ def _changes(old: Table, new: Table, path: Path) -> Iterator[str]:
 
 
 def _changed_entries(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> Iterator[str]:
-    yield from (f"{dotted((*path, key))}: gone" for key in old if key not in new)
-    yield from (f"{dotted((*path, key))}: new" for key in new if key not in old)
+    yield from (f"{dotted((*path, key))}: removed" for key in old if key not in new)
+    yield from (f"{dotted((*path, key))}: added" for key in new if key not in old)
     for key in old:
         if key in new and isinstance(old[key], Table):
             yield from _changes(old[key], new[key], (*path, key))

@@ -42,14 +42,14 @@ def _read_limit(text: str) -> int | None:
 def _read_time(text: str) -> int:
     seconds = _read_limit(text)
     if seconds is None:
-        raise UserError(f"{text!r} is no bounded time", "write 2:00:00 or 2-00:00:00")
+        raise UserError(f"{text!r} is not a limited time", "write 2:00:00 or 2-00:00:00")
     return seconds
 
 
 def _read_hosts(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(expand(text)))
     if not names:
-        raise UserError(f"{text!r} names no node", "write names such as gpu[01-04,07],login, or ALL")
+        raise UserError(f"{text!r} contains no node name", "write names such as gpu[01-04,07],login, or ALL")
     return names
 
 

@@ -38,7 +38,7 @@ def rewrite(path: str, changes: Sequence[Amendment], *, in_force: Config) -> Non
         text = ""
     if decode(text, path).config != in_force:
         raise UserError(
-            f"{path} has changes that are not in force", "take them up first: `warpdeck config reload`"
+            f"{path} has changes that are not loaded yet", "load them first with `warpdeck config reload`"
         )
     changed = amended(text, changes)
     decode(changed, path)
@@ -46,7 +46,7 @@ def rewrite(path: str, changes: Sequence[Amendment], *, in_force: Config) -> Non
         try:
             _replace(target, changed)
         except OSError as error:
-            raise UserError(f"{path} cannot be written: {error.strerror}", "nothing was changed") from error
+            raise UserError(f"cannot write {path}: {error.strerror}", "nothing was changed") from error
 
 
 def _replace(target: str, text: str) -> None:

@@ -126,7 +126,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
             ("qos", request.qos, self.qos),
         )
         told = [
-            f"--{option}={value} is recorded, and decides nothing: this site has none set up"
+            f"--{option}={value} has no effect: this site has none configured"
             for option, value, known in named
             if value and not known and (option, value) not in (("partition", ALL_NODES), ("qos", NORMAL_QOS))
         ]
@@ -144,10 +144,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
             return asked
         if not each:
             hint = "ask for a part of one: --gpus=0.25; an admin may set shards_per_gpu under [gpus]"
-            raise UserError("GPUs are not cut into shards here", hint)
+            raise UserError("this site has no GPU shards", hint)
         if shards > each:
             raise UserError(
-                f"it asks for {shards} shards, and a GPU has {each}", "ask for whole GPUs: --gpus=2"
+                f"the job requests {shards} shards, but a GPU has {each}", "request whole GPUs: --gpus=2"
             )
         if shards == each:
             gpus = GpuAsk(per_node=1, type=asked.gpus.type)

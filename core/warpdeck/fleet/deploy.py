@@ -162,8 +162,8 @@ async def _probe(connection: asyncssh.SSHClientConnection, target: str, controll
     if match is None:
         code = "" if done.code in (0, None) else f" (exit code {done.code})"
         raise UserError(
-            f"the login shell of {target} ends before it runs a command{code}: {done.last_words()}",
-            f"see what `ssh {target} true` says",
+            f"the login shell of {target} exits before it runs a command{code}: {done.last_words()}",
+            f"check the output of `ssh {target} true`",
         )
     python, version, base, host, boot_id, address = match.groups()
     if not python:

@@ -147,7 +147,7 @@ class AgentFleet:
         The first attempt's errors are raised for the caller.
         """
         if node.name in self._adding or node.name in self._links:
-            raise UserError(f"there is a node {node.name} already", "give it another --name")
+            raise UserError(f"node {node.name} already exists", "choose another --name")
         link = NodeConnection(node)
         self._adding[node.name] = link
         try:
@@ -364,7 +364,7 @@ class AgentFleet:
         for other in (*self._links.values(), *self._adding.values()):
             if other is not link and other.machine == machine:
                 raise UserError(
-                    f"{link.node.target or 'this machine'} is the machine that is node {other.node.name} already",
+                    f"{link.node.target or 'this machine'} is already node {other.node.name}",
                     f"see it: warpdeck node show {other.node.name}",
                 )
         link.machine = machine

@@ -124,15 +124,15 @@ class Witness(asyncssh.SSHClient):
         if others:
             old = ", ".join(key.get_fingerprint() for key in others)
             return UserError(
-                f"the host key of {host} has CHANGED: it shows {fingerprint}, known is {old}",
-                "somebody may be listening in; if the host was reinstalled, remove the old key: "
+                f"the host key of {host} has CHANGED: it is now {fingerprint}, the known key is {old}",
+                "this may be an attack; if the host was reinstalled, remove the old key with "
                 f"ssh-keygen -R '{shown.name()}' -f {path}",
                 code="host_key_changed",
                 details={"fingerprint": fingerprint, "known": old},
             )
         return UserError(
-            f"the host key of {host} is not known: {fingerprint}",
-            "compare it with the host's own (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub), then confirm it",
+            f"unknown host key of {host}: {fingerprint}",
+            "compare it with the key on the host (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub), then accept it",
             code="host_key",
             details={"fingerprint": fingerprint, "key_type": shown.key.get_algorithm(), "host": host},
         )

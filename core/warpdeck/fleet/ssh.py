@@ -72,7 +72,7 @@ def parse_target(text: str) -> Target:
     port = int(match["port"]) if match and match["port"] else None
     if match is None or match["host"].startswith("-") or (port is not None and not 0 < port < 65536):
         raise UserError(
-            f"{text!r} is no host", "write [USER@]HOST[:PORT]; an IPv6 address goes in [brackets]"
+            f"{text!r} is not a host", "use [USER@]HOST[:PORT], with an IPv6 address in [brackets]"
         )
     return Target(text=text, host=match["host"].strip("[]"), user=match["user"] or "", port=port)
 
@@ -91,7 +91,7 @@ async def _dial(
     """Connect through the target's jump hosts. The first of them may have jump hosts of its own."""
     if hops_left == 0:
         raise UserError(
-            f"the way to {target.text} leads over {MAX_HOPS} jump hosts", "see ProxyJump in ~/.ssh/config"
+            f"more than {MAX_HOPS} jump hosts to {target.text}", "check ProxyJump in ~/.ssh/config"
         )
     route = await _route(target)
     via: asyncssh.SSHClientConnection | None = None
@@ -114,7 +114,7 @@ async def _route(target: Target) -> Route:
         found = await asyncssh.SSHClientConnectionOptions.construct(config=(), **target.options())
     except (ValueError, OSError) as error:
         raise UserError(
-            f"your ssh set-up does not work for {target.text}: {error}", "see ~/.ssh and its config"
+            f"the SSH configuration for {target.text} is invalid: {error}", "check ~/.ssh/config"
         ) from error
     jumps = found.tunnel if isinstance(found.tunnel, str) else ""
     known: object = found.known_hosts
@@ -187,23 +187,25 @@ def explain(target: str, error: Exception, *, connect_s: float = CONNECT_S) -> U
     match error:
         case asyncssh.PermissionDenied():
             return UserError(
-                f"{target} refuses our key",
+                f"{target} rejected all SSH keys",
                 f"check that `ssh {target}` works without a password, then try again",
             )
         case asyncssh.ChannelOpenError():
             return UserError(
-                f"the jump host cannot reach {target}: {error.reason}", f"see what `ssh -v {target}` says"
+                f"the jump host cannot reach {target}: {error.reason}",
+                f"check the output of `ssh -v {target}`",
             )
         case TimeoutError():
             return UserError(
-                f"{target} does not answer within {connect_s:.0f} s", "is it up, and is the port right?"
+                f"{target} did not answer within {connect_s:.0f} s",
+                "check that it is up and that the port is correct",
             )
         case socket.gaierror():
-            return UserError(f"there is no host {target}", "check the name, or its entry in ~/.ssh/config")
+            return UserError(f"unknown host {target}", "check the name, or its entry in ~/.ssh/config")
         case ConnectionRefusedError():
-            return UserError(f"{target} refuses the connection", "is sshd running there, on that port?")
+            return UserError(f"{target} refused the connection", "check that sshd runs there on this port")
         case OSError():
             reason = os.strerror(error.errno) if error.errno else str(error)
-            return UserError(f"cannot reach {target}: {reason}", "is the network right?")
+            return UserError(f"cannot reach {target}: {reason}", "check the network")
     reason = str(error) or type(error).__name__
-    return UserError(f"no SSH connection to {target}: {reason}", f"see what `ssh -v {target}` says")
+    return UserError(f"no SSH connection to {target}: {reason}", f"check the output of `ssh -v {target}`")

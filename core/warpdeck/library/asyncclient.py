@@ -220,7 +220,7 @@ class AsyncClient:
         """Return the connection. A controller that was stopped on purpose is not started again."""
         async with self._connecting:
             if self._closed:
-                raise UserError("the client was closed", "make another")
+                raise UserError("the client was closed", "create a new one")
             if self._client is not None and not self._client.lost:
                 return self._client
             start = self._start and (self._client is None or os.path.exists(self.paths.socket))
@@ -247,7 +247,8 @@ class AsyncClient:
         found = (await self.detail(job)).snapshot
         if not found:
             raise UserError(
-                f"job {job} has no snapshot", "it ran in its folder; submit from a git repository to get one"
+                f"job {job} has no snapshot",
+                "it ran in its folder; to get snapshots, submit from a git repository",
             )
         return found
 

@@ -49,7 +49,7 @@ READS = 16
 """Answers that are requested from the controller at the same time."""
 TAIL_BYTES = 4096
 """Part of a job's log that a JobFailed error contains."""
-_CLOSED = UserError("the client was closed before the call's answer was there", "close it after the executor")
+_CLOSED = UserError("the client was closed before the call returned", "close it after the executor")
 
 
 class CallRunner:

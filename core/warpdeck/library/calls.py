@@ -167,7 +167,7 @@ def _pack(value: object, name: str) -> str:
     except Exception as error:  # the object's own class determines the exception
         raise UserError(
             f"{name} cannot be sent to a job: {type(error).__name__}: {error}",
-            "what holds a file, a lock, a connection or a thread is made in the function itself",
+            "create files, locks, connections and threads inside the function",
         ) from error
 
 
@@ -177,7 +177,7 @@ def _pickled(value: object, name: str) -> bytes:
     except ImportError:
         if getattr(value, "__module__", "") == "__main__":
             raise UserError(
-                f"{name} is defined in the program itself", "install cloudpickle, or put it into a module"
+                f"{name} is defined in the main program", "install cloudpickle, or move it to a module"
             ) from None
         return pickle.dumps(value, PROTOCOL)
     return bytes(cloudpickle.dumps(value, PROTOCOL))

@@ -50,7 +50,9 @@ def _source(
 ) -> tuple[str, str]:
     """Return the script's name and its text."""
     if sum(each is not None for each in (script, text, command)) != 1:
-        raise UserError("give one of a script, text= or command=", 'for example submit("train.sh", gpus=1)')
+        raise UserError(
+            "give exactly one of a script, text= or command=", 'for example submit("train.sh", gpus=1)'
+        )
     if script is not None:
         path = os.path.join(folder, os.path.expanduser(script))
         if not os.path.exists(path):

@@ -61,7 +61,7 @@ class Executor(Base):
     ) -> None:
         for name in OURS:
             if name in options:
-                raise UserError(f"{name} is the executor's own to say", "leave it out")
+                raise UserError(f"{name} is set by the executor", "remove it")
         self._together = _checked(chunksize)
         self._own = client is None
         self._client = client or Client()

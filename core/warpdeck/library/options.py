@@ -32,7 +32,8 @@ def _text(name: str, value: object) -> str:
         minutes, seconds = divmod(round(value.total_seconds()), 60)
         if minutes < 0 or name in ("begin", "deadline"):
             raise UserError(
-                f"{name} cannot be {value!r}", "give a time limit as a timedelta, a moment as a datetime"
+                f"{name} cannot be {value!r}",
+                "use a timedelta for a time limit and a datetime for a point in time",
             )
         return f"{minutes}:{seconds:02}"
     if isinstance(value, datetime):
@@ -40,5 +41,5 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, list | tuple):
         return ",".join(_text(name, each) for each in value)
     raise UserError(
-        f"{name} cannot be {value!r}", "give text, a number, True, a timedelta, a datetime or a list"
+        f"{name} cannot be {value!r}", "use a string, a number, True, a timedelta, a datetime or a list"
     )

@@ -76,7 +76,9 @@ class Watch:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        self._fail(UserError("the client was closed", "wait before its `with` ends"))
+        self._fail(
+            UserError("the client was closed", "wait for the job before the client's `with` block ends")
+        )
 
     async def news(self, number: int) -> AsyncGenerator[News]:
         """Yield the news of submission `number` (a job id, or the id of an array) until it is done.

@@ -97,7 +97,7 @@ def _tell_components(
 
 
 def _waits_for_its_leader(leader: PendingJob) -> PendingReason:
-    return PendingReason(code="None", sentence=f"starts with {leader.name}, which is held")
+    return PendingReason(code="None", sentence=f"starts together with job {leader.name}, which is held")
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,15 +24,15 @@ def starts_in_words(
 ) -> str:
     """Return the start as text, such as "starts now on n03" or "starts about 14:20 (in 2 h 10 min)".
 
-    Other forms are "starts at a time that cannot be told" and "never: ...".
+    Other forms are "expected start unknown" and "never: ...".
     """
     if verdict == "now":
         return f"starts now on {node_list}"
     if verdict == "never":
         return f"never: {sentence}"
     if expected_start is None:
-        return "starts at a time that cannot be told" + (f": {untold}" if untold else "")
-    guessed = ", by the pace of the work ahead of it" if rough else ""
+        return "expected start unknown" + (f": {untold}" if untold else "")
+    guessed = ", estimated from the jobs ahead of it" if rough else ""
     return f"starts {about(expected_start, now)}{guessed}"
 
 

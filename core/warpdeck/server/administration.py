@@ -36,7 +36,7 @@ async def answer(connection: Connection, message: Any) -> Any:
     """Return the answer to an admin's request. Raises UserError, also if the user is not an admin."""
     if not connection.who.admin:
         raise UserError(
-            "only the controller's own user and root may do that", "ask an administrator", code="not_admin"
+            "only root and the controller's user may do this", "ask an administrator", code="not_admin"
         )
     controller = connection.server.controller
     match message:
@@ -68,7 +68,7 @@ async def answer(connection: Connection, message: Any) -> Any:
         case ask.Shutdown():
             connection.server.stop.set()
         case _:
-            raise UserError("a message that cannot be asked here", "see warpdeck.protocol.requests")
+            raise UserError("this request is not supported here", "see warpdeck.protocol.requests")
     return {}
 
 

@@ -110,5 +110,5 @@ async def _pass_on(
                 continue
             connection.send({**said, "stream": stream.number})
     except (asyncio.IncompleteReadError, ConnectionError, WireError):
-        await stream.send(b"\2error: the command was ended: it took too long, or too much memory\n")
+        await stream.send(b"\2error: the command was stopped: it took too long or used too much memory\n")
         stream.say_end("", {"code": 1, "signal": 0})

@@ -144,8 +144,8 @@ class Connection:
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             return
         except WireError as error:
-            said = f"this controller (warpdeck {__version__}) was told something strange: {error}"
-            self.send_error(0, UserError(said, f"if the client is of another version, {RESTART}"))
+            said = f"this controller (warpdeck {__version__}) received an unexpected message: {error}"
+            self.send_error(0, UserError(said, f"if the client's version differs, {RESTART}"))
         finally:
             self.close()
 
@@ -346,13 +346,13 @@ class Connection:
         except (RemoteError, StoreError) as error:
             self.send_error(message.id, UserError(str(error), "try again; see the controller's log"))
         except WireError as error:
-            failed = UserError(f"the answer cannot be sent: {error}", "ask for less", code=UNCERTAIN)
+            failed = UserError(f"cannot send the answer: {error}", "request less data", code=UNCERTAIN)
             self.send_error(message.id, failed)
         except ConnectionError:
             log.info("a client of %s left before it had read its answers", self.who.user)
         except Exception:
             log.exception("a bug in %s", type(message).__name__)
-            hint = f"it may have been done all the same: see {self.server.paths.log}"
+            hint = f"the request may still have taken effect; see {self.server.paths.log}"
             failed = UserError("an error inside the controller", hint, code=UNCERTAIN)
             self.send_error(message.id, failed)
 

@@ -42,7 +42,9 @@ class EndsStream(ClientStream):
         if len(self._asked) + len(message.jobs) <= MAX_REFERENCES:
             self._asked.add(message.jobs)
             return
-        error = UserError(f"over {MAX_REFERENCES:,} submissions are waited for at once", "wait for fewer")
+        error = UserError(
+            f"cannot wait for more than {MAX_REFERENCES:,} submissions at once", "wait for fewer"
+        )
         self.connection.send_error(self.number, error)
         self.end()
 
@@ -101,9 +103,7 @@ async def wait_for(connection: Connection, job: Job, reached: Callable[[Job], bo
             waiter.take()
             now = await controller.ends.record_of(job)
             if now is None:
-                raise UserError(
-                    f"job {job.label()} is not known any more", "see `sacct`, or `warpdeck queue`"
-                )
+                raise UserError(f"job {job.label()} no longer exists", "see `sacct` or `warpdeck queue`")
             if reached(now):
                 await controller.commits.settled()
                 if now.id not in state.jobs or state.jobs[now.id] is now:

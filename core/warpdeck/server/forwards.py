@@ -82,4 +82,4 @@ def masked(page: str) -> str:
 
 
 def _missing(number: int) -> UserError:
-    return UserError(f"there is no forward {number} of yours", "see `warpdeck forward --list`")
+    return UserError(f"you have no forward {number}", "see `warpdeck forward --list`")

@@ -379,12 +379,12 @@ class Handlers:
 
     async def _curves(self, message: ask.Curves) -> dict[str, Any]:
         if bool(message.job) == bool(message.node):
-            raise UserError("curves are of one job or of one node", "name one of them")
+            raise UserError("metrics need either a job or a node", "give one of them")
         if message.node:
             return await curves.of_node(self._controller, message.node, step_s=message.step_s)
         job_word, dot, number = message.job.partition(".")
         if dot and not number.isdecimal() and number != BATCH:
-            raise UserError(f"{message.job!r} is no step", "write JOB.STEP, such as 12.0")
+            raise UserError(f"{message.job!r} is not a step", "use JOB.STEP, such as 12.0")
         job = await self.find_job(job_word)
         if number == BATCH:
             return await curves.of_batch(self._controller, job)
@@ -402,7 +402,7 @@ class Handlers:
             if job is not None and may_mean(reference, job.label()):
                 return job
         elif count_tasks(tasks) > 1:
-            raise UserError(f"{reference} is several tasks", f"name one: {number}_{tasks[0][0]}")
+            raise UserError(f"{reference} has several tasks", f"name one, such as {number}_{tasks[0][0]}")
         else:
             for job in (*state.named(number), *await self._ended([number])):
                 if job.array_task_id == tasks[0][0] or has_task(job.pending_tasks, tasks[0][0]):
@@ -425,7 +425,7 @@ class Handlers:
         if not may_touch(self._connection.who, job):
             raise UserError(
                 f"job {reference} belongs to {whose(self._connection.who, job)}",
-                "only its owner may look into it",
+                "only its owner can see this",
             )
         return job
 
@@ -434,7 +434,7 @@ class Handlers:
         if not may_watch(self._connection.who, job, self._controller.config):
             raise UserError(
                 f"job {reference} belongs to {whose(self._connection.who, job)}",
-                "whom the site lets watch is in [interactive]",
+                "admins can allow others to watch with [interactive] in config.toml",
             )
         return job
 
@@ -490,7 +490,7 @@ class Handlers:
     async def _step_end(self, word: str, signal: int) -> StepEndAsked:
         job_word, _, number = word.rpartition(".")
         if not number.isdecimal():
-            raise UserError(f"{word!r} is no step that can be ended", "write JOB.STEP, such as 12.0")
+            raise UserError(f"{word!r} is not a step that can be canceled", "use JOB.STEP, such as 12.0")
         job = await self.find_job(job_word)
         return StepEndAsked(who=self._connection.who, job_id=job.id, number=int(number), signal=signal)
 
@@ -505,5 +505,5 @@ def _refuse_nul(request: Request) -> None:
     )
     if any("\0" in word for word in words):
         raise UserError(
-            "the request holds a NUL character", "take it out of script, arguments and environment"
+            "the request contains a NUL character", "remove it from the script, arguments and environment"
         )

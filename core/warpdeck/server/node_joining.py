@@ -28,7 +28,7 @@ async def add_node(connection: Connection, message: ask.NodeAdd) -> NodeName:
     if find_made(controller.state.made, uid, mark) is not None and name in controller.state.nodes:
         return name
     if name in controller.state.nodes:
-        raise UserError(f"there is a node {name} already", "give another --name, or remove the old one first")
+        raise UserError(f"node {name} already exists", "choose another --name, or remove the old node first")
 
     async def progress(line: str) -> None:
         await connection.progress(message.id, line)
@@ -52,8 +52,8 @@ def checked_name(name: str) -> NodeName:
     """
     if not _NODE_NAME.fullmatch(name):
         raise UserError(
-            f"{name!r} is no name for a node",
-            "--name takes up to 63 letters, digits, dots, dashes and underscores",
+            f"{name!r} is not a valid node name",
+            "use up to 63 letters, digits, dots, dashes and underscores",
         )
     return NodeName(name)
 

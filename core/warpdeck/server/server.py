@@ -180,7 +180,7 @@ def identify(writer: asyncio.StreamWriter) -> Principal:
     own = os.geteuid()
     if own != 0 and uid not in (own, 0):
         raise UserError(
-            "this controller serves only its own user", "start one of your own: unset WARPDECK_HOME"
+            "this controller serves only its own user", "unset WARPDECK_HOME to use your own controller"
         )
     try:
         name = pwd.getpwuid(uid).pw_name

@@ -55,7 +55,7 @@ class TreeStream(ClientStream):
             return
         try:
             if not finished:
-                raise UserError("the upload was broken off", "submit again")
+                raise UserError("the upload was interrupted", "submit again")
             self._receiving.finish()
             self.done.set_result(None)
         except UserError as error:
@@ -172,12 +172,12 @@ async def send_log(connection: Connection, message: ask.Log, job: Job) -> None:
     if not job.shares and job.is_finished:
         raise UserError(
             f"job {job.label()} has no log: it never started ({job.state})",
-            f"warpdeck show {job.label()} tells why",
+            f"see the reason with `warpdeck show {job.label()}`",
         )
     if not job.shares:
         raise UserError(
             f"job {job.label()} has not started ({job.state}): it has no log yet",
-            f"warpdeck logs -f {job.label()} waits for it",
+            f"to wait for it, run `warpdeck logs -f {job.label()}`",
         )
     share = share_on(job, message.node)
     await settle_link(connection, share.node)
@@ -207,7 +207,7 @@ def share_on(job: Job, node: str) -> ShareStatus:
     for share in job.shares:
         if not node or share.node == node:
             return share
-    raise UserError(f"job {job.label()} has no share on {node}", "see `warpdeck show`")
+    raise UserError(f"job {job.label()} does not run on {node}", "see `warpdeck show`")
 
 
 async def _send_local(stream: NodeBytes, job: Job, message: ask.Log, cause: RemoteError) -> None:
@@ -220,7 +220,7 @@ async def _send_local(stream: NodeBytes, job: Job, message: ask.Log, cause: Remo
         stream.end()
         reason = f"{path}: {error.strerror}" if error.errno != errno.ENOENT else str(cause)
         raise UserError(
-            f"the log of job {job.label()} cannot be read: {reason}", "is its node up?"
+            f"cannot read the log of job {job.label()}: {reason}", "check that its node is up"
         ) from error
     try:
         at = max(0, file.length + message.offset) if message.offset < 0 else message.offset
@@ -244,7 +244,7 @@ async def attach(connection: Connection, message: ask.Attach, job: Job) -> None:
     if job.is_finished:
         raise UserError(
             f"job {job.label()} has ended ({job.state})",
-            f"see what it left: warpdeck logs {job.label()}",
+            f"see its output: warpdeck logs {job.label()}",
             code=ask.ENDED,
         )
     share = job.shares[0]

@@ -14,7 +14,7 @@ from warpdeck.base.paths import Paths
 from warpdeck.client.client import Delta
 from warpdeck_tui.data.connection import Core
 
-HANGS = "the controller does not answer; waiting for it"
+HANGS = "Controller not responding, waiting"
 
 
 class Heard:

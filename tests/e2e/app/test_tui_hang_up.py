@@ -68,7 +68,7 @@ def at_a_page(window: Tmux) -> None:
 
 def in_the_editor(window: Tmux) -> None:
     window.keys("n")
-    window.shows("Enter submits")
+    window.shows("Enter Submit")
     window.keys("C-e")
     window.shows("the-editor-runs")
 
@@ -105,7 +105,7 @@ def test_attach_that_no_hang_up_ends_detaches_from_a_closed_terminal(
     open_shell(window)
     window.keys("Enter")
     window.type("~d")
-    window.shows("detached from job")
+    window.shows("Detached from job")
     label = running_session(site)
     left = short_tmp / "left"
     command = f"trap '' HUP; {sys.executable} -m warpdeck.cli.main attach {label}; touch {left}"

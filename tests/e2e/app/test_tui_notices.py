@@ -27,7 +27,7 @@ def window(home: Home, short_tmp: Path) -> Iterator[Tmux]:
     (config / "app.toml").write_text('notify = "own"\n')
     home.until_its_node_is_idle()
     made = Tmux(short_tmp / "tmux", home, size=(100, 30), environ={})
-    made.shows("no jobs; n submits one")
+    made.shows("No jobs. Press n to submit one")
     made.run("new-window", "-t", f":{OTHER}", "exec cat")
     yield made
     made.close()
@@ -54,4 +54,4 @@ def test_a_job_that_ends_rings_in_tmux_and_speaks_where_tmux_lets_it(
     window.run("select-window", "-t", f":{APP}")
     window.shows("quiet")
     home.ok("submit", "--no-snapshot", "-J", "loud", "--wrap", "true")
-    desktop.until("\x1b]9;job 2 loud has ")
+    desktop.until("\x1b]9;Job 2 loud ")

@@ -65,10 +65,10 @@ PASTED = "qcyHRU Zn\nyes\rq"
 def test_what_is_pasted_is_text_or_nothing(window: Tmux) -> None:
     window.paste(PASTED)
     window.keys("2")
-    window.shows("showing utilisation")
+    window.shows("metric: utilization")
     window.paste(PASTED)
     window.keys("1")
-    window.hides("showing utilisation")
+    window.hides("metric: utilization")
     window.keys("Enter")
     window.shows("[Log]")
     window.paste(PASTED)
@@ -90,12 +90,12 @@ def test_a_key_typed_right_after_esc_is_one_of_its_own(window: Tmux) -> None:
     window.keys("Enter")
     window.shows("[Log]")
     window.sends("1b", "32")
-    window.shows("showing utilisation")
+    window.shows("metric: utilization")
     window.keys(":")
     window.type("usag")
     window.shows("usag")
     window.sends("1b", "31")
-    window.shows("everybody's jobs")
+    window.shows("all jobs")
 
 
 LONG = 10_000
@@ -104,22 +104,22 @@ LONG = 10_000
 def test_a_paste_of_ten_thousand_characters_is_text(window: Tmux) -> None:
     window.keys("/")
     window.paste("q" * LONG)
-    window.shows("nothing matches the filter")
+    window.shows("No jobs match the filter")
     window.keys("Escape")
     window.shows("● R")
     window.keys("n")
-    window.shows("Enter submits")
+    window.shows("Enter Submit")
     window.keys("Tab", "Tab")  # from the script to the command
     window.paste("y" * LONG + "END")
     window.shows("yyyEND")
     window.shows("or command")
-    window.shows("Enter submits")
+    window.shows("Enter Submit")
     window.keys("Escape")
-    window.hides("Enter submits")
+    window.hides("Enter Submit")
     window.keys("2")
-    window.shows("showing utilisation")
+    window.shows("metric: utilization")
     window.keys("1")
-    window.hides("showing utilisation")
+    window.hides("metric: utilization")
 
 
 def test_the_mouse_is_the_terminals_own_after_m_and_the_apps_again_after_another(window: Tmux) -> None:
@@ -128,7 +128,7 @@ def test_the_mouse_is_the_terminals_own_after_m_and_the_apps_again_after_another
 
     eventually(is_the_apps, what="clicks go to the app")
     window.keys("M")
-    window.shows("the mouse is the terminal's own")
+    window.shows("The terminal uses the mouse")
     eventually(lambda: not is_the_apps(), what="clicks are the terminal's own, to select and to copy")
     window.keys("M")
     eventually(is_the_apps, what="clicks go to the app again")
@@ -151,7 +151,7 @@ def test_it_writes_the_signs_and_colours_that_its_terminal_has(
     window.keys("Enter")
     window.shows(running)
     window.keys("2")
-    window.shows("showing utilisation")
+    window.shows("metric: utilization")
     assert bool(TRUE_COLOUR.search(window.screen("-e"))) is many
     window.keys("1", "Enter")
     window.shows("[Log]")
@@ -165,7 +165,7 @@ def test_it_writes_the_signs_and_colours_that_its_terminal_has(
 def test_while_nobody_looks_the_clocks_stand_and_without_such_news_they_go(window: Tmux) -> None:
     """tmux tells nothing of the focus unless its user wants it: nothing is sent here but by us."""
     window.keys("2")
-    window.shows("showing utilisation")
+    window.shows("metric: utilization")
     before = window.screen()
     eventually(lambda: window.screen() != before, what="the values change")
     window.sends("1b", "5b", "4f")
@@ -190,9 +190,9 @@ def test_it_stops_for_the_shell_and_goes_on(window: Tmux) -> None:
         window.keys("Enter")
         window.shows("● R")
         window.keys("2")
-        window.shows("showing utilisation")
+        window.shows("metric: utilization")
         window.keys("1")
-        window.hides("showing utilisation")
+        window.hides("metric: utilization")
     window.keys("q")
     window.shows("$")
     has_a_shell(window)
@@ -200,5 +200,5 @@ def test_it_stops_for_the_shell_and_goes_on(window: Tmux) -> None:
 
 def test_killed_outright_it_leaves_a_terminal_that_echoes(window: Tmux) -> None:
     os.kill(window.app_pid(), signal.SIGKILL)
-    window.shows("the app was killed (SIGKILL); jobs go on")
+    window.shows("The app was killed (SIGKILL). Jobs keep running")
     has_a_shell(window)

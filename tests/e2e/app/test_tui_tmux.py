@@ -133,7 +133,7 @@ def window(home: Home, short_tmp: Path, request: pytest.FixtureRequest) -> Itera
 def open_shell(window: Tmux) -> None:
     """A shell that has answered."""
     window.keys("i")
-    window.shows("~d detaches")
+    window.shows("~d to detach")
     window.type("echo sum-$((40+2))")
     window.keys("Enter")
     window.shows("sum-42")
@@ -142,13 +142,13 @@ def open_shell(window: Tmux) -> None:
 @pytest.mark.parametrize(
     "window",
     [((120, 30), {}), ((80, 24), FEW_COLOURS), ((80, 24), NO_COLOUR)],
-    ids=["120x30", "80x24 in 16 colours", "80x24 without colour"],
+    ids=["120x30", "80x24 in 16 colors", "80x24 without colour"],
     indirect=True,
 )
 def test_a_day_in_the_app(home: Home, window: Tmux) -> None:
-    window.shows("no jobs; n submits one")
+    window.shows("No jobs. Press n to submit one")
     window.keys("n")
-    window.shows("Enter submits")
+    window.shows("Enter Submit")
     window.type("job.sh")
     window.keys("Enter")
     window.shows("1 running")
@@ -156,7 +156,7 @@ def test_a_day_in_the_app(home: Home, window: Tmux) -> None:
     window.keys("Enter")
     window.shows("a line")
     window.keys("d")
-    window.shows("runs in")
+    window.shows("work dir")
     window.keys("2")
     window.shows("CPUs 1/")
     window.keys("1")
@@ -167,13 +167,13 @@ def test_a_day_in_the_app(home: Home, window: Tmux) -> None:
     window.shows("⊘ CA")
     assert home.state(1) == "CANCELLED"
     window.keys("?")
-    window.shows("Mine or all")
+    window.shows("My jobs or all")
     window.keys("Enter")
-    window.hides("Mine or all")
+    window.hides("My jobs or all")
     open_shell(window)
     window.keys("Enter")
     window.type("~d")
-    window.shows("detached from job 2")
+    window.shows("Detached from job 2")
     window.shows("interactive")
     window.keys("g")
     window.keys("a")
@@ -187,7 +187,7 @@ def test_a_day_in_the_app(home: Home, window: Tmux) -> None:
 
 
 def test_a_long_log_opens_at_its_end_and_goes_to_its_beginning(home: Home, window: Tmux) -> None:
-    window.shows("no jobs; n submits one")
+    window.shows("No jobs. Press n to submit one")
     code = "for i in range(100000): print('row', i, 'x' * 60)"
     home.ok("submit", "--no-snapshot", "-J", "wordy", "--wrap", f'{sys.executable} -c "{code}"')
     eventually(lambda: home.state(1) == "COMPLETED", what="the job has written its log")
@@ -212,10 +212,10 @@ def test_a_log_is_called_empty_where_it_is_and_until_something_is_written(
     home.ok("submit", "--no-snapshot", "-J", "quiet", "--wrap", waits)
     window.shows("● R")
     window.keys("Enter")
-    window.shows("nothing written yet")
+    window.shows("No output yet")
     gate.touch()
     window.shows("it spoke")
-    window.hides("nothing written yet")
+    window.hides("No output yet")
 
 
 MIB = 1 << 20
@@ -231,7 +231,7 @@ def test_a_flood_of_output_is_watched_and_nothing_grows_or_stands_still(
     home: Home, window: Tmux, short_tmp: Path
 ) -> None:
     """Somebody follows it in the app, somebody reads it as it comes, somebody does not read at all."""
-    window.shows("no jobs; n submits one")
+    window.shows("No jobs. Press n to submit one")
     gate, output = short_tmp / "gate", short_tmp / "out"
     command = FLOOD.format(gate=gate, output=output)
     agent = lock_holder(home.path / "agent" / "agent.lock")
@@ -253,7 +253,7 @@ def test_a_flood_of_output_is_watched_and_nothing_grows_or_stands_still(
         eventually(lambda: home.job(other)["end"], what="another job runs beside it")
         assert home.job(other)["exit_code"] == "3:0"
         window.keys("d")
-        window.shows("runs in")
+        window.shows("work dir")
         assert all(peak_bytes(pid) - peak < GROWTH for pid, peak in before.items())
         gate.touch()
         eventually(lambda: home.state(job) == "COMPLETED", what="the flood has ended")
@@ -275,7 +275,7 @@ def test_without_colour_no_colour_is_written(home: Home, short_tmp: Path) -> Non
     window = Tmux(short_tmp / "tmux", home, size=(80, 24), environ=NO_COLOUR, verb="demo")
     window.shows("● R")
     window.keys("2")
-    window.shows("showing utilisation")
+    window.shows("metric: utilization")
     assert not re.search(r"\x1b\[[0-9;]*[349][0-8][;m]", window.screen("-e"))
     window.keys("q")
     window.shows("left with 0")
@@ -284,7 +284,7 @@ def test_without_colour_no_colour_is_written(home: Home, short_tmp: Path) -> Non
 
 def test_a_smaller_window_keeps_what_matters(home: Home, window: Tmux) -> None:
     home.ok("submit", "--hold", "--no-snapshot", "-J", "waiting", "--wrap", "true")
-    window.shows("held;")
+    window.shows("held")
     window.resize(60, 12)
     window.shows("q Quit")
     window.shows("◌ PD")
@@ -293,7 +293,7 @@ def test_a_smaller_window_keeps_what_matters(home: Home, window: Tmux) -> None:
 
 
 def test_a_larger_window_gets_the_shells_lines_back_and_none_of_ours(home: Home, window: Tmux) -> None:
-    window.shows("no jobs; n submits one")
+    window.shows("No jobs. Press n to submit one")
     window.resize(200, 60)
     window.shows("LIMIT")
     window.keys("q")
@@ -306,7 +306,7 @@ def test_a_larger_window_gets_the_shells_lines_back_and_none_of_ours(home: Home,
 def test_a_signal_leaves_the_terminal_as_it_was(
     home: Home, window: Tmux, number: signal.Signals, lent: bool
 ) -> None:
-    window.shows("no jobs; n submits one")
+    window.shows("No jobs. Press n to submit one")
     if lent:
         open_shell(window)
     os.kill(window.pid(), number)
@@ -325,7 +325,7 @@ def test_the_app_says_when_the_controller_crashes_and_starts_it_again(home: Home
 
 
 def test_a_shell_in_the_app_comes_back_after_the_controller_was_killed(home: Home, window: Tmux) -> None:
-    window.shows("no jobs; n submits one")
+    window.shows("No jobs. Press n to submit one")
     open_shell(window)
     home.kill_controller()
     window.shows("Trying again")
@@ -337,10 +337,10 @@ def test_a_shell_in_the_app_comes_back_after_the_controller_was_killed(home: Hom
 
 
 def test_a_controller_that_was_stopped_stays_stopped(home: Home, window: Tmux) -> None:
-    window.shows("no jobs; n submits one")
+    window.shows("No jobs. Press n to submit one")
     home.ok("down")
-    window.shows("the controller was stopped")
+    window.shows("Controller stopped")
     assert home.run("status").returncode == 1
     window.keys("C-r")
-    window.hides("the controller was stopped")
+    window.hides("Controller stopped")
     eventually(lambda: home.run("status").returncode == 0, what="another one runs")

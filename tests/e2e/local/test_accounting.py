@@ -284,7 +284,7 @@ def test_sacctmgr_changes_the_sites_file_and_it_counts_at_once(home: Home) -> No
     assert call(home, "sacctmgr", "-n", "-P", *words)[1] == "lab|bob|3\n"
     file.write_text("grace_s = 4\n" + file.read_text())
     code, _, err = call(home, "sacctmgr", "-i", "delete", "user", "bob")
-    assert code == 1 and "changes that are not in force" in err
+    assert code == 1 and "changes that are not loaded yet" in err
     file.write_text(file.read_text().removeprefix("grace_s = 4\n"))
     assert call(home, "sacctmgr", "-i", "delete", "user", "bob")[0] == 0
     assert file.read_text() == before

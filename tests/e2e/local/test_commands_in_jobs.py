@@ -103,7 +103,7 @@ def test_outside_a_job_a_program_says_so(job: Job) -> None:
 
 def test_a_command_that_is_killed_says_so_and_the_next_one_works(job: Job) -> None:
     lines = _killed(job)
-    assert lines == ["1", "error: the command was ended: it took too long, or too much memory", "0"]
+    assert lines == ["1", "error: the command was stopped: it took too long or used too much memory", "0"]
 
 
 def _killed(job: Job) -> list[str]:

@@ -175,7 +175,7 @@ def test_fish_shows_what_each_candidate_is(site: Home) -> None:
     eventually(lambda: offered("warpdeck hold ") == row, what="the job that can be held")
     named = f"--nodelist={node(site)}\tidle, "
     eventually(lambda: "".join(offered("squeue --nodelist=")).startswith(named), what="the node")
-    assert "cancel\tend jobs, or send them a signal" in offered("warpdeck can")
+    assert "cancel\tcancel jobs, or send them a signal" in offered("warpdeck can")
     assert offered("sbatch tr") == ["train.sh"]
 
 

@@ -31,19 +31,21 @@ def why(home: Home, job: int) -> str:
 
 
 def test_check_says_ok_or_every_error_with_its_line(home: Home) -> None:
-    assert home.ok("config", "check").startswith("ok: no ")
+    assert home.ok("config", "check").endswith(
+        "config.toml does not exist; all settings have their defaults\n"
+    )
     write(home, '[partitions.gpu]\nmax_time = "2x"\n[qos.a]\nprio = 1\n')
     done = home.run("config", "check")
     path = home.path / "config.toml"
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
         f"{path}:2: partitions.gpu.max_time: '2x' is no time; write 2:00:00 or 2-00:00:00",
-        f"{path}:4: qos.a.prio: no such key; did you mean priority?",
+        f"{path}:4: qos.a.prio: unknown key; did you mean priority?",
     ]
     write(home, '[nodes.n1]\n[partitions.gpu]\nnodes = "n2"\n[qos.a]\n')
     done = home.run("config", "check")
     assert done.stdout == "ok: 1 partition, 1 QoS, 0 accounts, 0 users, 0 reservations\n"
-    assert "config.toml:3: partitions.gpu.nodes: no [nodes] table speaks of n2" in done.stderr
+    assert "config.toml:3: partitions.gpu.nodes: no [nodes] table contains n2" in done.stderr
     assert home.run("config", "check", "/nonexistent").returncode == 1
 
 
@@ -65,7 +67,7 @@ def test_a_controller_with_a_broken_file_does_not_start_and_says_why(home: Home)
     write(home, "grace_s = 1\nwat = 2\n")
     done = home.run("up")
     assert done.returncode == 1
-    assert "config.toml:2: wat: no such key" in done.stderr
+    assert "config.toml:2: wat: unknown key" in done.stderr
 
 
 def test_rules_hold_at_submission_and_a_reload_changes_them(home: Home) -> None:
@@ -82,7 +84,7 @@ def test_rules_hold_at_submission_and_a_reload_changes_them(home: Home) -> None:
     assert "partition all allows" in submit(home, "-t", "2:00:00").stderr
     write(home, rules.replace("1:00:00", "3:00:00"))
     assert home.ok("config", "reload") == 'partitions.all.max_time: "1:00:00" -> "3:00:00"\n'
-    assert home.ok("config", "reload") == "nothing has changed\n"
+    assert home.ok("config", "reload") == "no changes\n"
     assert submit(home, "-t", "2:00:00").returncode == 0
     write(home, rules.replace("1:00:00", "4:00:00").replace('"all"', '"none"'))
     done = home.run("config", "reload")
@@ -128,7 +130,7 @@ def test_show_tells_what_is_in_force_and_what_the_file_says_now(home: Home) -> N
     found = {tuple(row["key"]): row for row in home.json("config", "show")["settings"]}
     assert (found["keep_finished_s",]["value"], found["keep_finished_s",]["source"]) == ("5", "config.toml:1")
     assert found["partitions", "gpu", "min_nodes"]["source"] == "config.toml:4"
-    assert "has changed since it was read" in home.run("config", "show").stderr
+    assert "has changed since it was loaded" in home.run("config", "show").stderr
     rows = home.json("config", "show", "--file")["settings"]
     assert {"key": ["keep_finished_s"], "value": "7", "source": "config.toml:2"} in rows
     home.ok("config", "reload")
@@ -156,10 +158,10 @@ def test_an_imported_site_passes_the_check(home: Home, short_tmp: Path) -> None:
     assert home.ok("config", "check", str(made)).startswith("ok: 4 partitions")
     again = home.run(*argv, "--out", str(made))
     assert again.returncode == 1
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 def test_a_reload_without_a_controller_says_so(home: Home) -> None:
     done = home.run("config", "reload")
     assert done.returncode == 1
-    assert "no controller runs" in done.stderr
+    assert "no controller is running" in done.stderr

@@ -18,11 +18,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from docs import generate
-from tests.home import Home
 from tests.lab.hosts import Lab
 from tests.lab.nvml import build_fake_nvml, write_state
-
-from .documented import Command, Page, Session, parses, prepare, read_pages, write_files
+from tests.support.documented import Command, Page, Session, parses, prepare, read_pages, write_files
+from tests.support.home import Home
+from tests.support.waiting import eventually
 
 PAGES = [page for page in read_pages() if page.commands]
 FARTHER = frozenset({"ssh", "root"})
@@ -131,6 +131,20 @@ def test_commands_of_a_page_run_on_hosts(page: Page, lab: Lab, short_tmp: Path) 
         home.close()
         if shared:
             shutil.rmtree(home.path, ignore_errors=True)
+        for host in range(1, lab.count + 1):
+            end_agents(lab, host)
+
+
+def end_agents(lab: Lab, host: int) -> None:
+    """Kill the agents that the page's commands have left on that host, which other tests use after this one."""
+
+    def none_is_left() -> bool:
+        pids = lab.pids(host, "agent-")
+        if pids:
+            lab.on(host, "sh", "-c", 'kill -9 "$@" 2>/dev/null; true', "-", *map(str, pids))
+        return not pids
+
+    eventually(none_is_left, what=f"no agent on host {host}")
 
 
 def name_hosts(lab: Lab, folder: Path, user: Path) -> None:
@@ -214,7 +228,7 @@ def mounted_over(path: str) -> str:
 
 
 def test_pages_are_made_of_files_commands_and_needs(tmp_path: Path) -> None:
-    from .documented import read_page
+    from tests.support.documented import read_page
 
     path = tmp_path / "page.md"
     path.write_text(

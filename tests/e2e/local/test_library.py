@@ -173,8 +173,8 @@ def test_the_code_of_a_job_can_be_listed_and_compared(deck: warpdeck.Client) -> 
 
 def test_bad_input_is_one_clear_sentence(deck: warpdeck.Client) -> None:
     for call, said in (
-        (lambda: deck.submit(), "give one of a script, text= or command="),
-        (lambda: deck.submit("a.sh", text="b"), "give one of a script, text= or command="),
+        (lambda: deck.submit(), "give exactly one of a script, text= or command="),
+        (lambda: deck.submit("a.sh", text="b"), "give exactly one of a script, text= or command="),
         (lambda: deck.submit("a.sh"), "there is no script .*/a.sh"),
         (lambda: deck.submit(command=[]), "the command is empty"),
         (lambda: deck.submit(command="true", gpu_type="h100"), "--gpu-type"),
@@ -182,8 +182,8 @@ def test_bad_input_is_one_clear_sentence(deck: warpdeck.Client) -> None:
         (lambda: deck.job("twelve"), "'twelve' is no job id"),
         (lambda: deck.job(99_999_999).state(), "99999999"),
         (lambda: deck.files(deck.submit(command="true", snapshot="none")), "has no snapshot"),
-        (lambda: warpdeck.Executor(deck, array="0-3"), "array is the executor's own"),
-        (lambda: warpdeck.Client("/nowhere/home", start=False).nodes(), "no controller runs"),
+        (lambda: warpdeck.Executor(deck, array="0-3"), "array is set by the executor"),
+        (lambda: warpdeck.Client("/nowhere/home", start=False).nodes(), "no controller is running"),
     ):
         with pytest.raises(warpdeck.UserError, match=said) as raised:
             call()

@@ -162,7 +162,7 @@ def test_down_leaves_jobs_running(home: Home) -> None:
     gate = home.path.parent / "gate"
     job = submit(home, f"while [ ! -e {gate} ]; do sleep 0.05; done")
     eventually(lambda: home.state(job) == "RUNNING", what="it runs")
-    assert "jobs go on" in home.ok("down")
+    assert "jobs keep running" in home.ok("down")
     assert home.run("status").returncode == 1
     gate.touch()
     assert ended(home, job)["state"] == "COMPLETED"
@@ -237,8 +237,8 @@ def test_a_terminal_can_be_left_and_found_again_after_a_controller_kill(home: Ho
         (["show", "x"], "is no job id"),
         (["cancel", "99"], "not known"),
         (["node", "show", "nope"], "there is no node nope"),
-        (["node", "add", "127.0.0.1:1"], "refuses the connection"),
-        (["node", "add", "no such host"], "is no host"),
+        (["node", "add", "127.0.0.1:1"], "refused the connection"),
+        (["node", "add", "no such host"], "is not a host"),
         (["attach", "99"], "not known"),
     ],
 )

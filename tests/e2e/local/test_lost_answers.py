@@ -120,6 +120,7 @@ SESSIONS = (session, run_session)
 MADE = (*TELLS, *SESSIONS, sbatch, sbatch_array, submit, library)
 
 
+@pytest.mark.slow
 def test_what_was_asked_for_is_made_once(site: Home, short_tmp: Path) -> None:
     before = numbers(site)
     proxy = LostAnswers(site)
@@ -178,7 +179,9 @@ def test_a_signal_of_the_librarys_is_sent_once(site: Home, short_tmp: Path) -> N
         proxy.hold()
         proxy.lose()
         done = asked.result()
-    assert done.returncode == 3 and "went away" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 3 and "connection to the controller lost" in done.stdout, (
+        done.stdout + done.stderr
+    )
     eventually(lambda: _text(short_tmp / "told"), what="the job was told")
     (short_tmp / "go").touch()
     eventually(lambda: site.job(job)["end"], what="the job has ended")

@@ -70,7 +70,7 @@ def test_a_preempted_job_saves_its_work_and_goes_on_from_it(home: Home) -> None:
     ]
     assert not (code / "checkpoint").exists()
     events = [event["text"] for event in home.json("show", str(train))["events"]]
-    assert any("preempted (requeue): makes room for job" in text for text in events), events
+    assert any("preempted (requeue): resources needed by job" in text for text in events), events
 
 
 def stopped(pid: str) -> bool:

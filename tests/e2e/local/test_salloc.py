@@ -194,6 +194,7 @@ def test_the_command_of_an_allocation_that_is_cancelled_may_be_ended_with_it(
     assert f"salloc: Job allocation {job} has been revoked. Reason: it was cancelled by {who}.\n" in err
 
 
+@pytest.mark.slow
 def test_an_allocation_whose_time_is_over_says_so(home: Home, short_tmp: Path) -> None:
     script = 'trap "exit 7" USR1; echo $SLURM_JOB_ID > job; while :; do sleep 0.1; done'
     child = start(home, "salloc", "-n1", "-KUSR1", "sh", "-c", script, cwd=short_tmp)

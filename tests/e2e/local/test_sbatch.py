@@ -48,7 +48,7 @@ def test_parsable_prints_the_id_alone_and_quiet_prints_nothing(home: Home, work:
 def test_what_decides_nothing_is_remarked_on_except_to_programs(home: Home, work: Path) -> None:
     words = ("--account=lab", "--mail-type=END", "--wrap", "true")
     said = home.slurm("sbatch", *words, cwd=work)
-    assert "--account=lab is recorded" in said.stderr and "--mail-type has no effect" in said.stderr
+    assert "--account=lab has no effect" in said.stderr and "--mail-type has no effect" in said.stderr
     parsable = home.slurm("sbatch", "--parsable", *words, cwd=work)
     assert (parsable.returncode, parsable.stderr) == (0, ""), "some read both streams as one"
 

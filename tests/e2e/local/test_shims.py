@@ -181,14 +181,14 @@ def test_all_of_a_machine_is_listed_and_stopped_jobs_if_asked(machine: Machine) 
         "agent": (str(home.path / "agent"), "root", [job_id]),
     }
     said = machine.ok("down", "--machine")
-    assert said.count("stopped the") == 2 and f"jobs that go on: {job_id};" in said
+    assert said.count("stopped the") == 2 and f"jobs still running: {job_id};" in said
     assert machine.found() == {}
     assert len(running(f"sleep\0{mark}")) == 2
     machine.ok("up")
     assert machine.found()["agent"]["jobs"] == [job_id]
-    assert f"jobs ended: {job_id}" in machine.ok("down", "--machine", "--kill-jobs")
+    assert f"jobs killed: {job_id}" in machine.ok("down", "--machine", "--kill-jobs")
     assert not running(f"sleep\0{mark}")
-    assert "no controller and no agent" in machine.ok("down", "--machine")
+    assert "no controllers or agents of yours" in machine.ok("down", "--machine")
     machine.ok("up", "--no-local-node")
     eventually(lambda: home.state(job_id) in ("FAILED", "CANCELLED"), what="its end is known")
 
@@ -240,11 +240,11 @@ def test_up_says_why_this_machine_runs_no_jobs_beside_another_agent(home: Home, 
             timeout=120,
             check=False,
         )
-        assert done.returncode == 0 and done.stdout.count("the controller has started") == 3
-        assert done.stderr.count("this machine runs no jobs") == 1, "then it was allowed"
-        assert "the controller runs already, and --share-machine is for its start" in done.stderr
+        assert done.returncode == 0 and done.stdout.count("controller started") == 3
+        assert done.stderr.count("this machine cannot run jobs") == 1, "then it was allowed"
+        assert "--share-machine has no effect: the controller is already running" in done.stderr
         assert done.stderr.startswith(
-            "this machine runs no jobs: another agent manages this machine already: pid "
+            "this machine cannot run jobs: another agent manages this machine already: pid "
         )
         assert f"of root in {home.path}/agent" in done.stderr
     finally:

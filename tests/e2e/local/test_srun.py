@@ -350,7 +350,7 @@ def test_one_step_is_ended_by_its_number_and_its_job_goes_on(batch: Batch) -> No
     lines = (batch.folder / "out.txt").read_text().splitlines()
     assert lines[-1] == "after 143"
     assert f"srun: error: StepId={job}.0 was cancelled" in lines
-    assert "does not run" in home.run("cancel", f"{job}.0").stderr
+    assert "is not running" in home.run("cancel", f"{job}.0").stderr
 
 
 def test_steps_of_a_cancelled_job_get_its_grace_time(batch: Batch) -> None:

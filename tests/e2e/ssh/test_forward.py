@@ -100,7 +100,7 @@ def forwards(home: Home) -> list[dict[str, Any]]:
 
 
 def test_many_connections_at_once_reach_the_jobs_port(forward: Forward, job: str) -> None:
-    assert f"is port {PORT} of job {job}" in forward.line
+    assert f"forwards to port {PORT} of job {job}" in forward.line
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(forward.get, ["hello"] * 48))
     assert found == ["from the node\n"] * 48
@@ -132,7 +132,7 @@ def test_a_forward_is_ended_by_its_number(home: Home, forward: Forward) -> None:
     home.ok("forward", "--end", str(forwards(home)[0]["number"]))
     assert forward.process.wait(WAIT_S) == 0
     eventually(lambda: forwards(home) == [], what="it is listed no more")
-    assert "there is no forward 99 of yours" in home.run("forward", "--end", "99").stderr
+    assert "you have no forward 99" in home.run("forward", "--end", "99").stderr
 
 
 def test_another_users_connection_is_refused(forward: Forward) -> None:
@@ -140,7 +140,9 @@ def test_another_users_connection_is_refused(forward: Forward) -> None:
     argv = [f"--reuid={NOBODY}", "--clear-groups", "/usr/bin/python3", "-c", script, str(forward.port)]
     done = subprocess.run(["setpriv", *argv], capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert done.stdout == "b''\n", done.stderr
-    eventually(lambda: f"of another user (uid {NOBODY}) was refused" in forward.said(), what="it is said")
+    eventually(
+        lambda: f"refused a connection from another user (uid {NOBODY})" in forward.said(), what="it is said"
+    )
     assert forward.get("hello")
 
 
@@ -183,10 +185,10 @@ def test_a_port_that_is_taken_is_named_and_another_one_is_chosen_unasked(home: H
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["1", "0"], "'0' is no port"),
-        (["1", "80:x"], "'80:x' is no port"),
-        (["1", "65536"], "'65536' is no port"),
-        (["1"], "a job and a port are needed"),
+        (["1", "0"], "'0' is not a port"),
+        (["1", "80:x"], "'80:x' is not a port"),
+        (["1", "65536"], "'65536' is not a port"),
+        (["1"], "a job and a port are required"),
         (["999999", "80:0"], "job 999999 is not known"),
     ],
 )

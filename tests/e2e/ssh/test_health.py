@@ -146,7 +146,7 @@ def test_what_a_job_uses_is_shown_while_it_runs_and_kept(home: Home, lab: Lab, s
     assert kept["used"] == used and 60 in kept["curves"][0]["columns"]["gpu_util_pct"]
     assert "GPUs at 60 %" in home.ok("show", job)
     printed = home.ok("metrics", job)
-    assert "GPU use" in printed and "4G of GPU memory at most" in printed
+    assert "GPU utilization" in printed and "4G of GPU memory at most" in printed
     lines = home.ok("metrics", "--node", "gpu2").splitlines()
     assert any(line.startswith("gpu2 GPU 3") and "GPU memory" in line for line in lines)
     assert home.run("metrics").returncode == 2

@@ -99,7 +99,7 @@ def test_sshd_may_be_restarted(home: Home, lab: Lab, short_tmp: Path) -> None:
     try:
         eventually(lambda: state(home, "gpu2") == "down", what="the link is lost")
         said = eventually(
-            lambda: refused if "refuses the connection" in (refused := reason(home, "gpu2")) else "",
+            lambda: refused if "refused the connection" in (refused := reason(home, "gpu2")) else "",
             what="the reason is shown",
         )
         assert "next attempt in" in said

@@ -106,7 +106,7 @@ def test_steps_start_from_a_session(ssh: Ssh, job: str) -> None:
 def test_each_node_of_a_job_has_a_name(ssh: Ssh, job: str) -> None:
     script = "hostname; echo $SLURM_NODEID"
     assert ssh.ok("ssh", f"wd-{job}.gpu2", script).split() == ["host2", "1"]
-    assert "has no share on gpu3" in ssh.run("ssh", f"wd-{job}.gpu3", script).stderr
+    assert "does not run on gpu3" in ssh.run("ssh", f"wd-{job}.gpu3", script).stderr
 
 
 def test_files_are_copied_both_ways(ssh: Ssh, job: str, short_tmp: Path) -> None:
@@ -224,7 +224,7 @@ def test_nobody_elses_key_is_let_in(home: Home, ssh: Ssh, job: str, short_tmp: P
 
 def test_a_wrong_name_is_told_before_ssh_fails_at_it(ssh: Ssh, job: str) -> None:
     done = ssh.run("ssh", f"nobody@wd-{job}", "true")
-    assert f"job {job} runs as root there, not as nobody" in done.stderr
+    assert f"job {job} runs as user root, not as nobody" in done.stderr
     assert f"ssh root@wd-{job}" in done.stderr
 
 
@@ -254,11 +254,11 @@ def test_the_configuration_is_installed_once_and_first(home: Home, short_tmp: Pa
 def test_another_machine_gets_a_configuration_that_goes_through_this_one(home: Home) -> None:
     text = home.ok("proxy", "--config", "--via", "ann@login")
     assert "ProxyCommand ssh ann@login 'env WARPDECK_HOME=" in text and "--user %r %h'" in text
-    assert "is no host of ssh's" in home.run("proxy", "--config", "--via", "x\nHost *").stderr
+    assert "is not an SSH host" in home.run("proxy", "--config", "--via", "x\nHost *").stderr
 
 
 @pytest.mark.parametrize("host", ["other", "wd-", "wd-1;x", "wd-1.-x", "--", "wd-1_2_3"])
 def test_a_host_that_names_no_job_is_refused(home: Home, host: str) -> None:
     done = home.run("proxy", host)
     assert done.returncode in (1, 2) and "Traceback" not in done.stderr
-    assert "names no job" in done.stderr or "no job is given" in done.stderr
+    assert "is not a job" in done.stderr or "no job given" in done.stderr

@@ -29,12 +29,11 @@ pytestmark = pytest.mark.lab
 OLD, NEW = 21_771, 21_772
 SECRET = "known-to-old-carol-alone"
 HELLO = {"t": "hello", "version": API_VERSION, "client": "test"}
-OWNERS = f"of carol (uid {OLD}, where you have {NEW})"
 BELONGS = f"belongs to carol (uid {OLD}, where you have {NEW})"
-ADMINS = "only the controller's own user and root"
-GONE = "is not known any more"
+ADMINS = "only root and the controller's user"
+GONE = "no longer exists"
 REFUSED = {
-    "job": BELONGS, "job_environment": OWNERS, "rerun": OWNERS, "log": BELONGS, "attach": BELONGS, "tunnel": BELONGS,
+    "job": BELONGS, "job_environment": BELONGS, "rerun": BELONGS, "log": BELONGS, "attach": BELONGS, "tunnel": BELONGS,
     "forward": BELONGS, "forward_page": "no forward", "forward_end": "no forward", "srun": BELONGS, "srun_attach": GONE,
     "salloc_attach": GONE, "cancel": BELONGS, "hold": BELONGS, "release": BELONGS, "requeue": BELONGS, "tell": BELONGS,
     "suspend": "only admins may", "resume": "only admins may",

@@ -190,7 +190,7 @@ def test_an_idle_session_is_ended_by_the_sites_limit(home: Home, verb: Verb) -> 
 @pytest.mark.parametrize("argv", [["--watch"], ["1", "2"], ["--wach", "1"]])
 def test_attach_takes_one_job(home: Home, argv: list[str]) -> None:
     done = home.run("attach", *argv)
-    assert done.returncode == 2 and "attach takes one job" in done.stderr
+    assert done.returncode == 2 and "attach needs exactly one job" in done.stderr
 
 
 def test_a_batch_job_has_no_terminal_to_watch(home: Home, verb: Verb, short_tmp: Path) -> None:

@@ -336,7 +336,7 @@ def test_others_see_the_row_and_nothing_more(site: Home, alice: User, bob: User)
     ):
         assert "belongs to alice" in bob.refused(*argv), argv
     for argv in (["node", "rm", "--force", "x"], ["node", "drain", "x"], ["node", "add", "localhost"]):
-        assert "only the controller's own user and root" in bob.refused(*argv)
+        assert "only root and the controller's user" in bob.refused(*argv)
     assert "not yours" in bob.refused("down")
     assert site.state(job) == "RUNNING"
     assert "secret" in alice.ok("logs", job)

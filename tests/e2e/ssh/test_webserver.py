@@ -163,7 +163,7 @@ def test_code_server_lets_in_who_has_the_password_behind_its_url(
     assert forward["page"] == "/#password=…"
     assert not lab.pids(1, password)
     again = user.run("code", "--job", said["job"], "--detach")
-    assert f"its password: {password}" in again.stdout
+    assert f"password: {password}" in again.stdout
 
 
 def after_login(page: str, password: str) -> str:
@@ -183,20 +183,20 @@ def test_without_an_editor_the_way_over_ssh_is_told(home: Home, bare: Home) -> N
     assert (beside["kind"], beside["host"]) == ("none", f"wd-{row['label']}")
 
 
-@pytest.mark.parametrize(("answer", "state"), [("y\n", "ended"), ("\n", "goes on")])
+@pytest.mark.parametrize(("answer", "state"), [("y\n", "cancelled"), ("\n", "keeps running")])
 def test_an_interrupt_asks_whether_to_end_the_job(home: Home, answer: str, state: str) -> None:
     verb = AtTerminal(home, "jupyter")
     try:
-        verb.until("Ctrl-C leaves it", timeout_s=START_S)
+        verb.until("Ctrl-C quits", timeout_s=START_S)
         [row] = home.json("queue")
         os.kill(verb.process.pid, signal.SIGINT)
-        verb.until(f"end job {row['label']} too? [y/N]")
+        verb.until(f"cancel job {row['label']} too? [y/N]")
         verb.type(answer)
         verb.until(state)
         assert verb.ended() == 130
     finally:
         verb.close()
-    if state == "ended":
+    if state == "cancelled":
         eventually(lambda: home.job(row["label"])["end"], timeout_s=90, what="the job has ended")
     else:
         assert home.state(row["label"]) == "RUNNING"
@@ -208,7 +208,7 @@ def test_enter_opens_a_page_and_no_process_list_shows_the_token(home: Home, shor
     browser.chmod(0o755)
     verb = AtTerminal(Home(home.path, **{**home.environ, "BROWSER": f"{browser} %s"}), "jupyter")
     try:
-        shown = verb.until("Enter opens it", timeout_s=START_S)
+        shown = verb.until("Enter opens the URL", timeout_s=START_S)
         verb.type("\n")
         eventually(opened.exists, what="the browser was started")
         url = next(word for word in shown.split() if word.startswith("http://127.0.0.1:"))
@@ -220,9 +220,9 @@ def test_enter_opens_a_page_and_no_process_list_shows_the_token(home: Home, shor
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["jupyter", "train.py"], "one word too many: train.py"),
-        (["jupyter", "--job", "1", "--gpus", "1"], "--gpus asks for a new allocation"),
-        (["jupyter", "--port", "x"], "'x' is no port"),
+        (["jupyter", "train.py"], "unexpected argument train.py"),
+        (["jupyter", "--job", "1", "--gpus", "1"], "--gpus cannot be combined with --job"),
+        (["jupyter", "--port", "x"], "'x' is not a port"),
         (["code", "--job"], "--job needs a value"),
         (["code", "--job", "99999"], "job 99999 is not known"),
         (["jupyter", "--no-such"], "--no-such"),

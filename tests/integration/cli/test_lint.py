@@ -110,13 +110,13 @@ def test_values_that_many_components_repeat_have_a_limit(alone: Run) -> None:
     name = script(f"#SBATCH --comment={'x' * 100_000}", *["#SBATCH hetjob"] * 200)
     code, out, err = alone("lint", name)
     assert (code, out) == (1, "")
-    assert "the options of job.sh's 201 components are over 16 MiB" in err
+    assert "the options of job.sh (201 components) are larger than 16 MiB" in err
 
 
 def test_more_than_any_node_has_is_told_where_a_controller_runs(run: Run) -> None:
     found = verdict(run, script("#SBATCH --mem=900T"))
     assert found["accepted"]
-    assert any(warning.startswith("it can never start here: ") for warning in found["warnings"]), found
+    assert any(warning.startswith("the job can never start here: ") for warning in found["warnings"]), found
 
 
 def test_options_of_a_sites_plugins_are_accepted_and_told_to_do_nothing(run: Run, site: Home) -> None:

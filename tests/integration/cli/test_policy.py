@@ -80,7 +80,7 @@ def test_why_says_when_who_is_ahead_and_the_reason(run: Run) -> None:
     lines = out.splitlines()
     assert code == 0 and lines[0].startswith("starts about "), out
     assert lines[1].startswith("Resources: waits for ")
-    assert run("why", "1")[1] == "job 1 does not wait: RUNNING\n"
+    assert run("why", "1")[1] == "job 1 is not waiting: RUNNING\n"
 
 
 def test_show_names_who_is_ahead_of_a_job_that_waits(run: Run, site: Home) -> None:
@@ -96,7 +96,7 @@ def test_a_dry_run_says_when_and_submits_nothing(run: Run) -> None:
     before = run("queue", "--json", "--all")[1]
     code, out, err = run("submit", "--dry-run", "-t", "10", "--wrap", "true")
     assert (code, err) == (0, "")
-    assert out.startswith("starts about ") and "ahead of it: 1 job (2 of root)" in out
+    assert out.startswith("starts about ") and "ahead in the queue: 1 job (2 of root)" in out
     code, out, _ = run("submit", "--test-only", "--json", "-t", "10", "--wrap", "true")
     found = json.loads(out)
     assert code == 0 and found["verdict"] == "later" and found["expected_start"] and found["notes"] == []
@@ -133,7 +133,7 @@ def test_prio_shows_each_number_and_the_sum_that_they_make(run: Run) -> None:
     assert last.startswith("priority = age (0 to 1000) + qos (0 to 200) + cpu (0 to 100) - nice")
     assert [row["label"] for row in json.loads(run("prio", "--json", "2")[1])["jobs"]] == ["2"]
     code, _, err = run("prio", "1")
-    assert code == 1 and "job 1 does not wait: RUNNING" in err
+    assert code == 1 and "job 1 is not waiting: RUNNING" in err
 
 
 def test_share_shows_the_tree(run: Run) -> None:
@@ -142,7 +142,7 @@ def test_share_shows_the_tree(run: Run) -> None:
     assert rows[0][:4] == ["ACCOUNT", "USER", "SHARES", "NORM_SHARES"]
     assert rows[1][0] == "lab" and rows[1][-1] == "cpu=2"
     assert {row[1]: row[3] for row in rows[2:4]} == {"root": "0.7500", "ann": "0.2500"}
-    assert "usage is in billing-seconds; half of it is forgotten in 7-00:00:00" in out
+    assert "usage is in billing-seconds; it decays with a half-life of 7-00:00:00" in out
 
 
 def test_partitions_reservations_and_qos_are_tables(run: Run) -> None:
@@ -200,15 +200,15 @@ def test_a_site_without_rules_is_told_so_and_how_to_write_them(
 
 def test_reservations_are_made_and_removed_at_run_time(run: Run) -> None:
     asked = ("create", "class", "--nodes", "ALL", "--start", "2101-01-01T08:00", "--duration", "3:00:00")
-    assert run("reservation", *asked, "--accounts", "lab")[:2] == (0, "reserved ALL: class\n")
+    assert run("reservation", *asked, "--accounts", "lab")[:2] == (0, "created reservation class: ALL\n")
     lines = table(run("reservations", "--noheader")[1])
     assert [line[:2] for line in lines] == [["works", "future"], ["class", "future"]]
     assert lines[1][4] == "3:00:00" and lines[1][-2:] == ["account", "lab"]
     code, _, err = run("reservation", *asked, "--maintenance")
-    assert (code, err.splitlines()[0]) == (1, "warpdeck: there is a reservation class already")
+    assert (code, err.splitlines()[0]) == (1, "warpdeck: reservation class already exists")
     assert run("reservation", "rm", "class")[0] == 0
     code, _, err = run("reservation", "rm", "works")
-    assert code == 1 and "stands in config.toml" in err
+    assert code == 1 and "is defined in config.toml" in err
     code, _, err = run("reservation", "rm", "class")
     assert code == 1 and "there is no reservation class" in err
     weekly = ("create", "w", *asked[2:], "--users", "root", "--flags", "weekly,IGNORE_JOBS")
@@ -228,7 +228,7 @@ def test_parts_of_nodes_and_licenses_are_reserved(run: Run) -> None:
     when = ("--start", "2099-01-01T08:00", "--duration", "3:00:00", "--users", "root")
     node = json.loads(run("node", "ls", "--json")[1])[0]
     done = run("reservation", "create", "part", "--tres", "cpu=1", *when)
-    assert done[:2] == (0, "reserved cpu=1: part\n"), (done, node)
+    assert done[:2] == (0, "created reservation part: cpu=1\n"), (done, node)
     part = json.loads(run("reservations", "--json")[1])["reservations"][0]
     assert part["parts"] == [{"node": node["name"], "cpus": 1, "gpus": []}]
     assert "1 CPU of" in run("reservations", "--noheader")[1]
@@ -238,7 +238,7 @@ def test_parts_of_nodes_and_licenses_are_reserved(run: Run) -> None:
         (("--tres", "gres/gpu=99"), "so many CPUs and GPUs"),
         (("--tres", "mem=5"), "TRES type 'mem' not supported with reservations"),
         (("--tres", "cpu=1,node=2"), "node= says on how many nodes"),
-        (("--licenses", "nosuch:2"), "there are not 2 licenses of nosuch"),
+        (("--licenses", "nosuch:2"), "fewer than 2 licenses of nosuch exist"),
     )
     for words, said in refused:
         assert said in run("reservation", *named, *words)[2], words

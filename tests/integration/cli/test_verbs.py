@@ -236,9 +236,9 @@ def test_orders_reach_several_jobs_ranges_and_descriptions(run: Run, ask: Callab
     assert rows(ask, "-n", "orders") == {str(second): "PENDING"}
     assert run("cancel", "--me", "--name", "orders")[0] == 0
     assert rows(ask, "-n", "orders") == {}
-    assert run("cancel", "--name", "orders") == (0, "", "no such jobs\n")
+    assert run("cancel", "--name", "orders") == (0, "", "no matching jobs\n")
     code, _, err = run("cancel", str(second))
-    assert code == 1 and f"job {second} has ended already (CANCELLED)" in err
+    assert code == 1 and f"job {second} has already ended (CANCELLED)" in err
 
 
 def test_held_jobs_run_when_released_and_again_when_requeued(run: Run, ask: Callable[..., Any]) -> None:
@@ -255,7 +255,7 @@ def test_logs_of_a_job_that_has_not_started(run: Run, ask: Callable[..., Any]) -
     job = submit(ask, "echo hello; sleep 0.2; echo world; exit 3", "--hold")
     code, out, err = run("logs", str(job))
     assert (code, out) == (1, "")
-    assert f"job {job} has not started" in err and f"warpdeck logs -f {job} waits for it" in err
+    assert f"job {job} has not started" in err and f"to wait for it, run `warpdeck logs -f {job}`" in err
 
 
 def test_followed_logs_wait_for_the_start_and_end_with_the_job(site: Home, ask: Callable[..., Any]) -> None:
@@ -331,7 +331,7 @@ def test_a_dependency_that_can_never_hold_says_so(run: Run, ask: Callable[..., A
 
 def test_options_that_do_less_here_are_told(run: Run) -> None:
     _, _, err = run("submit", "--no-snapshot", "--hold", "-p", "gpu", "--mail-type", "ALL", "--wrap", "true")
-    assert "--partition=gpu is recorded, and decides nothing" in err
+    assert "--partition=gpu has no effect: this site has none configured" in err
     assert "--mail-type has no effect here" in err
     _, _, err = run("submit", "--no-snapshot", "--hold", "-p", "main", "-q", "normal", "--wrap", "true")
     assert not err, "it is what sinfo and sacctmgr call the only ones"

@@ -131,7 +131,7 @@ async def test_an_answer_of_another_shape_is_one_clear_sentence(short_tmp: Path)
         await peer.next()
 
     async with controller(short_tmp / "h", serve) as paths, await Client.connect(paths) as client:
-        with pytest.raises(UserError, match="not understood"):
+        with pytest.raises(UserError, match="unexpected answer"):
             await client.status()
 
 
@@ -142,7 +142,7 @@ async def test_garbage_from_the_controller_is_one_clear_sentence(short_tmp: Path
         await peer.next()
 
     async with controller(short_tmp / "h", serve) as paths, await Client.connect(paths) as client:
-        with pytest.raises(UserError, match="strange"):
+        with pytest.raises(UserError, match="unexpected message"):
             await client.status()
 
 
@@ -223,6 +223,6 @@ async def test_a_log_that_breaks_says_why(short_tmp: Path) -> None:
 
 
 async def test_no_controller_is_not_started_unless_wanted(short_tmp: Path) -> None:
-    with pytest.raises(UserError, match="no controller runs"):
+    with pytest.raises(UserError, match="no controller is running"):
         await Client.connect(Paths(str(short_tmp)), start=False)
     assert list(short_tmp.iterdir()) == []

@@ -41,7 +41,7 @@ async def test_an_event_that_meets_a_bug_leaves_no_trace_and_its_asker_is_told(s
         await site.until(lambda: bool(site.fleet.launches))
         before = site.controller.state.jobs[job_id]
         said = wire.JobReport(job_id, 0, phase="running", started_at=WRONG)
-        with pytest.raises(UserError, match="an error inside the controller: nothing of it was done"):
+        with pytest.raises(UserError, match="an error inside the controller: nothing was changed"):
             await site.told("a", said)
         assert site.controller.state.jobs[job_id] is before
         await site.told("a", wire.JobReport(job_id, 0, phase="running", started_at=1.0))

@@ -88,9 +88,9 @@ def test_all_components_are_one_submission_with_ids_in_a_row() -> None:
     ("others", "words"),
     [
         ([part(64)], "can never start"),
-        ([part(10), part(10)], "can never start: its 3 components start together"),
+        ([part(10), part(10)], "can never start: its 3 components must start together"),
         ([ask(array=ArraySpec(ranges=((0, 3, 1),)))], "cannot be an array"),
-        ([part(1)] * MAX_COMPONENTS, "128 is the most"),
+        ([part(1)] * MAX_COMPONENTS, "the maximum is 128"),
     ],
 )
 def test_what_one_component_is_refused_for_all_are(others: list[Request], words: str) -> None:
@@ -165,7 +165,7 @@ def test_a_component_that_waits_is_not_cancelled_alone() -> None:
     core = with_one_node_away()
     submit(core, part(10), part(12))
     refused = core.apply(Cancelled(who=ANN, jobs=("2",)))
-    assert refused.codes == ("component",) and "cancel all of it, 1" in refused.errors[0]
+    assert refused.codes == ("component",) and "cancel the whole job 1" in refused.errors[0]
     assert set(states(core).values()) == {PENDING}
 
 

@@ -53,10 +53,10 @@ def test_many_that_start_it_at_once_get_one(quiet: Home) -> None:
 
 
 def test_up_twice_and_down_twice_are_no_errors(quiet: Home) -> None:
-    assert "has started" in up(quiet).stdout
-    assert "runs already" in up(quiet).stdout
-    assert "has ended" in quiet.ok("down")
-    assert "no controller runs" in quiet.ok("down")
+    assert "controller started" in up(quiet).stdout
+    assert "already running" in up(quiet).stdout
+    assert "controller stopped" in quiet.ok("down")
+    assert "no controller is running" in quiet.ok("down")
     assert controllers(quiet) == []
 
 
@@ -116,7 +116,7 @@ def cannot_start(home: Home, *words: str) -> None:
 def test_a_wrong_setting_is_told_with_its_line(quiet: Home) -> None:
     quiet.path.mkdir()
     (quiet.path / "config.toml").write_text("\ngrace = 5\n")
-    cannot_start(quiet, f"{quiet.path}/config.toml:2: grace: no such key", "did you mean grace_s?")
+    cannot_start(quiet, f"{quiet.path}/config.toml:2: grace: unknown key", "did you mean grace_s?")
     (quiet.path / "config.toml").write_text("grace_s = 5\n")
     assert up(quiet).returncode == 0
 
@@ -153,7 +153,7 @@ def test_a_record_that_cannot_be_read_is_set_aside_and_told(quiet: Home) -> None
     assert up(quiet).returncode == 0
     assert [row["id"] for row in quiet.json("queue")] == [1, 3]
     assert quiet.json("status")["unreadable"] == ["job 2"]
-    assert "set aside in state.db: job 2;" in quiet.ok("status")
+    assert "kept in state.db: job 2;" in quiet.ok("status")
     assert "job 2 cannot be read and was set aside" in quiet.log()
 
 
@@ -203,4 +203,4 @@ def test_an_ended_controller_is_not_taken_for_a_stuck_one(quiet: Home) -> None:
     os.kill(quiet.controller_pid(), signal.SIGTERM)
     eventually(lambda: not controllers(quiet), what="it ended by itself")
     assert not (quiet.path / "warpdeck.sock").exists()
-    assert "no controller runs" in quiet.ok("down")
+    assert "no controller is running" in quiet.ok("down")

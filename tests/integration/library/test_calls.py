@@ -151,7 +151,7 @@ def test_what_cannot_be_sent_is_refused_in_one_sentence() -> None:
             lock.acquire()
 
         packed_function(closes)
-    assert "made in the function itself" in refused.value.hint
+    assert "inside the function" in refused.value.hint
 
 
 def test_a_result_of_a_class_of_the_program_itself_comes_back(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_function_without_cloudpickle_must_be_in_a_module() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout == "f is defined in the program itself\n"
+    assert done.stdout == "f is defined in the main program\n"
 
 
 @pytest.mark.parametrize("output", [b"", MARK, MARK + b"\0" * 15, MARK + b"\0" * 11 + b"\x09" + b"\0" * 30])

@@ -87,8 +87,8 @@ async def test_a_nodes_curves_name_its_gpus(site: Served, raw: Raw) -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({}, "one job or of one node"),
-        ({"job": "1", "node": "a"}, "one job or of one node"),
+        ({}, "either a job or a node"),
+        ({"job": "1", "node": "a"}, "either a job or a node"),
         ({"node": "b"}, "there is no node b"),
         ({"job": "77"}, "job 77 is not known"),
         ({"node": "a", "step_s": 0}, "step_s"),
@@ -129,4 +129,4 @@ async def test_what_is_no_step_is_told_in_one_sentence(site: Served, raw: Raw) -
     job = await begun(site)
     none = (await raw.ask("curves", job=f"{job}.7"))["message"]
     assert none == f"job {job} has no step 7"
-    assert "is no step" in (await raw.ask("curves", job=f"{job}.x"))["message"]
+    assert "is not a step" in (await raw.ask("curves", job=f"{job}.x"))["message"]

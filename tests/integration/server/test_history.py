@@ -91,7 +91,7 @@ async def test_what_cannot_be_asked_is_said(short_tmp: Path) -> None:
         for fields, words in (
             ({"ids": ["x"]}, "is no job id"),
             ({"states": ["NOPE"]}, "no job state"),
-            ({"fields": ["nope"]}, "no field nope"),
+            ({"fields": ["nope"]}, "unknown job field nope"),
         ):
             said = await client.ask("records", **fields)
             assert said["t"] == "error" and words in said["message"]

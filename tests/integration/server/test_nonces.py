@@ -134,4 +134,4 @@ async def test_a_node_is_added_once_and_its_request_gets_the_same_answer(short_t
         anew = await raw.ask("node_add", nonce="6" * 32, target="root@b", name="b", number=3)
         await raw.close()
     assert (again["t"], again["result"]["name"]) == ("ok", "b")
-    assert "there is a node b already" in anew["message"]
+    assert "node b already exists" in anew["message"]

@@ -33,9 +33,9 @@ async def test_many_tasks_are_ordered_some_at_a_time_and_each_once(short_tmp: Pa
 @pytest.mark.parametrize(
     ("named", "words"),
     [
-        ("1.7", "step 1.7 does not run (see `warpdeck show 1`)"),
+        ("1.7", "step 1.7 is not running (see `warpdeck show 1`)"),
         ("9.0", "job 9 is not known (see `warpdeck queue --all`)"),
-        ("1.x", "'1.x' is no step that can be ended (write JOB.STEP, such as 12.0)"),
+        ("1.x", "'1.x' is not a step that can be canceled (use JOB.STEP, such as 12.0)"),
     ],
 )
 async def test_a_step_that_cannot_be_ended_is_told_with_what_to_do(

@@ -242,7 +242,7 @@ async def test_all_sharers_of_a_gpu_are_told_with_their_parts(site: Served, raw:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"at": 1e11}, "still to come"),
+        ({"at": 1e11}, "is in the future"),
         ({"at": 5.0, "name": "z"}, "there is no node z"),
         ({"at": -1.0}, "not understood"),
         ({"at": "x"}, "not understood"),

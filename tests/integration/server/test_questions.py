@@ -124,7 +124,7 @@ async def test_what_is_refused_is_said_to_be_never(short_tmp: Path) -> None:
         assert found["verdict"] == "never" and found["code"] == "BadConstraints" and found["hint"]
         assert found["sentence"].startswith("it asks for 64 GPUs"), found
         found = await dry_run(site, msgspec.structs.replace(ask(), script=""))
-        assert found["verdict"] == "never" and "nothing to run" in found["sentence"]
+        assert found["verdict"] == "never" and "neither a script nor a command" in found["sentence"]
 
 
 async def test_a_dry_run_refuses_what_a_submission_refuses_by_the_sites_rules(short_tmp: Path) -> None:
@@ -185,7 +185,7 @@ async def test_each_part_of_a_priority_is_told_and_they_add_up(short_tmp: Path) 
         assert [row["label"] for row in only["jobs"]] == [str(normal.id)]
         raw = await Raw.connect(site.paths)
         refused = await raw.ask("priorities", ids=[str(plain.id)])
-        assert "does not wait" in refused["message"]
+        assert "is not waiting" in refused["message"]
         await raw.close()
         await site.until(lambda: by_hand.id in site.controller.state.planned.priorities)
         queue = await asked(site, "jobs", ids=[str(by_hand.id)])

@@ -42,7 +42,7 @@ async def test_the_words_become_a_job_of_that_folder_and_environment(short_tmp: 
 @pytest.mark.parametrize(
     ("words", "message", "code"),
     [
-        (["--gpus", "1"], "no command is given", ""),
+        (["--gpus", "1"], "no command given", ""),
         (["--gpsu", "1", "true"], "unrecognized option '--gpsu'", "unknown_option"),
         (["-n", "2", "true"], "several tasks", "steps"),
         (["-t", "never", "true"], "'never' is no time", ""),
@@ -73,4 +73,4 @@ async def test_a_command_that_is_cancelled_before_it_starts_says_so(short_tmp: P
         raw.say("cancel", id=3, jobs=["1"])
         while (error := await raw.next())["t"] != "error":
             continue
-        assert error["id"] == 1 and "has ended before it began (CANCELLED)" in error["message"]
+        assert error["id"] == 1 and "ended before it started (CANCELLED)" in error["message"]

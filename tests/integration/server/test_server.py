@@ -143,14 +143,14 @@ async def test_who_comes_back_to_a_step_counts_in_numbers(short_tmp: Path, have:
     [
         (broken(script="#!/bin/sh\n\0"), "NUL"),
         (broken(env={"A": "\0"}), "NUL"),
-        (broken(script=""), "nothing to run"),
+        (broken(script=""), "neither a script nor a command"),
         (broken(array={"ranges": [[0, 9, 1], [5, 6, 1]]}), "overlap"),
         (broken(array={"ranges": [[0, 9, 0]]}), "overlap"),
-        (broken(array={"ranges": [[0, 10**8, 1]]}), "over 1,000,000"),
+        (broken(array={"ranges": [[0, 10**8, 1]]}), "more than 1,000,000"),
         (broken(resources={"nodes_min": 2, "nodes_max": 100_000}), "can never start"),
         (broken(resources={"tasks": 10_000_000}), "can never start"),
         (broken(snapshot={"commit": "c", "tree": "0" * 40, "root": "/"}), "was not uploaded"),
-        (broken(snapshot={"commit": "c", "tree": "../../x", "root": "/"}), "strange id"),
+        (broken(snapshot={"commit": "c", "tree": "../../x", "root": "/"}), "an invalid id"),
     ],
 )
 async def test_a_request_that_cannot_be_met_is_refused_in_words(
@@ -284,7 +284,7 @@ async def test_rows_hold_the_fields_that_were_asked_for(short_tmp: Path) -> None
         [row] = (await raw.next())["result"]["jobs"]
         assert list(row) == ["name", "why", "label"] and row["name"] == "one" and row["why"]["code"]
         raw.say("jobs", id=2, fields=["name", "colour"])
-        assert "no field colour" in (await raw.next())["message"]
+        assert "unknown job field colour" in (await raw.next())["message"]
         await raw.close()
 
 
@@ -332,7 +332,9 @@ async def test_users_of_a_shared_controller_have_only_what_is_theirs(short_tmp: 
             ("node_rm", {"name": "a"}),
             ("shutdown", {}),
         ):
-            assert "only the controller's own user" in (await bob.ask(kind, number=7, **fields))["message"]
+            assert (
+                "only root and the controller's user" in (await bob.ask(kind, number=7, **fields))["message"]
+            )
         rows = (await bob.ask("jobs", number=8))["result"]["jobs"]
         assert [row["name"] for row in rows] == ["secret"] and "TOKEN" not in json.dumps(rows)
         assert (await ann.ask("job", number=9, job=job))["result"]["row"]["user"] == str(ANN)
@@ -363,11 +365,11 @@ async def test_a_tree_is_kept_if_it_is_what_was_announced(short_tmp: Path) -> No
         for number, (lies, words) in enumerate(
             (
                 ({"sha256": "0" * 64}, "damaged"),
-                ({"size_bytes": 3}, "longer than announced"),
+                ({"size_bytes": 3}, "larger than announced"),
                 ({"size_bytes": 30}, "damaged"),
-                ({"size_bytes": 0}, "a snapshot of 0 bytes"),
+                ({"size_bytes": 0}, "the snapshot has 0 bytes"),
                 ({"size_bytes": 2**40}, "the limit"),
-                ({"tree": "../x"}, "strange id"),
+                ({"tree": "../x"}, "an invalid id"),
             ),
             start=1,
         ):

@@ -1,4 +1,4 @@
-"""A user of a test's own: nothing of the real one's settings is read, nothing is written there."""
+"""A user of a test's own: nothing of the real one's settings is read, (empty screen)."""
 
 from __future__ import annotations
 

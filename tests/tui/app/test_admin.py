@@ -58,14 +58,14 @@ def test_a_place_in_the_tree_of_accounts_is_explained() -> None:
     vision, ann, bob, nlp = TREE
     words = tables.share_words(vision, TREE, half_life_s=7 * 86_400.0)
     assert words == (
-        "vision is owed 75 % of all and has used 90 %: more than its share, level 0.83."
-        " Half of a use is forgotten in 7-00:00:00."
+        "vision has a share of 75 % of the cluster and used 90 %: more than its share, level 0.83."
+        " Usage decays with a half-life of 7-00:00:00."
     )
-    assert "less than its share, level 2.50. That is place 1 of 2 among all users" in tables.share_words(
+    assert "less than its share, level 2.50. Rank 1 of 2 users" in tables.share_words(
         ann, TREE, half_life_s=None
     )
-    assert "place 2 of 2 among all users: a factor of 0.50" in tables.share_words(bob, TREE, half_life_s=None)
-    assert "has used nothing that counts still" in tables.share_words(nlp, TREE, half_life_s=None)
+    assert "Rank 2 of 2 users: fair-share factor 0.50" in tables.share_words(bob, TREE, half_life_s=None)
+    assert "no recent usage" in tables.share_words(nlp, TREE, half_life_s=None)
     assert [texts(row)[0] for row in tables.account_rows(TREE)] == ["vision", "  ann", "  bob", "nlp"]
 
 
@@ -73,13 +73,13 @@ def test_a_priority_is_explained_by_its_parts() -> None:
     row = PriorityRow(label="12", user="ann", priority=690, age_part=200.0, fairshare_part=500.0, nice=10)
     weights = {"age": 1000.0, "fairshare": 500.0, "qos": 50.0}
     assert tables.priority_words(row, weights) == (
-        "12: 200 of 1000 for age, 500 of 500 for fairshare, 0 of 50 for QoS, less 10 of nice make 690."
+        "12: 200 of 1000 for age, 500 of 500 for fairshare, 0 of 50 for QoS, minus nice 10 = 690."
     )
-    assert tables.priority_words(row, {}) == ("12: 200 for age, 500 for fairshare, less 10 of nice make 690.")
+    assert tables.priority_words(row, {}) == ("12: 200 for age, 500 for fairshare, minus nice 10 = 690.")
     plain = PriorityRow(label="13", user="ann", priority=0)
-    assert "13: no part of the priority has a weight" in tables.priority_words(plain, {})
+    assert "13: all priority weights are 0" in tables.priority_words(plain, {})
     by_hand = PriorityRow(label="7", priority=99, set_by_hand=True)
-    assert "an admin has set" in tables.priority_words(by_hand, weights)
+    assert "was set by an admin" in tables.priority_words(by_hand, weights)
 
 
 def test_partitions_reservations_and_qos_say_whom_they_are_for() -> None:
@@ -93,7 +93,7 @@ def test_partitions_reservations_and_qos_say_whom_they_are_for() -> None:
     )
     assert texts(tables.reservation_rows([active], now=NOW)[0])[3:] == ["2:00:00", "", "n1", "ann"]
     assert tables.reservation_words(active, now=NOW + 3600) == (
-        "It is now, for 1h00 more. Jobs get in with --reservation=class."
+        "Active, ends in 1h00. Jobs use it with --reservation=class."
     )
     qos = QosRow(name="high", limits={"max_tres_per_user": {"gpu": 8}, "max_jobs_per_user": 4})
     assert texts(tables.qos_rows([qos])[0])[-1] == "max_tres_per_user gpu=8, max_jobs_per_user 4"
@@ -125,25 +125,25 @@ async def test_reservations_are_made_changed_and_removed_with_the_command_that_d
         await stage.type(ME)
         await stage.shows(f"create class --nodes gpu01 --users {ME}")
         await stage.press("enter")
-        await stage.shows("[Reserved]", "class", "active", "--reservation=class")
+        await stage.shows("[Reservations]", "class", "active", "--reservation=class")
         await stage.press("e")
-        await stage.shows("Change reservation class")
+        await stage.shows("Edit reservation class")
         stage.field("duration").value = "nonsense"
         await stage.press("enter")
         await stage.shows("nonsense")
         stage.field("duration").value = "2:00:00"
         await stage.press("enter")
-        await stage.shows("2:00:00", "It is now, for")
+        await stage.shows("2:00:00", "Active, ends in")
         await stage.press("X")
         await stage.shows("$ warpdeck reservation rm class")
         await stage.press("y")
-        await stage.shows("nothing is reserved")
+        await stage.shows("No reservations")
         await stage.press("Z")
-        await stage.told("taken back: warpdeck reservation create class --nodes gpu01")
+        await stage.told("Undone: warpdeck reservation create class --nodes gpu01")
         await stage.press("Z")
         await stage.told("--instead")
         await stage.press("Z")
-        await stage.told("taken back: warpdeck reservation rm class")
+        await stage.told("Undone: warpdeck reservation rm class")
         assert not await stage.app.core.site.reservations()
 
 
@@ -177,9 +177,9 @@ async def test_a_changed_reservation_keeps_what_its_form_does_not_show(folder: P
         before = await told()
         assert before["parts"] == parts
         await stage.press("6", "tab")
-        await stage.shows("[Reserved]", "uneven")
+        await stage.shows("[Reservations]", "uneven")
         await stage.press("e")
-        await stage.shows("Change reservation uneven")
+        await stage.shows("Edit reservation uneven")
         stage.field("duration").value = "5:00:00"
         await stage.press("enter")
         await stage.shows("5:00:00")
@@ -188,12 +188,12 @@ async def test_a_changed_reservation_keeps_what_its_form_does_not_show(folder: P
         assert changed.end is not None and changed.start is not None
         assert changed.end - changed.start == 5 * 3600
         await stage.press("Z")
-        await stage.told("taken back")
+        await stage.told("Undone")
         assert await told() == before
         await stage.press("X", "y")
-        await stage.shows("nothing is reserved")
+        await stage.shows("No reservations")
         await stage.press("Z")
-        await stage.told("taken back")
+        await stage.told("Undone")
         assert await told() == before
 
 
@@ -214,12 +214,12 @@ async def test_other_nodes_of_a_changed_reservation_share_evenly_anew(folder: Pa
             instead=False,
         )
         await stage.press("6", "tab")
-        await stage.shows("[Reserved]", "r")
+        await stage.shows("[Reservations]", "r")
         await stage.press("e")
-        await stage.shows("Change reservation r")
+        await stage.shows("Edit reservation r")
         stage.field("tres").value = "cpu=10"
         await stage.press("enter")
-        await stage.shows("[Reserved]")
+        await stage.shows("[Reservations]")
         [row] = await site.reservations()
         assert [part.cpus for part in row.parts] == [5, 5]
 
@@ -228,7 +228,15 @@ async def test_every_table_of_the_site_can_be_looked_at(folder: Path) -> None:
     async with on_stage(folder, size=(80, 24)) as stage:
         await stage.cluster.submit("llama")
         await stage.press("6")
-        for words in ("[Reserved]", "[QoS]", "[Shares]", "[Priorities]", "[Drains]", "[Events]", "[What if]"):
+        for words in (
+            "[Reservations]",
+            "[QoS]",
+            "[Shares]",
+            "[Priorities]",
+            "[Drains]",
+            "[Events]",
+            "[What if]",
+        ):
             await stage.press("tab")
             await stage.shows(words)
         await stage.press("shift+tab")
@@ -238,7 +246,7 @@ async def test_every_table_of_the_site_can_be_looked_at(folder: Path) -> None:
         await stage.press("escape", "shift+tab")
         await stage.shows("[Drains]", "gpu01", "gpu02")
         await stage.press("d")
-        await stage.shows("Drain gpu01: why?")
+        await stage.shows("Reason for draining gpu01")
         await stage.type("dust")
         await stage.press("enter")
         await stage.shows("drain", "dust")
@@ -252,11 +260,11 @@ async def test_rules_that_are_wrong_change_nothing_and_right_ones_count_at_once(
         before = path.read_text()
         assert isinstance(screen, AdminScreen)
         screen.use_config("[qos.high]\npriority = nonsense\n", before=before)
-        await stage.shows("config.toml is not in force", "Nothing was changed")
+        await stage.shows("Errors in config.toml", "No settings were changed")
         assert path.read_text() == before
         await stage.press("escape")
         screen.use_config("[qos.high]\nfoo = 3\n", before=before)
-        await stage.shows("qos.high.foo: no such key")
+        await stage.shows("qos.high.foo: unknown key")
         assert "preempt_exempt_s" in "".join(stage.text().split())  # far behind the width of the page
         await stage.press("escape")
         screen.use_config("[qos.high]\npriority = 10\n", before=before)
@@ -278,11 +286,11 @@ async def test_a_key_for_another_table_says_for_which_and_nodes_and_a_what_if_ar
 ) -> None:
     async with on_stage(folder) as stage:
         await stage.press("6", "d")
-        await stage.told("that key is for Drains, not for Partitions; Tab goes there")
+        await stage.told("This key works in Drains, not in Partitions. Press Tab to go there")
         await stage.press("A")
         await stage.shows("Add a node")
         await stage.press("escape", "w")
-        await stage.shows("What if?", "simulate --history")
+        await stage.shows("Simulation options", "simulate --history")
         await stage.press("escape")
         await stage.shows("[What if]")
 
@@ -293,10 +301,10 @@ async def test_a_qos_is_made_changed_and_removed_by_its_form(folder: Path) -> No
         path.write_text("# ours\n[qos.normal]\nmax_wall = '1:00:00' # short\n")
         await stage.cluster.controller.reload(str(path))
         await stage.press("6", "tab", "tab", "n")
-        await stage.shows("New QoS", "[qos.NAME]", "max_submit_per_user", "Enter uses it")
+        await stage.shows("New QoS", "[qos.NAME]", "max_submit_per_user", "Enter Save")
         await stage.type("high")
         stage.field("priority").value = "many"
-        await stage.shows("priority is a number, not 'many'")
+        await stage.shows("priority must be a number, not 'many'")
         stage.field("priority").value = "10"
         stage.field("preempts").value = "normal, none"
         await stage.shows('[qos.high] priority = 10, preempts = ["normal", "none"]')
@@ -307,7 +315,7 @@ async def test_a_qos_is_made_changed_and_removed_by_its_form(folder: Path) -> No
         await stage.press("enter")
         await stage.shows("[QoS]", "▌high", "max_wall")
         await stage.press("G", "e")
-        await stage.shows("Change QoS normal", "1:00:00")
+        await stage.shows("Edit QoS normal", "1:00:00")
         stage.field("max_wall").value = "2:00:00"
         await stage.press("enter")
         await stage.shows("max_wall 2:00:00")
@@ -316,12 +324,12 @@ async def test_a_qos_is_made_changed_and_removed_by_its_form(folder: Path) -> No
             '\n[qos.high]\npriority = 10\npreempts = ["normal"]\n'
         )
         await stage.press("g", "X")
-        await stage.shows("Take QoS high out of config.toml?")
+        await stage.shows("Remove QoS high from config.toml?")
         await stage.press("y")
         await stage.hides("high")
         assert "high" not in path.read_text()
         await stage.press("Z", "Z", "Z")
-        await stage.told("taken back: warpdeck config reload  # as before [qos.high] priority = 10")
+        await stage.told("Undone: warpdeck config reload  # undo: [qos.high] priority = 10")
         assert path.read_text() == "# ours\n[qos.normal]\nmax_wall = '1:00:00' # short\n"
 
 
@@ -336,7 +344,7 @@ async def test_rules_that_somebody_else_has_changed_since_are_not_written_over(f
         theirs = path.read_text() + "# somebody else's\n"
         path.write_text(theirs)
         await stage.press("Z")
-        await stage.told("was changed by somebody else")
+        await stage.told("was changed by someone else")
         assert path.read_text() == theirs
 
 
@@ -349,10 +357,10 @@ async def test_a_partition_is_changed_by_its_form(folder: Path) -> None:
         await stage.press("enter")
         await stage.shows("[Partitions]", "short", "1:00:00")
         await stage.press("enter")
-        await stage.shows("Change partition short")
+        await stage.shows("Edit partition short")
         stage.field("state").value = "SIDEWAYS"
         await stage.press("enter")
-        await stage.shows("SIDEWAYS", "Change partition short")
+        await stage.shows("SIDEWAYS", "Edit partition short")
 
 
 async def test_a_what_if_replays_the_past_tells_how_far_it_is_and_what_comes_of_it(folder: Path) -> None:
@@ -362,7 +370,7 @@ async def test_a_what_if_replays_the_past_tells_how_far_it_is_and_what_comes_of_
         await what_if.what_if(["--add-gpus", "8"], Paths(str(home)), lambda words: None)
     with pytest.raises(UserError) as wrong:
         await what_if.what_if(["--nodes", "x"], Paths(str(home)), lambda words: None)
-    assert wrong.value.message == "argument --nodes: 'x' is not from 1 to 1,000,000"
+    assert wrong.value.message == "argument --nodes: 'x' is not between 1 and 1,000,000"
     await _live(home / "state.db")
     heard: list[str] = []
     found = await what_if.what_if(["--add-gpus", "8"], Paths(str(home)), heard.append)
@@ -415,6 +423,4 @@ def test_a_what_if_says_who_gains_and_who_loses() -> None:
     )
     found = WhatIf(jobs=11, not_started=1, users=[change], accounts=[])
     assert texts(what_if_rows(found)[0])[5] == "-1:00"
-    assert what_if_words(found) == (
-        "11 jobs would have waited 1:00 shorter in the mean; 1 could not start on today's nodes"
-    )
+    assert what_if_words(found) == ("11 jobs: mean wait 1:00 shorter; 1 cannot start on the current nodes")

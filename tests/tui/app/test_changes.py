@@ -34,11 +34,11 @@ def test_only_what_differs_is_told_and_a_comment_is_no_difference() -> None:
         row=ended(1, gpus=4), script="#!/bin/sh\n# old\ntrain --lr 1\n", submit_dir="/home/ann"
     )
     now = JobDetail(row=ended(2, gpus=8), script="#!/bin/sh\n# new\ntrain --lr 1\n", submit_dir="/home/ann")
-    text = changes_text(worked, now, code="the code is the same", variables=NONE)
-    assert "-asked: 1 node, 1 CPU, 4 GPUs" in text and "+asked: 1 node, 1 CPU, 8 GPUs" in text
-    assert "script" not in text and "folder" not in text and text.endswith("the code is the same")
+    text = changes_text(worked, now, code="No differences", variables=NONE)
+    assert "-requested: 1 node, 1 CPU, 4 GPUs" in text and "+requested: 1 node, 1 CPU, 8 GPUs" in text
+    assert "script" not in text and "folder" not in text and text.endswith("No differences")
     same = changes_text(worked, worked, code="", variables=NONE)
-    assert "the same" in same and "-asked" not in same
+    assert "No changes" in same and "-requested" not in same
 
 
 def test_variables_that_differ_are_told_and_neither_secrets_nor_what_every_login_has() -> None:
@@ -50,7 +50,7 @@ def test_variables_that_differ_are_told_and_neither_secrets_nor_what_every_login
     told = [line[line.index("m") + 1 : -len(PLAIN)] for line in text.splitlines() if line[:1] == "\x1b"]
     assert told[1:-1] == [
         "-HF_TOKEN=(hidden)",
-        "+HF_TOKEN=(another one, hidden)",
+        "+HF_TOKEN=(different, hidden)",
         "-LR=0.1",
         "+LR=0.3",
         "+NEW=1",
@@ -71,11 +71,14 @@ async def test_a_failed_job_is_compared_with_the_one_that_worked(folder: Path) -
         await stage.shows("job 2", "FAILED")
         await stage.press("W")
         await stage.shows(
-            "Since job 1 worked (-), in job 2 (+)", "+asked: 1 node, 1 CPU, 2 GPUs", "+LR=0.3", "no snapshot"
+            "Changes from job 1 (-) to job 2 (+)",
+            "+requested: 1 node, 1 CPU, 2 GPUs",
+            "+LR=0.3",
+            "no snapshot",
         )
         await stage.press("escape", "escape")
-        await stage.hides("Since job 1")
+        await stage.hides("Changes from job 1")
         stage.app.open_job("1")
         await stage.shows("job 1", "COMPLETED")
         await stage.press("W")
-        await stage.told("completed before this one")
+        await stage.told("has completed")

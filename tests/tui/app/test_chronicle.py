@@ -1,4 +1,4 @@
-"""What was done, as command lines: shown, copied, taken back."""
+"""Action log, as command lines: shown, copied, taken back."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ async def test_a_hold_is_taken_back_and_both_are_in_the_log(folder: Path) -> Non
         await stage.cluster.submit("waits")
         await stage.shows("● R", "◌ PD")
         await stage.press("G", "H")
-        await stage.told("held job 3")
+        await stage.told("Held job 3")
         await stage.press("Z")
-        await stage.told("taken back: warpdeck release 3")
+        await stage.told("Undone: warpdeck release 3")
         await stage.press("at")
-        await stage.shows("What was done", "warpdeck hold 3", "warpdeck release 3")
+        await stage.shows("Action log", "warpdeck hold 3", "warpdeck release 3")
         await stage.press("y")
-        await stage.told("copied warpdeck release 3")
+        await stage.told("Copied warpdeck release 3")
         await stage.press("escape")
-        await stage.hides("What was done")
+        await stage.hides("Action log")
 
 
 async def test_what_is_too_late_to_be_taken_back_says_so(folder: Path) -> None:
@@ -88,14 +88,14 @@ async def test_what_is_too_late_to_be_taken_back_says_so(folder: Path) -> None:
         await stage.until(lambda: stage.job(job).is_finished, "the job is over")
         await stage.until(lambda: list(stage.app.chronicle), "the app has heard that it was released")
         await stage.press("Z")
-        await stage.told("job 1 is over")
-        await stage.told("Z in @ asks again")
+        await stage.told("job 1 has ended")
+        await stage.told("Press @, then Z to try again")
         assert [done.command for done in stage.app.chronicle] == ["warpdeck release 1"]
         await stage.press("at")
-        await stage.shows("refused", "Z takes it back")
+        await stage.shows("refused", "Z Undo")
         stage.app.clear_notifications()
         await stage.press("Z")
-        await stage.told("job 1 is over")
+        await stage.told("job 1 has ended")
         await stage.shows("refused")
 
 
@@ -106,22 +106,22 @@ async def test_what_nobody_answered_is_asked_for_again(folder: Path) -> None:
         await stage.cluster.submit("waits")
         await stage.shows("\u25cc PD")
         await stage.press("G", "H")
-        await stage.told("held job 3")
+        await stage.told("Held job 3")
         await stage.cluster.stop()
         await stage.shows("reconnecting")
         await stage.press("Z")
-        await stage.told("Z asks again")
+        await stage.told("Press Z to try again")
         await stage.cluster.start()
         await stage.hides("reconnecting")
         await stage.press("at", "Z")
-        await stage.told("taken back: warpdeck release 3")
+        await stage.told("Undone: warpdeck release 3")
         await stage.shows("warpdeck release 3")
 
 
 async def test_a_drain_is_taken_back(folder: Path) -> None:
     async with on_stage(folder) as stage:
         await stage.press("2", "d")
-        await stage.shows("Drain gpu01: why?")
+        await stage.shows("Reason for draining gpu01")
         await stage.type("fans")
         await stage.press("enter")
         await stage.until(lambda: stage.app.board.nodes["gpu01"].state == "drained", "it is drained")
@@ -144,15 +144,15 @@ async def test_a_time_limit_is_changed_by_a_key_and_taken_back(folder: Path) -> 
         await stage.shows("Time limit of 2 jobs")
         await stage.type("+x")
         await stage.press("enter")
-        await stage.shows("'x' is no time; write MINUTES")
+        await stage.shows("'x' is no time")
         stage.field("answer").value = "+30"
         await stage.press("enter")
-        await stage.told("changed the time limit of 2 jobs")
+        await stage.told("Changed the time limit of 2 jobs")
         state = stage.cluster.controller.state
         assert [state.jobs[number].time_limit_s for number in (1, 2)] == [9000, 5400]
         await stage.press("Z")
         await stage.told(
-            "taken back: scontrol update JobId=1 TimeLimit=2:00:00; scontrol update JobId=2 TimeLimit=1:00:00"
+            "Undone: scontrol update JobId=1 TimeLimit=2:00:00; scontrol update JobId=2 TimeLimit=1:00:00"
         )
         assert [state.jobs[number].time_limit_s for number in (1, 2)] == [7200, 3600]
         await stage.press("at")
@@ -169,9 +169,9 @@ async def test_a_limit_that_nobody_had_asked_for_is_changed_for_good(folder: Pat
         await stage.shows("Time limit of job 1")
         await stage.type("1:00:00")
         await stage.press("enter")
-        await stage.told("changed the time limit of job 1")
+        await stage.told("Changed the time limit of job 1")
         await stage.press("Z")
-        await stage.told("there is nothing that could be taken back")
+        await stage.told("Nothing to undo")
 
 
 async def test_a_priority_is_changed_by_a_key_and_taken_back(folder: Path) -> None:
@@ -186,15 +186,15 @@ async def test_a_priority_is_changed_by_a_key_and_taken_back(folder: Path) -> No
         await stage.cluster.submit("sweep", nice=7, array=ArraySpec(ranges=((0, 3, 1),)))
         await stage.shows("third", "sweep")
         await stage.press("P")
-        await stage.told("job 1 does not wait any more (RUNNING)")
+        await stage.told("Job 1 is not pending (RUNNING)")
         await stage.press("V", "P")
         await stage.shows("Priority of 2 jobs", "$ scontrol update 'JobId=3,4_[0-3]' Nice=100")
         await stage.type("soon")
         await stage.press("enter")
-        await stage.shows("'soon' is no priority; write nice=100, or a number such as 5000")
+        await stage.shows("Invalid priority 'soon'. Enter nice=100, or a number such as 5000")
         stage.field("answer").value = "nice=50"
         await stage.press("enter")
-        await stage.told("changed the priority of 2 jobs")
+        await stage.told("Changed the priority of 2 jobs")
         assert asked() == [(None, 50), (None, 50)]
         await stage.press("P")
         await stage.shows("nice=50")
@@ -205,9 +205,7 @@ async def test_a_priority_is_changed_by_a_key_and_taken_back(folder: Path) -> No
         )
         await stage.until(lambda: len(list(stage.app.chronicle)) == 2, "the app has heard")
         await stage.press("Z")
-        await stage.told(
-            "taken back: warpdeck release 3 '4_[0-3]'; scontrol update 'JobId=3,4_[0-3]' Nice=50"
-        )
+        await stage.told("Undone: warpdeck release 3 '4_[0-3]'; scontrol update 'JobId=3,4_[0-3]' Nice=50")
         assert asked() == [(None, 50), (None, 50)]
         await stage.press("Z")
         await stage.told("scontrol update JobId=3 Nice=0; scontrol update 'JobId=4_[0-3]' Nice=7")
@@ -238,7 +236,7 @@ async def test_a_cancel_cannot_be_taken_back_and_says_so(folder: Path) -> None:
         await stage.press("y")
         await stage.shows("⊘ CA")
         await stage.press("Z")
-        await stage.told("nothing that could be taken back")
+        await stage.told("Nothing to undo")
 
 
 async def test_the_command_of_a_question_and_of_a_job_is_copied(folder: Path) -> None:
@@ -247,26 +245,26 @@ async def test_the_command_of_a_question_and_of_a_job_is_copied(folder: Path) ->
         await stage.cluster.submit("job")
         await stage.shows("● R")
         await stage.press("Y")
-        await stage.told("copied warpdeck show 1")
+        await stage.told("Copied warpdeck show 1")
         assert stage.app.clipboard == "warpdeck show 1"
         assert copied.read_text() == "warpdeck show 1\n"
         assert stat.S_IMODE(copied.stat().st_mode) == 0o600
         await stage.press("c")
         await stage.shows("Cancel job 1?")
         await stage.press("Y")
-        await stage.told("copied warpdeck cancel 1")
+        await stage.told("Copied warpdeck cancel 1")
         await stage.press("escape", "2", "Y")
-        await stage.told("copied warpdeck node show gpu01")
+        await stage.told("Copied warpdeck node show gpu01")
 
 
 async def test_readonly_has_no_undo(folder: Path) -> None:
     async with on_stage(folder, readonly=True) as stage:
         stage.app.chronicle.add("warpdeck hold 1", Undo("warpdeck release 1", nothing))
         await stage.press("Z")
-        await stage.told("Undo is switched off")
+        await stage.told("Undo is disabled")
         stage.app.clear_notifications()
         await stage.press("at", "Z")
-        await stage.told("Undo is switched off")
+        await stage.told("Undo is disabled")
         assert stage.app.chronicle.take() is not None
 
 
@@ -283,6 +281,6 @@ async def test_in_tmux_its_buffer_has_what_was_copied(folder: Path, monkeypatch:
         monkeypatch.setenv("TMUX", f"{socket},1,0")
         places = await clipboard.keep("ein Wörtchen", environ=os.environ)
         assert await asyncio.to_thread(tmux, socket, "show-buffer") == "ein Wörtchen"
-        assert "tmux' buffer" in places
+        assert "the tmux buffer" in places
     finally:
         await asyncio.to_thread(tmux, socket, "kill-server")

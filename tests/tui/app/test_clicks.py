@@ -22,7 +22,7 @@ async def test_a_click_on_a_panes_name_goes_there(folder: Path) -> None:
         await stage.shows("[Log]")
         await stage.press("6")
         await stage.shows("[Partitions]")
-        await stage.pilot.click(TabLine, offset=(24, 0))
+        await stage.pilot.click(TabLine, offset=(27, 0))
         await stage.shows("[QoS]")
 
 
@@ -31,10 +31,10 @@ async def test_a_click_on_a_dialogs_key_does_what_the_key_does(folder: Path) -> 
         await stage.cluster.submit("llama")
         await stage.shows("● R")
         await stage.press("c")
-        await stage.shows("y yes   n no")
+        await stage.shows("y Yes   n No")
         await stage.pilot.click(DialogKeys, offset=(9, 0))
-        await stage.hides("y yes   n no")
+        await stage.hides("y Yes   n No")
         await stage.press("c")
-        await stage.shows("y yes   n no")
+        await stage.shows("y Yes   n No")
         await stage.pilot.click(DialogKeys, offset=(1, 0))
-        await stage.told("cancelled job 1")
+        await stage.told("Canceled job 1")

@@ -57,7 +57,7 @@ def test_presets_are_kept_in_the_users_file_and_outrank_the_sites(tmp_path: Path
     found, trouble = read_presets(own, site)
     assert trouble == []
     assert {name: preset.options for name, preset in found.all().items()} == {"debug": "--gpus=1", "big": ""}
-    with pytest.raises(UserError, match="big is no preset of yours"):
+    with pytest.raises(UserError, match="Cannot remove preset big"):
         remove_preset(own, "big")
     remove_preset(own, "debug")
     assert read_presets(own, site)[0].all()["debug"].options == "--gpus=2"
@@ -69,15 +69,15 @@ def test_a_file_of_presets_that_cannot_be_used_is_named_and_left_as_it_is(tmp_pa
     path.write_text(text)
     found, (trouble,) = read_presets(path, tmp_path / "none")
     assert found.all() == {}
-    assert f"{path} cannot be used" in trouble
-    with pytest.raises(UserError, match="cannot be used"):
+    assert f"Cannot use {path}" in trouble
+    with pytest.raises(UserError, match="Cannot use"):
         save_preset(path, "a", Preset())
     assert path.read_text() == text
 
 
 @pytest.mark.parametrize("name", ["", " ", "x" * 41, "a\nb"])
 def test_a_preset_has_a_name_that_can_be_shown(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match="a preset's name has 1 to 40 characters"):
+    with pytest.raises(UserError, match="A preset name must have 1 to 40 characters"):
         save_preset(tmp_path / "presets.json", name, Preset())
 
 
@@ -99,12 +99,12 @@ def test_what_can_be_filled_from_is_presets_then_submissions_the_latest_first_on
 
 async def submit_script(stage: Stage) -> None:
     await stage.press("n")
-    await stage.shows("New job", "Enter submits")
+    await stage.shows("New job", "Enter Submit")
     await fill(stage, "script", "train.sh")
     await fill(stage, "args", "--lr 0.1")
     await fill(stage, "gpus", "1")
     await stage.press("enter")
-    await stage.told("submitted job 1")
+    await stage.told("Submitted job 1")
 
 
 async def test_the_form_opens_filled_from_the_last_job_with_its_script_as_it_is_now(folder: Path) -> None:
@@ -114,12 +114,12 @@ async def test_the_form_opens_filled_from_the_last_job_with_its_script_as_it_is_
         assert stage.cluster.controller.state.jobs[1].request.script_args == ("--lr", "0.1")
         (folder / "work/train.sh").write_text(SCRIPT.replace("hostname", "uname"))
         await stage.press("n")
-        await stage.shows("New job   filled from job 1", "uname", "submit --gpus=1")
+        await stage.shows("New job   from job 1", "uname", "submit --gpus=1")
         assert [stage.field(name).value for name in ("args", "gpus", "time")] == ["--lr 0.1", "1", "30"]
         await stage.press("ctrl+n")
         assert stage.field("gpus").value == ""
         assert stage.field("folder").value
-        await stage.hides("filled from", "uname")
+        await stage.hides("New job   from", "uname")
 
 
 async def test_a_form_like_any_job_has_the_script_that_it_ran(folder: Path) -> None:
@@ -129,7 +129,7 @@ async def test_a_form_like_any_job_has_the_script_that_it_ran(folder: Path) -> N
         (folder / "work/train.sh").write_text(SCRIPT.replace("hostname", "uname"))
         await stage.shows("● R")
         await stage.press("ctrl+n")
-        await stage.shows("New job   filled from job 1", "hostname", "(as it is edited here)")
+        await stage.shows("New job   from job 1", "hostname", "(edited in the form)")
 
 
 async def test_a_session_fills_no_form(folder: Path) -> None:
@@ -137,33 +137,33 @@ async def test_a_session_fills_no_form(folder: Path) -> None:
         await stage.cluster.submit_shell()
         await stage.shows("● R")
         await stage.press("ctrl+n")
-        await stage.told("job 1 is a session, no script")
+        await stage.told("Job 1 is an interactive session without a script")
         await stage.press("a")
-        await stage.told("there is no terminal here to lend")
+        await stage.told("Cannot open a terminal here")
 
 
 async def test_a_preset_is_saved_chosen_and_taken_away_again(folder: Path) -> None:
     async with on_stage(folder) as stage:
         await stage.press("n")
-        await stage.shows("New job", "Enter submits")
+        await stage.shows("New job", "Enter Submit")
         await fill(stage, "gpus", "4")
         await fill(stage, "time", "30")
         await stage.press("ctrl+s")
-        await stage.shows("Save this form as a preset named")
+        await stage.shows("Save form as preset")
         await stage.type("debug")
         await stage.press("enter")
-        await stage.told("saved preset debug")
+        await stage.told("Saved preset debug")
         await stage.press("ctrl+n", "ctrl+o")
-        await stage.shows("Fill the form from", "debug", "--gpus=4 --time=30")
+        await stage.shows("Load a preset or a job", "debug", "--gpus=4 --time=30")
         await stage.press("enter")
-        await stage.shows("filled from preset debug", "#SBATCH --gpus=4")
+        await stage.shows("New job   from preset debug", "#SBATCH --gpus=4")
         assert stage.field("time").value == "30"
         await stage.press("ctrl+o")
-        await stage.shows("Fill the form from", "debug")
+        await stage.shows("Load a preset or a job", "debug")
         await stage.press("X")
-        await stage.shows("no preset and no job yet")
+        await stage.shows("No presets and no jobs")
         await stage.press("escape", "ctrl+o")
-        await stage.shows("no preset and no job yet")
+        await stage.shows("No presets and no jobs")
 
 
 async def test_a_job_runs_with_the_code_of_another(folder: Path) -> None:
@@ -175,14 +175,14 @@ async def test_a_job_runs_with_the_code_of_another(folder: Path) -> None:
         await submit_script(stage)
         (work / "model.py").write_text("layers = 2\n")
         await stage.press("n")
-        await stage.shows("filled from job 1")
+        await stage.shows("New job   from job 1")
         await fill(stage, "code", "77")
         await stage.press("enter")
         await stage.until(lambda: stage.app.screen.query_one("#form-error").display, "there is no such job")
         await fill(stage, "code", "1")
         await stage.shows("--code-of=1")
         await stage.press("enter")
-        await stage.told("submitted job 2")
+        await stage.told("Submitted job 2")
         first, second = (stage.cluster.controller.state.jobs[number].request.snapshot for number in (1, 2))
         assert first is not None
         assert second == first
@@ -197,9 +197,9 @@ async def test_a_job_is_run_again_once_it_is_said_what_that_means(folder: Path) 
         (work / "train.sh").write_text("#!/bin/sh\nfalse\n")
         await stage.shows("● R")
         await stage.press("A")
-        await stage.shows("Run job 1 again?", "that of its snapshot, commit", "$ warpdeck rerun 1")
+        await stage.shows("Run job 1 again?", "snapshot of commit", "$ warpdeck rerun 1")
         await stage.press("y")
-        await stage.told("submitted job 2")
+        await stage.told("Submitted job 2")
         first, second = (stage.cluster.controller.state.jobs[number].request for number in (1, 2))
         assert second == first
         await stage.press("at")

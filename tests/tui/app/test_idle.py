@@ -50,8 +50,8 @@ def test_what_was_wasted_is_the_idle_share_of_the_gpu_hours() -> None:
         "gpu01  sleeper",
     ]
     assert waste_row(found[2], now=NOW)[1][5].text == "?"
-    assert idle_words(found) == "10 GPUs of 3 jobs do nothing; 10.0 GPU-hours wasted"
-    assert idle_words([]) == "every GPU that is held is used"
+    assert idle_words(found) == "10 GPUs of 3 jobs are idle; 10.0 GPU-hours wasted"
+    assert idle_words([]) == "No idle GPUs"
 
 
 async def test_the_list_of_idle_gpus_opens_from_the_map(folder: Path) -> None:
@@ -59,10 +59,10 @@ async def test_the_list_of_idle_gpus_opens_from_the_map(folder: Path) -> None:
         await stage.press("2")
         await stage.shows("I Idle")
         await stage.press("I")
-        await stage.shows("every GPU that is held is used")
+        await stage.shows("No idle GPUs")
         await stage.press("escape")
         stage.app.board.apply(Delta(jobs=[job(900, gpus=2, now=time.time())]))
         await stage.press("I")
-        await stage.shows("2 GPUs of 1 job do nothing", "900", "bob", "sleeper")
+        await stage.shows("2 GPUs of 1 job are idle", "900", "bob", "sleeper")
         await stage.press("escape")
-        await stage.shows("showing utilisation")
+        await stage.shows("metric: utilization")

@@ -36,11 +36,11 @@ async def test_a_waiting_job_says_why_in_full(folder: Path) -> None:
             await stage.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)), time_limit_s=3600)
         await stage.shows("big-3", "◌ PD")
         await stage.press("G", "l")
-        await stage.shows("PENDING", "[Log]", "it writes when it runs", "should start in about")
+        await stage.shows("PENDING", "[Log]", "No log: the job has not started", "expected start in about")
         await stage.press("escape", "enter")
-        await stage.shows("[Details]", "why Resources:")
+        await stage.shows("[Details]", "reason Resources:")
         text = " ".join(stage.text().split())
-        assert "waits for 4 GPUs, 1 CPU on one node: gpu0" in text and ", the freest, has 0 free" in text
+        assert "waits for 4 GPUs, 1 CPU on one node: best is gpu0" in text and "with 0 GPUs free" in text
 
 
 async def test_a_waiting_job_says_who_is_ahead_and_what_would_start_it_now(folder: Path) -> None:
@@ -61,7 +61,7 @@ async def test_every_pane_has_its_key_and_tab_goes_round(folder: Path) -> None:
         for key, words in (
             ("d", ("[Details]", "10:00", "script")),
             ("p", ("[GPUs]", "UUIDs", "GPU-gpu01-0")),
-            ("s", ("[Code]", "no snapshot")),
+            ("s", ("[Code]", "No snapshot")),
             ("e", ("[Events]", "submitted by", "running on gpu01")),
             ("l", ("[Log]",)),
         ):
@@ -151,7 +151,7 @@ async def test_where_both_outputs_are_one_file_there_is_no_other(folder: Path) -
         await stage.press("enter", "d")
         await stage.shows("[Details]", "stdout")
         await stage.press("o")
-        await stage.told("its stdout and stderr are one file")
+        await stage.told("stdout and stderr of this job are one file")
         await stage.press("l")
         await stage.shows("[Log]")
 
@@ -163,13 +163,13 @@ async def test_the_tasks_of_an_array_are_gone_through_at_the_same_output(folder:
         await stage.press("z", "j", "enter")
         await stage.shows("job 1_", "[Log]", "] Task")
         await stage.press(*["left_square_bracket"] * 4)
-        await stage.until(lambda: "first task" in stage.notices(), "the beginning")
+        await stage.until(lambda: "first started task" in stage.notices(), "the beginning")
         await stage.press("o", "right_square_bracket")
         await stage.shows("job 1_1 ", "[Stderr]")
         await stage.press("right_square_bracket")
         await stage.shows("job 1_2 ", "[Stderr]")
         await stage.press("right_square_bracket")
-        await stage.told("this is the array's last task")
+        await stage.told("This is the last started task")
         await stage.press("escape")
         await stage.shows("jobs of")
 
@@ -182,6 +182,6 @@ async def test_the_log_of_each_node_of_a_command_has_its_key(folder: Path) -> No
         await stage.press("enter")
         await stage.shows("gpu01", "O Node")
         await stage.press("O")
-        await stage.shows("[Log of gpu02]", "gpu02: hosts")
+        await stage.shows("[Log on gpu02]", "gpu02: hosts")
         await stage.press("O")
-        await stage.shows("[Log of gpu01]")
+        await stage.shows("[Log on gpu01]")

@@ -84,7 +84,7 @@ async def test_a_whole_order_may_be_typed_ahead(folder: Path) -> None:
         burst(stage, "/beta\njc")
         await stage.shows("Cancel job 3?")
         burst(stage, "y")
-        await stage.told("cancel")
+        await stage.told("Cancel")
         await stage.until(lambda: stage.app.board.jobs[3].end is not None, "the second of them is cancelled")
         assert stage.app.board.jobs[2].end is None
 
@@ -94,7 +94,7 @@ async def test_keys_behind_a_dialog_that_is_answered_are_for_the_screen(folder: 
         await stage.cluster.submit("llama")
         await stage.shows("● R")
         burst(stage, "cn2")  # cancel it? no; then the nodes
-        await stage.shows("gpu01", "showing utilisation")
+        await stage.shows("gpu01", "metric: utilization")
 
 
 async def test_a_dialog_goes_once_whatever_ends_it_at_the_same_time(folder: Path) -> None:
@@ -104,7 +104,7 @@ async def test_a_dialog_goes_once_whatever_ends_it_at_the_same_time(folder: Path
         page = stage.app.screen
         page.dismiss(None)
         page.dismiss(None)
-        await stage.shows("no jobs; n submits one")
+        await stage.shows("No jobs. Press n to submit one")
         assert isinstance(stage.app.screen, QueueScreen)
 
 
@@ -121,7 +121,7 @@ async def test_a_form_that_comes_late_says_so_and_disturbs_no_dialog(folder: Pat
         await stage.press("question_mark")
         await stage.shows("Help")
         stage.app.open_form(Sheet())
-        await stage.told("the form did not open")
+        await stage.told("The form was not opened")
         await stage.shows("Help")
 
 
@@ -138,7 +138,7 @@ LISTS = {
     "sessions": ("5",),
     "help": ("question_mark",),
     "a question": ("c",),
-    "what was done": ("at",),
+    "action log": ("at",),
 }
 
 
@@ -163,7 +163,7 @@ async def test_a_paste_into_a_line_is_its_first_line_and_submits_nothing(folder:
         await stage.until(lambda: isinstance(stage.app.focused, Input), "a line")
         stage.app.post_message(events.Paste("mine\nand more"))
         await stage.until(lambda: stage.field("answer").value == "mine", "the first line of it")
-        await stage.told("the first of 2 lines was pasted")
+        await stage.told("Only the first of 2 lines was pasted")
         assert isinstance(stage.app.screen, Ask)
 
 

@@ -50,15 +50,15 @@ def test_ones_own_keys_outrank_the_preset(folder: Path) -> None:
     ("text", "words"),
     [
         ('[queue]\ncancel = "H"\n', "H means both cancel and hold in queue"),
-        ('[queue]\nfly = "x"\n', "there is no action queue.fly"),
-        ('[sky]\nfly = "x"\n', "there is no place [sky]"),
-        ('cancel = "x"\n', "cancel stands in no place"),
-        ('preset = "emacs"\n', "there is no preset emacs"),
-        ('[queue]\ncancel = "ctrl+"\n', 'there is no key "ctrl+"'),
-        ('[queue]\ncancel = "x,,y"\n', 'there is no key ""'),
-        ('[queue]\ncancel = "pgdown"\n', 'there is no key "pgdown"'),
-        ("[queue\n", "cannot be used"),
-        ("[queue]\ncancel = 3\n", "cannot be used"),
+        ('[queue]\nfly = "x"\n', "No such action: queue.fly"),
+        ('[sky]\nfly = "x"\n', "No such section: [sky]"),
+        ('cancel = "x"\n', "cancel is not in a section"),
+        ('preset = "emacs"\n', "No such preset: emacs"),
+        ('[queue]\ncancel = "ctrl+"\n', 'No such key: "ctrl+"'),
+        ('[queue]\ncancel = "x,,y"\n', 'No such key: ""'),
+        ('[queue]\ncancel = "pgdown"\n', 'No such key: "pgdown"'),
+        ("[queue\n", "Cannot use"),
+        ("[queue]\ncancel = 3\n", "Cannot use"),
         ("#" * (MAX_KEYS_BYTES + 1), "larger than 64 KiB"),
     ],
 )
@@ -74,8 +74,8 @@ def test_the_page_of_keys_has_every_id_and_says_what_was_moved(folder: Path) -> 
     path = written(folder, '[queue]\ncancel = "x"\nmark = ""\n')
     lines = keymap_lines(read_keymap(path), path)
     assert str(path) in lines[0][1]
-    assert ("x", "cancel", "end the job (was c)") in lines
-    assert ("", "mark", "the verbs then mean all that are marked (was Space)") in lines
+    assert ("x", "cancel", "cancel the job (default: c)") in lines
+    assert ("", "mark", "mark the row; actions then apply to all marked rows (default: Space)") in lines
     assert {action.id for action in ACTIONS} <= {title for _, title, _ in lines}
 
 
@@ -88,7 +88,7 @@ async def test_the_file_is_read_again_when_its_page_is_opened(folder: Path) -> N
         (config / "keys.toml").write_text('preset = "k9s"\n[queue]\ncancel = "x"\nhold = ""\n')
         await stage.press("colon")
         await stage.type("keys")
-        await stage.shows("how to give them other keys")
+        await stage.shows("how to assign other keys")
         await stage.press("enter")
         await stage.shows("preset k9s", "[queue]")
         await stage.press("escape")
@@ -105,5 +105,5 @@ async def test_a_key_that_was_taken_away_does_nothing(folder: Path) -> None:
         await stage.cluster.submit("job")
         await stage.shows("● R")
         await stage.press("space", "u")
-        await stage.shows("everybody's jobs")
+        await stage.shows("all jobs")
         assert "marked" not in stage.text()

@@ -148,9 +148,9 @@ async def test_the_palette_searches_the_log(folder: Path) -> None:
         await stage.shows("step")
         await stage.press("colon")
         await stage.type("search")
-        await stage.shows("from here on")
+        await stage.shows("search forward")
         await stage.press("enter")
-        await stage.hides("from here on")
+        await stage.hides("search forward")
         await stage.type("loss")
         await stage.press("enter")
         await stage.shows("/loss: line")
@@ -171,7 +171,7 @@ async def test_help_fits_80_columns_without_a_broken_word(folder: Path) -> None:
         await stage.shows("Queue")
         assert all(len(line) <= 80 for line in stage.text().splitlines())
         await stage.press("G")
-        await stage.shows("Help, and texts to read", "end the search, then back")
+        await stage.shows("Help and text pages", "close the search, then the page")
 
 
 async def test_the_palette_finds_an_action_and_does_it(folder: Path) -> None:
@@ -231,9 +231,9 @@ async def test_a_wrong_file_of_keys_or_a_wrong_theme_is_one_notice(folder: Path)
     (config / "keys.toml").write_text("[queue\n")
     (config / "themes" / "mine.toml").write_text('name = "mine"\n')
     async with on_stage(folder) as stage:
-        await stage.told("keys.toml cannot be used")
-        await stage.told("mine.toml cannot be used")
-        await stage.shows("no jobs; n submits one")
+        await stage.told("keys.toml: ")
+        await stage.told("mine.toml: ")
+        await stage.shows("No jobs. Press n to submit one")
 
 
 async def test_the_key_line_is_drawn_anew_only_when_it_differs(folder: Path) -> None:

@@ -22,7 +22,7 @@ OPENS: dict[str, Callable[[DeckApp], object]] = {
     "history": lambda app: app.action_show_history(),
     "help": lambda app: app.action_help(),
     "text": lambda app: app.push_screen(TextPage("a title", "a text")),
-    "question": lambda app: app.push_screen(Ask("why?", required="an answer")),
+    "question": lambda app: app.push_screen(Ask("Reason for draining", required="an answer")),
     "form": lambda app: app.open_form(Sheet()),
 }
 

@@ -56,8 +56,8 @@ def text(listing: Listing, line: int) -> list[str]:
 
 
 def test_a_narrow_column_tells_first_what_is_missing() -> None:
-    why = WhyRow(code="Resources", sentence="waits for 4 GPUs on one node: n05, the freest, has 2 free")
-    assert where(job(1, why=why), NOW).text == "n05, the freest, has 2 free"
+    why = WhyRow(code="Resources", sentence="waits for 4 GPUs on one node: best is n05 with 2 GPUs free")
+    assert where(job(1, why=why), NOW).text == "best is n05 with 2 GPUs free"
     after = "waits for job 57 to end (afterok)"
     assert where(job(2, why=WhyRow(code="Dependency", sentence=after)), NOW).text == after
 
@@ -71,7 +71,7 @@ def test_an_array_is_one_line_with_what_its_tasks_do() -> None:
     array = listing.fold("array 7")
     assert array is not None
     said = "".join(cell.text for cell in array_in_full(array, now=NOW))
-    assert "87 running, 3 failed, 10 waiting on 87 GPUs" in said and "in about 1m" in said
+    assert "87 running, 3 failed, 10 pending on 87 GPUs" in said and "in about 1m" in said
 
 
 def test_an_array_that_has_ended_is_as_its_failed_tasks_whichever_ended_last() -> None:
@@ -123,7 +123,7 @@ def test_a_verb_names_an_array_by_its_number_only_where_it_is_met_whole() -> Non
     failed = [row for row in rows.values() if row.end is not None]
     assert targets("requeue", failed, rows.values()) == ["7_87", "7_88", "7_89"]
     question = confirmation("cancel", live, rows.values())
-    assert (question.text, question.command) == ("Cancel the whole array 7?", "warpdeck cancel 7")
+    assert (question.text, question.command) == ("Cancel all tasks of array 7?", "warpdeck cancel 7")
     assert confirmation("cancel", live[1:2], rows.values()).text == "Cancel job 7_0?"
 
 

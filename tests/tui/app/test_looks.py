@@ -50,7 +50,7 @@ async def test_a_theme_that_is_broken_is_told_once_and_what_it_said_stays(folder
     path = own_theme(a_theme(background="#101010"))
     async with on_stage(folder, theme="mine") as stage:
         path.write_text(a_theme(background="a hole"))
-        await stage.told('background = "a hole" is no colour')
+        await stage.told('background = "a hole" is not a color')
         await stage.app.looks.look_again()
         assert stage.notices().count("a hole") == 1
         assert background(stage) == "#101010"
@@ -98,7 +98,7 @@ async def test_a_theme_that_comes_is_parsed_once_and_nothing_is_kept_of_other_co
         reparse(sheet)
 
     async with on_stage(folder, theme="deck-dark") as stage:
-        await stage.shows("no jobs")
+        await stage.shows("No jobs")
         monkeypatch.setattr(Stylesheet, "reparse", counting)
         before = background(stage)
         Color.parse("#0badca")
@@ -114,7 +114,7 @@ async def test_a_theme_that_comes_is_parsed_once_and_nothing_is_kept_of_other_co
 async def test_a_dialog_that_is_open_wears_the_theme_that_comes(folder: Path) -> None:
     async with on_stage(folder, theme="deck-dark") as stage:
         await stage.press("question_mark")
-        await stage.shows("Mine or all")
+        await stage.shows("My jobs or all")
         for theme in ("deck-dark", "deck-light"):
             stage.app.looks.use(theme)
             wanted = stage.app.palette["header"].color
@@ -129,7 +129,7 @@ def colours(stage: Stage) -> set[object]:
 
 @pytest.fixture
 def few_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal of 16 colours."""
+    """A terminal of 16 colors."""
     monkeypatch.setenv("TERM", "screen")
     monkeypatch.delenv("COLORTERM")
 

@@ -65,7 +65,7 @@ def test_nan_is_kept_and_told() -> None:
     assert [math.isnan(point.value) for point in found["loss"]] == [False, True, True]
     run = Run("1", "1", "llama", found)
     title = words(chart(Page((run,), "loss", by_step=True), width=80, height=20)[0])
-    assert "⚠ 2 nans, the first step 2" in title
+    assert "⚠ 2 nans, first at step 2" in title
 
 
 def test_time_is_what_the_line_says_else_its_place_in_the_file() -> None:
@@ -188,7 +188,7 @@ def test_a_smoothed_curve_keeps_its_course_and_its_gaps_and_the_title_tells_what
     points = tuple(Point(float(at), y, step=None) for at, y in enumerate(ys))
     page = Page((Run("1", "1", "noisy", {"loss": points}),), "loss", smooth=True)
     title = words(chart(page, width=90, height=24)[0])
-    assert "least 5   most 15" in title and title.rstrip().endswith("smoothed")
+    assert "min 5   max 15" in title and title.rstrip().endswith("smoothed")
 
 
 @pytest.mark.parametrize("by_step", [False, True])
@@ -251,7 +251,7 @@ async def test_the_page_draws_what_a_running_job_prints_with_its_gpus(folder: Pa
         await stage.press("enter")
         await stage.shows("step      8")
         await stage.press("m")
-        await stage.shows("[Metrics]", "loss", "least", "1 of 3", "GPU", "time ╵0s")
+        await stage.shows("[Metrics]", "loss", "min", "1 of 3", "GPU", "time ╵0s")
         await stage.press("v")
         await stage.shows("2 of 3")
         await stage.press("x")
@@ -268,13 +268,13 @@ async def test_a_run_is_laid_over_and_taken_away(folder: Path) -> None:
         await stage.cluster.submit("llama-2")
         await stage.shows("● R")
         await stage.press("g", "enter", "m", "plus")
-        await stage.shows("Lay which run over this one?", "NAME", "llama")
+        await stage.shows("Select a run to compare with", "NAME", "llama")
         await stage.press("enter")
         await stage.shows("a job 2 llama-2", "b job 1 llama")
         await stage.press("minus")
         await stage.hides("b job 1 llama")
         await stage.press("minus")
-        await stage.told("no run is laid over")
+        await stage.told("No run to remove")
 
 
 def test_a_long_curve_is_thinned_and_keeps_its_spikes_its_ends_and_its_nans() -> None:

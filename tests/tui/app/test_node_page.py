@@ -96,16 +96,16 @@ async def test_the_page_of_a_node_opens_from_the_map_and_goes_back_in_time(folde
     async with on_stage(folder) as stage:
         await stage.cluster.submit("held")
         await stage.press("2")
-        await stage.shows("1 of 8 GPUs held")
+        await stage.shows("1 of 8 GPUs allocated")
         await stage.press("p")
-        await stage.shows("node gpu01", "the last 10 minutes", "GPU 0", "job 1", "python", "util", "power")
+        await stage.shows("node gpu01", "last 10 minutes", "GPU 0", "job 1", "python", "util", "power")
         await stage.until(lambda: "▇" in stage.text() or "█" in stage.text(), "a curve is drawn")
         await stage.press("m")
-        await stage.shows("the last 2 hours")
+        await stage.shows("last 2 hours")
         await stage.press("d")
-        await stage.shows("Drain gpu01: why?")
+        await stage.shows("Reason for draining gpu01")
         await stage.press("escape", "escape")
-        await stage.shows("showing utilisation")
+        await stage.shows("metric: utilization")
 
 
 def test_links_are_told_and_that_nothing_is_wrong() -> None:
@@ -114,8 +114,8 @@ def test_links_are_told_and_that_nothing_is_wrong() -> None:
         for at in range(4)
     ]
     shown = "\n".join(text(NodeRow(name="a", gpus=gpus, at=1.0), []))
-    assert "NVLink joins GPUs 0-1; 2-3" in shown and "PCIe GPUs 0-3 at NUMA node 0" in shown
-    assert "✓ nothing is wrong with ECC, Xid" in shown
+    assert "NVLink connects GPUs 0-1; 2-3" in shown and "PCIe GPUs 0-3 on NUMA node 0" in shown
+    assert "✓ ECC, Xid" in shown
     alone = [GpuRow(index=at, uuid="", name="T4", type="t4", mem_bytes=1) for at in range(2)]
     shown = "\n".join(text(NodeRow(name="a", gpus=alone), []))
-    assert "joins no GPUs" in shown and "PCIe" not in shown and "nothing is wrong" not in shown
+    assert "none between these GPUs" in shown and "PCIe" not in shown and "✓ " not in shown

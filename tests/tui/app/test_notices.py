@@ -38,8 +38,8 @@ def test_what_lies_between_two_rows() -> None:
 
 
 def test_words() -> None:
-    assert sentence("started", RUNS) == "job 7 llama has started on gpu01"
-    assert sentence("ended", ENDED).startswith("job 7 llama has ended: exit 1")
+    assert sentence("started", RUNS) == "Job 7 llama started on gpu01"
+    assert sentence("ended", ENDED).startswith("Job 7 llama ended: exit 1")
 
 
 def test_many_are_counted() -> None:
@@ -83,8 +83,8 @@ async def test_of_a_marked_job_and_of_no_other(folder: Path) -> None:
         await stage.app.core.change("cancel", ["2"])
         await stage.shows("⊘ CA")
         await stage.app.core.change("cancel", ["1"])
-        await hears(stage, "\x1b]9;job 1 steady has ended: signal 15 (cancelled) on gpu01\x07\x07")
-        assert "job 2 other" not in stage.notices()
+        await hears(stage, "\x1b]9;Job 1 steady ended: signal 15 (cancelled) on gpu01\x07\x07")
+        assert "Job 2 other" not in stage.notices()
 
 
 async def test_of_ones_own_jobs_where_that_is_wanted(folder: Path) -> None:
@@ -92,14 +92,14 @@ async def test_of_ones_own_jobs_where_that_is_wanted(folder: Path) -> None:
     async with on_stage(folder, writes=True, everybody=True) as stage:
         await stage.cluster.submit("theirs", user="nobody")
         await stage.cluster.submit("mine")
-        await hears(stage, "\x1b]9;job 2 mine has started on gpu0")
+        await hears(stage, "\x1b]9;Job 2 mine started on gpu0")
         assert "theirs" not in stage.notices()
 
 
 async def test_wrong_settings_are_one_notice(folder: Path) -> None:
     settings('notify = "everything"\n')
     async with on_stage(folder) as stage:
-        await stage.told("app.toml cannot be used: Invalid enum value 'everything'")
+        await stage.told("app.toml: Invalid enum value 'everything'")
 
 
 async def test_of_a_notice_that_is_over_nothing_stays_on_the_screen(folder: Path) -> None:

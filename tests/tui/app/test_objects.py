@@ -87,10 +87,13 @@ def test_what_is_looked_for_may_be_named_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "score"), [("q", KEY), ("^p", KEY), ("leave", HELP), ("eave", 0.0), ("le", 0.0), ("", 0.0)]
+    ("query", "score"), [("q", KEY), ("^p", KEY), ("running", HELP), ("eave", 0.0), ("le", 0.0), ("", 0.0)]
 )
 def test_an_action_is_found_by_its_key_and_by_words_of_its_help(query: str, score: float) -> None:
-    assert score_of_action(query, keys="q ^p", words="leave the app; jobs go on", title_score=0.0) == score
+    assert (
+        score_of_action(query, keys="q ^p", words="leave the app; jobs keep running", title_score=0.0)
+        == score
+    )
     assert score_of_action(query, keys="", words="leave", title_score=5.0) == 5.0
 
 
@@ -131,7 +134,7 @@ async def test_the_palette_opens_a_job_by_its_name(folder: Path) -> None:
         await stage.press("ctrl+p")
         await stage.type("llam")
         await stage.shows("Job 2")
-        await stage.hides("Job 1", "the job's page, at its log")
+        await stage.hides("Job 1", "open the job's page at its log")
         await stage.press("enter")
         await stage.until(lambda: getattr(stage.app.screen, "key", "") == "2", "the page of job 2")
 
@@ -143,7 +146,7 @@ async def test_the_palette_does_a_verb_as_its_key_would(folder: Path) -> None:
         await stage.press("colon")
         await stage.type("can llam")
         await stage.shows("Cancel job 1")
-        await stage.hides("end the job")
+        await stage.hides("cancel the job")
         await stage.press("enter")
         await stage.shows("$ warpdeck cancel 1")
 
@@ -176,7 +179,7 @@ async def test_the_palette_goes_to_a_node_and_to_a_users_jobs(folder: Path) -> N
         await stage.type("zoe")
         await stage.shows("User zoe")
         await stage.press("enter")
-        await stage.shows("everybody's jobs", "user:zoe", "other")
+        await stage.shows("all jobs", "user:zoe", "other")
         assert stage.app.screen.query_one(FilterLine).display
 
 
@@ -196,7 +199,7 @@ async def test_colon_q_leaves_as_in_vim_and_submit_finds_the_form(folder: Path) 
         await stage.shows("New job")
         await stage.press("escape", "colon", "q")
         await stage.until(
-            lambda: "leave the app" in stage.text() and "Queue" in stage.text(), "both are found"
+            lambda: "quit the app" in stage.text() and "Queue" in stage.text(), "both are found"
         )
         await stage.press("enter")
         await stage.until(lambda: not stage.app.is_running or stage.app._exit, "the app ends")

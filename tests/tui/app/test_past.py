@@ -53,13 +53,13 @@ NIGHT = NOW - 5 * 3600
 @pytest.mark.parametrize(
     ("nodes", "words"),
     [
-        ([node("a", step_s=60.0)], "as it was on Sat 20:53:20, 5h00 ago, means of 60 s"),
-        ([node("a", step_s=1.0), node("b", step_s=10.0)], "means of 1 s and 10 s"),
+        ([node("a", step_s=60.0)], "at Sat 20:53:20, 5h00 ago, averages over 60 s"),
+        ([node("a", step_s=1.0), node("b", step_s=10.0)], "averages over 1 s and 10 s"),
         (
             [node("a", step_s=1.0), node("b", unknown="b does not answer")],
-            "1 of 2 nodes not known, means of 1 s",
+            "1 of 2 nodes unknown, averages over 1 s",
         ),
-        ([node("a", unknown="nothing was measured then")], "ago, no readings are known"),
+        ([node("a", unknown="nothing was measured then")], "ago, no data"),
     ],
 )
 def test_the_moment_how_finely_it_is_known_and_what_is_not_is_said(
@@ -69,18 +69,18 @@ def test_the_moment_how_finely_it_is_known_and_what_is_not_is_said(
 
 
 def test_what_is_longer_ago_than_a_week_has_its_date() -> None:
-    assert "on Sat 25 Aug 20:53:20, 14d" in moment_words([], NIGHT - 14 * 86_400, NOW)
+    assert "at Sat 25 Aug 20:53:20, 14d" in moment_words([], NIGHT - 14 * 86_400, NOW)
 
 
 def test_what_is_known_of_a_node_then_is_said() -> None:
     def said(row: PastNodeRow) -> str:
         return " ".join(cell.text.strip() for line in past_lines(row, NOW) for cell in line)
 
-    assert said(node("a", begin=NIGHT, step_s=10.0)) == "measured means of 10 s from 20:53:20 on"
+    assert said(node("a", begin=NIGHT, step_s=10.0)) == "measured averages over 10 s from 20:53:20"
     silent = node("a", unknown="a does not answer: no link", since=NOW - 600)
-    assert said(silent) == "not known a does not answer: no link; it is known from Sun 01:43:20 on"
+    assert said(silent) == "unknown a does not answer: no link; data starts at Sun 01:43:20"
     half = node("a", begin=NIGHT, step_s=10.0, untold=["whether it was drained or down"])
-    assert said(half) == "measured means of 10 s from 20:53:20 on not known whether it was drained or down"
+    assert said(half) == "measured averages over 10 s from 20:53:20 unknown whether it was drained or down"
 
 
 def test_a_reading_of_then_that_is_not_known_is_not_made_up() -> None:
@@ -110,7 +110,7 @@ def test_a_reading_of_then_that_is_not_known_is_not_made_up() -> None:
         "temp": ["61°", "?"],
         "owner": ["·", "7"],
     }
-    assert "then" in legend("util", past=True) and "then" in legend("owner", past=True)
+    assert "at that time" in legend("util", past=True) and "at that time" in legend("owner", past=True)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_closed_gpu_is_marked_and_one_whose_agent_was_cut_off_is_shown_by_its_
     gpu = GpuRow(index=0, uuid="", name="", type="", mem_bytes=100, util_pct=40, blocked="drained: ECC")
     row = node("a", state=state, step_s=step_s, gpus=[gpu])
     assert gpu_lines([row], "util")[0][1][0][1].strip() == shown
-    assert "!" in legend("util", past=True) and "alien" in legend("owner", past=True)
+    assert "!" in legend("util", past=True) and "other" in legend("owner", past=True)
 
 
 def test_all_sharers_of_a_gpu_and_users_outside_the_queue_are_named() -> None:
@@ -144,30 +144,30 @@ def test_all_sharers_of_a_gpu_and_users_outside_the_queue_are_named() -> None:
     said = [
         " ".join("".join(cell.text for cell in line).split()) for line in gpu_detail(node("a", gpus=[gpu]), 0)
     ]
-    assert said[-3:] == ["shared by 7 of ann (50 %)", "9 of bob (30 %)", "eve 3G stranger"]
+    assert said[-3:] == ["shared by 7 of ann (50 %)", "9 of bob (30 %)", "eve 3G no job"]
 
 
 async def test_the_map_goes_back_in_time_in_each_mode_and_to_now(folder: Path) -> None:
     async with on_stage(folder) as stage:
         job = await stage.cluster.submit("held")
         await stage.press("2")
-        await stage.shows("1 of 8 GPUs held", "< Earlier")
+        await stage.shows("1 of 8 GPUs allocated", "< Earlier")
         await stage.press("less_than_sign")
-        await stage.shows("as it was on", "then: *")
+        await stage.shows("ago,", "at that time: *")
         screen = stage.app.screen
         assert isinstance(screen, NodesScreen)
         screen._look_at(time.time() - 7200)
-        await stage.shows("as it was on", "no readings are known", "gpu01  absent")
+        await stage.shows("ago,", "no data", "gpu01  absent")
         assert "Drain" not in stage.line(-1)
         await stage.press("m", "m")
-        await stage.shows("power as it was on")
+        await stage.shows("power at")
         await stage.press("d", "escape")
-        await stage.hides("as it was on")
-        await stage.shows("1 of 8 GPUs held", "d Drain")
+        await stage.hides("ago,")
+        await stage.shows("1 of 8 GPUs allocated", "d Drain")
         began = stage.app.board.jobs[job.id].start
         assert began is not None
         screen._look_at(began)
-        await stage.shows("means of 1 s", "1 of 8", "W=", "measured")
+        await stage.shows("averages over 1 s", "1 of 8", "W=", "measured")
 
 
 async def test_keys_that_come_faster_than_the_past_all_count_and_few_are_asked(folder: Path) -> None:
@@ -190,7 +190,7 @@ async def test_keys_that_come_faster_than_the_past_all_count_and_few_are_asked(f
         wanted = screen._wanted_at
         assert wanted is not None and 28 * STEP_S <= now - wanted < 30 * STEP_S
         await stage.until(lambda: screen._at == wanted, "the moment that is wanted last")
-        await stage.shows("as it was on")
+        await stage.shows("ago,")
         assert len(asked) <= 2, "those that were overtaken are not asked for"
 
 
@@ -199,14 +199,14 @@ async def test_a_moment_is_gone_to_by_its_name(folder: Path) -> None:
         await stage.press("2")
         await stage.shows("< Earlier")
         await stage.press("a")
-        await stage.shows("What was it like when?")
+        await stage.shows("Go to time")
         await stage.type("now+1hour")
         await stage.press("enter")
         await stage.shows("is still to come")
         await stage.press("ctrl+u")
         await stage.type("now-2hours")
         await stage.press("enter")
-        await stage.shows("as it was on")
+        await stage.shows("ago,")
         screen = stage.app.screen
         assert isinstance(screen, NodesScreen) and screen._at is not None
         named = screen._at

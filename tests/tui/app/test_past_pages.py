@@ -151,15 +151,15 @@ async def test_very_many_jobs_are_paged_filtered_sorted_and_written(folder: Path
             await stage.press("slash")
             await stage.type("rare")
             await stage.press("enter")
-            await stage.shows("1 of 4 that match rare")
+            await stage.shows("1 of 4 matching rare")
             assert cursor(stage) == "137507"
             await stage.press("s", "g")
             await stage.until(lambda: cursor(stage) == "100007", "the lowest id first")
             await stage.press("E")
-            await stage.shows("Write 4 jobs")
+            await stage.shows("Export 4 jobs")
             await stage.type("rare.json")
             await stage.press("enter")
-            await stage.told("wrote 4 jobs to rare.json")
+            await stage.told("Wrote 4 jobs to rare.json")
             assert [each["id"] for each in json.loads(Path("rare.json").read_text())] == [
                 *("100007", "112507", "125007", "137507")
             ]

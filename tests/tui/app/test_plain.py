@@ -20,17 +20,17 @@ from warpdeck_tui.terminal.glyph_sets import in_words
 
 SAYS = {
     "queue": ("JOB", "llama", "R", "gpu01"),
-    "gpus": ("utilisation:", "gpu01 mixed: ", "%", "owner:"),
+    "gpus": ("utilization:", "gpu01 mixed: ", "%", "owner:"),
     "nodes": ("NODE", "gpu02"),
     "node": ("gpu01", "GPU 0", "driver"),
-    "job": ("llama", "runs in", "the end of its output", "step"),
-    "history": ("of 1 jobs that have ended", "over", "exit 0"),
+    "job": ("llama", "work dir", "end of the log", "step"),
+    "history": ("of 1 finished jobs", "over", "exit 0"),
     "usage": ("GPU-hours", ME),
-    "idle": ("every GPU that is held is used",),
+    "idle": ("No idle GPUs",),
     "sessions": ("1 session", "shell"),
     "site": (
         "partitions:",
-        "WHO MAY USE IT",
+        "ACCESS",
         "reservations:",
         "none",
         "shares:",
@@ -58,7 +58,7 @@ async def test_every_screen_says_what_it_shows(folder: Path) -> None:
             assert "naïve-世" not in text or screen in ("node", "nodes", "gpus", "site")
         text = "\n".join(await screen_text(stage.cluster.paths, "queue", PlainRequest()))
         assert "naïve-世" in text
-        with pytest.raises(UserError, match="no node gpu77"):
+        with pytest.raises(UserError, match="No such node: gpu77"):
             await screen_text(stage.cluster.paths, "node", PlainRequest("gpu77"))
 
 
@@ -70,15 +70,15 @@ async def test_the_past_is_printed_as_it_is_shown(folder: Path) -> None:
         assert began is not None
         paths = stage.cluster.paths
         text = "\n".join(await screen_text(paths, "gpus", PlainRequest(at=began)))
-        assert "as it was on" in text and "means of 1 s" in text and "? " not in text
+        assert "ago" in text and "averages over 1 s" in text and "? " not in text
         assert all(f"{mode}:\ngpu01 mixed: " in text for mode in ("power", "memory", "temperature", "owner"))
         before = "\n".join(await screen_text(paths, "gpus", PlainRequest(at=began - 3600)))
-        assert "no readings are known" in before and "gpu01 absent: !, !, !, !" in before
-        assert "gpu02: it was no node of this cluster yet; it is known from " in before
+        assert "no data" in before and "gpu01 absent: !, !, !, !" in before
+        assert "gpu02: it was no node of this cluster yet; data starts at " in before
         listed = "\n".join(await screen_text(paths, "nodes", PlainRequest(at=began)))
-        assert "as it was on" in listed and f" {job.id}" in listed
+        assert "ago" in listed and f" {job.id}" in listed
         one = "\n".join(await screen_text(paths, "node", PlainRequest("gpu01", at=began)))
-        assert "as it was on" in one and f"job {job.id} of {ME}" in one
+        assert "ago" in one and f"job {job.id} of {ME}" in one
         asked = {"what": "", "everybody": True, "at": began, "as_json": True}
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             assert await asyncio.to_thread(plain.main, paths, "gpus", **asked) == 0
@@ -89,7 +89,7 @@ async def test_the_past_is_printed_as_it_is_shown(folder: Path) -> None:
 
 async def test_the_app_begins_at_a_moment_of_the_past(folder: Path) -> None:
     async with on_stage(folder, at=("gpus", ""), moment=time.time() - 7200) as stage:
-        await stage.shows("utilisation as it was on", "2h00 ago")
+        await stage.shows("utilization at", "2h00 ago")
 
 
 def test_signs_become_words_and_names_stay() -> None:
@@ -99,15 +99,15 @@ def test_signs_become_words_and_names_stay() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("job",), "warpdeck screen job wants a job"),
-        (("queue", "12"), "is of nothing in particular"),
-        (("usage",), "is printed only"),
+        (("job",), "warpdeck screen job needs a job"),
+        (("queue", "12"), "takes no argument"),
+        (("usage",), "is only available as plain text"),
         (("nowhere",), "invalid choice"),
-        (("queue", "--plain", "--at", "03:12"), "shows what is now"),
+        (("queue", "--plain", "--at", "03:12"), "does not support --at"),
         (("gpus", "--plain", "--at", "tomorrow"), "is still to come"),
         (("gpus", "--plain", "--at", "soon"), "is no point in time"),
-        (("node", "gpu01", "--at", "03:12"), "of the past is printed only"),
-        (("queue", "--json"), "has no JSON"),
+        (("node", "gpu01", "--at", "03:12"), "at a past time is only available as plain text"),
+        (("queue", "--json"), "does not support --json"),
     ],
 )
 def test_what_makes_no_sense_is_one_sentence(

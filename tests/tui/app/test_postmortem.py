@@ -37,7 +37,7 @@ def test_gpu_memory_is_named_with_how_full_it_was() -> None:
 def test_the_memory_limit_goes_before_what_the_job_wrote() -> None:
     used = UsageRow(peak_mem_bytes=round(63.9 * GIB))
     job = detail(state="OUT_OF_MEMORY", exit_cause="oom", used=used, mem_bytes=64 * GIB)
-    assert post_mortem(job, TRACEBACK).words == "out of memory at 63.9G of 64G; --mem asks for more"
+    assert post_mortem(job, TRACEBACK).words == "out of memory at 63.9G of 64G; request more with --mem"
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_the_memory_limit_goes_before_what_the_job_wrote() -> None:
         ({}, b"a\nn0: NCCL WARN Call to connect failed\n", "n0: NCCL WARN Call to connect failed"),
         ({}, b"loss 1.0\rloss nan\nbye\n", "loss nan"),
         ({}, b"loss nan\rloss 1.0\nbye\n", ""),
-        ({"exit_code": "137:0"}, b"bye\n", "SIGKILL ended it: somebody's kill -9, or the kernel for want of memory"),
-        ({"exit_code": "0:11"}, b"", "SIGSEGV ended it: a crash in native code"),
+        ({"exit_code": "137:0"}, b"bye\n", "killed by SIGKILL: sent by kill -9, or by the kernel when out of memory"),
+        ({"exit_code": "0:11"}, b"", "killed by SIGSEGV: a crash in native code"),
         ({"exit_code": "3:0"}, b"", ""),
         ({}, b"FileNotFoundError: [Errno 2] No such file or directory: '/d/a.bin'\n", "No such file or directory: '/d/a.bin'"),
         ({}, b"RuntimeError: CUDA error: out of memory\n", "GPU out of memory"),
         ({}, b"[rank3]: OutOfMemoryError: CUDA out of memory. Tried to get 2 GiB\n", "GPU out of memory: Tried to get 2 GiB"),
-        ({"state": "TIMEOUT", "time_limit_s": 3600}, TRACEBACK, "its time limit of 1:00:00 was over; --time asks for more"),
-        ({"state": "NODE_FAIL"}, b"", "gpu01 was lost"),
+        ({"state": "TIMEOUT", "time_limit_s": 3600}, TRACEBACK, "reached its time limit of 1:00:00; request more with --time"),
+        ({"state": "NODE_FAIL"}, b"", "lost connection to gpu01"),
         ({"state": "COMPLETED"}, TRACEBACK, ""),
         ({"state": "CANCELLED"}, TRACEBACK, ""),
     ],
@@ -89,4 +89,4 @@ async def test_a_failed_job_says_what_it_died_of_and_its_last_words(folder: Path
             "exit 1 on gpu01", "GPU out of memory at ", "torch.OutOfMemoryError: CUDA out of memory"
         )
         await stage.press("d")
-        await stage.shows("died of GPU out of memory", "last lines", "loss.backward()")
+        await stage.shows("cause GPU out of memory", "last lines", "loss.backward()")

@@ -17,7 +17,7 @@ from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 async def test_an_empty_queue_says_the_next_step(folder: Path) -> None:
     async with on_stage(folder) as stage:
-        await stage.shows("no jobs; n submits one")
+        await stage.shows("No jobs. Press n to submit one")
 
 
 async def test_a_job_is_cancelled_only_when_confirmed(folder: Path) -> None:
@@ -32,14 +32,14 @@ async def test_a_job_is_cancelled_only_when_confirmed(folder: Path) -> None:
         await stage.press("c")
         await stage.shows("Cancel job 1?")
         await stage.press("y")
-        await stage.told("cancelled job 1")
+        await stage.told("Canceled job 1")
         await stage.shows("⊘ CA")
 
 
 async def test_a_waiting_job_is_held_and_released_at_once(folder: Path) -> None:
     async with on_stage(folder) as stage:
         job = await stage.cluster.submit("paper", hold=True)
-        await stage.shows("held;", "U Release")
+        await stage.shows("held", "U Release")
         assert "H Hold" not in stage.text()
         await stage.press("U")
         await stage.until(lambda: stage.job(job).state is JobState.RUNNING, "it runs")
@@ -52,11 +52,11 @@ async def test_a_verb_that_means_nothing_says_why(folder: Path) -> None:
         await stage.cluster.submit("busy")
         await stage.shows("● R")
         await stage.press("H")
-        await stage.told("job 1 runs already; only waiting jobs can be held")
+        await stage.told("Job 1 is already running. Only pending jobs can be held")
         await stage.press("a")
-        await stage.told("job 1 has no terminal; l shows its log")
+        await stage.told("Job 1 has no terminal. Press l to open its log")
         await stage.press("U")
-        await stage.told("job 1 is not held")
+        await stage.told("Job 1 is not held")
 
 
 async def test_marked_jobs_are_meant_together(folder: Path) -> None:
@@ -67,7 +67,7 @@ async def test_marked_jobs_are_meant_together(folder: Path) -> None:
         await stage.press("space", "space", "c")
         await stage.shows("Cancel 2 jobs?", "$ warpdeck cancel 1 2")
         await stage.press("y")
-        await stage.told("cancelled 2 jobs")
+        await stage.told("Canceled 2 jobs")
 
 
 async def test_all_that_a_filter_leaves_is_marked_at_once_and_unmarked(folder: Path) -> None:
@@ -92,7 +92,7 @@ async def test_more_than_anybody_reads_is_not_marked_at_once(
             await stage.cluster.submit(name)
         await stage.shows("two")
         await stage.press("V")
-        await stage.told("2 lines are listed: narrow them to 1 with a filter first")
+        await stage.told("Cannot mark 2 rows: the limit is 1. Narrow the list with a filter")
         assert not stage.app.marks
 
 
@@ -102,7 +102,7 @@ async def test_the_filter_narrows_while_it_is_typed(folder: Path) -> None:
             await stage.cluster.submit(name)
         await stage.shows("llama", "whisper")
         await stage.press("slash")
-        await stage.shows("Enter keep the filter")
+        await stage.shows("Enter Apply")
         await stage.type("whisp")
         await stage.hides("llama")
         await stage.press("enter")
@@ -119,13 +119,13 @@ async def test_only_my_jobs_until_everybody_is_asked_for(folder: Path) -> None:
         await stage.shows("mine")
         assert "theirs" not in stage.text()
         await stage.press("u")
-        await stage.shows("theirs", "everybody's jobs")
+        await stage.shows("theirs", "all jobs")
 
 
 async def test_an_array_is_one_line_that_opens_and_folds(folder: Path) -> None:
     async with on_stage(folder) as stage:
         await stage.cluster.submit_array(tasks=6, at_once=2)
-        await stage.shows("1_[0-5]", "2 R 4 PD", "2 running, 4 waiting")
+        await stage.shows("1_[0-5]", "2 R 4 PD", "2 running, 4 pending")
         await stage.press("enter")
         await stage.shows("  1_[2-5]", "  1_0", "  1_1")
         await stage.press("j", "j", "z")
@@ -138,9 +138,9 @@ async def test_an_array_is_cancelled_as_a_whole(folder: Path) -> None:
         await stage.cluster.submit_array(tasks=6, at_once=2)
         await stage.shows("2 R 4 PD")
         await stage.press("c")
-        await stage.shows("Cancel the whole array 1?", "$ warpdeck cancel 1", "4 waiting tasks")
+        await stage.shows("Cancel all tasks of array 1?", "$ warpdeck cancel 1", "4 pending tasks")
         await stage.press("y")
-        await stage.shows("0 running, 0 waiting", "⊘ CA")
+        await stage.shows("0 running, 0 pending", "⊘ CA")
 
 
 async def test_cancelling_the_waiting_tasks_of_an_array_leaves_its_running_ones(folder: Path) -> None:
@@ -151,11 +151,11 @@ async def test_cancelling_the_waiting_tasks_of_an_array_leaves_its_running_ones(
         await stage.shows("  1_[2-5]", "  1_0", "  1_1")
         stage.app.screen.query_one(VirtualTable).go_to("1")
         await stage.press("c")
-        await stage.shows("Cancel 4 waiting tasks of array 1?", "$ warpdeck cancel --state PD '1_[2-5]'")
-        await stage.shows("2 tasks that have begun will go on")
+        await stage.shows("Cancel 4 pending tasks of array 1?", "$ warpdeck cancel --state PD '1_[2-5]'")
+        await stage.shows("2 started tasks will continue")
         await stage.press("y")
-        await stage.told("cancelled job 1_[2-5]")
-        await stage.shows("2 running, 0 waiting")
+        await stage.told("Canceled job 1_[2-5]")
+        await stage.shows("2 running, 0 pending")
 
 
 async def test_the_log_of_an_array_asks_which_task(folder: Path) -> None:
@@ -163,7 +163,7 @@ async def test_the_log_of_an_array_asks_which_task(folder: Path) -> None:
         await stage.cluster.submit_array(tasks=6, at_once=2)
         await stage.shows("2 R 4 PD")
         await stage.press("l")
-        await stage.shows("Which task of array 1?")
+        await stage.shows("Select a task of array 1")
         await stage.press("j", "enter")
         await stage.shows("job 1_1", "[Log]", "train")
 
@@ -175,7 +175,7 @@ async def test_an_array_that_waits_as_a_whole_has_no_log_yet(folder: Path) -> No
         await stage.press("enter", "G", "enter")
         await stage.shows("[Details]", "JobArrayTaskLimit")
         await stage.press("c")
-        await stage.shows("Cancel 2 waiting tasks of array 1?", "1 task that has begun will go on")
+        await stage.shows("Cancel 2 pending tasks of array 1?", "1 started task will continue")
 
 
 async def test_the_queue_is_sorted_by_a_column_and_turned_round(folder: Path) -> None:
@@ -197,13 +197,13 @@ async def test_columns_are_chosen_and_kept(folder: Path) -> None:
         await stage.cluster.submit("paper")
         await stage.shows("paper", "USER")
         await stage.press("C")
-        await stage.shows("Columns, of job state name", "job state name user gpus")
+        await stage.shows("Columns: job state name", "job state name user gpus")
         stage.field("answer").value = "job, nonsense"
         await stage.press("enter")
-        await stage.shows("there is no column nonsense; there are job state")
+        await stage.shows("No such column: nonsense. Use one of job state")
         stage.field("answer").value = "name partition job"
         await stage.press("enter")
-        await stage.hides("USER", "Columns, of")
+        await stage.hides("USER", "Columns: ")
         await stage.shows("NAME", "PARTITION", "JOB")
         assert read_views(folder / "home/config/views.json").columns == ("name", "partition", "job")
 
@@ -214,14 +214,14 @@ async def test_a_view_is_saved_and_comes_back_by_a_key(folder: Path) -> None:
         await stage.cluster.submit("theirs", user="somebody")
         await stage.shows("llama")
         await stage.press("w")
-        await stage.told("no view is saved yet")
+        await stage.told("No saved views")
         await stage.press("u", "slash")
         await stage.type("user:some")
         await stage.press("enter", "s", "W")
-        await stage.shows("Save this view")
+        await stage.shows("Save view as")
         await stage.type("others")
         await stage.press("enter")
-        await stage.shows("[others] everybody's jobs", "JOB▲")
+        await stage.shows("[others] all jobs", "JOB▲")
         await stage.press("w")
         await stage.shows("llama", "jobs of")
         await stage.hides("theirs", "[others]", "JOB▲")
@@ -234,9 +234,9 @@ def test_a_file_of_views_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     path = tmp_path / "views.json"
     assert read_views(path) == Views()
     for text, said in (
-        ("{", "cannot be used"),
-        ('{"views": {"a": {"sort": "-colour"}}}', "nothing is sorted by colour"),
-        ('{"columns": ["jobb"]}', "there is no column jobb"),
+        ("{", "Cannot use"),
+        ('{"views": {"a": {"sort": "-colour"}}}', "cannot sort by colour"),
+        ('{"columns": ["jobb"]}', "No such column: jobb"),
         ('{"views": {"a": {"filtre": "x"}}}', "unknown field `filtre`"),
     ):
         path.write_text(text)
@@ -300,7 +300,7 @@ async def test_a_filter_that_is_not_understood_says_what_is_wrong(folder: Path) 
         await stage.shows("● R")
         await stage.press("slash")
         await stage.type("gpu>x")
-        await stage.shows("gpu>x compares with no whole number (gpu>4); Esc takes it away")
+        await stage.shows("gpu>x compares with no whole number (gpu>4). Press Esc to clear it")
         await stage.press("escape", "slash")
         await stage.type("vit")
-        await stage.shows("nothing matches the filter; Esc takes it away")
+        await stage.shows("No jobs match the filter. Press Esc to clear it")

@@ -167,7 +167,7 @@ async def test_no_cursor_blinks(folder: Path) -> None:
 async def test_what_a_page_has_drawn_is_given_back_when_it_goes(folder: Path) -> None:
     async with on_stage(folder) as stage:
         await stage.press("question_mark")
-        await stage.shows("Help", "New like this")
+        await stage.shows("Help", "Copy to form")
         drawn = [widget._styles_cache for widget in stage.app.screen.walk_children(Widget)]
         await stage.until(lambda: any(cache._cache for cache in drawn), "the lines of the page")
         await stage.press("escape")

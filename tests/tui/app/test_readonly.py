@@ -55,7 +55,7 @@ async def test_nothing_changes_whatever_is_pressed(folder: Path, place: str) -> 
         assert not shown & {
             command_of(action) for action in ACTIONS if action.changes and action.where in (place, "app")
         }
-        assert "is switched off: the app was started with --readonly" in stage.notices()
+        assert "is disabled: the app was started with --readonly" in stage.notices()
         assert not list(stage.app.chronicle)
         assert {name: node.state for name, node in stage.app.board.nodes.items()} == nodes
         assert {job.id: (job.state, job.held) for job in stage.app.board.jobs.values()} == {
@@ -67,7 +67,7 @@ async def test_what_is_said_again_stands_once_and_three_notices_are_the_most(fol
     async with on_stage(folder, readonly=True) as stage:
         stage.app.NOTIFICATION_TIMEOUT = 600.0
         await stage.press(*"nnnnAZ")
-        await stage.told("Undo is switched off")
+        await stage.told("Undo is disabled")
         assert [each.message.split(" is ")[0] for each in stage.app._notifications] == [
             "New job",
             "Run again",

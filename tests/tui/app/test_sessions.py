@@ -71,7 +71,7 @@ async def test_sessions_and_ports_are_on_one_screen_and_a_forward_is_ended(folde
             await asyncio.to_thread(client.begin, "forward", **facts)
             await stage.press("5")
             await stage.shows("1 session ", "1 forwarded port", "↳ jupyter", "http://127.0.0.1:9000/")
-            await stage.shows("i asks for --gpus=1", "w Watch")
+            await stage.shows("Key i opens a shell with --gpus=1", "w Watch")
             await stage.press("down")
             await stage.shows("http://127.0.0.1:9000/lab?token=…", "o URL")
             assert SECRET not in stage.text() + stage.notices()
@@ -84,11 +84,11 @@ async def test_sessions_and_ports_are_on_one_screen_and_a_forward_is_ended(folde
             await stage.press("up", "down")
             await stage.hides(SECRET)
             await stage.press("y")
-            await stage.told("copied http://127.0.0.1:9000/lab?token=…")
+            await stage.told("Copied http://127.0.0.1:9000/lab?token=…")
             assert stage.app.clipboard == f"http://127.0.0.1:9000/lab?token={SECRET}"
             assert SECRET not in stage.text() + stage.notices()
             await stage.press("X")
-            await stage.told("port 9000 is forwarded no more")
+            await stage.told("Stopped forwarding port 9000")
             assert [done.command for done in stage.app.chronicle] == ["warpdeck forward --end 1"]
             await stage.hides("↳ jupyter")
         finally:
@@ -102,9 +102,9 @@ async def test_a_session_is_ended_from_its_screen(folder: Path) -> None:
         await stage.press("5")
         await stage.shows("shell", ME)
         await stage.press("c")
-        await stage.shows("yes")
+        await stage.shows("y Yes")
         await stage.press("y")
-        await stage.shows("no sessions; i opens a shell")
+        await stage.shows("No sessions. Press i to open a shell")
         assert stage.job(job).state is JobState.CANCELLED
         await stage.press("escape")
         await stage.shows("jobs of")
@@ -118,7 +118,7 @@ def test_a_sessions_screen_is_its_last_lines_in_the_themes_colours() -> None:
     text = glance_text(screen, rows=4, styles={"ansi1": Style(color="#aa0011")})
     assert text.plain == "line 18\nline 19\n \n$ \ufffd"
     assert {str(span.style) for span in text.spans} == {"#aa0011"}
-    assert glance_text([], rows=4, styles={}).plain == "nothing is written there"
+    assert glance_text([], rows=4, styles={}).plain == "(empty screen)"
     assert glance_title(shell(7, name="sh\x1b"))[0].text == "7 sh\ufffd"
 
 
@@ -127,12 +127,12 @@ async def test_the_screen_of_a_session_is_looked_at_without_joining_it(folder: P
         job = await stage.cluster.submit_shell()
         await stage.shows("● R")
         await stage.press("5")
-        await stage.shows("its screen now, to look at only", "$")
+        await stage.shows("current screen (read-only)", "$")
         await stage.press("c")
-        await stage.shows("yes")
+        await stage.shows("y Yes")
         await stage.press("y")
-        await stage.shows("no sessions; i opens a shell")
-        await stage.hides("its screen now")
+        await stage.shows("No sessions. Press i to open a shell")
+        await stage.hides("current screen")
         assert stage.job(job).state is JobState.CANCELLED
 
 
@@ -140,5 +140,5 @@ async def test_where_no_terminal_can_be_lent_no_shell_is_begun(folder: Path) -> 
     """As in a browser: it would hold its GPU with nobody there."""
     async with on_stage(folder) as stage:
         await stage.press("i")
-        await stage.told("there is no terminal here to lend")
+        await stage.told("Cannot open a terminal here")
         assert not stage.cluster.controller.state.jobs and not list(stage.app.chronicle)

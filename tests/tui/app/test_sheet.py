@@ -86,7 +86,7 @@ def test_the_command_line_is_what_the_file_does_not_say() -> None:
     assert command_line(sheet) == "warpdeck submit --time=30 --array=0-4 train.sh"
     assert command_line(filled(wrap="a b", gpus="1")) == "warpdeck submit --gpus=1 --wrap 'a b'"
     edited = written(from_file(), FILE.replace("train.py", "eval.py"))
-    assert command_line(edited) == "warpdeck submit train.sh   (as it is edited here)"
+    assert command_line(edited) == "warpdeck submit train.sh   (edited in the form)"
     assert "edited" in command_line(from_file(gpus=""))
 
 
@@ -120,7 +120,7 @@ def test_a_job_whose_script_was_edited_since_is_filled_in_as_it_ran_or_with_the_
     edited = FILE.replace("train.py", "eval.py")
     as_it_ran = of_job(ran("sbatch train.sh"), file_text=edited)
     assert as_it_ran.text == FILE
-    assert command_line(as_it_ran) == "warpdeck submit train.sh   (as it is edited here)"
+    assert command_line(as_it_ran) == "warpdeck submit train.sh   (edited in the form)"
     assert of_job(ran("sbatch train.sh"), file_text=edited, anew=True).text == edited
 
 

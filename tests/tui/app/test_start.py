@@ -42,7 +42,7 @@ async def test_the_first_paint_waits_for_nobody(folder: Path) -> None:
     async with waiting_app(folder) as (app, _):
         strips = app.screen._compositor.render_strips()
         text = "\n".join("".join(segment.text for segment in strip) for strip in strips)
-        assert "warpdeck" in text and "connecting ..." in text and "q Quit" in text
+        assert "warpdeck" in text and "Connecting..." in text and "q Quit" in text
 
 
 async def test_the_first_paint_reads_one_theme_and_each_style_sheet_once(

@@ -26,7 +26,7 @@ def commit_all(folder: Path) -> None:
 
 async def open_form(stage: Stage) -> None:
     await stage.press("n")
-    await stage.shows("New job", "Enter submits")
+    await stage.shows("New job", "Enter Submit")
 
 
 async def fill(stage: Stage, name: str, text: str) -> None:
@@ -52,7 +52,7 @@ async def test_an_error_stands_beside_its_field_and_the_form_stays(folder: Path)
         assert not stage.app.screen.query_one("#script-error").display
         await fill(stage, "time", "10")
         await stage.press("enter")
-        await stage.told("submitted job 1")
+        await stage.told("Submitted job 1")
         await stage.shows("from-script", "● R")
 
 
@@ -106,7 +106,7 @@ async def test_the_script_beside_the_form_is_in_step_with_it_both_ways(folder: P
         await stage.press("escape")
         assert stage.app.screen.focused is stage.field("gpus")
         await stage.press("enter")
-        await stage.told("submitted job 1")
+        await stage.told("Submitted job 1")
         (job,) = stage.cluster.controller.state.jobs.values()
         assert job.request.script == "#!/bin/sh\n#SBATCH --gpus=3 -t 30\nhostname\n"
         assert job.request.time_limit_s == 1800
@@ -129,15 +129,15 @@ async def test_the_script_goes_through_the_users_own_editor(
     monkeypatch.setenv("VISUAL", f"{editor} -x")
     assert edit("python train.py\n", name="a b.sh") == "python eval.py\n"
     monkeypatch.setenv("VISUAL", str(editor))
-    with pytest.raises(UserError, match="the script is as before"):
+    with pytest.raises(UserError, match="The text is unchanged"):
         edit("python train.py\n", name="job.sh")
     monkeypatch.setenv("VISUAL", str(folder / "none"))
-    with pytest.raises(UserError, match="cannot run the editor"):
+    with pytest.raises(UserError, match="Cannot run the editor"):
         edit("python train.py\n", name="job.sh")
     async with on_stage(folder) as stage:
         await open_form(stage)
         await stage.press("ctrl+e")
-        await stage.shows("there is no terminal here to lend")
+        await stage.shows("Cannot open a terminal here")
 
 
 async def test_the_form_says_who_is_in_the_way_and_what_would_help(folder: Path) -> None:
@@ -157,7 +157,7 @@ async def test_neither_script_nor_command_asks_for_one(folder: Path) -> None:
     async with on_stage(folder) as stage:
         await open_form(stage)
         await stage.press("enter")
-        await stage.shows("name a script, or write")
+        await stage.shows("Enter a script here, or")
         await stage.press("escape")
         await stage.hides("New job")
         assert not stage.cluster.controller.state.jobs
@@ -212,20 +212,20 @@ async def test_the_snapshot_of_a_submission_can_be_read_and_compared(folder: Pat
             await open_form(stage)
             await fill(stage, "script", "train.sh")
             await stage.press("enter")
-            await stage.told(f"submitted job {layers - 1}")
+            await stage.told(f"Submitted job {layers - 1}")
         # At once: the new job's row may not be there yet, and must not take the cursor away when it comes.
         await stage.press("g", "enter", "s")
-        await stage.shows("job 1", "[Code]", "2 files", "model.py", "train.sh")
+        await stage.shows("job 1", "[Code]", "files 2", "model.py", "train.sh")
         await stage.press("D")
         await stage.shows("-layers = 2", "+layers = 3")
         await stage.press("escape", "equals_sign")
-        await stage.shows("Compare the code with which job?")
+        await stage.shows("Select a job to compare the code with")
         await stage.type("2")
         await stage.shows("2  from-script")
         await stage.press("down", "enter")
         await stage.shows("job 2 (-) and job 1 (+)", "-layers = 3", "+layers = 2")
         await stage.press("escape", "g", "enter")
-        await stage.shows("model.py   as the job had it", "layers = 2")
+        await stage.shows("model.py   (job snapshot)", "layers = 2")
         await stage.press("escape")
         await stage.shows("[Code]")
 
@@ -235,4 +235,4 @@ async def test_a_long_paste_is_seen_at_its_end_and_the_form_stays_whole(folder: 
         await open_form(stage)
         await stage.press("tab", "tab")
         stage.app.post_message(events.Paste("y" * 10_000 + "END"))
-        await stage.shows("yyyEND", "or command", "code of job", "Enter submits")
+        await stage.shows("yyyEND", "or command", "code of job", "Enter Submit")

@@ -27,18 +27,18 @@ def form() -> Sheet:
 
 def test_the_grid_says_how_many_tasks_and_gpu_hours_and_what_each_runs() -> None:
     found = preview(form(), "lr=0.1,0.01 seed=1..3", now=NOW)
-    assert found.words.startswith("6 tasks of 2 GPUs each, 4:00:00 at most: up to 48 GPU-hours")
-    assert found.words.endswith("⚠ nothing here uses $seed")
+    assert found.words.startswith("6 tasks with 2 GPUs each, 4:00:00 each: up to 48 GPU-hours")
+    assert found.words.endswith("⚠ $seed is not used in the script")
     assert [cells[1].text for _, cells in found.rows][::3] == [
         "python train.py --lr 0.1",
         "python train.py --lr 0.01",
     ]
-    assert preview(form(), "", now=NOW).words == "no sweep: one job"
-    assert "1 task of 2 GPUs each" in preview(form(), "lr=1", now=NOW).words
+    assert preview(form(), "", now=NOW).words == "No sweep: one job"
+    assert "1 task with 2 GPUs each" in preview(form(), "lr=1", now=NOW).words
     wrong = preview(form(), "lr=", now=NOW)
     assert (wrong.wrong, wrong.words) == (
         True,
-        "a value of lr is empty; write it as in: lr=0.1,0.01 seed=1..5",
+        "a value of lr is empty. write it as in: lr=0.1,0.01 seed=1..5",
     )
 
 
@@ -75,15 +75,15 @@ async def test_a_sweep_is_typed_looked_at_and_submitted_as_an_array(folder: Path
         await fill(stage, "gpus", "1")
         await fill(stage, "time", "60")
         await stage.press("ctrl+g")
-        await stage.shows("every combination", "no sweep: one job")
+        await stage.shows("each combination", "No sweep: one job")
         await stage.type("lr=0.1,0.2")
-        await stage.shows("2 tasks of 1 GPU each, 1:00:00 at most: up to 2 GPU-hours", "echo 0.2")
+        await stage.shows("2 tasks with 1 GPU each, 1:00:00 each: up to 2 GPU-hours", "echo 0.2")
         await stage.type(",")
         await stage.shows("a value of lr is empty")
         await stage.press("enter", "backspace", "enter")
         await stage.shows("New job", "# sweep: lr=0.1,0.2", "--sweep=lr=0.1,0.2")
         await stage.press("enter")
-        await stage.told("submitted job 1_[0-1], 2 tasks")
+        await stage.told("Submitted job 1_[0-1], 2 tasks")
         await stage.shows("1_[0-1]")
         await stage.press("z")
         await stage.shows("  lr=0.1 ", "  lr=0.2 ")

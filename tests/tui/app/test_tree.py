@@ -43,13 +43,13 @@ def test_a_large_tree_opens_with_its_folders_closed() -> None:
 
 
 def test_what_is_no_text_is_not_shown_as_one() -> None:
-    assert file_text(b"\x7fELF\0").startswith("no text")
-    assert file_text(b"") == "an empty file\n"
+    assert file_text(b"\x7fELF\0").startswith("Binary file")
+    assert file_text(b"") == "Empty file\n"
     assert file_text("ä\n".encode()) == "ä\n"
 
 
 def test_where_there_is_no_code_it_is_said_why_and_what_to_do() -> None:
     words = "\n".join("".join(cell.text for cell in line) for line in code_lines(None, 0))
-    assert "no snapshot" in words
+    assert "No snapshot" in words
     assert "git repository" in words
     assert "git init" in words

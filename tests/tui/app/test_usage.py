@@ -70,7 +70,7 @@ def test_hours_are_summed_by_group_and_the_dearest_comes_first() -> None:
 def test_what_was_not_measured_is_not_called_unused() -> None:
     text = usage_text(costs(job(1, use=None, gpus=2), job(2, use=50.0, gpus=2)))
     assert "50 % of them used, 25 % wasted" in text
-    assert "the use of 2.00 GPU-hours was not measured" in text
+    assert "No utilization data for 2.00 GPU-hours" in text
     unknown = [line.split() for line in usage_text(costs(job(1))).splitlines() if line.startswith("ann")]
     assert unknown[0][5:7] == ["?", "?"]
 
@@ -87,7 +87,7 @@ def test_there_is_a_table_for_each_group_and_a_long_one_is_cut() -> None:
 
 
 def test_nothing_is_said_of_nothing() -> None:
-    assert "no job has ended" in usage_text([])
+    assert "No finished jobs" in usage_text([])
 
 
 def test_reasons_do_not_name_nodes() -> None:
@@ -160,7 +160,7 @@ def test_the_figures_of_usage_are_written_for_each_way_to_group_them() -> None:
 
 @pytest.mark.parametrize("path", ["jobs", "jobs.xls", "jobs."])
 def test_another_form_is_refused(path: str) -> None:
-    with pytest.raises(UserError, match="names no form of a table"):
+    with pytest.raises(UserError, match="Unknown file format"):
         export([job(1)], path)
 
 
@@ -184,10 +184,10 @@ async def test_usage_and_export_are_of_the_jobs_that_are_listed(folder: Path) ->
         await stage.press("b")
         await stage.shows("Usage:", "2 jobs, 1 failed", "BY USER", "BY EXIT REASON", "exit 3")
         await stage.press("e")
-        await stage.shows("Write these figures to which file?")
+        await stage.shows("Export usage to file")
         await stage.type("usage.csv")
         await stage.press("enter")
-        await stage.told("wrote the figures to usage.csv")
+        await stage.told("Wrote usage to usage.csv")
         lines = Path("usage.csv").read_text().splitlines()
         assert lines[0].startswith("by,name,jobs,failed,") and lines[1] == f"user,{ME},2,1,0.0,0.0,0.0,,"
         await stage.press("escape", "slash")
@@ -195,14 +195,14 @@ async def test_usage_and_export_are_of_the_jobs_that_are_listed(folder: Path) ->
         await stage.press("enter")
         await stage.hides("works")
         await stage.press("E")
-        await stage.shows("Write 1 job to which file?")
+        await stage.shows("Export 1 job to file")
         await stage.type("jobs.json")
         await stage.press("enter")
-        await stage.told("wrote 1 job to jobs.json")
+        await stage.told("Wrote 1 job to jobs.json")
         assert [each["name"] for each in json.loads(Path("jobs.json").read_text())] == ["fails"]
         assert Path("jobs.json").stat().st_mode & 0o777 == 0o600
         await stage.press("E")
-        await stage.shows("Write 1 job")
+        await stage.shows("Export 1 job")
         await stage.type("jobs.json")
         await stage.press("enter")
-        await stage.told("cannot write jobs.json: File exists")
+        await stage.told("Cannot write jobs.json: File exists")

@@ -133,17 +133,17 @@ def test_a_waiting_job_shows_when_it_should_start_and_why() -> None:
     cells = job_row(row(why=why), DEFAULT_COLUMNS, now=NOW)
     assert cells[6].text == "≈1h00"
     assert cells[-1].text == "waits for 8 GPUs"
-    assert words(in_full(row(why=why), now=NOW)).endswith("It should start in about 1h00.")
+    assert words(in_full(row(why=why), now=NOW)).endswith("Expected start: in about 1h00.")
 
 
 def test_a_job_whose_start_is_overdue_is_not_promised_for_now() -> None:
     why = WhyRow(code="Resources", sentence="waits for 8 GPUs", expected_start=NOW - 60)
     waits = row(why=why)
     assert job_row(waits, DEFAULT_COLUMNS, now=NOW)[6].text == "soon"
-    assert words(in_full(waits, now=NOW)).endswith("It should start soon.")
-    assert words(job_view.status(waits, now=NOW)).startswith(" should start soon:")
+    assert words(in_full(waits, now=NOW)).endswith("Expected start: soon.")
+    assert words(job_view.status(waits, now=NOW)).startswith(" expected start soon:")
     told = [words(line) for line in job_view.details(JobDetail(row=waits), now=NOW)]
-    assert any("soon, later than was expected" in line for line in told)
+    assert any("soon, later than expected" in line for line in told)
 
 
 def test_an_ended_job_says_how() -> None:
@@ -171,7 +171,7 @@ def test_a_suspended_job_says_so_and_is_counted() -> None:
     assert job_row(stopped, DEFAULT_COLUMNS, now=NOW)[-1].text == "suspended on gpu01"
     assert "suspended on gpu01" in words(job_view.status(stopped, now=NOW))
     assert "suspended on gpu01" in words(in_full(stopped, now=NOW))
-    assert summary([stopped, running(2), row(3)]) == "1 running, 1 suspended, 1 waiting"
+    assert summary([stopped, running(2), row(3)]) == "1 running, 1 suspended, 1 pending"
     assert "is suspended" in refusal("hold", stopped)
 
 
@@ -204,19 +204,23 @@ def test_the_board_counts_gpus_as_nodes_come_change_and_go() -> None:
     ("verb", "job", "why"),
     [
         ("cancel", running(), ""),
-        ("cancel", ended(), "job 1 has ended (FAILED)"),
+        ("cancel", ended(), "Job 1 has ended (FAILED)"),
         ("hold", row(), ""),
-        ("hold", row(held=True), "job 1 is held already; U releases it"),
-        ("hold", running(), "job 1 runs already; only waiting jobs can be held"),
+        ("hold", row(held=True), "Job 1 is already held. Press U to release it"),
+        ("hold", running(), "Job 1 is already running. Only pending jobs can be held"),
         ("release", row(held=True), ""),
-        ("release", row(), "job 1 is not held"),
+        ("release", row(), "Job 1 is not held"),
         ("requeue", ended(), ""),
         ("requeue", running(), ""),
-        ("requeue", row(), "job 1 waits in the queue already"),
-        ("requeue", ended(interactive=True), "job 1 is interactive: i starts another"),
+        ("requeue", row(), "Job 1 is already pending"),
+        (
+            "requeue",
+            ended(interactive=True),
+            "Job 1 is interactive and cannot be requeued. Press i to start a new one",
+        ),
         ("attach", running(interactive=True), ""),
-        ("attach", running(), "job 1 has no terminal; l shows its log"),
-        ("attach", ended(interactive=True), "job 1 has ended (FAILED)"),
+        ("attach", running(), "Job 1 has no terminal. Press l to open its log"),
+        ("attach", ended(interactive=True), "Job 1 has ended (FAILED)"),
     ],
 )
 def test_what_a_verb_means_for_a_job(verb: str, job: JobRow, why: str) -> None:
@@ -226,18 +230,18 @@ def test_what_a_verb_means_for_a_job(verb: str, job: JobRow, why: str) -> None:
 
 
 def test_what_was_done_is_said_in_words() -> None:
-    assert said_done("cancel", ["12"]) == "cancelled job 12"
-    assert said_done("hold", ["1", "2"]) == "held 2 jobs"
+    assert said_done("cancel", ["12"]) == "Canceled job 12"
+    assert said_done("hold", ["1", "2"]) == "Held 2 jobs"
 
 
 def test_a_verb_on_the_waiting_tasks_of_an_array_meets_no_task_that_has_begun() -> None:
     rest = row(2, label="2_[3-9]", tasks_pending=7)
     task = running(8, label="2_1", array_job_id=2, array_task_id=1)
     question = confirmation("cancel", [rest], [rest, task, running(5)])
-    assert question.text == "Cancel 7 waiting tasks of array 2?"
+    assert question.text == "Cancel 7 pending tasks of array 2?"
     assert question.command == "warpdeck cancel --state PD '2_[3-9]'"
-    assert len(question.lines) == 2 and "7 waiting tasks" in question.lines[0]
-    assert question.lines[1] == "1 task that has begun will go on"
+    assert len(question.lines) == 2 and "7 pending tasks" in question.lines[0]
+    assert question.lines[1] == "1 started task will continue"
     assert names_of(rest) == targets("hold", [rest], [rest, task]) == ["2_[3-9]"]
     assert targets("cancel", [rest, task], [rest, task]) == ["2"]
     other = running(5)
@@ -296,10 +300,10 @@ def test_after_a_reconnect_old_rows_stay_until_the_new_ones_are_complete() -> No
 @pytest.mark.parametrize(
     ("job", "said"),
     [
-        (row(), "it writes when it runs"),
-        (running(), "nothing written yet"),
-        (ended(), "it wrote nothing here"),
-        (row(tasks_pending=3), "an array: each task has a log of its own, l chooses one"),
+        (row(), "No log: the job has not started"),
+        (running(), "No output yet"),
+        (ended(), "The log is empty"),
+        (row(tasks_pending=3), "Each array task has its own log. Press l to select a task"),
     ],
 )
 def test_an_empty_log_says_why_it_is_empty(job: JobRow, said: str) -> None:

@@ -60,7 +60,7 @@ async def test_a_tick_of_1024_gpus_keeps_to_its_cpu_and_its_bytes() -> None:
         ):  # the best of three: a collector's run over all that the tests have left is no tick's
             told = nodes(shift)
             begun = time.process_time()
-            assert "1024 of 1024 GPUs held" in summary(told)
+            assert "1024 of 1024 GPUs allocated" in summary(told)
             player.widget.show(gpu_lines(told, "util"))
             await player.pilot.pause()
             took_s.append(time.process_time() - begun)
@@ -105,9 +105,9 @@ async def test_a_step_through_time_of_1024_gpus_keeps_to_its_cpu_and_its_bytes()
             answer = then(shift)
             begun = time.process_time()
             rows = msgspec.convert(parse_json(answer)["result"], list[PastNodeRow])
-            assert "means of 60 s" in moment_words(rows, 60.0 * shift, 1e6) and "1024 of 1024" in summary(
-                rows
-            )
+            assert "averages over 60 s" in moment_words(
+                rows, 60.0 * shift, 1e6
+            ) and "1024 of 1024" in summary(rows)
             player.widget.show(gpu_lines(rows, "util"), legend="then")
             await player.pilot.pause()
             took_s.append(time.process_time() - begun)

@@ -243,5 +243,5 @@ def test_what_is_no_theme_at_all_is_said_too(tmp_path: Path, content: bytes) -> 
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"mine\.toml"):
         load_theme(path)
-    with pytest.raises(UserError, match="cannot read"):
+    with pytest.raises(UserError, match="Cannot read"):
         load_theme(tmp_path / "absent.toml")

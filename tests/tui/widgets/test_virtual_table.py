@@ -20,13 +20,13 @@ COLUMNS = (
     Column("JOB", 6, align="right"),
     Column("STATE", 9),
     Column("USER", 8, 1),
-    Column("WHERE OR WHY", 0, key="where"),
+    Column("NODELIST(REASON)", 0, key="where"),
 )
 SIZES = [(80, 24), (120, 40), (200, 60), (30, 8)]
 
 
 def table() -> VirtualTable:
-    return VirtualTable(COLUMNS, STYLES, empty="no jobs; n submits one", marks=True)
+    return VirtualTable(COLUMNS, STYLES, empty="No jobs. Press n to submit one", marks=True)
 
 
 def row(number: int, *, state: str = "RUNNING") -> tuple[str, Sequence[Cell]]:
@@ -136,11 +136,11 @@ async def test_marks_stay_on_their_rows_and_go_with_them() -> None:
 async def test_an_empty_table_says_so_and_takes_every_key() -> None:
     async with stage(table()) as player:
         player.widget.show([])
-        await player.shows("no jobs; n submits one")
+        await player.shows("No jobs. Press n to submit one")
         for key in ("j", "k", "g", "G", "pageup", "pagedown", "ctrl+d", "ctrl+u", "enter"):
             await player.press(key)
-        player.widget.show([], empty="nothing matches")
-        await player.shows("nothing matches")
+        player.widget.show([], empty="No jobs match")
+        await player.shows("No jobs match")
 
 
 async def test_one_row() -> None:
@@ -228,7 +228,7 @@ async def test_the_sort_and_the_words_of_a_filter_are_pointed_out() -> None:
         player.widget.show_sort("where", descending=True)
         player.widget.highlight("ALI gpu02")
         await player.pilot.pause()
-        assert "WHERE OR WHY▼" in player.rows()[0]
+        assert "NODELIST(REASON)▼" in player.rows()[0]
         match = STYLES["match"].bgcolor
         lit = [
             segment.text

@@ -57,19 +57,19 @@ def test_the_overview_names_every_verb(run: Run, flag: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "message", "hint"),
     [
-        (["quee"], "there is no verb 'quee'", "did you mean `warpdeck queue`?"),
-        (["sacct", "-X"], "there is no verb 'sacct'", '`eval "$(warpdeck shims)"`, then `sacct`'),
-        (["xyzzy"], "there is no verb 'xyzzy'", "see `warpdeck --help`"),
+        (["quee"], "unknown verb 'quee'", "did you mean `warpdeck queue`?"),
+        (["sacct", "-X"], "unknown verb 'sacct'", '`eval "$(warpdeck shims)"`, then `sacct`'),
+        (["xyzzy"], "unknown verb 'xyzzy'", "see `warpdeck --help`"),
         (["queue", "--jsn"], "warpdeck queue: unknown option --jsn", "did you mean --json?"),
-        (["queue", "extra"], "warpdeck queue: one word too many: extra", "--help"),
-        (["queue", "--limit", "many"], "'many' is no number of jobs", "--help"),
+        (["queue", "extra"], "warpdeck queue: unexpected argument extra", "--help"),
+        (["queue", "--limit", "many"], "'many' is not a positive number", "--help"),
         (["show"], "required: JOB", "--help"),
-        (["cancel"], "cancel what?", "--me"),
-        (["release"], "release what?", "--me"),
+        (["cancel"], "no jobs given to cancel", "--me"),
+        (["release"], "no jobs given to release", "--me"),
         (["logs", "--tail", "x", "1"], "invalid int value", "--help"),
         (["node", "lss"], "invalid choice: 'lss'", "--help"),
         (["node"], "required: VERB", "--help"),
-        (["attach", "1", "2"], "attach takes one job", "warpdeck attach 12"),
+        (["attach", "1", "2"], "attach needs exactly one job", "warpdeck attach 12"),
         (["snapshot", "diff", "1", "2", "3"], "one or two jobs", "--help"),
         (["up", "--forse"], "unknown option --forse", "--help"),
     ],
@@ -97,7 +97,7 @@ def script(path: Path, *lines: str) -> None:
         (b"\n#!/bin/sh\n", "does not look like a batch script", "#!/bin/bash"),
         (b"\x7fELF\x02\0\0\0", "is a program", "--wrap job.sh"),
         (b"#!/bin/sh\n# caf\xe9\ntrue\n", "job.sh:2: the script is not UTF-8", "iconv"),
-        (b"#!/bin/sh\n" + b"#" * 2**21, "is over 2 MiB", "only starts programs"),
+        (b"#!/bin/sh\n" + b"#" * 2**21, "is larger than 2 MiB", "move data out of the batch script"),
     ],
 )
 def test_a_file_that_is_no_batch_script_is_refused(
@@ -120,9 +120,9 @@ def refused(said: tuple[int, str, str], message: str, hint: str) -> None:
     [
         (["submit", "missing.sh"], "there is no script missing.sh", "check the path"),
         (["submit", "."], ". is a folder", "batch script"),
-        (["submit"], "no script is given", "warpdeck submit"),
+        (["submit"], "no batch script given", "warpdeck submit"),
         (["submit", "--wrap"], "option '--wrap' requires an argument", "value"),
-        (["run", "--gpus", "1"], "no command is given", "COMMAND"),
+        (["run", "--gpus", "1"], "no command given", "COMMAND"),
     ],
 )
 def test_what_is_missing_is_said(run: Run, argv: list[str], message: str, hint: str) -> None:

@@ -22,24 +22,24 @@ def errors(text: str) -> list[str]:
         ),
         (
             '[containment]\nprivate_dirs = ["/tmp", "scratch"]\n',
-            "f:2: containment.private_dirs: 'scratch' is no absolute path: write the likes of /tmp",
+            "f:2: containment.private_dirs: 'scratch' is not an absolute path such as /tmp",
         ),
         (
             '[containment]\nprivate_dirs = ["/usr"]\n',
-            "f:2: containment.private_dirs: nothing runs without the node's own /usr",
+            "f:2: containment.private_dirs: /usr cannot be private: jobs need the node's own /usr",
         ),
         (
             '[containment]\nprivate_dirs = ["/tmp", "/tmp/a"]\n',
-            "f:2: containment.private_dirs: /tmp/a lies in /tmp, which each job has for itself anyway",
+            "f:2: containment.private_dirs: /tmp/a is inside /tmp, which is already private",
         ),
         (
             '[containment]\nshared_dirs = ["/tmp/.."]\n',
-            "f:2: containment.shared_dirs: '/tmp/..' is no absolute path: write the likes of /tmp",
+            "f:2: containment.shared_dirs: '/tmp/..' is not an absolute path such as /tmp",
         ),
-        ("metrics_port = 70000\n", "f:1: metrics_port: is no port: there are those up to 65535"),
+        ("metrics_port = 70000\n", "f:1: metrics_port: is not a port; use a number up to 65535"),
         (
             '[health]\nprogram = "check.sh"\n',
-            "f:2: health.program: is no absolute path: write where it is on the nodes",
+            "f:2: health.program: is not an absolute path: write its path on the nodes",
         ),
         (
             '[scheduler]\ndefault_partition = "cpu"\n[partitions.gpu]\n',
@@ -67,16 +67,16 @@ def errors(text: str) -> list[str]:
         ),
         (
             '[qos.a]\npreempts = ["b"]\n[qos.b]\npreempts = ["c"]\n[qos.c]\npreempts = ["a"]\n',
-            "f:2: qos.a.preempts: goes in a circle: a -> b -> c -> a",
+            "f:2: qos.a.preempts: is circular: a -> b -> c -> a",
         ),
-        ('[qos.a]\npreempts = ["a"]\n', "f:2: qos.a.preempts: goes in a circle: a -> a"),
+        ('[qos.a]\npreempts = ["a"]\n', "f:2: qos.a.preempts: is circular: a -> a"),
         (
             '[accounts.a]\nparent = "b"\n',
             "f:2: accounts.a.parent: there is no account 'b'; there are: a",
         ),
         (
             '[accounts.a]\nparent = "b"\n[accounts.b]\nparent = "a"\n',
-            "f:2: accounts.a.parent: goes in a circle: a -> b -> a",
+            "f:2: accounts.a.parent: is circular: a -> b -> a",
         ),
         (
             '[accounts.a]\nqos = ["x"]\ndefault_qos = "y"\n[qos.x]\n[qos.y]\n',
@@ -84,7 +84,7 @@ def errors(text: str) -> list[str]:
         ),
         (
             "[accounts.a.users]\nann = { default = true }\n[accounts.b.users]\nann.default = true\n",
-            "f:4: accounts.b.users.ann.default: account a is this user's default already",
+            "f:4: accounts.b.users.ann.default: account a is already this user's default",
         ),
         (
             '[qos.a]\nmax_tres_per_job = "license/x=1"\n',
@@ -92,30 +92,30 @@ def errors(text: str) -> list[str]:
         ),
         (
             '[nodes."n[1-3]"]\nswitch = "s1"\n[nodes.n2]\nswitch = "s2"\n',
-            "f:4: nodes.n2.switch: nodes.'n[1-3]' says 's1' of n2",
+            "f:4: nodes.n2.switch: conflicts with nodes.'n[1-3]', which sets 's1' for n2",
         ),
         ('[nodes."n[1-"]\n', "f:1: nodes.\"n[1-\": 'n[1-' is no hostlist"),
         (
             '[scheduler]\nreservation_holds = "start"\nreservations = 3\n',
-            "f:2: scheduler.reservation_holds: times that hold on any nodes can be kept for one job only",
+            'f:2: scheduler.reservation_holds: "start" works only with backfill = "easy"',
         ),
         (
             '[reservations.r]\nusers = ["u"]\nflags = ["MAGNETIC", "SPEC"]\n',
-            "f:3: reservations.r.flags: reservations have no such flags; there are: MAINT",
+            "f:3: reservations.r.flags: unknown reservation flag; known flags: MAINT",
         ),
         (
             '[reservations.r]\nusers = ["u"]\nflags = ["PURGE_COMP=5"]\n',
-            "f:3: reservations.r.flags: PURGE_COMP is for what is made at run time",
+            "f:3: reservations.r.flags: PURGE_COMP is only for reservations created with",
         ),
         (
             '[reservations.r]\nusers = ["u"]\nrepeat = "daily"\nflags = ["WEEKLY"]\n',
-            "f:4: reservations.r.flags: WEEKLY, and repeat = 'daily'; keep one of them",
+            "f:4: reservations.r.flags: WEEKLY conflicts with repeat = 'daily'; keep one of them",
         ),
         (
             '[reservations.r]\nusers = ["u"]\nflags = ["WEEKLY"]\n',
             "f:1: reservations.r.repeat: needs a start and a duration",
         ),
-        ("[reservations.r]\n", "f:1: reservations.r: is for nobody; name users or accounts"),
+        ("[reservations.r]\n", "f:1: reservations.r: has no users or accounts; add some"),
         (
             '[reservations.r]\nusers = ["u"]\nduration = "60"\n',
             "f:3: reservations.r.duration: needs a start",
@@ -124,7 +124,7 @@ def errors(text: str) -> list[str]:
             '[reservations.r]\nusers = ["u"]\nstart = 2027-01-02T00:00:00Z\nend = 2027-01-01T00:00:00Z\n',
             "f:4: reservations.r.end: is not after start",
         ),
-        ('[partitions."a b"]\n', 'f:1: partitions."a b": a name has no blanks'),
+        ('[partitions."a b"]\n', 'f:1: partitions."a b": names must not contain spaces'),
     ],
 )
 def test_a_contradiction_is_told_where_it_stands(text: str, sentence: str) -> None:
@@ -140,7 +140,7 @@ def test_tables_may_overlap_where_they_agree() -> None:
 @pytest.mark.parametrize("table", ["accounts.lab", "accounts.lab.users.ann"])
 def test_a_limit_of_a_qos_is_none_of_an_account(table: str) -> None:
     assert errors(f"[{table}]\nmax_jobs_per_account = 3\n") == [
-        f"f:2: {table}.max_jobs_per_account: is a limit of a QoS; of an account it is grp_jobs"
+        f"f:2: {table}.max_jobs_per_account: is a QoS limit; for accounts use grp_jobs"
     ]
     assert decode(f"[{table}]\nmax_jobs_per_user = 3\n", "f").config.accounts
 
@@ -162,6 +162,6 @@ def test_what_is_only_doubtful_is_a_warning() -> None:
     text = '[nodes.n1]\n[partitions.a]\nnodes = "n[1-2]"\n[partitions.b]\n[accounts.lonely]\n'
     assert [problem.sentence("f") for problem in decode(text, "f").warnings] == [
         "f: scheduler.default_partition: is not set: each job must name its partition",
-        "f:3: partitions.a.nodes: no [nodes] table speaks of n2",
-        "f:5: accounts.lonely: has neither users nor accounts below it",
+        "f:3: partitions.a.nodes: no [nodes] table contains n2",
+        "f:5: accounts.lonely: has no users and no subaccounts",
     ]

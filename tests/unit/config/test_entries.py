@@ -90,11 +90,11 @@ def test_changes_name_new_gone_and_changed_keys() -> None:
     old = decode('[qos.a]\n[qos.b]\nmax_wall = "60"\n[licenses]\nx = 1\nz = 1\n', "f").config
     new = decode('[qos.b]\nmax_wall = "90"\n[qos.c]\npriority = 1\n[licenses]\ny = 2\nz = 2\n', "f").config
     assert changes(old, new) == [
-        "licenses.x: gone",
-        "licenses.y: new",
+        "licenses.x: removed",
+        "licenses.y: added",
         "licenses.z: 1 -> 2",
-        "qos.a: gone",
-        "qos.c: new",
+        "qos.a: removed",
+        "qos.c: added",
         'qos.b.max_wall: "1:00:00" -> "1:30:00"',
     ]
 

@@ -47,7 +47,7 @@ def test_what_could_not_be_in_force_is_not_written(tmp_path: Path) -> None:
     config = load(str(file)).config
     with pytest.raises(ConfigError, match="there is no QoS 'none'"):
         rewrite(str(file), [Amendment(path=("qos", "a"), values={"preempts": ["none"]})], in_force=config)
-    with pytest.raises(UserError, match="changes that are not in force"):
+    with pytest.raises(UserError, match="changes that are not loaded yet"):
         rewrite(str(file), [HIGH], in_force=Config())
     assert os.listdir(tmp_path) == ["config.toml"] and file.read_text() == "grace_s = 5.0\n"
 
@@ -55,5 +55,5 @@ def test_what_could_not_be_in_force_is_not_written(tmp_path: Path) -> None:
 def test_a_folder_that_takes_no_file_is_told(tmp_path: Path) -> None:
     folder = tmp_path / "config.toml.new"
     folder.mkdir()
-    with pytest.raises(UserError, match="cannot be written"):
+    with pytest.raises(UserError, match="cannot write"):
         rewrite(str(tmp_path / "config.toml"), [HIGH], in_force=Config())

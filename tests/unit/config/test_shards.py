@@ -19,7 +19,7 @@ def test_shards_become_a_part_of_a_gpu() -> None:
     assert asked(4, each=4) == GpuAsk(per_node=1, type="h100")
 
 
-@pytest.mark.parametrize(("shards", "each", "words"), [(1, 0, "not cut into shards"), (5, 4, "a GPU has 4")])
+@pytest.mark.parametrize(("shards", "each", "words"), [(1, 0, "no GPU shards"), (5, 4, "a GPU has 4")])
 def test_shards_that_there_are_not(shards: int, each: int, words: str) -> None:
     with pytest.raises(UserError, match=words):
         asked(shards, each=each)

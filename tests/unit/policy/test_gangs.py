@@ -197,16 +197,14 @@ def why(there: list[NodeView], busy: list[RunningJob], **asked: Any) -> str:
 
 def test_who_waits_for_a_named_node_hears_of_that_and_of_no_other() -> None:
     there = nodes("n1", "n2")
-    full = "n1, which it names, has 0 CPUs free"
+    full = "n1 (--nodelist) has 0 CPUs free"
     assert why(there, held("n1"), **open_to(2, nodelist=("n1",))).endswith(full)
     assert why(there, held("n1"), nodelist=("n1",), nodes_min=2, nodes_max=2).endswith(full)
     out = [*nodes("n2"), node("n1", gpus=8, cpus=16, unavailable="drained")]
     asked = {"nodelist": ("n1",), "nodes_min": 2, "nodes_max": 2}
-    assert "n1, which it names: drained" in why(out, [], **asked)
-    assert why(there, held("n1", cpus=1), exclusive=True, **asked).endswith(
-        "n1, which it names, is not empty"
-    )
-    assert "1 of the 2 nodes" in why(there, held("n2"), **asked), "it is the other that is missing"
+    assert "n1 (--nodelist): drained" in why(out, [], **asked)
+    assert why(there, held("n1", cpus=1), exclusive=True, **asked).endswith("n1 (--nodelist) is not idle")
+    assert "1 of 2 required nodes" in why(there, held("n2"), **asked), "it is the other that is missing"
 
 
 def test_a_job_that_waits_for_a_named_node_is_promised_it() -> None:

@@ -51,7 +51,7 @@ def test_a_qos_pushes_aside_what_it_names_and_no_more_than_it_needs() -> None:
     assert "QoS high preempts QoS low" in made.preempts[0].sentence
     assert not made.starts
     why = made.pending_reasons[JobId(4)]
-    assert "job 2 was told to leave" in why.sentence and why.expected_start_unix == NOW + 120
+    assert "preempted job 2" in why.sentence and why.expected_start_unix == NOW + 120
 
 
 def test_nobody_else_is_told_to_leave_while_victims_take_their_grace_time() -> None:

@@ -61,7 +61,7 @@ def test_none_starts_where_one_has_no_room_and_each_says_why() -> None:
     assert {job_id: why.code for job_id, why in made.pending_reasons.items()} == dict.fromkeys(
         (1, 2, 3), "Resources"
     )
-    assert "its 3 components start together" in made.pending_reasons[JobId(1)].sentence
+    assert "its 3 components must start together" in made.pending_reasons[JobId(1)].sentence
     assert set(made.priorities) == {1, 2, 3}
 
 
@@ -175,7 +175,7 @@ def test_each_component_has_those_leave_whom_it_may_push_aside() -> None:
     for told in made.preempts:
         rooms = {1: told.room, **dict(told.rooms_beside)}
         assert {number: room.nodes for number, room in rooms.items() if room} == {1: ("n1",), 2: ("n2",)}
-    assert "told to leave for it" in made.pending_reasons[JobId(1)].sentence
+    assert "waits until preempted job" in made.pending_reasons[JobId(1)].sentence
     assert made.pending_reasons[JobId(2)] == made.pending_reasons[JobId(1)]
 
 

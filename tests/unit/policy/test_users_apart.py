@@ -44,7 +44,7 @@ def test_it_goes_to_no_node_with_another_users_job_and_to_one_with_its_own_users
     made = planned([apart(1)], [runs(8, "bob")])
     assert started(made) == []
     why = made.pending_reasons[JobId(1)]
-    assert why.code == "Resources" and "a has room, but jobs of other users are there" in why.sentence
+    assert why.code == "Resources" and "a has free resources, but other users' jobs run there" in why.sentence
     assert why.expected_start_unix == NOW + 500
     assert started(planned([apart(1)], [runs(8, "ann")])) == [1]
     assert planned([apart(1)], [runs(8, "bob")], [node("a"), node("b")]).starts[
@@ -67,7 +67,7 @@ def test_nobody_elses_job_comes_to_it_and_its_own_users_do() -> None:
     made = planned(jobs, held)
     assert started(made) == [2, 3]
     why = made.pending_reasons[JobId(1)]
-    assert why.code == "Resources" and "another user's job there shares its nodes" in why.sentence
+    assert why.code == "Resources" and "another user's job there excludes other users" in why.sentence
     assert why.expected_start_unix == NOW + 500
     late = planned([*jobs[:2], apart(3, limit_s=600)], held)
     assert started(late) == [2], "job 3 would still be there when job 1 may start"
@@ -162,7 +162,7 @@ def test_users_who_are_kept_out_alike_are_not_looked_for_one_by_one_and_told_the
     made = plan(view([node("a")], jobs, [runs(99, "bob")]), NOW, few)
     assert started(made) == [50], "the others took all of the tests"
     assert len({made.pending_reasons[JobId(number)].sentence for number in range(2, 31)}) == 1
-    assert "a has room, but jobs of other users are there" in made.pending_reasons[JobId(30)].sentence
+    assert "a has free resources, but other users' jobs run there" in made.pending_reasons[JobId(30)].sentence
 
 
 def test_who_is_on_one_of_the_nodes_that_he_needs_is_told_of_it() -> None:
@@ -170,8 +170,8 @@ def test_who_is_on_one_of_the_nodes_that_he_needs_is_told_of_it() -> None:
     jobs = [apart(number, user, nodes_min=2, nodes_max=2) for number, user in ((1, "ann"), (2, "bob"))]
     jobs.append(apart(3, "dan", nodes_min=2, nodes_max=2))
     made = planned(jobs, held, [node("a"), node("b")])
-    assert "1 of the 2 nodes it needs could take it now" in made.pending_reasons[JobId(2)].sentence
-    assert "a has room, but jobs of other users are there" in made.pending_reasons[JobId(3)].sentence
+    assert "1 of 2 required nodes are available now" in made.pending_reasons[JobId(2)].sentence
+    assert "a has free resources, but other users' jobs run there" in made.pending_reasons[JobId(3)].sentence
 
 
 def test_no_partition_of_one_user_at_a_time_is_advised_beside_another_who_starts_there() -> None:
@@ -192,25 +192,27 @@ def test_the_reason_names_who_wants_it_so() -> None:
     by_partition = (
         planned([pending(1, partition="own")], held, partitions=own).pending_reasons[JobId(1)].sentence
     )
-    assert "a job in partition own shares its nodes with none (exclusive_user)" in by_partition
+    assert "partition own requires nodes without other users (exclusive_user)" in by_partition
     by_job = planned([apart(1)], held).pending_reasons[JobId(1)].sentence
-    assert "it shares its nodes with none (--exclusive=user)" in by_job
+    assert "this job requires nodes without other users (--exclusive=user)" in by_job
 
 
 def test_a_node_that_a_job_names_beside_others_is_the_one_of_the_reason() -> None:
     asked = Resources(nodelist=("b",), nodes_min=1, nodes_max=2, cpus_per_task=64)
     nodes = [node("a"), node("b"), node("c")]
     full = planned([pending(1, resources=asked)], [runs(8, "bob", on="b", cpus=60)], nodes)
-    assert "b, which it names, has 4 CPUs free" in full.pending_reasons[JobId(1)].sentence
+    assert "b (--nodelist) has 4 CPUs free" in full.pending_reasons[JobId(1)].sentence
     alone = msgspec.structs.replace(asked, share_with="user")
     shared = planned(
         [pending(1, resources=msgspec.structs.replace(alone, cpus_per_task=1))],
         [runs(8, "bob", on="b")],
         nodes,
     )
-    assert "b has room, but jobs of other users are there" in shared.pending_reasons[JobId(1)].sentence
     assert (
-        "b, which it names, has 0 CPUs free"
+        "b has free resources, but other users' jobs run there" in shared.pending_reasons[JobId(1)].sentence
+    )
+    assert (
+        "b (--nodelist) has 0 CPUs free"
         in planned(
             [pending(1, resources=asked)],
             [runs(8, "bob", on="b", cpus=64), runs(9, "bob", on="a"), runs(7, "bob", on="c")],

@@ -41,7 +41,7 @@ def test_variables_are_their_own_users() -> None:
     mine = msgspec.structs.replace(job, request=msgspec.structs.replace(job.request, env={"A": "1"}))
     assert variables_of(mine, who=ANN).variables == {"A": "1"}
     for other in (Principal(user="root", uid=0, admin=True), NEW_ANN):
-        with pytest.raises(UserError, match="shown to nobody else"):
+        with pytest.raises(UserError, match="only the owner can see its environment"):
             variables_of(mine, who=other)
 
 
@@ -56,8 +56,8 @@ def test_a_task_runs_again_alone() -> None:
 def test_nobody_runs_anothers_job_again_nor_a_session() -> None:
     job = a_job()
     for other in (Principal(user="eve", uid=1001), NEW_ANN):
-        with pytest.raises(UserError, match="nobody else's to run with"):
+        with pytest.raises(UserError, match="only the owner can submit it again"):
             asked_again(job, who=other, task=None)
     shell = msgspec.structs.replace(job.request, pty=PtySize())
-    with pytest.raises(UserError, match="is a session"):
+    with pytest.raises(UserError, match="is an interactive session"):
         asked_again(msgspec.structs.replace(job, request=shell), who=ANN, task=None)

@@ -29,7 +29,7 @@ def test_a_page_is_its_own_users_alone_and_no_list_has_its_token() -> None:
     for who in (ANN, ADMIN):
         assert [row.page for row in table.rows(who)] == ["/lab?token=…&x=…"]
     for who in (BOB, ADMIN):
-        with pytest.raises(UserError, match="no forward 1 of yours"):
+        with pytest.raises(UserError, match="you have no forward 1"):
             table.page(who, number)
     table.drop(number)
     with pytest.raises(UserError, match="no forward"):

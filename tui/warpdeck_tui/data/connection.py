@@ -90,7 +90,7 @@ def _answering(listener: Listener, late_s: float) -> Iterator[None]:
     def tell() -> None:
         nonlocal late
         late = True
-        listener.went_away("the controller does not answer; waiting for it")
+        listener.went_away("Controller not responding, waiting")
 
     timer = asyncio.get_running_loop().call_later(late_s, tell)
     try:
@@ -132,7 +132,7 @@ class Core:
                     await self._tell(client, listener)
             except UserError as error:
                 stopped = error.code == GONE and not os.path.exists(self.paths.socket)
-                why = "the controller was stopped" if stopped else error.message
+                why = "Controller stopped" if stopped else error.message
                 listener.went_away(f"{why}; reconnecting")
             finally:
                 self._client = None
@@ -375,7 +375,7 @@ class Core:
         try:
             requests = [msgspec.convert(each, Request) for each in (draft.request, *draft.components)]
         except msgspec.ValidationError as error:
-            raise UserError(f"the request is not understood: {error}", "correct it") from error
+            raise UserError(f"Invalid request: {error}", "Correct the options") from error
         return await self._live().dry_run(*requests)
 
     async def forecast(self, job: str) -> ForecastRow:
@@ -419,7 +419,7 @@ class Core:
         """Return the diff from the code of the job `other` to the code of this job."""
         there = (await self.job(other)).snapshot
         if not there:
-            raise UserError(f"job {other} has no snapshot", "compare with another")
+            raise UserError(f"Job {other} has no snapshot", "Compare with another job")
         return await asyncio.to_thread(code.diff, there, snapshot)
 
     def relay_client(self, *, start: bool = True) -> SyncClient:
@@ -428,7 +428,7 @@ class Core:
 
     def _live(self) -> Client:
         if self._client is None:
-            raise UserError("the controller is away", "wait until it is back", code=GONE)
+            raise UserError("The controller is not reachable", "Wait until it is back", code=GONE)
         return self._client
 
     def _glance(self, job: str, offset: int) -> Glance:

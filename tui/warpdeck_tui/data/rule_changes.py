@@ -33,7 +33,7 @@ class RuleChanges:
         try:
             return self._path.read_text() if self._path.exists() else ""
         except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{self._path} cannot be read: {error}", "ask whoever runs the site") from error
+            raise UserError(f"Cannot read {self._path}: {error}", "Ask an administrator") from error
 
     async def use(self, text: str, *, before: str) -> Reloaded:
         """Write the text and have the controller read it. If that fails, the previous text is restored.
@@ -44,7 +44,7 @@ class RuleChanges:
         """
         if await asyncio.to_thread(self.read) != before:
             raise UserError(
-                f"{self._path} was changed by somebody else meanwhile", "look at it and try again"
+                f"{self._path} was changed by someone else in the meantime", "Check the file and try again"
             )
         await asyncio.to_thread(self._write, text)
         try:
@@ -58,7 +58,7 @@ class RuleChanges:
 
         `what` describes the change.
         """
-        return Undo(f"{RELOAD}  # as before {what}", lambda: self.use(before, before=after))
+        return Undo(f"{RELOAD}  # undo: {what}", lambda: self.use(before, before=after))
 
     def _write(self, text: str) -> None:
         """Write the file by renaming, so that an incomplete file is never read."""
@@ -68,6 +68,4 @@ class RuleChanges:
             new.write_text(text)
             new.rename(self._path)
         except OSError as error:
-            raise UserError(
-                f"{self._path} cannot be written: {error.strerror}", "ask whoever runs the site"
-            ) from error
+            raise UserError(f"Cannot write {self._path}: {error.strerror}", "Ask an administrator") from error

@@ -37,7 +37,9 @@ async def what_if(words: Sequence[str], paths: Paths, progress: Progress) -> Wha
             env={**os.environ, "WARPDECK_HOME": paths.home},
         )
     except OSError as error:
-        raise UserError(f"the simulation cannot be started: {error}", "try it in a shell") from error
+        raise UserError(
+            f"Cannot start the simulation: {error}", "Run `warpdeck simulate` in a shell"
+        ) from error
     assert process.stdout is not None and process.stderr is not None
     try:
         answer, told = await asyncio.gather(process.stdout.read(), _follow(process.stderr, progress))
@@ -47,11 +49,13 @@ async def what_if(words: Sequence[str], paths: Paths, progress: Progress) -> Wha
             process.kill()
             await process.wait()
     if code:
-        raise UserError(told or f"the simulation ended with {code}", "see `warpdeck simulate --help`")
+        raise UserError(told or f"The simulation exited with {code}", "See `warpdeck simulate --help`")
     try:
         return msgspec.json.decode(answer, type=WhatIf)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise UserError(f"the simulation's answer is not understood: {error}", "try it in a shell") from error
+        raise UserError(
+            f"Cannot read the result of the simulation: {error}", "Run `warpdeck simulate` in a shell"
+        ) from error
 
 
 async def _follow(errors: asyncio.StreamReader, progress: Progress) -> str:

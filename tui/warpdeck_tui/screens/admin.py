@@ -67,20 +67,20 @@ class Tab(NamedTuple):
 
 
 TABS = {
-    "partitions": Tab("Partitions", tables.PARTITION_COLUMNS, "no partitions", "partitions"),
+    "partitions": Tab("Partitions", tables.PARTITION_COLUMNS, "No partitions", "partitions"),
     "reservations": Tab(
-        "Reserved", tables.RESERVATION_COLUMNS, "nothing is reserved; n sets nodes aside", "reservations"
+        "Reservations", tables.RESERVATION_COLUMNS, "No reservations. Press n to create one", "reservations"
     ),
-    "qos": Tab("QoS", tables.QOS_COLUMNS, "no QoS is configured; n makes one", "qos"),
+    "qos": Tab("QoS", tables.QOS_COLUMNS, "No QoS. Press n to create one", "qos"),
     "accounts": Tab(
         "Shares",
         tables.ACCOUNT_COLUMNS,
-        "there are no accounts, so nobody's use counts; E edits config.toml",
+        "No accounts, so fair share is off. Press E to edit config.toml",
         "share",
     ),
-    "priorities": Tab("Priorities", tables.PRIORITY_COLUMNS, "no job waits", "prio"),
-    "drains": Tab("Drains", tables.DRAIN_COLUMNS, "no nodes; A adds one", "nodes"),
-    "events": Tab("Events", tables.EVENT_COLUMNS, "nothing has happened yet", ""),
+    "priorities": Tab("Priorities", tables.PRIORITY_COLUMNS, "No pending jobs", "prio"),
+    "drains": Tab("Drains", tables.DRAIN_COLUMNS, "No nodes. Press A to add one", "nodes"),
+    "events": Tab("Events", tables.EVENT_COLUMNS, "No events", ""),
     "what-if": Tab("What if", COLUMNS, NOTHING_YET, "simulate --history"),
 }
 NAMES = tuple(TABS)
@@ -180,7 +180,7 @@ class AdminScreen(NodeVerbs):
         self.query_one(TabLine).show(cells, [f"screen.table('{name}')" for name in TABS], self.deck.palette)
         self.set_head(
             f"site: {tab.title.lower()}"
-            + (f"   simulating, {self._simulating}; Esc ends it" if self._simulating else "")
+            + (f"   simulating, {self._simulating}; Esc cancels" if self._simulating else "")
         )
         self._tell()
 
@@ -250,7 +250,7 @@ class AdminScreen(NodeVerbs):
         if self.applies(action):
             return ""
         names = " or ".join(TABS[name].title for name in USED_WITH[action])
-        return f"that key is for {names}, not for {TABS[self._tab].title}; Tab goes there"
+        return f"This key works in {names}, not in {TABS[self._tab].title}. Press Tab to go there"
 
     def action_next_tab(self) -> None:
         self._turn(1)
@@ -361,7 +361,7 @@ class AdminScreen(NodeVerbs):
             self._ask()
 
         self.confirmed(
-            Question(f"Give the nodes of {name} back to everybody?", f"warpdeck reservation rm {name}"),
+            Question(f"Remove reservation {name}?", f"warpdeck reservation rm {name}"),
             remove,
             reserving(site, msgspec.to_builtins(row), instead=False),
         )
@@ -369,7 +369,7 @@ class AdminScreen(NodeVerbs):
     def _remove_rule(self, noun: str, name: str) -> None:
         if not name:
             return
-        what = f"without [{self._tab}.{name}]"
+        what = f"remove [{self._tab}.{name}]"
         try:
             before = self._rules.read()
             after = amended(before, [Amendment(path=(self._tab, name))])
@@ -382,7 +382,7 @@ class AdminScreen(NodeVerbs):
             self._ask()
 
         self.confirmed(
-            Question(f"Take {noun} {name} out of config.toml?", f"{RELOAD}  # {what}"),
+            Question(f"Remove {noun} {name} from config.toml?", f"{RELOAD}  # {what}"),
             remove,
             self._rules.undo(before, after=after, what=what),
         )
@@ -412,11 +412,11 @@ class AdminScreen(NodeVerbs):
             reloaded = await self._rules.use(text, before=before)
         except UserError as error:
             problems = str(error.details.get("problems", "")) or f"{error.message}\n{error.hint}"
-            words = f"{problems}\n\nNothing was changed; E goes on with your text.\n"
-            self.app.push_screen(TextPage("config.toml is not in force", words, is_prose=True))
+            words = f"{problems}\n\nNo settings were changed. Press E to continue editing your text.\n"
+            self.app.push_screen(TextPage("Errors in config.toml", words, is_prose=True))
             return
         self._draft = ""
-        self.deck.chronicle.add(RELOAD, self._rules.undo(before, after=text, what="it was edited"))
+        self.deck.chronicle.add(RELOAD, self._rules.undo(before, after=text, what="edit"))
         self.deck.tell_reloaded(reloaded)
         self._ask()
 
@@ -429,8 +429,10 @@ class AdminScreen(NodeVerbs):
         if self._tab != "what-if":
             self.show_tab("what-if")
         command = "warpdeck simulate --history OPTIONS"
-        title = "What if? --add-gpus 8, --policy fcfs-easy, --weight fairshare=1000, --config new.toml"
-        ask = Ask(title, required="write an option", command=command, value=self._what_if_words, check=_split)
+        title = (
+            "Simulation options: --add-gpus 8, --policy fcfs-easy, --weight fairshare=1000, --config new.toml"
+        )
+        ask = Ask(title, required="Enter an option", command=command, value=self._what_if_words, check=_split)
         self.app.push_screen(ask, run)
 
     @work(exclusive=True, group="what-if")
@@ -464,4 +466,4 @@ def _split(words: str) -> list[str]:
     try:
         return shlex.split(words)
     except ValueError as error:
-        raise UserError(f"these words do not come apart: {error}", "close the quotes") from error
+        raise UserError(f"Cannot parse the options: {error}", "Close the quotes") from error

@@ -51,7 +51,7 @@ class HistoryScreen(JobListScreen):
         self._asked: PastQuery | None = None
         self._wanted: list[int] = []
         self._marked: dict[str, JobRow] = {}
-        self._words = "looking it up ..."
+        self._words = "Loading..."
         self._until = time.time()
         self._adding = False
 
@@ -92,10 +92,10 @@ class HistoryScreen(JobListScreen):
         try:
             first = await self.deck.core.past(msgspec.structs.replace(query, limit=PAGE_JOBS), counted=True)
         except UserError as error:
-            self._words = f"{error.message}; {error.hint}"
+            self._words = f"{error.message}. {error.hint}"
             self._pages = PastPages()
         else:
-            self._words = "none have ended yet"
+            self._words = "No finished jobs"
             self._pages = PastPages(first.total or 0)
             self._pages.put(0, first.jobs)
         self._query = query
@@ -147,14 +147,14 @@ class HistoryScreen(JobListScreen):
         super().on_virtual_table_marked()
 
     def words(self) -> str:
-        whose = "everybody's" if self.deck.everybody else f"{self.deck.user}'s"
+        whose = "all" if self.deck.everybody else f"{self.deck.user}'s"
         at = f", {self.table.cursor_index + 1:,} of {len(self._pages):,}" if len(self._pages) else ""
-        matching = f" that match {self.filter_text}" if self.filter_text and at else ""
-        adding = "   adding up ..." if self._adding else ""
+        matching = f" matching {self.filter_text}" if self.filter_text and at else ""
+        adding = "   adding up..." if self._adding else ""
         return f"history: {whose} jobs{at}{matching}{adding}"
 
     def nothing(self) -> str:
-        if self.filter_text and self._words == "none have ended yet":
+        if self.filter_text and self._words == "No finished jobs":
             return self.no_match()
         return self._words
 
@@ -168,7 +168,7 @@ class HistoryScreen(JobListScreen):
         """
         self._adding = True
         self.tick()
-        whose = "everybody's jobs" if self.deck.everybody else f"{self.deck.user}'s jobs"
+        whose = "all jobs" if self.deck.everybody else f"{self.deck.user}'s jobs"
         matching = f", {self.filter_text}" if self.filter_text else ""
         try:
             groups = await self.deck.core.past_costs(self._choice())
@@ -183,15 +183,17 @@ class HistoryScreen(JobListScreen):
     def action_export(self) -> None:
         query, total = self._query, len(self._pages)
         if not total or query is None:
-            self.app.notify("there are no jobs to write", severity="warning")
+            self.app.notify("No jobs to export", severity="warning")
             return
 
         def write(path: str | None) -> None:
             if path:
                 self._export(query, path)
 
-        title = f"Write {_jobs(total)} to which file? {EXPORT_NAMES}"
-        self.app.push_screen(Ask(title, required="write a name, such as jobs.csv", check=form_of), write)
+        title = f"Export {_jobs(total)} to file {EXPORT_NAMES}"
+        self.app.push_screen(
+            Ask(title, required="Enter a file name, for example jobs.csv", check=form_of), write
+        )
 
     @work(exclusive=True, group="export")
     async def _export(self, query: PastQuery, path: str) -> None:
@@ -206,9 +208,9 @@ class HistoryScreen(JobListScreen):
         except UserError as error:
             self.deck.tell_error(error)
         except OSError as error:
-            self.app.notify(f"cannot write {path}: {error.strerror}", severity="error", markup=False)
+            self.app.notify(f"Cannot write {path}: {error.strerror}", severity="error", markup=False)
         else:
-            self.app.notify(f"wrote {_jobs(written)} to {path}", markup=False)
+            self.app.notify(f"Wrote {_jobs(written)} to {path}", markup=False)
 
     async def _write(self, query: PastQuery, form: Form, file: TextIO) -> int:
         file.write(form.begin)

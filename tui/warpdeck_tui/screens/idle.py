@@ -44,7 +44,7 @@ class IdleGpus(Arrives[str], ModalScreen[str]):
         with Vertical(classes="dialog tall"):
             yield Static("", id="idle-words", classes="title", markup=False)
             yield VirtualTable(IDLE_COLUMNS, self._deck.palette, empty="", id="idle")
-            yield DialogKeys("choose", opens="opens the job")
+            yield DialogKeys("choose", opens="Open job")
 
     def arrive(self) -> None:
         rows = idle_jobs(self._deck.board.jobs.values(), time.time())

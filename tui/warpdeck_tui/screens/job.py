@@ -192,7 +192,7 @@ class JobScreen(DeckScreen):
             return
         row, styles, now = self.row, self.deck.palette, time.time()
         if row is None:
-            self.set_head(f"job {self.key}   {self._told or 'looking it up ...'}")
+            self.set_head(f"job {self.key}   {self._told or 'Loading...'}")
             return
         head = self.query_one("#head", Static)
         away = self.deck.away
@@ -307,11 +307,11 @@ class JobScreen(DeckScreen):
             if key:
                 self.query_one(MetricsPane).lay_over(key)
 
-        self.app.push_screen(Choose("Lay which run over this one?", found), lay)
+        self.app.push_screen(Choose("Select a run to compare with", found), lay)
 
     def action_take_away(self) -> None:
         if not self.query_one(MetricsPane).take_away():
-            self.app.notify("no run is laid over this one: + chooses one", severity="warning")
+            self.app.notify("No run to remove. Press + to add one", severity="warning")
 
     def action_details(self) -> None:
         self._show_pane("details")
@@ -332,7 +332,7 @@ class JobScreen(DeckScreen):
         """
         detail = self._detail
         if detail is not None and detail.stdout and detail.stderr in ("", detail.stdout):
-            self.app.notify("its stdout and stderr are one file", severity="warning")
+            self.app.notify("stdout and stderr of this job are one file", severity="warning")
             return
         self.log_pane.channel = "out" if self.log_pane.channel == "err" else "err"
         self._show_log_anew()
@@ -341,7 +341,7 @@ class JobScreen(DeckScreen):
         """Show the output of the job's next node, if each node writes its own."""
         nodes = view.writing_nodes(self._detail)
         if len(nodes) < 2:
-            self.app.notify("all that this job writes is in one output", severity="warning")
+            self.app.notify("All nodes of this job write to one log", severity="warning")
             return
         at = nodes.index(self.log_pane.node) if self.log_pane.node in nodes else 0
         self.log_pane.node = nodes[(at + 1) % len(nodes)]
@@ -363,7 +363,7 @@ class JobScreen(DeckScreen):
         """Open the page of another task of this array, with the same pane and output."""
         row = self.row
         if row is None or row.array_task_id is None:
-            self.app.notify("this job is no task of an array", severity="warning")
+            self.app.notify("This job is not an array task", severity="warning")
             return
         try:
             tasks = await self.deck.core.tasks(row)
@@ -373,7 +373,7 @@ class JobScreen(DeckScreen):
         other = view.neighbour(row, tasks, step)
         if other is None:
             where = "first" if step < 0 else "last"
-            self.app.notify(f"this is the array's {where} task that has begun", severity="warning")
+            self.app.notify(f"This is the {where} started task of the array", severity="warning")
             return
         pane, channel = self._pane, self.log_pane.channel
         self.deck.pop_screen()
@@ -385,7 +385,7 @@ class JobScreen(DeckScreen):
 
     def action_diff(self) -> None:
         if self._detail is None or not self._detail.snapshot:
-            self.app.notify("this job has no snapshot to compare", severity="warning")
+            self.app.notify("This job has no snapshot to compare", severity="warning")
             return
         snapshot, core = self._detail.snapshot, self.deck.core
         what = f"job {self._label()} (-) and its folder now (+)"
@@ -394,7 +394,7 @@ class JobScreen(DeckScreen):
     def action_diff_job(self) -> None:
         snapshot = self._detail.snapshot if self._detail else None
         if not snapshot:
-            self.app.notify("this job has no snapshot to compare", severity="warning")
+            self.app.notify("This job has no snapshot to compare", severity="warning")
             return
 
         self._choose_to_compare(snapshot)
@@ -414,7 +414,7 @@ class JobScreen(DeckScreen):
             for each in await self._others_that_ran()
         ]
         if found:
-            await self.app.search_commands(found, placeholder="Compare the code with which job?")
+            await self.app.search_commands(found, placeholder="Select a job to compare the code with")
 
     async def _others_that_ran(self) -> list[JobRow]:
         """Return jobs of the same user that have run, those with the same name first.
@@ -429,7 +429,7 @@ class JobScreen(DeckScreen):
             return []
         found = choices(row, [*ended, *self.deck.board.jobs.values()])
         if not found:
-            self.app.notify("no other job has run yet", severity="warning")
+            self.app.notify("No other job has run", severity="warning")
         return found
 
     def _compare(self, snapshot: dict[str, object], other: str) -> None:
@@ -448,10 +448,10 @@ class JobScreen(DeckScreen):
         try:
             worked = last_that_worked(now.row, await core.last_completed(now.row.user, name=now.row.name))
             if worked is None:
-                words = f"no job {now.row.name} of {now.row.user} completed before this one"
+                words = f"No earlier job {now.row.name} of {now.row.user} has completed"
                 self.app.notify(words, severity="warning", markup=False)
                 return
-            there, code = await core.job(str(worked.id)), "one of both has no snapshot"
+            there, code = await core.job(str(worked.id)), "One of the jobs has no snapshot"
             if now.snapshot and there.snapshot:
                 code = view.diff_text(await core.diff_with_job(now.snapshot, str(worked.id)))
             variables: tuple[dict[str, str], dict[str, str]] = {}, {}
@@ -460,7 +460,7 @@ class JobScreen(DeckScreen):
         except UserError as error:
             self.deck.tell_error(error)
             return
-        title = f"Since job {worked.label} worked (-), in job {self._label()} (+)"
+        title = f"Changes from job {worked.label} (-) to job {self._label()} (+)"
         self.app.push_screen(TextPage(title, changes_text(there, now, code=code, variables=variables)))
 
     @work(exclusive=True, group="diff")

@@ -39,7 +39,7 @@ class MetricsPane(LinePane):
     def __init__(self, key: str, *, id: str) -> None:
         super().__init__(id=id)
         self._keys = [key]
-        self._page = Page((), told="reading what it prints ...")
+        self._page = Page((), told="Reading the log...")
         self._runs: dict[str, Run] = {}
         self._ended: set[str] = set()
         """Runs that were read after their end, so they do not change any more."""

@@ -24,7 +24,7 @@ from warpdeck_tui.viewmodels.cells import plural
 from warpdeck_tui.widgets.cells import printable
 
 PROGRESS_LINES = 6
-FIELDS = (("address", "target", "[user@]host[:port], as for ssh"), ("name", "name", "the host's"))
+FIELDS = (("address", "target", "[user@]host[:port], as in ssh"), ("name", "name", "default: the host name"))
 
 
 class NodeAdd(Arrives[None], ModalScreen[None]):
@@ -51,7 +51,7 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
                     yield Static(title, classes="label", markup=False)
                     yield Input(placeholder=hint, id=name, compact=True)
             yield Static("", id="key", classes="listed", markup=False)
-            yield Input(placeholder="type yes to accept this key", id="accept", compact=True)
+            yield Input(placeholder="Type yes to accept this key", id="accept", compact=True)
             yield Static("", id="progress", classes="muted", markup=False)
             yield Static("", id="error", classes="error", markup=False)
             yield Static("", id="command", classes="command", markup=False)
@@ -79,9 +79,9 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
     def action_submit(self) -> None:
         accept = self.query_one("#accept", Input)
         if self._adding:
-            self._say(f"{self._adding} is still being added")
+            self._say(f"Still adding {self._adding}")
         elif not self._value("target"):
-            self._say("write the machine's address first")
+            self._say("Enter an address")
             self.query_one("#target").focus()
         elif not accept.has_focus:
             self._forget_key()
@@ -90,7 +90,7 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
             self._add(self._fingerprint)
         else:
             self._forget_key()
-            self._say("the key was not accepted; nothing was changed")
+            self._say("Host key not accepted; nothing was changed")
             self.query_one("#target").focus()
 
     @work(exclusive=True)
@@ -112,7 +112,7 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
             self._adding = ""
         cast(Deck, self.app).chronicle.add(self._command())
         has = f"{plural(row.cpus, 'CPU')}, {plural(len(row.gpus), 'GPU')}"
-        self.app.notify(f"added {row.name}: {has}", markup=False)
+        self.app.notify(f"Added {row.name}: {has}", markup=False)
         self.dismiss(None)
 
     def _failed(self, error: UserError) -> None:
@@ -123,7 +123,7 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
         key, accept = self.query_one("#key", Static), self.query_one("#accept", Input)
         kind, host = error.details.get("key_type", ""), error.details.get("host", "")
         key.update(
-            f"The host key of {host} is not known. Compare it with the machine's own:\n{kind} {self._fingerprint}"
+            f"The host key of {host} is unknown. Compare it with the key of the machine:\n{kind} {self._fingerprint}"
         )
         key.display = accept.display = True
         accept.focus()
@@ -151,6 +151,6 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
 
     def action_give_up(self) -> None:
         if self._adding:
-            words = f"{self._adding} is still being added, and stands among the nodes when it is"
+            words = f"Still adding {self._adding}. It appears in the list of nodes when it is ready"
             self.app.notify(words, markup=False)
         self.dismiss(None)

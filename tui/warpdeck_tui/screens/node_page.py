@@ -35,7 +35,7 @@ class NodeScreen(NodeVerbs):
         self._node_name = name
         self._span = 0
         self._curves: list[CurveRow] = []
-        self._told = "asking the node ..."
+        self._told = "Loading..."
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
@@ -56,7 +56,7 @@ class NodeScreen(NodeVerbs):
         if self.deck.front is not self:
             return
         node = self.node
-        self.set_head(f"node {self._node_name}" + ("" if node is not None else " is gone"))
+        self.set_head(f"node {self._node_name}" + ("" if node is not None else " (removed)"))
         if node is not None:
             lines = page(node, self._curves, span=self._span, told=self._told, width=self.size.width)
             self.query_one(TextPane).show(lines, self.deck.palette)
@@ -83,7 +83,7 @@ class NodeScreen(NodeVerbs):
     def action_span(self) -> None:
         """Show a longer time span. After one day, start again with the last minutes."""
         self._span = (self._span + 1) % len(SPANS)
-        self._curves, self._told = [], "asking the node ..."
+        self._curves, self._told = [], "Loading..."
         self.draw()
         self._ask()
 

@@ -161,9 +161,9 @@ class NodesScreen(NodeVerbs):
         if self._at is not None:
             words = f"{f'{shown} ' if shown else ''}{moment_words(self._then, self._at, now)}   {words}"
         elif shown:
-            words += f"   showing {shown}"
+            words += f"   metric: {shown}"
         looks = self._wanted_at is not None and self._wanted_at != self._at
-        return f"looking up {clock_words(self._wanted_at or now, now)} ...   {words}" if looks else words
+        return f"loading {clock_words(self._wanted_at or now, now)}...   {words}" if looks else words
 
     def applies(self, action: str) -> bool:
         if self._at is not None and action in OF_NOW:
@@ -176,8 +176,8 @@ class NodesScreen(NodeVerbs):
 
     def _nothing(self) -> str:
         if self._at is not None:
-            return "no node is known of that moment"
-        return "no nodes; A adds one" if self.deck.board.ready else "connecting ..."
+            return "No data for this time"
+        return "No nodes. Press A to add one" if self.deck.board.ready else "Connecting..."
 
     def _draw_map(self, nodes: Sequence[NodeRow], metric: str) -> None:
         """Draw the map with all GPUs of the job under the cursor highlighted.
@@ -321,8 +321,8 @@ class NodesScreen(NodeVerbs):
                 self._look_at(parse_past(words, time.time()))
 
         question = Ask(
-            "What was it like when?",
-            required="say when, such as 03:12, now-2hours or 11/20 14:00",
+            "Go to time",
+            required="Enter a time, for example 03:12, now-2hours or 11/20 14:00",
             command="warpdeck screen gpus --plain --at 03:12",
             check=check,
         )
@@ -342,7 +342,7 @@ class NodesScreen(NodeVerbs):
     def on_cell_grid_selected(self) -> None:
         gpu = self._gpu
         if gpu is None or not gpu.job:
-            self.app.notify("no job holds this GPU")
+            self.app.notify("No job on this GPU")
             return
         if self._at is not None:
             self.deck.open_job(gpu.job)
@@ -361,5 +361,5 @@ class NodesScreen(NodeVerbs):
     def action_remove(self) -> None:
         name = self.cursor[0]
         if name:
-            question = Question(f"Remove the node {name}?", f"warpdeck node rm {name}")
+            question = Question(f"Remove node {name}?", f"warpdeck node rm {name}")
             self.confirmed(question, lambda: self.deck.core.node_remove(name))

@@ -95,7 +95,7 @@ class QueueScreen(JobListScreen):
         """Open the array under the cursor, or fold the array whose task is under the cursor."""
         number, key = self._array_number(), self.table.cursor_key
         if number is None:
-            self.deck.notify("no array is under the cursor", severity="warning")
+            self.deck.notify("No array under the cursor", severity="warning")
             return
         self.listing.toggle(number)
         self.tick()
@@ -105,13 +105,13 @@ class QueueScreen(JobListScreen):
     def action_mark_all(self) -> None:
         count = len(self.listing.entries)
         if count > MOST_MARKED:
-            words = f"{count:,} lines are listed: narrow them to {MOST_MARKED:,} with a filter first"
+            words = f"Cannot mark {count:,} rows: the limit is {MOST_MARKED:,}. Narrow the list with a filter"
             self.deck.notify(words, severity="warning")
         else:
             self.table.mark_all()
 
     def _whose(self) -> str:
-        return "everybody's jobs" if self.deck.everybody else f"jobs of {self.deck.user}"
+        return "all jobs" if self.deck.everybody else f"jobs of {self.deck.user}"
 
     def words(self) -> str:
         view = f"[{self._view}] " if self._view else ""
@@ -120,16 +120,16 @@ class QueueScreen(JobListScreen):
         narrowed = f"   {len(self.listing.jobs):,} match {self.filter_text}" if self.filter_text else ""
         if not board.ready:
             return whose + narrowed
-        gpus = f"   {board.held_gpus} of {plural(board.gpus, 'GPU')} held" if board.gpus else ""
+        gpus = f"   {board.held_gpus} of {plural(board.gpus, 'GPU')} allocated" if board.gpus else ""
         return f"{whose}{narrowed}   {self._summary}{gpus}"
 
     def nothing(self) -> str:
         if not self.deck.board.ready:
-            return "connecting ..."
+            return "Connecting..."
         if self.filter_text:
             return self.no_match()
         others = not self.deck.everybody and bool(self.deck.board.jobs)
-        return "no jobs; n submits one" + (", u shows everybody's" if others else "")
+        return "No jobs. Press n to submit one" + (", or u to show all users" if others else "")
 
     # ---- Saved views
 
@@ -167,7 +167,7 @@ class QueueScreen(JobListScreen):
         """Apply the next saved view. After the last one, return to the default view."""
         kept = self._kept()
         if not kept.views:
-            self.deck.notify("no view is saved yet: W saves this one", severity="warning")
+            self.deck.notify("No saved views. Press W to save this one", severity="warning")
             return
         names = ["", *kept.views]
         at = names.index(self._view) if self._view in names else 0
@@ -196,8 +196,8 @@ class QueueScreen(JobListScreen):
 
         self.app.push_screen(
             screens.Ask(
-                "Save this view (filter, whose jobs, order, columns) as",
-                required="give it a name",
+                "Save view as (filter, users, sort order, columns)",
+                required="Enter a name",
                 value=self._view,
                 check=lambda name: Views().saved(name, view),
             ),
@@ -213,8 +213,8 @@ class QueueScreen(JobListScreen):
 
         self.app.push_screen(
             screens.Ask(
-                f"Columns, of {' '.join(JOB_COLUMNS)}",
-                required="name at least one",
+                f"Columns: {' '.join(JOB_COLUMNS)}",
+                required="Enter at least one column",
                 value=" ".join(self.columns),
                 check=parse_columns,
             ),

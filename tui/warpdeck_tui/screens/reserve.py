@@ -26,14 +26,14 @@ from warpdeck_tui.table.bindings import bindings
 UNSAID = frozenset({"FIRST_CORES", "IGNORE_JOBS", "PART_NODES", "REPLACE", "REPLACE_DOWN", "STATIC"})
 """Flags that the form does not mention: they always apply, or concern nodes that are not named."""
 HINTS = {
-    "name": "what it is called",
+    "name": "name",
     "nodes": "gpu[01-04], or ALL",
     "start": "now, now+2hours, 2026-03-02T09:00",
-    "duration": "3:00:00; empty is until it is removed",
+    "duration": "3:00:00; empty: no end",
     "users": "ann,bob",
     "accounts": "teaching",
     "flags": " ".join(flag for flag in FLAGS if flag not in UNSAID),
-    "tres": "empty is whole nodes; cpu=16,gres/gpu=2",
+    "tres": "cpu=16,gres/gpu=2; empty: whole nodes",
     "licenses": "matlab:2",
 }
 
@@ -51,7 +51,7 @@ class Reserve(Arrives[str], ModalScreen[str]):
         self._instead = before is not None
 
     def compose(self) -> ComposeResult:
-        title = f"Change reservation {self._wish.name}" if self._instead else "New reservation"
+        title = f"Edit reservation {self._wish.name}" if self._instead else "New reservation"
         with Vertical(classes="dialog"):
             yield Static(title, classes="title", markup=False)
             for name, hint in HINTS.items():

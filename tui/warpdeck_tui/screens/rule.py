@@ -46,12 +46,12 @@ class RuleForm(Arrives[str], ModalScreen[str]):
         self._before = field_texts(kind, values_of(text, kind.table, rule) if rule else {})
 
     def compose(self) -> ComposeResult:
-        title = f"Change {self._kind.noun} {self._rule}" if self._rule else f"New {self._kind.noun}"
+        title = f"Edit {self._kind.noun} {self._rule}" if self._rule else f"New {self._kind.noun}"
         with Vertical(classes="dialog rule"):
             yield Static(title, classes="title", markup=False)
             with Horizontal(classes="field"):
                 yield Static("name", classes="label", markup=False)
-                name = Input(self._rule, placeholder="what it is called", id="name", compact=True)
+                name = Input(self._rule, placeholder="name", id="name", compact=True)
                 name.disabled = bool(self._rule)
                 yield name
             for field in self._kind.fields:
@@ -93,7 +93,7 @@ class RuleForm(Arrives[str], ModalScreen[str]):
         try:
             before = self._rules.read()
             if not self._rule and values_of(before, self._kind.table, name):
-                raise UserError(f"there is a {self._kind.noun} {name} already", "e changes it")
+                raise UserError(f"{self._kind.noun} {name} already exists", "Press e in the table to edit it")
             after = amended(before, [Amendment(path=(self._kind.table, name), values=self._asked())])
             reloaded = await self._rules.use(after, before=before)
         except UserError as error:

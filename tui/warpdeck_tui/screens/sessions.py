@@ -55,7 +55,7 @@ COLUMNS = (
     Column("USER", 8, 2),
     Column("GPU", 3, align="right"),
     Column("TIME", 7, align="right"),
-    Column("WHERE", 23, flex=2),
+    Column("NODES", 23, flex=2),
     Column("", 12, 1, key="use", flex=3),
 )
 
@@ -177,7 +177,7 @@ class SessionsScreen(DeckScreen):
         board = self.deck.board
         found = sessions(board.jobs.values(), user=None if self.deck.everybody else self.deck.user)
         rows = session_rows(found, self._forwards, now=time.time())
-        self.table.show(rows, empty="no sessions; i opens a shell")
+        self.table.show(rows, empty="No sessions. Press i to open a shell")
         self.set_head(summary(found, self._forwards))
         self._show_glance()
         self._tell()
@@ -202,7 +202,9 @@ class SessionsScreen(DeckScreen):
         if row is not None and row.why is not None:
             words = row.why.sentence
         options = shell_options(board.jobs.values(), user=self.deck.user, has_gpus=board.has_gpus())
-        self.query_one("#told", Static).update(f"{printable(words)}\ni asks for {in_words(options)}")
+        self.query_one("#told", Static).update(
+            f"{printable(words)}\nKey i opens a shell with {in_words(options)}"
+        )
         self.show_keys()
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
@@ -222,7 +224,7 @@ class SessionsScreen(DeckScreen):
     async def action_end_forward(self) -> None:
         row = self._forward()
         if row is None:
-            self.app.notify("there is no forwarded port under the cursor", severity="warning", markup=False)
+            self.app.notify("No forwarded port under the cursor", severity="warning", markup=False)
             return
         try:
             await self.deck.core.end_forward(row.number)
@@ -230,7 +232,7 @@ class SessionsScreen(DeckScreen):
             self.deck.tell_error(error)
             return
         self.deck.chronicle.add(f"warpdeck forward --end {row.number}")
-        self.app.notify(f"port {row.local_port} is forwarded no more", markup=False)
+        self.app.notify(f"Stopped forwarding port {row.local_port}", markup=False)
         self._ask()
 
     def action_copy(self) -> None:

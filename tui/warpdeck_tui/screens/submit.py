@@ -158,7 +158,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
             area = self.query_one(ScriptText)
             if area.text != sheet.text:
                 area.text = sheet.text
-        source = f"   filled from {sheet.source}" if sheet.source else ""
+        source = f"   from {sheet.source}" if sheet.source else ""
         self.query_one("#title", Static).update(f"New job{source}")
         self.query_one("#command", Static).update(f"$ {command_line(sheet)}")
         self._look_ahead()
@@ -227,11 +227,9 @@ class NewJob(Arrives[str], ModalScreen[str]):
                 except UserError as error:
                     self._show_errors([FieldError("", in_words(error))])
                 else:
-                    self.app.notify(f"saved preset {name}; ctrl+o fills a form from it", markup=False)
+                    self.app.notify(f"Saved preset {name}. Press Ctrl-O to load it", markup=False)
 
-        self.app.push_screen(
-            Ask("Save this form as a preset named", required="give it a name", check=check_name), save
-        )
+        self.app.push_screen(Ask("Save form as preset", required="Enter a name", check=check_name), save)
 
     def action_sweep(self) -> None:
         """Open the dialog for the grid of a sweep."""
@@ -261,7 +259,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
         cwd = os.path.abspath(os.path.expanduser(sheet.value("folder") or "."))
         try:
             if not os.path.isdir(cwd):
-                self._show_errors([FieldError("folder", f"there is no folder {cwd}")])
+                self._show_errors([FieldError("folder", f"No such folder: {cwd}")])
                 return
             done = await self._core.submit(
                 sheet.value("script"),
@@ -279,7 +277,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
         for note in done.notes:
             self.app.notify(note, severity="warning", markup=False)
         tasks = f", {done.tasks} tasks" if done.tasks > 1 else ""
-        self.app.notify(f"submitted job {done.label}{tasks}", markup=False)
+        self.app.notify(f"Submitted job {done.label}{tasks}", markup=False)
         cast(Deck, self.app).chronicle.add(command_line(sheet))
         self.dismiss(str(done.job_id))
 

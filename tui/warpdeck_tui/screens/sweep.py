@@ -38,10 +38,10 @@ class SweepGrid(Arrives[str], ModalScreen[str]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog tall"):
-            yield Static("Sweep: every combination of values is a task", classes="title", markup=False)
+            yield Static("Sweep: one task for each combination of values", classes="title", markup=False)
             yield Input(
                 self._sheet.value("sweep"),
-                placeholder="lr=0.1,0.01 seed=1..5   and $lr, $seed in the command",
+                placeholder="lr=0.1,0.01 seed=1..5   use $lr, $seed in the command",
                 id="grid",
                 compact=True,
                 select_on_focus=False,

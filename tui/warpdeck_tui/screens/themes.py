@@ -49,7 +49,7 @@ class ThemePicker(Arrives[None], ModalScreen[None]):
             yield Static("Theme", classes="title", markup=False)
             yield VirtualTable(COLUMNS, self._deck.palette, empty="", id="themes")
             yield Static("", id="sample", markup=False)
-            yield DialogKeys("choose", opens="keeps it")
+            yield DialogKeys("choose", opens="Choose")
 
     def arrive(self) -> None:
         self._before = self._deck.theme
@@ -86,5 +86,5 @@ def _row(theme: ThemeFile) -> tuple[str, Line]:
     ground = "dark" if theme.dark else "light"
     return theme.name, (
         Cell(theme.name),
-        Cell(f"{ground}, 16 colours" if theme.ansi else ground, "muted"),
+        Cell(f"{ground}, 16 colors" if theme.ansi else ground, "muted"),
     )

@@ -32,8 +32,10 @@ class UsagePage(TextPage):
             if path:
                 self._export(path)
 
-        title = f"Write these figures to which file? {EXPORT_NAMES}"
-        self.app.push_screen(Ask(title, required="write a name, such as usage.csv", check=form_of), write)
+        title = f"Export usage to file {EXPORT_NAMES}"
+        self.app.push_screen(
+            Ask(title, required="Enter a file name, for example usage.csv", check=form_of), write
+        )
 
     def _export(self, path: str) -> None:
         """Write the figures into a file. They take a few hundred lines at most, whatever the number of
@@ -47,6 +49,6 @@ class UsagePage(TextPage):
         except UserError as error:
             deck.tell_error(error)
         except OSError as error:
-            deck.notify(f"cannot write {path}: {error.strerror}", severity="error", markup=False)
+            deck.notify(f"Cannot write {path}: {error.strerror}", severity="error", markup=False)
         else:
-            deck.notify(f"wrote the figures to {path}", markup=False)
+            deck.notify(f"Wrote usage to {path}", markup=False)

@@ -78,7 +78,7 @@ def looks_only(where: str, action_id: str) -> str:
     """Return the message for an action that --readonly switches off, or "" if the action changes nothing."""
     titles = {(action.where, action.id): action.title for action in ACTIONS if action.changes}
     title = titles.get((where, action_id), "")
-    return f"{title} is switched off: the app was started with --readonly" if title else ""
+    return f"{title} is disabled: the app was started with --readonly" if title else ""
 
 
 class KeyHint(NamedTuple):
@@ -124,7 +124,7 @@ def command_of(action: Action) -> str:
 
 
 def dialog_keys(place: str, keymap: Mapping[str, str], *, opens: str = "") -> list[KeyHint]:
-    """Return the key hints for the last line of a dialog, such as "Enter submits" and "Esc goes back".
+    """Return the key hints for the last line of a dialog, such as "Enter Submit" and "Esc Cancel".
 
     If `opens` is given, it describes the effect of the key that opens a row of a list, and this hint is added
     in front.

@@ -26,11 +26,11 @@ async def keep(text: str, *, environ: Mapping[str, str]) -> str:
     """
     places = []
     if environ.get("TMUX") and await _to_tmux(text):
-        places.append("in tmux' buffer")
+        places.append("the tmux buffer")
     path = os.path.join(config_dir(), FILE_NAME)
     if await asyncio.to_thread(_to_file, path, text):
-        places.append(f"in {path}")
-    return " and ".join(places)
+        places.append(path)
+    return f"Also in {' and '.join(places)}" if places else ""
 
 
 async def _to_tmux(text: str) -> bool:

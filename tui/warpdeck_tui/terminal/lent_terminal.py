@@ -48,7 +48,7 @@ def join_terminal(app: App[None], connect: Connect, label: str, *, watch: bool =
     def borrow() -> RelayEnd:
         client = connect()
         try:
-            leave = "q leaves it as it is" if watch else "Enter ~d detaches, Enter ~? helps"
+            leave = "press q to leave" if watch else "press Enter, then ~d to detach or ~? for help"
             print(f"job {label}: {leave}", flush=True)
             return relay(
                 client,
@@ -65,12 +65,14 @@ def join_terminal(app: App[None], connect: Connect, label: str, *, watch: bool =
     try:
         ended = lend_terminal(app, borrow)
     except KeyboardInterrupt:
-        return f"gave up waiting for job {label}; it goes on, a joins it"
+        return f"Stopped waiting for job {label}. The job continues; press a to attach"
     if ended.error:
         return ended.error
     if ended.detached and watch:
-        return f"job {label} goes on"
-    return f"detached from job {label}; a comes back" if ended.detached else f"job {label} has ended"
+        return f"Job {label} continues"
+    return (
+        f"Detached from job {label}. Press a to attach again" if ended.detached else f"Job {label} has ended"
+    )
 
 
 def leave_at_hang_up(app: App[None]) -> None:
@@ -109,7 +111,7 @@ def _ending_signals_raise() -> Iterator[None]:
 def check_lends(app: App[None]) -> None:
     """Raise UserError if the app has no terminal that it could hand over, for example in a browser."""
     if app._driver is None or not app._driver.can_suspend:
-        raise UserError("there is no terminal here to lend", "it takes a shell of your own")
+        raise UserError("Cannot open a terminal here", "Run `warpdeck` in a shell")
 
 
 def lend_terminal(app: App[None], borrow: Callable[[], T]) -> T:
@@ -129,7 +131,7 @@ def lend_terminal(app: App[None], borrow: Callable[[], T]) -> T:
             failure = error
     if isinstance(failure, HungUp) or is_gone(STDIN):
         app.exit()
-        raise UserError("The terminal was closed, so the app ends.", "`warpdeck` opens it again")
+        raise UserError("The terminal was closed, so the app exits", "Run `warpdeck` to open it again")
     if failure is not None:
         raise failure
     return result[0]

@@ -160,7 +160,8 @@ class TerminalApp(App[None]):
         lines = [line for line in whole.splitlines() if line.strip()]
         if len(lines) > 1:
             self.notify(
-                f"the first of {len(lines)} lines was pasted: here is room for one", severity="warning"
+                f"Only the first of {len(lines)} lines was pasted. This field takes one line",
+                severity="warning",
             )
         return lines[0] if lines else ""
 
@@ -216,11 +217,15 @@ class TerminalApp(App[None]):
         The terminal's own mouse selects and copies text without Shift.
         """
         if not isinstance(self._driver, TerminalDriver):
-            self.notify("there is no terminal here whose mouse could be had", severity="warning")
+            self.notify("The mouse cannot be switched in a browser", severity="warning")
             return
         on = not self._driver.has_mouse
         self._driver.turn_mouse(on=on)
-        self.notify("the mouse is the app's" if on else "the mouse is the terminal's own; M takes it back")
+        self.notify(
+            "The app uses the mouse"
+            if on
+            else "The terminal uses the mouse. Press M to give it back to the app"
+        )
 
     def on_notify(self, event: Notify) -> None:
         """Remove notifications before Textual shows a new one.

@@ -120,8 +120,8 @@ def _outcome(status: int, reads: int) -> int:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         raise UserError(
-            f"the app was killed ({signal.Signals(number).name}); jobs go on",
-            "`warpdeck` opens it again",
+            f"The app was killed ({signal.Signals(number).name}). Jobs keep running",
+            "Run `warpdeck` to open it again",
             exit_code=128 + number,
         )
     if told := os.read(reads, MAX_ERROR_BYTES):

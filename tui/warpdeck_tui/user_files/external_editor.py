@@ -39,9 +39,9 @@ def edit(text: str, *, name: str) -> str:
         try:
             code = _run([*shlex.split(command), path])
         except (OSError, ValueError) as error:
-            raise UserError(f"cannot run the editor {command!r}: {error}", "set $EDITOR") from error
+            raise UserError(f"Cannot run the editor {command!r}: {error}", "Set $EDITOR") from error
         if code:
-            raise UserError(f"{command} ended with {code}; the script is as before", "try again")
+            raise UserError(f"{command} exited with {code}. The text is unchanged", "Try again")
         return _read(path)
 
 
@@ -68,7 +68,7 @@ def _read(path: str) -> str:
             data = file.read(MAX_SCRIPT_BYTES + 1)
         text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"the edited script cannot be read: {error}", "edit it again") from error
+        raise UserError(f"Cannot read the edited file: {error}", "Edit it again") from error
     if len(data) > MAX_SCRIPT_BYTES or "\0" in text:
-        raise UserError("the edited text is no batch script", "a batch script only starts programs")
+        raise UserError("The edited file is too large or not a text file", "Edit it again")
     return text

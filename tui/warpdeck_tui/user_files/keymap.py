@@ -89,11 +89,9 @@ def read_keymap(path: Path) -> Keymap:
     except FileNotFoundError:
         return NO_KEYMAP
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}", "check its permissions") from error
+        raise UserError(f"Cannot read {path}: {error.strerror}", "Check its permissions") from error
     except ValueError as error:  # errors of msgspec are ValueErrors
-        raise UserError(
-            f"{path} cannot be used: {error}", 'write [queue] and below it cancel = "x"'
-        ) from error
+        raise UserError(f"Cannot use {path}: {error}", 'Write [queue] and, below it, cancel = "x"') from error
     try:
         return _keymap(chosen)
     except UserError as error:
@@ -115,28 +113,30 @@ def _keymap(chosen: Mapping[str, str | Mapping[str, str]]) -> Keymap:
         if not isinstance(value, str):
             own |= {_known(name, action): _keys(keys) for action, keys in value.items()}
         elif name != "preset":
-            raise UserError(f"{name} stands in no place", f'write [queue] above {name} = "{value}"')
+            raise UserError(
+                f"{name} is not in a section", f'Write a section such as [queue] above {name} = "{value}"'
+            )
         elif value not in PRESETS:
-            raise UserError(f"there is no preset {value}", f"there are {', '.join(PRESETS)}")
+            raise UserError(f"No such preset: {value}", f"Use one of {', '.join(PRESETS)}")
         else:
             preset = value
     keys = PRESETS[preset] | own
     wrong = clashes(action._replace(keys=keys_of(action, keys)) for action in ACTIONS)
     if wrong:
-        raise UserError(wrong[0], "choose another key")
+        raise UserError(wrong[0], "Choose another key")
     return Keymap(keys, preset)
 
 
 def _known(place: str, name: str) -> str:
     """Return the binding id. Raises UserError with a similar name if there is no such action."""
     if place not in PLACES:
-        raise UserError(f"there is no place [{place}]", f"there are {', '.join(PLACES)}")
+        raise UserError(f"No such section: [{place}]", f"Use one of {', '.join(PLACES)}")
     there = [action.id for action in ACTIONS if action.where == place]
     if name in there:
         return f"{place}.{name}"
     near = difflib.get_close_matches(name, there, n=1)
-    hint = f"did you mean {near[0]}?" if near else "K shows the names of all actions"
-    raise UserError(f"there is no action {place}.{name}", hint)
+    hint = f"Did you mean {near[0]}?" if near else "Press K to list all actions"
+    raise UserError(f"No such action: {place}.{name}", hint)
 
 
 def _keys(text: str) -> str:
@@ -152,7 +152,7 @@ def _key(word: str) -> str:
         return word[: -len(bare)] + _character_to_key(bare)
     if bare in _NAMED or bare in _characters():
         return word
-    raise UserError(f'there is no key "{word}"', 'keys are written like "x", "f2", "ctrl+x" or "pagedown"')
+    raise UserError(f'No such key: "{word}"', 'Write keys like "x", "f2", "ctrl+x" or "pagedown"')
 
 
 def _characters() -> set[str]:
@@ -170,7 +170,7 @@ def keymap_lines(keymap: Keymap, path: Path) -> list[tuple[str, str, str]]:
         ("", f"{path}   preset {keymap.preset}", ""),
         (
             "",
-            f'it says  preset = "vim"  (there are {", ".join(PRESETS)}) and, below  [queue]  cancel = "x"',
+            f'Example: preset = "vim" ({", ".join(PRESETS)}); below [queue]: cancel = "x"',
             "",
         ),
     ]
@@ -179,6 +179,6 @@ def keymap_lines(keymap: Keymap, path: Path) -> list[tuple[str, str, str]]:
         for action in ACTIONS:
             if action.where == place:
                 keys = keys_of(action, keymap.keys)
-                before = f" (was {key_words(action.keys)})" if keys != action.keys else ""
+                before = f" (default: {key_words(action.keys)})" if keys != action.keys else ""
                 shown.append((key_words(keys), action.id, f"{action.help}{before}"))
     return shown

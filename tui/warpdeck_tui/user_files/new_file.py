@@ -18,7 +18,7 @@ def new_file(path: str) -> TextIO:
     try:
         number = os.open(os.path.expanduser(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}", "choose another name") from error
+        raise UserError(f"Cannot write {path}: {error.strerror}", "Choose another name") from error
     return open(number, "w", encoding="utf-8", newline="")
 
 

@@ -40,7 +40,7 @@ def read_presets(own: Path, site: Path) -> tuple[Presets, list[str]]:
             found.append(_read(path))
         except UserError as error:
             found.append({})
-            trouble.append(f"{error.message}; {error.hint}")
+            trouble.append(f"{error.message}. {error.hint}")
     return Presets(found[0], found[1]), trouble
 
 
@@ -49,7 +49,7 @@ def save_preset(path: Path, name: str, preset: Preset) -> None:
     check_name(name)
     presets = _read(path)
     if len(presets) >= MAX_PRESETS and name not in presets:
-        raise UserError(f"there are {MAX_PRESETS} presets already", "take one away first")
+        raise UserError(f"The limit of {MAX_PRESETS} presets is reached", "Remove a preset first")
     _write(path, {**presets, name: preset})
 
 
@@ -57,14 +57,16 @@ def remove_preset(path: Path, name: str) -> None:
     """Remove the preset from the user's file. Raises UserError."""
     presets = _read(path)
     if name not in presets:
-        raise UserError(f"{name} is no preset of yours", "the site's are its administrator's")
+        raise UserError(f"Cannot remove preset {name}: it belongs to the site", "Ask an administrator")
     _write(path, {each: preset for each, preset in presets.items() if each != name})
 
 
 def check_name(name: str) -> None:
     """Raise UserError if this cannot be the name of a preset."""
     if not name.strip() or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
-        raise UserError(f"a preset's name has 1 to {MAX_NAME_CHARACTERS} characters", "choose another")
+        raise UserError(
+            f"A preset name must have 1 to {MAX_NAME_CHARACTERS} characters", "Choose another name"
+        )
 
 
 def _read(path: Path) -> dict[str, Preset]:
@@ -76,12 +78,15 @@ def _read(path: Path) -> dict[str, Preset]:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
-            raise UserError(f"{path} is over {MAX_FILE_BYTES >> 20} MiB", "it holds something else")
+            raise UserError(
+                f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB",
+                "Remove the file; it is not a preset file",
+            )
         return dict(msgspec.json.decode(data, type=_File).presets)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, msgspec.DecodeError) as error:
-        raise UserError(f"{path} cannot be used: {error}", "correct it, or take it away") from error
+        raise UserError(f"Cannot use {path}: {error}", "Correct or remove it") from error
 
 
 def _write(path: Path, presets: Mapping[str, Preset]) -> None:
@@ -95,4 +100,4 @@ def _write(path: Path, presets: Mapping[str, Preset]) -> None:
             file.write(data)
         os.replace(fresh, path)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}", "check its permissions") from error
+        raise UserError(f"Cannot write {path}: {error.strerror}", "Check its permissions") from error

@@ -47,10 +47,10 @@ class Views(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Return a copy that contains this view, too. Raises UserError."""
         if len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
             raise UserError(
-                f"a view's name has at most {MAX_NAME_CHARACTERS} characters", "choose a shorter one"
+                f"A view name has at most {MAX_NAME_CHARACTERS} printable characters", "Choose another name"
             )
         if len(self.views) >= MAX_VIEWS and name not in self.views:
-            raise UserError(f"there are {MAX_VIEWS} views already", "take some out of views.json")
+            raise UserError(f"The limit of {MAX_VIEWS} views is reached", "Remove some from views.json")
         return msgspec.structs.replace(self, views={**self.views, name: view})
 
 
@@ -67,7 +67,7 @@ def parse_columns(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(text.lower().replace(",", " ").split()))
     strange = [name for name in names if name not in JOB_COLUMNS]
     if strange:
-        raise UserError(f"there is no column {strange[0]}", f"there are {' '.join(JOB_COLUMNS)}")
+        raise UserError(f"No such column: {strange[0]}", f"Use one of {' '.join(JOB_COLUMNS)}")
     return names or DEFAULT_COLUMNS
 
 
@@ -81,12 +81,12 @@ def read_views(path: Path) -> Views:
     except FileNotFoundError:
         return Views()
     except (OSError, msgspec.DecodeError) as error:
-        raise UserError(f"{path} cannot be used: {error}", "correct it, or take it away") from error
+        raise UserError(f"Cannot use {path}: {error}", "Correct or remove it") from error
     for view in views.views.values():
         parse_columns(" ".join(view.columns))
         if view.order.column and view.order.column not in SORTED_BY:
             raise UserError(
-                f"{path}: nothing is sorted by {view.order.column}", f"there are {' '.join(SORTED_BY)}"
+                f"{path}: cannot sort by {view.order.column}", f"Use one of {' '.join(SORTED_BY)}"
             )
     return msgspec.structs.replace(views, columns=parse_columns(" ".join(views.columns)))
 
@@ -99,4 +99,4 @@ def write_views(path: Path, views: Views) -> None:
         fresh.write_bytes(msgspec.json.format(msgspec.json.encode(views)) + b"\n")
         os.replace(fresh, path)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}", "check its permissions") from error
+        raise UserError(f"Cannot write {path}: {error.strerror}", "Check its permissions") from error

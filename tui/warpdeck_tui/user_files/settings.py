@@ -51,6 +51,6 @@ def read_settings() -> Settings:
     except FileNotFoundError:
         return Settings()
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}", "check its permissions") from error
+        raise UserError(f"Cannot read {path}: {error.strerror}", "Check its permissions") from error
     except ValueError as error:  # errors of msgspec are ValueErrors
-        raise UserError(f"{path} cannot be used: {error}", "correct it, or take it away") from error
+        raise UserError(f"Cannot use {path}: {error}", "Correct or remove it") from error

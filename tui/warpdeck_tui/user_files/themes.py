@@ -83,7 +83,7 @@ def load_theme(path: Path) -> ThemeFile:
         to_textual(theme).to_color_system().generate()
         text_styles(theme)
     except OSError as error:
-        raise UserError(f"cannot read the theme {path}: {error.strerror}", "check its permissions") from error
+        raise UserError(f"Cannot read theme {path}: {error.strerror}", "Check its permissions") from error
     except (ColorParseError, ValueError) as error:  # errors of msgspec are ValueErrors
         raise _unusable(path, str(error).partition("\n")[0]) from error
     return theme
@@ -98,7 +98,7 @@ def _read(path: Path) -> bytes:
 
 
 def _unusable(path: Path, cause: str) -> UserError:
-    return UserError(f"the theme {path} cannot be used: {cause}", "correct it, or remove the file")
+    return UserError(f"Cannot use theme {path}: {cause}", "Correct or remove the file")
 
 
 def _check_colours(theme: ThemeFile) -> None:
@@ -114,7 +114,7 @@ def _check_colours(theme: ThemeFile) -> None:
                 # Textual's own variables may have a second word ("red 50%").
                 Color.parse(value.partition(" ")[0] if key.startswith("variables.") else value)
         except (ColorParseError, StyleSyntaxError) as error:
-            raise ValueError(f'{key} = "{value}" is no colour') from error
+            raise ValueError(f'{key} = "{value}" is not a color') from error
 
 
 def _colours(theme: ThemeFile) -> Iterator[tuple[str, str]]:

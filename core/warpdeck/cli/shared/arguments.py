@@ -59,7 +59,7 @@ class Arguments(argparse.ArgumentParser):
         word = words.split()[0]
         near = difflib.get_close_matches(word.partition("=")[0], list(self._option_string_actions), n=1)
         hint = f"did you mean {near[0]}?" if near and word.startswith("-") else see
-        kind = "unknown option" if word.startswith("-") else "one word too many:"
+        kind = "unknown option" if word.startswith("-") else "unexpected argument"
         raise UserError(f"{self.prog}: {kind} {word}", hint, exit_code=USAGE_EXIT)
 
 

@@ -28,7 +28,7 @@ def print_forecast(found: dict[str, Any], *, now: float) -> None:
     if found["hint"]:
         lines.append(found["hint"])
     if found["ahead"]:
-        lines.append(f"ahead of it: {ahead_in_words(found)}")
+        lines.append(f"ahead in the queue: {ahead_in_words(found)}")
     lines += [f"it {change}" for change in found["changes"]]
     for line in lines:
         print(clean(line))

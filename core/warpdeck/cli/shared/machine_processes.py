@@ -62,7 +62,7 @@ def show(*, as_json: bool) -> int:
     if as_json:
         print_json({"processes": [{**each._asdict(), "user": _user(each.uid)} for each in found]})
     elif not found:
-        print("no controller and no agent runs on this machine")
+        print("no controllers or agents are running on this machine")
     else:
         rows = [(each.kind, str(each.pid), _user(each.uid), _jobs_text(each), each.home) for each in found]
         print_table(("KIND", "PID", "USER", "JOBS", "HOME"), rows)
@@ -77,7 +77,7 @@ def stop(*, kill_jobs: bool) -> int:
     uid = os.geteuid()
     mine = [each for each in find() if uid in (0, each.uid)]
     if not mine:
-        print("no controller and no agent of yours runs on this machine")
+        print("no controllers or agents of yours are running on this machine")
         return 0
     folders = {each.home for each in mine if each.kind == AGENT}
     _end([each for each in mine if each.kind == CONTROLLER])
@@ -87,7 +87,11 @@ def stop(*, kill_jobs: bool) -> int:
     _end([each for each in mine if each.kind == AGENT])
     if jobs:
         names = ", ".join(jobs)
-        print(f"jobs ended: {names}" if kill_jobs else f"jobs that go on: {names}; --kill-jobs ends them")
+        print(
+            f"jobs killed: {names}"
+            if kill_jobs
+            else f"jobs still running: {names}; to kill them, use --kill-jobs"
+        )
     return 0
 
 
@@ -120,8 +124,8 @@ def _end(which: Sequence[Found]) -> None:
             signal.pidfd_send_signal(descriptor, signal.SIGTERM)
             if not select.select([descriptor], [], [], STOP_S)[0]:
                 raise UserError(
-                    f"the {each.kind} in {each.home} (pid {each.pid}) does not end within {STOP_S:.0f} s",
-                    f"look at its log, or kill it: kill -9 {each.pid}",
+                    f"the {each.kind} in {each.home} (pid {each.pid}) did not stop within {STOP_S:.0f} s",
+                    f"check its log, or kill it with `kill -9 {each.pid}`",
                 )
             print(f"stopped the {each.kind} in {clean(each.home)} (pid {each.pid}, {_user(each.uid)})")
 
@@ -139,8 +143,8 @@ def _kill_jobs(folders: set[str]) -> None:
             told |= left
             time.sleep(POLL_S)
     raise UserError(
-        f"processes of jobs do not end: pids {', '.join(str(pid) for pid in sorted(left))}",
-        "they hang in the kernel; the agents go on",
+        f"job processes cannot be killed: pids {', '.join(str(pid) for pid in sorted(left))}",
+        "they hang in the kernel; the agents keep running",
     )
 
 

@@ -36,8 +36,8 @@ def measured(row: dict[str, Any]) -> str:
     unknown.
     """
     if row["unknown"]:
-        since = f"; it is known from {moment_text(row['since'])} on" if row["since"] else ""
+        since = f"; data starts at {moment_text(row['since'])}" if row["since"] else ""
         words = f"{row['unknown']}{since}"
     else:
-        words = f"means of {roughly(row['step_s'])} from {moment_text(row['begin'])} on"
-    return f"{words}; not known: {', '.join(row['untold'])}" if row["untold"] else words
+        words = f"averages over {roughly(row['step_s'])} from {moment_text(row['begin'])}"
+    return f"{words}; unknown: {', '.join(row['untold'])}" if row["untold"] else words

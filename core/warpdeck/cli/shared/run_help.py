@@ -5,10 +5,10 @@ from __future__ import annotations
 HELP = """usage: warpdeck run [OPTIONS] [--pty] COMMAND...
        warpdeck attach [--watch] JOB
 
-Runs a command on the cluster, in this folder, and waits for it: its output comes here, its exit code is ours. Takes
-sbatch's options (-N -n -c --gpus --gres --mem -t ...). With --pty the command gets a terminal; Enter ~d detaches from it
-and the job goes on, `warpdeck attach JOB` comes back (Enter ~? tells all such keys). Several may be attached at once: the
-terminal has the size of who typed last. With --watch it is only read: q leaves.
+Run a command on the cluster in the current folder, print its output and return its exit code. All sbatch options are
+accepted (-N -n -c --gpus --gres --mem -t ...). With --pty the command gets a terminal. To detach, press Enter, then ~ d:
+the job keeps running, and `warpdeck attach JOB` attaches again. Enter ~ ? lists all of these keys. Several users can be
+attached at once; the terminal takes the size of the one that typed last. --watch is read-only; q quits.
 
 examples:
   warpdeck run --gpus 1 --pty bash

@@ -18,8 +18,8 @@ def main(_: str, words: list[str]) -> int:
     jobs = words[watch:]
     if len(jobs) != 1 or jobs[0].startswith("-"):
         raise UserError(
-            "attach takes one job",
-            "write: warpdeck attach 12, or warpdeck attach --watch 12",
+            "attach needs exactly one job",
+            "usage: warpdeck attach 12, or warpdeck attach --watch 12",
             exit_code=2,
         )
     with SyncClient.connect(default_paths()) as client:

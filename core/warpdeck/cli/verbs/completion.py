@@ -81,15 +81,15 @@ def main(_: str, words: list[str]) -> int:
         return _answer(words[1:])
     parser = Arguments(
         "warpdeck completion",
-        description="Prints what a shell needs so that Tab completes warpdeck and Slurm's commands: verbs, options, and the jobs,\n"
-        "nodes, partitions, users, accounts and QoS that there are.",
+        description="Print the completion script of a shell, for warpdeck and the Slurm commands. Tab completes verbs, options,\n"
+        "jobs, nodes, partitions, users, accounts and QoS.",
         examples=(
             'eval "$(warpdeck completion bash)"                             in ~/.bashrc',
             'eval "$(warpdeck completion zsh)"                              in ~/.zshrc, after compinit',
             "warpdeck completion fish | source                              in ~/.config/fish/config.fish",
         ),
     )
-    parser.add_argument("shell", choices=list(SHELLS), help="whose script to print")
+    parser.add_argument("shell", choices=list(SHELLS), help="shell")
     args = parser.parse_args(words)
     print(SHELLS[args.shell].replace("COMMANDS", " ".join(_commands())), end="")
     return 0
@@ -109,7 +109,7 @@ def _answer(words: list[str]) -> int:
     shell, line = words[0] if words else "", words[2:] if words[1:2] == ["--"] else words[1:]
     if shell not in SHELLS or len(line) < 2:
         raise UserError(
-            "warpdeck completion --words SHELL -- COMMAND WORD...", "see `warpdeck completion --help`"
+            "usage: warpdeck completion --words SHELL -- COMMAND WORD...", "see `warpdeck completion --help`"
         )
     if shell == "bash":
         line = rejoined(line)

@@ -25,32 +25,36 @@ def main(_: str, words: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="warpdeck config",
-        description="The site's settings are config.toml in the controller's home. Without it every default stands.",
+        description="Check, show, reload or import the configuration. It is read from config.toml in the controller's home. "
+        "Without this file, all settings have their defaults.",
         epilog="examples:\n  warpdeck config import /etc/slurm/slurm.conf --out config.toml\n"
         "  warpdeck config check config.toml",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    check = verbs.add_parser("check", help="name every error of a file, with its line")
+    check = verbs.add_parser("check", help="list all errors of a file with their lines")
     check.set_defaults(run=_check)
-    show = verbs.add_parser("show", help="all settings in force, and where each comes from")
+    show = verbs.add_parser("show", help="show all active settings and their origins")
     show.set_defaults(run=_show)
     show.add_argument(
         "--file",
         dest="of_file",
         action="store_true",
-        help="what config.toml says, not what the running controller holds",
+        help="show the settings of config.toml instead of those of the running controller",
     )
     for each in (check, show):
         each.add_argument(
             "file", nargs="?", default="", metavar="FILE", help="default: config.toml in the home"
         )
-    reload = verbs.add_parser("reload", help="the running controller takes up the file, whole or not at all")
+    reload = verbs.add_parser(
+        "reload", help="apply config.toml to the running controller; nothing changes if it has errors"
+    )
     reload.set_defaults(run=_reload)
     imported = verbs.add_parser(
         "import",
-        help="make a configuration from slurm.conf",
-        description="What could not be carried over is listed on standard error, each with the reason.",
+        help="convert slurm.conf to config.toml",
+        description="Convert slurm.conf to config.toml. Settings that cannot be converted are listed on "
+        "standard error with the reason.",
     )
     imported.add_argument("slurm_conf", metavar="slurm.conf")
     imported.add_argument("--gres", default="", metavar="gres.conf")
@@ -60,9 +64,11 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="FILE",
-        help="output of `sacctmgr dump CLUSTER` or of `sacctmgr -P show qos`; may be given twice",
+        help="output of `sacctmgr dump CLUSTER` or `sacctmgr -P show qos`; can be repeated",
     )
-    imported.add_argument("--out", default="", metavar="FILE", help="a new file; default: standard output")
+    imported.add_argument(
+        "--out", default="", metavar="FILE", help="output file, must not exist; default: standard output"
+    )
     imported.set_defaults(run=_import)
     for each in (check, show, reload, imported):
         each.add_argument("--json", action="store_true", help="print JSON")
@@ -79,7 +85,7 @@ def _read(file: str) -> tuple[str, Decoded]:
     try:
         return file, read(file)
     except FileNotFoundError:
-        raise UserError(f"there is no file {file}", "name the file to read") from None
+        raise UserError(f"no such file: {file}", "check the path") from None
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -100,7 +106,11 @@ def _check(args: argparse.Namespace) -> int:
         return 0
     for warning in warnings:
         note(f"warning: {warning}")
-    print(f"ok: {summary(decoded.config)}" if os.path.exists(path) else f"ok: no {path}; all defaults stand")
+    print(
+        f"ok: {summary(decoded.config)}"
+        if os.path.exists(path)
+        else f"ok: {path} does not exist; all settings have their defaults"
+    )
     return 0
 
 
@@ -151,7 +161,7 @@ def _in_force() -> tuple[str, Decoded]:
 
     paths = default_paths()
     if not is_running(paths):
-        note("no controller runs: this is what config.toml says")
+        note("no controller is running: these are the settings of config.toml")
         return _read("")
     with SyncClient.connect(paths, start=False) as client:
         told: dict[str, Any] = client.call("config")
@@ -159,9 +169,9 @@ def _in_force() -> tuple[str, Decoded]:
     held = Decoded(config=decode(told["text"], told["file"]).config, lines=lines)
     try:
         if changes(held.config, load(told["file"]).config):
-            note("config.toml has changed since it was read: `warpdeck config reload` takes it up")
+            note("config.toml has changed since it was loaded: apply it with `warpdeck config reload`")
     except UserError as error:
-        note(f"config.toml cannot be taken up as it is now: {error.message}")
+        note(f"config.toml cannot be loaded: {error.message}")
     return str(told["file"]), held
 
 
@@ -176,7 +186,10 @@ def _reload(args: argparse.Namespace) -> int:
         if not problems or args.json:
             raise
         print(problems)
-        raise UserError("nothing was changed", "correct the file, then reload again") from None
+        raise UserError(
+            "config.toml has errors; nothing was changed",
+            "correct the file, then run `warpdeck config reload` again",
+        ) from None
     finally:
         client.close()
     if args.json:
@@ -184,7 +197,7 @@ def _reload(args: argparse.Namespace) -> int:
         return 0
     for warning in answer["warnings"]:
         note(f"warning: {warning}")
-    print("\n".join(answer["changes"]) or "nothing has changed")
+    print("\n".join(answer["changes"]) or "no changes")
     return 0
 
 
@@ -200,7 +213,7 @@ def _import(args: argparse.Namespace) -> int:
     if not args.out:
         print(made.text, end="")
     if made.remarks:
-        note("Not carried over as it stands:")
+        note("Not converted:")
     for remark in made.remarks:
         note(f"  {remark}")
     if args.out:
@@ -212,10 +225,10 @@ def _write_new(path: str, text: str) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise UserError(f"{path} is there already", "give --out another name, or move it away") from None
+        raise UserError(f"{path} already exists", "choose another name for --out, or move the file") from None
     except OSError as error:
         raise UserError(
-            f"cannot write {path}: {os.strerror(error.errno or 0)}", "give --out another name"
+            f"cannot write {path}: {os.strerror(error.errno or 0)}", "choose another name for --out"
         ) from error
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

@@ -25,19 +25,19 @@ from warpdeck.notation.values.durations import format_duration
 from warpdeck_agent.wire.messages import SHARE_MACHINE
 
 TEXTS = {
-    "up": "Starts the controller in the background, unless it runs. Every other verb does so by itself.",
-    "down": "Stops the controller. Jobs go on; the next controller finds them again. With --machine all controllers and agents "
-    "of yours on this machine stop (as root: of everybody), whatever their homes.",
-    "status": "Says whether the controller runs, since when, and what it has in hand. With --machine: all controllers and agents "
-    "of this machine.",
-    "demo": "Opens the app over a simulated cluster of 64 GPUs with a live workload.",
+    "up": "Start the controller in the background, if it is not running. Other verbs start it automatically.",
+    "down": "Stop the controller. Jobs keep running, and the next controller takes them over. With --machine, stop all of your "
+    "controllers and agents on this machine (as root: those of all users).",
+    "status": "Show whether the controller is running, since when, and its numbers of nodes and jobs. With --machine, list all "
+    "controllers and agents on this machine.",
+    "demo": "Open the app on a simulated cluster of 64 GPUs with a live workload.",
 }
 EXAMPLES = {
-    "up": ("warpdeck up", "warpdeck up --no-local-node     this machine runs no jobs"),
+    "up": ("warpdeck up", "warpdeck up --no-local-node     do not use this machine as a node"),
     "down": (
         "warpdeck down",
-        "warpdeck down --machine                controllers and agents; jobs go on",
-        "warpdeck down --machine --kill-jobs    and the jobs",
+        "warpdeck down --machine                stop controllers and agents; jobs keep running",
+        "warpdeck down --machine --kill-jobs    stop the jobs too",
     ),
     "status": ("warpdeck status", "warpdeck status --json", "warpdeck status --machine"),
     "demo": ("warpdeck demo", "warpdeck demo --theme deck-light --ascii"),
@@ -53,27 +53,25 @@ def main(verb: str, words: list[str]) -> int:
     """Run the verb."""
     parser = Arguments(f"warpdeck {verb}", description=TEXTS[verb], examples=EXAMPLES[verb])
     if verb == "up":
-        parser.add_argument(
-            "--no-local-node", action="store_true", help="do not make this machine the first node"
-        )
+        parser.add_argument("--no-local-node", action="store_true", help="do not add this machine as a node")
         parser.add_argument(
             "--shared",
             action="store_true",
-            help=f"as root: for all users of this machine, in $WARPDECK_HOME or {SITE_HOME}",
+            help=f"as root: serve all users of this machine from $WARPDECK_HOME or {SITE_HOME}",
         )
         parser.add_argument(
             "--share-machine",
             action="store_true",
-            help="let this controller's agents run beside other agents on their machines ($WARPDECK_SHARE_MACHINE=1)",
+            help="allow this controller's agents on machines that already run another agent ($WARPDECK_SHARE_MACHINE=1)",
         )
     if verb in ("down", "status"):
         every = "stop" if verb == "down" else "list"
         parser.add_argument(
-            "--machine", action="store_true", help=f"{every} all controllers and agents of this machine"
+            "--machine", action="store_true", help=f"{every} all controllers and agents on this machine"
         )
     if verb == "down":
         parser.add_argument(
-            "--kill-jobs", action="store_true", help="with --machine: end the jobs on this machine too"
+            "--kill-jobs", action="store_true", help="with --machine: also kill the jobs on this machine"
         )
     if verb == "status":
         parser.add_argument("--json", action="store_true", help="print JSON")
@@ -104,7 +102,7 @@ def _demo(args: argparse.Namespace) -> int:
         argv = [sys.executable, "-m", "warpdeck.sim.demo", "--home", home, "--remove"]
         child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
     try:
-        with _told("a simulated cluster starts, with two hours of work behind it ..."):
+        with _told("starting a simulated cluster with two hours of history ..."):
             app = importlib.import_module("warpdeck_tui.entry")
             wait_for_start(default_paths(), child)
         return int(app.start(app.options_in(args), everybody=True))
@@ -135,14 +133,14 @@ def _up(*, local_node: bool, shared: bool, share_machine: bool) -> int:
     if share_machine:
         if is_running(paths):
             raise UserError(
-                "the controller runs already, and --share-machine is for its start",
-                "stop it first, its jobs go on: warpdeck down",
+                "--share-machine has no effect: the controller is already running",
+                "stop it first with `warpdeck down`; jobs keep running",
             )
         os.environ[SHARE_MACHINE] = "1"
     started, trouble = _start(paths, local_node=local_node)
-    print(f"the controller {'has started' if started else 'runs already'} in {paths.home}")
+    print(f"controller {'started' if started else 'already running'} in {paths.home}")
     if trouble:
-        print(f"this machine runs no jobs: {trouble}", file=sys.stderr)
+        print(f"this machine cannot run jobs: {trouble}", file=sys.stderr)
     return 0
 
 
@@ -179,7 +177,11 @@ def _await_local_node(paths: Paths) -> str:
 
 def _down() -> int:
     paths = default_paths()
-    print("the controller has ended; jobs go on" if stop(paths) else f"no controller runs in {paths.home}")
+    print(
+        "controller stopped; jobs keep running"
+        if stop(paths)
+        else f"no controller is running in {paths.home}"
+    )
     return 0
 
 
@@ -191,7 +193,7 @@ def _status(*, as_json: bool) -> int:
         if as_json:
             print_json({"running": False, "home": paths.home})
         else:
-            print(f"no controller runs in {paths.home}", file=sys.stderr)
+            print(f"no controller is running in {paths.home}", file=sys.stderr)
         return 1
     with client:
         found = client.call("status")
@@ -202,8 +204,6 @@ def _status(*, as_json: bool) -> int:
     print(f"running, pid {found['pid']}, for {format_duration(found['uptime_s'])}, in {found['home']}")
     print(f"nodes: {found['nodes']}   jobs: {jobs}")
     if found["unreadable"]:
-        print(
-            f"records that cannot be read, set aside in state.db: {', '.join(found['unreadable'])}; see the log"
-        )
+        print(f"unreadable records, kept in state.db: {', '.join(found['unreadable'])}; see the log")
     print(f"log: {found['log']}")
     return 0

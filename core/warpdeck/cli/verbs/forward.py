@@ -14,13 +14,13 @@ from warpdeck.cli.shared.background import go_on_behind
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.forwarding import LOOPBACK, Forwarding
 
-DESCRIPTION = """Makes a port of the loopback of a job's node a port of this machine's loopback, over warpdeck's own connection,
-until the job ends. Only your own connections are let in. Without LOCAL it is the same number if that is free, else another."""
+DESCRIPTION = """Forward a loopback port of a job's node to a loopback port of this machine, over warpdeck's connection, until the
+job ends. Only your own connections are accepted. LOCAL defaults to the same port, or to another one if it is in use."""
 EXAMPLES = (
-    "warpdeck forward 12 8888          http://127.0.0.1:8888 is the job's port 8888",
-    "warpdeck forward 12 6006:16006    here it is port 16006",
+    "warpdeck forward 12 8888          open http://127.0.0.1:8888 to reach port 8888 of the job",
+    "warpdeck forward 12 6006:16006    use port 16006 on this machine",
     "warpdeck forward 12 6006 --detach in the background",
-    "warpdeck forward --list           what is forwarded now",
+    "warpdeck forward --list           list active forwards",
     "warpdeck forward --end 3",
 )
 
@@ -36,7 +36,7 @@ def main(_: str, words: list[str]) -> int:
         return 0
     if not args.job or not args.ports:
         raise UserError(
-            "a job and a port are needed", "write: warpdeck forward 12 8888", exit_code=USAGE_EXIT
+            "a job and a port are required", "usage: warpdeck forward 12 8888", exit_code=USAGE_EXIT
         )
     return _forward(args)
 
@@ -44,11 +44,13 @@ def main(_: str, words: list[str]) -> int:
 def _parser() -> Arguments:
     parser = Arguments("warpdeck forward", description=DESCRIPTION, examples=EXAMPLES)
     parser.add_argument("job", nargs="?", metavar="JOB", help="12, or 12_3 for a task of an array")
-    parser.add_argument("ports", nargs="?", metavar="PORT[:LOCAL]", help="the job's port, and ours")
-    parser.add_argument("--node", default="", help="of a job on several nodes: which")
-    parser.add_argument("--detach", action="store_true", help="go on in the background")
-    parser.add_argument("--list", action="store_true", help="the forwards in force")
-    parser.add_argument("--end", type=int, metavar="NUMBER", help="end one of them")
+    parser.add_argument(
+        "ports", nargs="?", metavar="PORT[:LOCAL]", help="port of the job, and port on this machine"
+    )
+    parser.add_argument("--node", default="", help="node to use, if the job has several")
+    parser.add_argument("--detach", action="store_true", help="keep forwarding in the background")
+    parser.add_argument("--list", action="store_true", help="list active forwards")
+    parser.add_argument("--end", type=int, metavar="NUMBER", help="end a forward, by its number in --list")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -62,7 +64,7 @@ def _forward(args: argparse.Namespace) -> int:
         if args.json:
             print_json({"job": args.job, "port": port, "local_port": forwarding.local_port})
         else:
-            print(f"{LOOPBACK}:{forwarding.local_port} is port {port} of job {args.job}", flush=True)
+            print(f"{LOOPBACK}:{forwarding.local_port} forwards to port {port} of job {args.job}", flush=True)
         if args.detach and not go_on_behind():
             return 0
         try:
@@ -81,7 +83,11 @@ def parse_ports(text: str) -> tuple[int, int | None]:
     lowest = (1, 0)
     for number, least in zip(numbers, lowest, strict=False):
         if not (number.isascii() and number.isdigit() and least <= int(number) <= 65535):
-            raise UserError(f"{text!r} is no port", "write: 8888, or 8888:18888", exit_code=USAGE_EXIT)
+            raise UserError(
+                f"{text!r} is not a port",
+                "use PORT or PORT:LOCAL, as in 8888 or 8888:18888",
+                exit_code=USAGE_EXIT,
+            )
     return int(port), int(local_port) if colon else None
 
 

@@ -41,17 +41,20 @@ def _parser(verb: str) -> Arguments:
         parser.add_argument(
             "--environment",
             action="store_true",
-            help="the variables that this job of yours was submitted with",
+            help="print only the environment variables of the submission (your own jobs)",
         )
     if verb == "logs":
         parser.add_argument(
-            "-f", "--follow", action="store_true", help="wait for its start, go on until its end"
+            "-f",
+            "--follow",
+            action="store_true",
+            help="wait until the job starts and print output until it ends",
         )
         parser.add_argument(
-            "-e", "--stderr", action="store_true", help="standard error, where it has its own file"
+            "-e", "--stderr", action="store_true", help="print standard error, if it has its own file"
         )
-        parser.add_argument("--tail", type=int, metavar="BYTES", help="only the last so many bytes")
-        parser.add_argument("--node", default="", help="of a job on several nodes: which")
+        parser.add_argument("--tail", type=int, metavar="BYTES", help="print only the last BYTES bytes")
+        parser.add_argument("--node", default="", help="node to use, if the job has several")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -66,7 +69,7 @@ def _print_environment(variables: dict[str, str], *, as_json: bool) -> int:
 
 
 def _show(client: SyncClient, args: argparse.Namespace) -> int:
-    """Shows everything about a job; --environment only the variables that it was submitted with, to its own user."""
+    """Show the details of a job."""
     if args.environment:
         return _print_environment(
             client.call("job_environment", job=args.job)["variables"], as_json=args.json
@@ -89,9 +92,9 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         ("priority", format_count(row["priority"])),
         ("account", f"{row['account'] or 'none'}, partition {row['partition']}, QoS {row['qos']}"),
         ("exit", f"{row['exit_code']} {row['exit_cause']} {detail['message']}".strip()),
-        ("trouble", detail["notice"]),
-        ("asked", _asked(row)),
-        ("likely", _likely(detail)),
+        ("warning", detail["notice"]),
+        ("requested", _asked(row)),
+        ("run time", _likely(detail)),
         ("submitted", format_time(row["submit"])),
         ("started", format_time(row["start"])),
         ("idle since", format_time(row["idle_since"])),
@@ -104,7 +107,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         ("stderr", detail["stderr"]),
         ("waits for", detail["dependency"]),
         ("code", _code(detail)),
-        ("used", ", ".join(used_in_words(**row["used"])) if row["used"] else ""),
+        ("usage", ", ".join(used_in_words(**row["used"])) if row["used"] else ""),
         ("comment", row["comment"]),
     ]
     for name, value in facts:
@@ -137,7 +140,7 @@ def _asked(row: dict[str, Any]) -> str:
 def _likely(detail: dict[str, Any]) -> str:
     if detail["predicted_s"] is None:
         return ""
-    said = f"{format_duration(round(detail['predicted_s']))} (predicted from the user's last jobs)"
+    said = f"{format_duration(round(detail['predicted_s']))} (predicted from the user's previous jobs)"
     error_s = detail["prediction_error_s"]
     if error_s is None:
         return said
@@ -153,21 +156,21 @@ def _gpu(gpu: dict[str, Any]) -> str:
 def _code(detail: dict[str, Any]) -> str:
     snapshot = detail.get("snapshot")
     if not snapshot:
-        return "the snapshot is being taken" if detail.get("recording") else "no snapshot"
+        return "snapshot in progress" if detail.get("recording") else "no snapshot"
     head = snapshot["head"][:12]
     changed = " with uncommitted changes" if snapshot["dirty"] else ""
     return f"tree {snapshot['tree'][:12]}" + (f", commit {head}{changed}" if head else "")
 
 
 def _why(client: SyncClient, args: argparse.Namespace) -> int:
-    """Says why a job waits, who is ahead of it, when it should start, and what would start it now."""
+    """Show why a job waits, which jobs are ahead of it, when it is expected to start, and which changes would start it now."""
     found = client.call("forecast", job=args.job)
     if args.json:
         print_json(found)
         return 0
     if not found["verdict"]:
         reason = f"{found['code']}: {found['sentence']}"
-        state = f"job {found['job']} does not wait: {found['state']}"
+        state = f"job {found['job']} is not waiting: {found['state']}"
         print(clean(reason) if found["code"] else "; ".join(filter(None, (state, clean(found["sentence"])))))
         return 0
     print_forecast(found, now=time.time())
@@ -175,7 +178,7 @@ def _why(client: SyncClient, args: argparse.Namespace) -> int:
 
 
 def _logs(client: SyncClient, args: argparse.Namespace) -> int:
-    """Prints a job's output."""
+    """Print a job's output."""
     offset = 0 if args.tail is None else -max(1, args.tail)
     fields = {"job": args.job, "channel": "err" if args.stderr else "out", "offset": offset}
     text = bytearray()
@@ -190,7 +193,7 @@ def _logs(client: SyncClient, args: argparse.Namespace) -> int:
         elif word == "data":
             write_all(sys.stdout.fileno(), value)
         elif word == "end" and value["error"]:
-            raise UserError(value["error"], f"warpdeck show {args.job} tells where it lies; then try again")
+            raise UserError(value["error"], f"check the path with `warpdeck show {args.job}`, then try again")
     if args.json:
         print_json({**opened, "text": text.decode("utf-8", "replace")})
     return 0

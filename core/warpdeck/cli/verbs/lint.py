@@ -27,9 +27,9 @@ def main(_: str, words: list[str]) -> int:
     """Return 0 if sbatch accepts the script, else 1."""
     parser = Arguments(
         "warpdeck lint",
-        description="Says what sbatch makes of a batch script (each option, its value in Slurm's own form) and what will bite:\n"
-        "directives that are not read, times that are minutes, folders that are not there, more than any node has. The\n"
-        "variables SBATCH_* count as they do for sbatch. Nothing is submitted.",
+        description="Check a batch script as sbatch reads it, without submitting it. Prints each option with its value in Slurm's\n"
+        "format, and warns about likely mistakes: ignored directives, times in minutes, missing folders, and requests\n"
+        "that no node can satisfy. SBATCH_* variables are read as well.",
         examples=("warpdeck lint train.sh", "warpdeck lint --json train.sh", "generate | warpdeck lint -"),
     )
     parser.add_argument("script", metavar="SCRIPT", help="a batch script; - for standard input")
@@ -71,10 +71,8 @@ thousands of components.
 
 def _check_size(verdict: Verdict, name: str) -> None:
     if sum(len(value) for shown in verdict.shown for value in shown.values()) > MAX_SHOWN_CHARS:
-        words = (
-            f"the options of {name}'s {len(verdict.shown):,} components are over {MAX_SHOWN_CHARS >> 20} MiB"
-        )
-        raise UserError(words, "shorten the values that hold for all of them")
+        words = f"the options of {name} ({len(verdict.shown):,} components) are larger than {MAX_SHOWN_CHARS >> 20} MiB"
+        raise UserError(words, "shorten the values that apply to all components")
 
 
 def _read(path: str) -> bytes:
@@ -89,7 +87,9 @@ def _read(path: str) -> bytes:
             f"cannot read {path}: {os.strerror(error.errno or 0)}", "name a batch script, or -"
         ) from error
     if len(data) > MAX_SCRIPT_BYTES:
-        raise UserError(f"{path} is over {MAX_SCRIPT_BYTES >> 20} MiB", "a batch script only starts programs")
+        raise UserError(
+            f"{path} is larger than {MAX_SCRIPT_BYTES >> 20} MiB", "move data out of the batch script"
+        )
     return data
 
 
@@ -150,15 +150,16 @@ def _of_submission(
         found = dry_run(site.client, draft)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return [Remark(line, "the script is not UTF-8 text: submission refuses it; convert it with iconv")]
+        return [Remark(line, "the script is not UTF-8 text and would be refused; convert it with iconv")]
     except UserError as error:
-        return [Remark(0, f"submission refuses it: {error.message}; {error.hint}")]
+        return [Remark(0, f"the job would be refused: {error.message}; {error.hint}")]
     if found["verdict"] != "never":
         return []
     return [
         Remark(
             0,
-            f"it can never start here: {found['sentence']}" + (f"; {found['hint']}" if found["hint"] else ""),
+            f"the job can never start here: {found['sentence']}"
+            + (f"; {found['hint']}" if found["hint"] else ""),
         )
     ]
 
@@ -166,14 +167,14 @@ def _of_submission(
 def _say(verdict: Verdict, warnings: list[Remark]) -> None:
     for number, shown in enumerate(verdict.shown, start=1):
         head = f"component {number}: " if len(verdict.shown) > 1 else ""
-        print(clean(head + (", ".join(in_words(shown)) or "nothing but a script, on one CPU")))
+        print(clean(head + (", ".join(in_words(shown)) or "no options: one task on one CPU")))
     if verdict.fault is not None:
         where = f"line {verdict.fault.line}: " if verdict.fault.line else ""
         print(clean(f"refused: {where}{'; '.join(verdict.fault.words)}"))
     for warning in warnings:
         print(clean(f"  {warning}"))
     if verdict.accepted and not warnings:
-        print("  nothing that would bite")
+        print("  no problems found")
 
 
 def _printable(shown: dict[str, str]) -> dict[str, str]:

@@ -22,10 +22,10 @@ WIDTH = 60
 """Number of points of a printed curve. --json has all points."""
 STEPS = {"1s": 1, "10s": 10, "1min": 60}
 TITLES = {
-    "gpu_util_pct": ("GPU use", "%"),
+    "gpu_util_pct": ("GPU utilization", "%"),
     "gpu_mem_bytes": ("GPU memory", ""),
     "gpu_power_w": ("GPU power", "W"),
-    "cpu_pct": ("CPU use", "%"),
+    "cpu_pct": ("CPU usage", "%"),
     "mem_bytes": ("memory", ""),
 }
 """Maps a column to its title and unit. Numbers of bytes include their unit."""
@@ -35,12 +35,12 @@ def main(_: str, words: list[str]) -> int:
     """Print curves."""
     parser = Arguments(
         "warpdeck metrics",
-        description="Shows what a job used over its whole life, running or ended, or what a node did lately. "
-        "CPU use counts 100 % for each CPU.",
+        description="Plot the resource usage of a running or finished job, or the recent usage of a node. "
+        "CPU usage is 100 % per CPU.",
         examples=(
             "warpdeck metrics 12",
             "warpdeck metrics 12_3 --json",
-            "warpdeck metrics 12.0                    a step of it",
+            "warpdeck metrics 12.0                    one step of the job",
             "warpdeck metrics --node gpu01            the last ten minutes",
             "warpdeck metrics --node gpu01 --step 1min   the last day",
         ),
@@ -52,13 +52,15 @@ def main(_: str, words: list[str]) -> int:
         default="",
         help="12, 12_3 for a task of an array, or 12.0 for a step",
     )
-    parser.add_argument("--node", default="", metavar="NODE", help="a node and each of its GPUs, instead")
-    parser.add_argument("--step", choices=STEPS, default="1s", help="of a node: how long each point is")
+    parser.add_argument(
+        "--node", default="", metavar="NODE", help="show a node and each of its GPUs instead of a job"
+    )
+    parser.add_argument("--step", choices=STEPS, default="1s", help="with --node: time between two points")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(words)
     if bool(args.job) == bool(args.node):
         raise UserError(
-            "warpdeck metrics: name one job, or one --node", "warpdeck metrics 12", exit_code=USAGE_EXIT
+            "metrics needs either a job or --node", "usage: warpdeck metrics 12", exit_code=USAGE_EXIT
         )
     with SyncClient.connect(default_paths()) as client:
         found = client.call("curves", job=args.job, node=args.node, step_s=STEPS[args.step])
@@ -74,13 +76,13 @@ def _print(found: dict[str, Any], args: argparse.Namespace) -> None:
         note(error)
     rows = [line for curve in found["curves"] for line in _lines(curve)]
     if rows:
-        print_table(["WHERE", "WHAT", "LEAST", "MEAN", "MOST", "CURVE"], rows, right=frozenset({2, 3, 4}))
+        print_table(["WHERE", "METRIC", "MIN", "MEAN", "MAX", "CURVE"], rows, right=frozenset({2, 3, 4}))
         spans = {_span(curve) for curve in found["curves"] if curve["columns"]}
         print("\n".join(sorted(spans)))
     else:
-        print("there is no curve" + (": the first takes a job a few seconds" if args.job else ""))
+        print("no data" + (" yet: a job is first measured after a few seconds" if args.job else ""))
     if found["used"]:
-        print("used: " + (", ".join(used_in_words(**found["used"])) or "nothing that was measured"))
+        print("used: " + (", ".join(used_in_words(**found["used"])) or "no measurements"))
 
 
 def _lines(curve: dict[str, Any]) -> list[list[str]]:

@@ -21,54 +21,60 @@ def main(_: str, words: list[str]) -> int:
 def _parser() -> Arguments:
     parser = Arguments(
         "warpdeck node",
-        description="Nodes are reached over plain SSH; warpdeck copies its agent there and needs nothing but Python 3.9.",
+        description="Add, list, check, drain and remove nodes. Nodes are reached over SSH. warpdeck copies its agent "
+        "to them; they need only Python 3.9 or newer.",
         examples=(
             "warpdeck node add alice@gpu01:2222 --name gpu01",
             "warpdeck node ls",
-            "warpdeck node ls --at 03:12        what held them then, and what was measured",
-            "warpdeck node check               every health check on every node, now",
+            "warpdeck node ls --at 03:12        state and measurements at 03:12",
+            "warpdeck node check               run all health checks on all nodes now",
             "warpdeck node drain gpu01 'bad fan'",
             "warpdeck node drain --gpu 3 gpu01 'bad cable'",
         ),
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    add = verbs.add_parser("add", help="add a host over SSH, or `local` for this machine")
+    add = verbs.add_parser("add", help="add a host over SSH, or this machine as `local`")
     add.add_argument("target", metavar="[USER@]HOST[:PORT]")
-    add.add_argument("--name", default="", help="the node's name; default: the host's")
+    add.add_argument("--name", default="", help="name of the node; default: the host name")
     add.add_argument(
-        "--accept-host-key", default="", metavar="FINGERPRINT", help="accept exactly this unknown host key"
+        "--accept-host-key",
+        default="",
+        metavar="FINGERPRINT",
+        help="accept an unknown host key with this fingerprint",
     )
     add.set_defaults(run=_add)
     ls = verbs.add_parser("ls", help="list the nodes")
     ls.set_defaults(run=_ls)
-    show = verbs.add_parser("show", help="a node with its GPUs and their processes")
+    show = verbs.add_parser("show", help="show a node with its GPUs and their processes")
     show.set_defaults(run=_show)
     check = verbs.add_parser(
-        "check", help="look at the health of a node, or of all: exit status 1 if something fails"
+        "check", help="run the health checks of a node, or of all nodes; exit code 1 if a check fails"
     )
     check.set_defaults(run=_check)
-    check.add_argument("name", metavar="NODE", nargs="?", default="", help="all, if none is named")
-    drain = verbs.add_parser("drain", help="no new jobs; running ones go on")
+    check.add_argument("name", metavar="NODE", nargs="?", default="", help="default: all nodes")
+    drain = verbs.add_parser("drain", help="start no new jobs on a node or GPU; running jobs keep running")
     drain.set_defaults(run=_drain)
-    resume = verbs.add_parser("resume", help="take jobs again")
+    resume = verbs.add_parser("resume", help="accept jobs again")
     resume.set_defaults(run=_resume)
     remove = verbs.add_parser("rm", help="remove a node")
     remove.set_defaults(run=_remove)
     remove.add_argument(
         "--force",
         action="store_true",
-        help="even if jobs run there: they are killed (NODE_FAIL, or requeued)",
+        help="remove the node even if jobs run on it; they end as NODE_FAIL or are requeued",
     )
     for each in (show, drain, resume, remove):
         each.add_argument("name", metavar="NODE")
-    drain.add_argument("reason", nargs="?", default="", help="why, for everybody to read")
+    drain.add_argument("reason", nargs="?", default="", help="reason, shown to all users")
     for each in (drain, resume):
-        each.add_argument("--gpu", type=_indices, default=[], metavar="N,...", help="only these of its GPUs")
+        each.add_argument(
+            "--gpu", type=_indices, default=[], metavar="N,...", help="only these GPUs of the node"
+        )
     for each in (ls, show):
         each.add_argument(
             "--at",
             metavar="WHEN",
-            help="as it was then: 03:12 (the last one), now-2hours, 11/20 14:00; agents keep a day of readings",
+            help="show a time in the last 24 hours: 03:12 (most recent), now-2hours, 11/20 14:00",
         )
     for each in (add, ls, show, check, drain, resume, remove):
         each.add_argument("--json", action="store_true", help="print JSON")
@@ -101,16 +107,14 @@ def _ask(error: UserError, target: str) -> str:
         raise UserError(
             error.message, f"warpdeck node add {target} --accept-host-key {fingerprint}", code="host_key"
         )
-    note(f"The host key of {error.details['host']} is not known:")
+    note(f"Unknown host key of {error.details['host']}:")
     note(f"  {error.details['key_type']}  {fingerprint}")
     try:
-        answer = input("Accept it? Type yes: ")
+        answer = input("Accept this key? Type yes: ")
     except EOFError:
         answer = ""
     if answer.strip() != "yes":
-        raise UserError(
-            "the host key was not accepted; nothing was changed", "compare it with the host's own"
-        )
+        raise UserError("host key not accepted; nothing was changed", "compare it with the key on the host")
     return fingerprint
 
 
@@ -171,7 +175,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
     for name, value in (
         ("node", f"{row['name']} ({row['target']}, {row['hostname']})"),
         ("state", row["state"] + (f": {row['reason']}" if row["reason"] else "")),
-        ("CPUs", f"{row['cpus_used']} of {row['cpus']} given to jobs"),
+        ("CPUs", f"{row['cpus_used']} of {row['cpus']} allocated"),
         ("memory", f"{used} of {format_memory(row['mem_bytes'])} in use"),
         ("kernel", row["kernel"]),
         ("driver", "; ".join(filter(None, (row["driver"], row["gpu_error"]))) or "no NVIDIA driver"),
@@ -189,12 +193,12 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         for line in _link_lines(gpu["links"]):
             print(f"{'':>16}{line}")
         for process in gpu["processes"]:
-            whose = f"job {process['job']}" if process["job"] else "outside the queue"
+            whose = f"job {process['job']}" if process["job"] else "not part of a job"
             mem = format_memory(process["mem_bytes"])
             who = (
                 str(process["pid"] or ""),
                 process["command"],
-                process["user"] or "an unknown user",
+                process["user"] or "unknown user",
                 mem,
             )
             print(f"{'':>16}{clean(' '.join(filter(None, who)))}  {whose}")
@@ -264,7 +268,7 @@ def _check(client: SyncClient, args: argparse.Namespace) -> int:
 def _indices(text: str) -> list[int]:
     words = text.split(",")
     if not all(word.isdecimal() and len(word) < 5 for word in words):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of GPUs such as 0,3")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of GPU indices such as 0,3")
     return [int(word) for word in words]
 
 

@@ -24,19 +24,19 @@ if TYPE_CHECKING:  # importing typing takes longer than answering a verb
 MAX_SELECTED = 100_000
 """Largest number of jobs that filters may select, which is also the limit of one request."""
 TEXTS = {
-    "cancel": "Ends jobs, waiting or running; with --signal only sends a signal to running ones.",
-    "hold": "Keeps waiting jobs from starting until they are released.",
-    "release": "Lets held jobs start.",
-    "requeue": "Ends running jobs and puts them back into the queue; ended ones go back at once.",
-    "suspend": "Stops running jobs where they are: memory and GPUs are kept, CPUs are free, their time stands still. Admins only.",
-    "resume": "Lets suspended jobs go on, once what they held is free again. Admins only.",
+    "cancel": "Cancel waiting or running jobs. With --signal, only send a signal to running jobs.",
+    "hold": "Hold waiting jobs: they do not start until they are released.",
+    "release": "Release held jobs.",
+    "requeue": "Stop running jobs and put them back in the queue. Finished jobs are requeued at once.",
+    "suspend": "Suspend running jobs. They keep memory and GPUs but free their CPUs, and their time limit is paused. Admins only.",
+    "resume": "Resume suspended jobs as soon as their CPUs are free again. Admins only.",
 }
 EXAMPLES = {
     "cancel": (
         "warpdeck cancel 12 13",
         "warpdeck cancel 12_[3-5,9]         some tasks of an array",
-        "warpdeck cancel --state PD 12      the waiting tasks of an array; the others go on",
-        "warpdeck cancel --me --state PD    all of mine that wait",
+        "warpdeck cancel --state PD 12      the waiting tasks of an array; the others keep running",
+        "warpdeck cancel --me --state PD    all of my waiting jobs",
         "warpdeck cancel --signal USR1 12",
         "warpdeck cancel 12.0               one step of a job",
     ),
@@ -63,7 +63,11 @@ def main(verb: str, words: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(words)
     if not args.jobs and not has_selection(args):
-        raise UserError(f"{verb} what?", f"name jobs: warpdeck {verb} 12, or say --me", exit_code=USAGE_EXIT)
+        raise UserError(
+            f"no jobs given to {verb}",
+            f"name jobs, as in `warpdeck {verb} 12`, or use --me",
+            exit_code=USAGE_EXIT,
+        )
     with SyncClient.connect(default_paths()) as client:
         jobs = list(args.jobs)
         if has_selection(args):
@@ -75,7 +79,7 @@ def main(verb: str, words: list[str]) -> int:
     if args.json:
         print_json({key: answer[key] for key in ("jobs", "errors")})
     elif not jobs:
-        note("no such jobs")
+        note("no matching jobs")
     for error in answer["errors"]:
         note(f"warpdeck: {error}")
     return 1 if answer["errors"] else 0

@@ -15,28 +15,29 @@ from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.tres_counts import format_tres
 
 TEXTS = {
-    "prio": """Shows the priority of jobs that wait, and each number in it.
+    "prio": """Show the priority of waiting jobs and its components.
 
-Each part is a weight ([scheduler.weights] in config.toml) times a factor of 0 to 1:
-  AGE        how long it could have started, full after scheduler.max_age
-  FAIRSHARE  how little its user and account have used of their shares; see `warpdeck share`
-  SIZE       the mean of its parts of the cluster's nodes and CPUs
-  PARTITION  the partition's priority_job_factor over the largest
-  QOS        the QoS's priority over the largest
-  TRES       its part of the cluster's CPUs, memory, GPUs and so on
-The priority is their sum less NICE. Before it count the partition's tier and the right of its QoS to preempt; equal
-ones go by scheduler.queue_order: "response", who waits longest for what the job is worth, or "submission".""",
-    "share": """Shows the tree of accounts: shares, use, and who is owed how much.
+Each component is a weight ([scheduler.weights] in config.toml) times a factor between 0 and 1:
+  AGE        time since the job became eligible; 1 after scheduler.max_age
+  FAIRSHARE  fair-share factor of the user and account; see `warpdeck share`
+  SIZE       mean of the job's fractions of the cluster's nodes and CPUs
+  PARTITION  the partition's priority_job_factor divided by the largest one
+  QOS        the QoS's priority divided by the largest one
+  TRES       the job's fractions of the cluster's CPUs, memory, GPUs and other TRES
+The priority is the sum of the components minus NICE. Jobs are ordered first by the partition's tier and by whether
+their QoS can preempt, then by priority. scheduler.queue_order orders jobs of equal priority: "response" (largest
+ratio of waiting time to run time first) or "submission".""",
+    "share": """Show the tree of accounts with shares, usage and fair-share factors.
 
-  SHARES      as configured; NORM_SHARES their part of the siblings'
-  USAGE       billing-seconds of its jobs, forgotten with the half-life; NORM_USAGE its part of the siblings'
-  LEVEL_FS    NORM_SHARES over NORM_USAGE: above 1 it has used less than its share, below 1 more
-  FAIRSHARE   of a user, over 0 to 1: its rank when the tree is walked by LEVEL_FS (Slurm's Fair Tree)
-  QUOTA       what is guaranteed to the account; beyond it, it borrows what is idle""",
-    "partitions": """Shows the partitions: their nodes as they are, limits, and who may use them. * is the default one.""",
-    "reservations": """Shows nodes that are set aside, when and for whom. Of one that comes again the present or next time; the
-planner minds all of them, and promises no start on its nodes later than its 64th.""",
-    "qos": """Shows the qualities of service: priority, what they preempt, and their limits.""",
+  SHARES      configured shares; NORM_SHARES is their fraction of the shares of all siblings
+  USAGE       billing-seconds of its jobs, decayed with the half-life; NORM_USAGE is its fraction of all siblings
+  LEVEL_FS    NORM_SHARES / NORM_USAGE: above 1 means less usage than the share, below 1 means more
+  FAIRSHARE   factor of a user between 0 and 1: the rank by LEVEL_FS in the tree (Slurm's Fair Tree)
+  QUOTA       resources guaranteed to the account; beyond them it borrows idle resources""",
+    "partitions": """List the partitions with the states of their nodes, limits and access. * marks the default partition.""",
+    "reservations": """List reservations with their times, nodes and users. A recurring reservation is shown with its current or next
+occurrence. The scheduler considers all occurrences, but estimates no start on its nodes after the 64th.""",
+    "qos": """List the qualities of service (QoS) with their priorities, preemption and limits.""",
 }
 EXAMPLES = {
     "prio": ("warpdeck prio", "warpdeck prio 12 13_4", "warpdeck prio --json"),
@@ -51,8 +52,10 @@ def main(verb: str, words: list[str]) -> int:
     """Run one of the verbs."""
     parser = Arguments(f"warpdeck {verb}", description=TEXTS[verb], examples=EXAMPLES[verb])
     if verb == "prio":
-        parser.add_argument("jobs", metavar="JOB", nargs="*", help="only these; default: all that wait")
-    parser.add_argument("--noheader", action="store_true", help="no line of titles")
+        parser.add_argument(
+            "jobs", metavar="JOB", nargs="*", help="only these jobs; default: all waiting jobs"
+        )
+    parser.add_argument("--noheader", action="store_true", help="omit the header line")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(words)
     fields = {"ids": args.jobs} if verb == "prio" else {}
@@ -81,21 +84,23 @@ def _prio(answer: dict[str, Any], args: argparse.Namespace) -> None:
         shown = [format_count(round(number, 3)) for number in numbers]
         lines.append([*facts, str(row["priority"]), *shown, f"{row['nice']}{set_by}"])
     if not lines:
-        note("no job waits")
+        note("no waiting jobs")
         return
     print_table([] if args.noheader else head, lines, right=frozenset({0, *range(5, len(head))}))
     if not weights:
         order = TIES[answer["queue_order"]]
-        note(f"all weights are 0, and jobs of equal priority go {order}. {_write('[scheduler.weights]')}")
+        note(
+            f"all weights are 0; jobs of equal priority are ordered {order}. {_write('[scheduler.weights]')}"
+        )
     elif not args.noheader:
         most = " + ".join(f"{name} (0 to {format_count(weight)})" for name, weight in weights.items())
-        print(f"priority = {most} - nice; the highest goes first")
+        print(f"priority = {most} - nice; the highest priority is first")
 
 
 def _share(answer: dict[str, Any], args: argparse.Namespace) -> None:
     rows = answer["shares"]
     if not rows:
-        note(f"there are no accounts, so nobody's use counts. {_write('[accounts.NAME] tables')}")
+        note(f"no accounts are configured, so usage is not counted. {_write('[accounts.NAME] tables')}")
         return
     head = (
         "ACCOUNT",
@@ -125,7 +130,7 @@ def _share(answer: dict[str, Any], args: argparse.Namespace) -> None:
     print_table([] if args.noheader else head, lines, right=frozenset(range(2, 8)))
     if not args.noheader:
         half = answer["half_life_s"]
-        fades = f"half of it is forgotten in {format_duration(half)}" if half else "none of it is forgotten"
+        fades = f"it decays with a half-life of {format_duration(half)}" if half else "it does not decay"
         print(f"usage is in billing-seconds; {fades}")
 
 
@@ -153,7 +158,7 @@ def _partitions(answer: dict[str, Any], args: argparse.Namespace) -> None:
             f"{row['cpus_used']}/{row['cpus']}",
             str(row["priority_tier"]),
             ",".join(f"{count} {state}" for state, count in row["node_states"].items()),
-            row["node_list"] + (f" (not there: {row['missing']})" if row["missing"] else ""),
+            row["node_list"] + (f" (missing: {row['missing']})" if row["missing"] else ""),
             _bounds(row),
             _admitted(row),
         ]
@@ -161,9 +166,11 @@ def _partitions(answer: dict[str, Any], args: argparse.Namespace) -> None:
     ]
     print_table([] if args.noheader else head, lines, right=frozenset(range(2, 7)))
     if not args.noheader:
-        print("GPUs and CPUs are used/all")
+        print("GPUs and CPUs: used/total")
     if not answer["configured"]:
-        note(f"no partition is configured: one holds all nodes. {_write('[partitions.NAME] tables')}")
+        note(
+            f"no partitions are configured; one partition contains all nodes. {_write('[partitions.NAME] tables')}"
+        )
 
 
 def _bounds(row: dict[str, Any]) -> str:
@@ -173,9 +180,9 @@ def _bounds(row: dict[str, Any]) -> str:
         f"default time {format_duration(default)}" if default is not None else "",
         f"at least {_nodes(row['min_nodes'])}" if row["min_nodes"] else "",
         f"at most {_nodes(row['max_nodes'])}" if row["max_nodes"] is not None else "",
-        f"those of QoS {row['qos']}" if row["qos"] else "",
+        f"limits of QoS {row['qos']}" if row["qos"] else "",
         "whole nodes" if row["exclusive"] else "",
-        "nodes of one user at a time" if row["exclusive_user"] else "",
+        "one user per node" if row["exclusive_user"] else "",
     ]
     return ", ".join(word for word in words if word) or "none"
 
@@ -201,7 +208,7 @@ def _admitted(row: dict[str, Any]) -> str:
 def _reservations(answer: dict[str, Any], args: argparse.Namespace) -> None:
     rows = answer["reservations"]
     if not rows:
-        note(f"nothing is reserved. {_write('[reservations.NAME] tables')}")
+        note(f"no reservations. {_write('[reservations.NAME] tables')}")
         return
     head = ("RESERVATION", "STATE", "START", "END", "DURATION", "NODELIST", "FOR")
     lines = []
@@ -224,7 +231,7 @@ def _reservations(answer: dict[str, Any], args: argparse.Namespace) -> None:
 def _qos(answer: dict[str, Any], args: argparse.Namespace) -> None:
     rows = answer["qos"]
     if not rows:
-        note(f"there is no QoS, and none is needed. {_write('[qos.NAME] tables')}")
+        note(f"no QoS is configured. {_write('[qos.NAME] tables')}")
         return
     head = ("QOS", "PRIORITY", "PREEMPTS", "WHEN_PREEMPTED", "GRACE", "USAGE_FACTOR", "LIMITS")
     lines = [
@@ -232,7 +239,7 @@ def _qos(answer: dict[str, Any], args: argparse.Namespace) -> None:
             row["name"],
             str(row["priority"]),
             ",".join(row["preempts"]),
-            row["preempt_mode"] or "as the site says",
+            row["preempt_mode"] or "site default",
             format_duration(row["grace_s"]),
             format_count(row["usage_factor"]),
             " ".join(f"{name}={_limit(name, value)}" for name, value in row["limits"].items()) or "none",
@@ -251,7 +258,7 @@ def _limit(name: str, value: dict[str, int] | int) -> str:
 
 def _write(what: str) -> str:
     """Return a hint where to change a setting."""
-    return f"{what} in {default_paths().config} set that; `warpdeck config reload` takes them up"
+    return f"To change this, edit {what} in {default_paths().config}, then run `warpdeck config reload`"
 
 
 PARTS = (
@@ -265,7 +272,7 @@ PARTS = (
 TIES = {
     "submission": "in the order of submission",
     "response": "by response ratio, (waited + likely run time) / likely run time, the largest first",
-    "promised": "by the starts that they were promised",
+    "promised": "by their reserved start times",
 }
 _ASKED = {"prio": "priorities", "share": "shares"}
 _SHOW: dict[str, Callable[[dict[str, Any], argparse.Namespace], None]] = {

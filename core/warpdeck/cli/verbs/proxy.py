@@ -13,16 +13,16 @@ from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.in_job import ssh_client, ssh_server
 from warpdeck.client.tunnel import Relay, open_tunnel
 
-DESCRIPTION = """Joins standard input and output to an SSH server inside a job, on the job's node, as the job's user: the session
-has the job's GPUs, limits and environment, and ends with it. Made for ssh's ProxyCommand; with --install once,
+DESCRIPTION = """Connect standard input and output to an SSH server in a job, for ssh's ProxyCommand. The session runs on the job's
+node as the job's user, with the job's GPUs, limits and environment, and ends with the job. Run --install once, then use
 
   ssh wd-12        scp model.pt wd-12:        sftp wd-12        ssh wd-12.gpu02 (one of its nodes)
 
-work, and so do VS Code's Remote-SSH and PyCharm with the host wd-12."""
+VS Code Remote-SSH and PyCharm connect to the host wd-12."""
 EXAMPLES = (
-    "warpdeck proxy --install          has ~/.ssh/config include what is needed",
-    "warpdeck proxy --config           prints it instead",
-    "warpdeck proxy --config --via ann@login    the same for your laptop, through this machine",
+    "warpdeck proxy --install          include the configuration in ~/.ssh/config",
+    "warpdeck proxy --config           print the configuration instead",
+    "warpdeck proxy --config --via ann@login    print it for your laptop, which connects through this machine",
     "ssh -o ProxyCommand='warpdeck proxy %h' wd-12",
 )
 
@@ -33,12 +33,12 @@ def main(_: str, words: list[str]) -> int:
     paths = default_paths()
     if args.install:
         ours = ssh_client.install(paths)
-        print(f"~/.ssh/config includes {ours} now: ssh wd-JOB")
+        print(f"~/.ssh/config now includes {ours}; connect with `ssh wd-JOB`")
         return 0
     if args.config:
         return _print_config(paths, args)
     if not args.job:
-        raise UserError("no job is given", "write: warpdeck proxy wd-12", exit_code=USAGE_EXIT)
+        raise UserError("no job given", "usage: warpdeck proxy wd-12", exit_code=USAGE_EXIT)
     return _relay(paths, args)
 
 
@@ -47,12 +47,17 @@ def _parser() -> Arguments:
     parser.add_argument(
         "job", nargs="?", metavar="JOB", help="12, wd-12, or wd-12.gpu02 for one of its nodes"
     )
-    parser.add_argument("--user", default="", help="whom ssh logs in as (%%r), to tell a mistake early")
+    parser.add_argument(
+        "--user", default="", help="user name that ssh logs in with (%%r), to detect a wrong user early"
+    )
     parser.add_argument("--config", action="store_true", help="print the block for ~/.ssh/config")
     parser.add_argument(
-        "--via", default="", metavar="HOST", help="with --config: for a machine that logs in here"
+        "--via",
+        default="",
+        metavar="HOST",
+        help="with --config: for a machine that connects through this HOST",
     )
-    parser.add_argument("--install", action="store_true", help="have ~/.ssh/config include it")
+    parser.add_argument("--install", action="store_true", help="include this block in ~/.ssh/config")
     parser.add_argument("--json", action="store_true", help="with --config: print JSON")
     return parser
 
@@ -80,8 +85,8 @@ def _relay(paths: Paths, args: argparse.Namespace) -> int:
         server, rest = _read_banner(client, number)
         if args.user and args.user != server.user:
             raise UserError(
-                f"job {job} runs as {server.user} there, not as {args.user}",
-                f"write: ssh {server.user}@{args.job}",
+                f"job {job} runs as user {server.user}, not as {args.user}",
+                f"use: ssh {server.user}@{args.job}",
             )
         ssh_client.remember_host(paths, args.job, server.host_key)
         relay = Relay(client, number, source=sys.stdin.fileno(), sink=sys.stdout.fileno())

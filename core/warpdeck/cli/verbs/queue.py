@@ -27,28 +27,32 @@ def main(_: str, words: list[str]) -> int:
     """List jobs."""
     parser = Arguments(
         "warpdeck queue",
-        description="Lists waiting and running jobs, with the reason of those that wait.",
+        description="List waiting and running jobs, with the reason why each waiting job waits.",
         examples=(
             "warpdeck queue --me",
             "warpdeck queue --user ann,bob --state PD",
-            "warpdeck queue --start           when those that wait should start, the next first",
+            "warpdeck queue --start           expected start times of waiting jobs, earliest first",
             "warpdeck queue -o +priority,account,qos",
-            "warpdeck queue --all --json      ended jobs too",
+            "warpdeck queue --all --json      include finished jobs",
         ),
     )
     add_selection(parser)
-    parser.add_argument("-j", "--jobs", default="", metavar="JOB,...", help="only these: 12,13_4")
-    parser.add_argument("-a", "--all", action="store_true", help="ended jobs too")
-    parser.add_argument("--start", action="store_true", help="jobs that wait, and when they should start")
+    parser.add_argument("-j", "--jobs", default="", metavar="JOB,...", help="only these jobs: 12,13_4")
+    parser.add_argument("-a", "--all", action="store_true", help="include finished jobs")
+    parser.add_argument(
+        "--start", action="store_true", help="show waiting jobs with their expected start times"
+    )
     parser.add_argument(
         "-o",
         "--columns",
         type=_columns,
         metavar="NAME,...",
-        help=f"these columns; with + before the first, these too: {', '.join(COLUMNS)}",
+        help=f"show these columns; a leading + adds them to the default columns: {', '.join(COLUMNS)}",
     )
-    parser.add_argument("--limit", type=_count, default=10_000, metavar="N", help="the newest so many jobs")
-    parser.add_argument("--noheader", action="store_true", help="no line of titles")
+    parser.add_argument(
+        "--limit", type=_count, default=10_000, metavar="N", help="show at most N jobs, the newest ones"
+    )
+    parser.add_argument("--noheader", action="store_true", help="omit the header line")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(words)
     with SyncClient.connect(default_paths()) as client:
@@ -85,9 +89,13 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--me", action="store_true", help="only my jobs")
     parser.add_argument("-u", "--user", default="", metavar="USER,...", help="only jobs of these users")
     parser.add_argument(
-        "-t", "--state", default="", metavar="STATE,...", help="only jobs in these states: PENDING or PD ..."
+        "-t",
+        "--state",
+        default="",
+        metavar="STATE,...",
+        help="only jobs in these states, such as PENDING or PD",
     )
-    parser.add_argument("-n", "--name", default="", metavar="NAME,...", help="only jobs of these names")
+    parser.add_argument("-n", "--name", default="", metavar="NAME,...", help="only jobs with these names")
 
 
 def has_selection(args: argparse.Namespace) -> bool:
@@ -122,7 +130,7 @@ def select(
 
 def _count(text: str) -> int:
     if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of jobs")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return int(text)
 
 

@@ -13,12 +13,12 @@ def main(_: str, words: list[str]) -> int:
     """Submit the job again and print the new id."""
     parser = Arguments(
         "warpdeck rerun",
-        description="Submits a job of yours again, as it was recorded: its script, options, variables, and the code of its snapshot,\n"
-        "whatever the folder holds now. It gets a new id; requeue puts the same job back instead.",
+        description="Submit one of your jobs again with the recorded script, options, environment and code snapshot.\n"
+        "Later changes in the folder have no effect. The new job has a new id; `warpdeck requeue` keeps the id.",
         examples=(
             "warpdeck rerun 12",
             "warpdeck rerun 12_3                one task of an array",
-            "warpdeck submit --code-of 12 ...   its code, but other options",
+            "warpdeck submit --code-of 12 ...   the same code with other options",
         ),
     )
     parser.add_argument("job", metavar="JOB")

@@ -22,7 +22,8 @@ def main(_: str, words: list[str]) -> int:
 def _parser() -> Arguments:
     parser = Arguments(
         "warpdeck reservation",
-        description="Only those whom a reservation is for can use its nodes, with --reservation. Jobs that run there are left alone.",
+        description="Create and remove reservations. Only the users and accounts of a reservation can use its nodes, by submitting "
+        "with --reservation. Jobs that already run on the nodes are not stopped.",
         examples=(
             "warpdeck reservation create class --nodes gpu[01-04] --start 2026-03-02T09:00 --duration 3:00:00 --accounts teaching",
             "warpdeck reservation create class --nodes gpu01 --start 2026-03-02T09:00 --duration 2:00:00 --users ann --flags WEEKLY",
@@ -34,44 +35,47 @@ def _parser() -> Arguments:
         ),
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    create = verbs.add_parser("create", help="set nodes aside")
+    create = verbs.add_parser("create", help="create a reservation")
     create.add_argument("name", metavar="NAME")
+    create.add_argument("--nodes", default="", metavar="LIST", help="nodes, or ALL; optional with --tres")
     create.add_argument(
-        "--nodes", default="", metavar="LIST", help="nodes, or ALL; with --tres they may be left out"
-    )
-    create.add_argument(
-        "--tres", default="", metavar="TRES", help="not whole nodes but so much of them: cpu=16,gres/gpu=2"
+        "--tres", default="", metavar="TRES", help="reserve part of the nodes: cpu=16,gres/gpu=2"
     )
     create.add_argument(
         "--licenses",
         default="",
         metavar="NAME:COUNT,...",
-        help="licenses, with --flags ANY_NODES without nodes",
+        help="licenses; for licenses without nodes add --flags ANY_NODES",
     )
-    create.add_argument("--start", default="now", metavar="TIME", help="as --begin; default: now")
     create.add_argument(
-        "--duration", default="UNLIMITED", metavar="TIME", help="as --time; default: until it is removed"
+        "--start", default="now", metavar="TIME", help="start time, in the format of --begin; default: now"
+    )
+    create.add_argument(
+        "--duration",
+        default="UNLIMITED",
+        metavar="TIME",
+        help="duration, in the format of --time; default: until removed",
     )
     create.add_argument("--users", default="", metavar="NAME,...")
     create.add_argument("--accounts", default="", metavar="NAME,...")
     create.add_argument(
         "--maintenance",
         action="store_true",
-        help="for nobody but those who are named; may overlap with others",
+        help="maintenance: only named users and accounts; may overlap with other reservations",
     )
     create.add_argument(
         "--flags",
         default="",
         metavar="FLAG,...",
-        help=f"Slurm's: {', '.join(FLAGS)}; others are refused by name",
+        help=f"Slurm flags: {', '.join(FLAGS)}",
     )
     create.add_argument(
         "--instead",
         action="store_true",
-        help="in the place of the one of that name; what has no option here stays as it is",
+        help="replace the existing reservation; omitted options keep their values",
     )
     create.set_defaults(run=_create)
-    remove = verbs.add_parser("rm", help="give the nodes back to everybody")
+    remove = verbs.add_parser("rm", help="remove a reservation")
     remove.add_argument("name", metavar="NAME")
     remove.set_defaults(run=_remove)
     for each in (create, remove):
@@ -98,7 +102,9 @@ def _create(client: SyncClient, args: argparse.Namespace) -> int:
     if args.json:
         print_json(made)
     else:
-        print(f"reserved {' of '.join(filter(None, [args.tres or args.licenses, args.nodes]))}: {args.name}")
+        print(
+            f"created reservation {args.name}: {' on '.join(filter(None, [args.tres or args.licenses, args.nodes]))}"
+        )
     return 0
 
 

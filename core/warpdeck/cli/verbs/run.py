@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # not typing's own, as in client/blocking_client
 
 PATIENCE_S = 1.0
 """Progress is reported after this time."""
-NO_COMMAND = ("no command is given", "write: warpdeck run [OPTIONS] COMMAND...")
+NO_COMMAND = ("no command given", "usage: warpdeck run [OPTIONS] COMMAND...")
 
 
 def main(_: str, words: list[str]) -> int:

@@ -27,20 +27,22 @@ def main(_: str, words: list[str]) -> int:
     """Write the scripts and print a command for the shell."""
     parser = Arguments(
         "warpdeck shims",
-        description="Prints the line that puts sbatch, srun, squeue and the rest on a shell's PATH, before any others. With "
-        f"--install they are put where login shells look: into ~/{USERS}, or by root for a shared site into {EVERYBODYS}.",
+        description="Print the line that puts sbatch, srun, squeue and the other Slurm commands first on a shell's PATH. With "
+        f"--install, write them to ~/{USERS} (as root for a shared site: {EVERYBODYS}).",
         examples=(
-            "warpdeck shims --install                         for login shells, cron and programs",
-            "warpdeck shims --remove                          takes them away again",
+            "warpdeck shims --install                         for login shells, cron and other programs",
+            "warpdeck shims --remove                          remove them again",
             "warpdeck shims --folder",
             'eval "$(warpdeck shims)"                        in this shell',
             "echo 'eval \"$(warpdeck shims)\"' >> ~/.bashrc   in every shell",
         ),
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--folder", action="store_true", help="print only the folder that they lie in")
-    which.add_argument("--install", action="store_true", help="put them where login shells find them")
-    which.add_argument("--remove", action="store_true", help="remove what --install has written")
+    which.add_argument("--folder", action="store_true", help="print only the folder of the commands")
+    which.add_argument(
+        "--install", action="store_true", help="write them to a folder on the PATH of login shells"
+    )
+    which.add_argument("--remove", action="store_true", help="remove the files that --install wrote")
     args = parser.parse_args(words)
     paths = default_paths()
     if args.install or args.remove:
@@ -60,23 +62,25 @@ def _place(paths: Paths) -> str:
 
 def _install(paths: Paths, folder: str) -> int:
     if not os.path.isdir(paths.home):
-        raise UserError(f"nobody has set up {paths.home}", "start its controller first: warpdeck up")
+        raise UserError(f"{paths.home} does not exist", "start the controller first: warpdeck up")
     install_beside_others(paths, folder)
-    print(f"Slurm's commands are in {folder}, for {paths.home}")
+    print(f"Slurm commands installed in {folder}, for {paths.home}")
     path = _login_path()
     if folder not in path:
-        print(f"Login shells do not look there. Add this line to {_profile()}:")
+        print(f"This folder is not on the PATH of login shells. Add this line to {_profile()}:")
         print(f"  export PATH={shlex.quote(folder)}:$PATH")
         return 0
     found = shutil.which(SBATCH, path=os.pathsep.join(path))
     if found and os.path.dirname(found) != folder and not is_own(found, paths):
-        print(f"Login shells find {found} first: put {folder} before {os.path.dirname(found)} in their PATH")
+        print(f"Login shells find {found} first: move {folder} before {os.path.dirname(found)} in their PATH")
     return 0
 
 
 def _remove(paths: Paths, folder: str) -> int:
     count = remove_from(paths, folder)
-    print(f"{count} of Slurm's commands removed from {folder}" if count else f"none of ours is in {folder}")
+    print(
+        f"{count} Slurm commands removed from {folder}" if count else f"no commands of warpdeck in {folder}"
+    )
     return 0
 
 

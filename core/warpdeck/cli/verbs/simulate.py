@@ -38,11 +38,12 @@ examples:
   warpdeck simulate --history --config new.toml
   warpdeck simulate --history --add-gpus 8 --weight fairshare=1000
 
-a log is CSV with the columns job_id,submit_s,runtime_s and cpus or nodes,gpus (also read: user, account_or_vc,
-timelimit_s), or the Standard Workload Format (.swf); either may be gzipped
-limits: log    the log's; a job without one gets its run time, which the output counts
-        exact  the run time of every job
-        menu   run time x 1 to 5, by the job's id, rounded up to 10 or 30 min, 1, 4, 12, 24, 48 h, 7, 30 or 365 d
+A workload log is a CSV file with the columns job_id,submit_s,runtime_s and cpus or nodes,gpus (optional: user,
+account_or_vc, timelimit_s), or a file in the Standard Workload Format (.swf). Both can be gzipped.
+time limits: log    from the log; a job without a limit gets its run time (the output counts these jobs)
+             exact  the run time of each job
+             menu   run time x 1 to 5 (depending on the job id), rounded up to 10 or 30 min, 1, 4, 12, 24, 48 h,
+                    7, 30 or 365 d
 """
 
 
@@ -58,37 +59,41 @@ def main(verb: str, words: list[str]) -> int:
         ("--weight", args.weight),
     ):
         if given:
-            raise UserError(f"{name} is about the site's history", "use it with --history", exit_code=2)
+            raise UserError(f"{name} requires --history", "add --history", exit_code=2)
     return _trace(args)
 
 
 def _parser(verb: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"warpdeck {verb}",
-        description="Replays a workload log, or the site's own past, in virtual time and says who would have waited.",
+        description="Replay a workload log or the site's job history in virtual time and report waiting times.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--trace", metavar="FILE", help="a workload log: .csv or .swf, also .gz")
-    what.add_argument("--history", action="store_true", help="the jobs that ended here")
-    parser.add_argument("--nodes", type=_count("--nodes", MAX_NODES), metavar="N", help="the machine's nodes")
+    what.add_argument("--history", action="store_true", help="replay the finished jobs of this site")
+    parser.add_argument("--nodes", type=_count("--nodes", MAX_NODES), metavar="N", help="number of nodes")
     parser.add_argument(
         "--gpus-per-node", type=_count("--gpus-per-node", MAX_GPUS_PER_NODE, least=0), metavar="G"
     )
     parser.add_argument(
-        "--cpus", type=_count("--cpus", MAX_CPUS), metavar="C", help="the machine: one pool of CPUs"
+        "--cpus", type=_count("--cpus", MAX_CPUS), metavar="C", help="simulate a single pool of C CPUs"
     )
     parser.add_argument(
         "--policy",
         choices=("fcfs", "fcfs-easy", "conservative", "default"),
         default="default",
-        help="a textbook policy, or the configured one",
+        help="a textbook policy, or the configured one (default)",
     )
     parser.add_argument(
-        "--config", metavar="FILE", help="a config.toml to try; of a log's it is the [scheduler] table"
+        "--config",
+        metavar="FILE",
+        help="config.toml to simulate; with --trace only its [scheduler] table is used",
     )
-    parser.add_argument("--limits", choices=("log", "menu", "exact"), default="log", help="see below")
+    parser.add_argument(
+        "--limits", choices=("log", "menu", "exact"), default="log", help="time limits of the jobs, see below"
+    )
     parser.add_argument("--from", dest="since", metavar="DATE", help="jobs submitted on or after YYYY-MM-DD")
     parser.add_argument("--to", dest="until", metavar="DATE", help="jobs submitted before YYYY-MM-DD")
     parser.add_argument(
@@ -96,19 +101,19 @@ def _parser(verb: str) -> argparse.ArgumentParser:
         type=_count("--add-gpus", MAX_GPUS, least=0),
         default=0,
         metavar="G",
-        help="with --history: what if there were so many more, on nodes like the one with most",
+        help="with --history: add G GPUs, on copies of the node with the most GPUs",
     )
     parser.add_argument(
         "--weight",
         action="append",
         default=[],
         metavar="NAME=N",
-        help="with --history: what if age, fairshare, job_size, partition or qos counted so much",
+        help="with --history: set the weight of age, fairshare, job_size, partition or qos",
     )
     parser.add_argument(
         "--progress",
         action="store_true",
-        help="say how far it is on a line of its own, for programs that run it",
+        help="print the progress as lines, for calling programs",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -117,7 +122,7 @@ def _parser(verb: str) -> argparse.ArgumentParser:
 def _count(name: str, most: int, *, least: int = 1) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not text.isdecimal() or not least <= int(text[:12]) <= most:
-            raise argparse.ArgumentTypeError(f"{text[:20]!r} is not from {least} to {most:,}")
+            raise argparse.ArgumentTypeError(f"{text[:20]!r} is not between {least} and {most:,}")
         return int(text)
 
     return parse
@@ -157,7 +162,9 @@ def _machine(args: argparse.Namespace, trace: Trace) -> Machine:
 
     if args.cpus is not None and (args.nodes is not None or args.gpus_per_node is not None):
         raise UserError(
-            "the machine is given twice", "give --cpus, or --nodes and --gpus-per-node", exit_code=2
+            "--cpus cannot be combined with --nodes",
+            "use --cpus, or --nodes and --gpus-per-node",
+            exit_code=2,
         )
     if args.nodes is not None:
         if args.gpus_per_node is None:
@@ -166,7 +173,9 @@ def _machine(args: argparse.Namespace, trace: Trace) -> Machine:
     cpus = args.cpus or trace.machine_cpus
     if cpus is None or args.gpus_per_node is not None:
         raise UserError(
-            "the machine is not given", "give --cpus C, or --nodes N and --gpus-per-node G", exit_code=2
+            "the size of the cluster is missing",
+            "use --cpus C, or --nodes N and --gpus-per-node G",
+            exit_code=2,
         )
     return Pool(cpus)
 
@@ -175,10 +184,10 @@ def _remark(work: Workload, unstarted: tuple[object, ...]) -> None:
     """Print remarks on the assumptions behind the figures, where they differ from the log."""
     if work.skipped:
         note(
-            f"{work.skipped:,} lines skipped: size, submit time or run time unknown, or a part of a job that has a line of its own"
+            f"{work.skipped:,} lines skipped: size, submit time or run time missing, or part of a job with its own line"
         )
     if work.refused:
-        note(f"{work.refused:,} jobs refused: larger than the machine")
+        note(f"{work.refused:,} jobs refused: larger than the cluster")
     if work.without_limit:
         note(f"{work.without_limit:,} jobs without a time limit got their run time as limit; see --limits")
     if unstarted:
@@ -252,7 +261,7 @@ def _history(args: argparse.Namespace) -> int:
     jobs, nodes = read_archive(paths.database)
     past = past_jobs(jobs, since_unix=_day(args.since, -math.inf), until_unix=_day(args.until, math.inf))
     if not past:
-        raise UserError("no job of that time ran and ended here", "see `warpdeck queue --all`")
+        raise UserError("no finished jobs in this time range", "list them with `warpdeck queue --all`")
     site, settings = site_of(load(paths.config).config, nodes)
     now = replay(past, site, settings, progress=_progress(args, 0))
     if args.config is not None:
@@ -268,7 +277,7 @@ def _history(args: argparse.Namespace) -> int:
 def _no_machine(args: argparse.Namespace) -> None:
     if args.cpus is not None or args.nodes is not None or args.gpus_per_node is not None:
         raise UserError(
-            "the history is replayed on the nodes that there are", "leave the machine out", exit_code=2
+            "--history uses the nodes of this site", "remove --nodes, --gpus-per-node and --cpus", exit_code=2
         )
 
 
@@ -276,7 +285,7 @@ def _existing(read: Callable[[str], Decoded], path: str) -> Decoded:
     try:
         return read(path)
     except FileNotFoundError:
-        raise UserError(f"there is no file {path}", "check the name") from None
+        raise UserError(f"no such file: {path}", "check the path") from None
 
 
 def _day(text: str | None, default: float) -> float:
@@ -286,7 +295,7 @@ def _day(text: str | None, default: float) -> float:
     try:
         return time.mktime(time.strptime(text, "%Y-%m-%d"))
     except (ValueError, OverflowError):
-        raise UserError(f"{text!r} is no date", "write YYYY-MM-DD", exit_code=2) from None
+        raise UserError(f"{text!r} is not a date", "use YYYY-MM-DD", exit_code=2) from None
 
 
 def _compare(now: Replayed, then: Replayed, jobs: int, *, as_json: bool) -> None:
@@ -307,7 +316,7 @@ def _compare(now: Replayed, then: Replayed, jobs: int, *, as_json: bool) -> None
         print_table(head, [_change_line(change) for change in changes], right=frozenset(range(1, 8)))
         print()
     if left:
-        note(f"{left:,} of {jobs:,} jobs could not start on today's nodes under one of the two")
+        note(f"{left:,} of {jobs:,} jobs could not start on the current nodes in one of the two simulations")
 
 
 def _change_line(change: Change) -> list[str]:

@@ -19,10 +19,10 @@ def main(_: str, words: list[str]) -> int:
     """Run the sub-verb."""
     parser = Arguments(
         "warpdeck snapshot",
-        description="Shows the code that a job ran, or compares it with another job's or with the folder as it is now.",
+        description="Show the code snapshot of a job, or compare it with that of another job or with the current folder.",
         examples=(
             "warpdeck snapshot show 12",
-            "warpdeck snapshot diff 12       against the folder now",
+            "warpdeck snapshot diff 12       compare with the current folder",
             "warpdeck snapshot diff 12 15",
         ),
     )
@@ -41,7 +41,8 @@ def _snapshot(client: SyncClient, job: str) -> dict[str, Any]:
     snapshot = client.call("job", job=job).get("snapshot")
     if not snapshot:
         raise UserError(
-            f"job {job} has no snapshot", "it ran in its folder; submit from a git repository to get one"
+            f"job {job} has no snapshot",
+            "it ran in its folder; to get snapshots, submit from a git repository",
         )
     return dict(snapshot)
 

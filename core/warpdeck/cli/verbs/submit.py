@@ -31,27 +31,27 @@ from warpdeck.notation.request.sweep import array_of, parse_grid, with_sweep
 HELP = """usage: warpdeck submit [OPTIONS] SCRIPT [ARGS...]
        warpdeck submit [OPTIONS] --wrap COMMAND
 
-Submits a batch script. Its #SBATCH (and #PBS, #BSUB) lines are read as sbatch reads them; options given here outrank them.
-The code of the folder is taken as a snapshot: the job runs exactly that, whatever is edited while it waits.
+Submit a batch script. #SBATCH, #PBS and #BSUB lines are read as by sbatch; options on the command line take precedence.
+A snapshot of the code in the current folder is taken. The job runs this snapshot, even if you edit files while it waits.
 
-sbatch's options, as usual:
+sbatch options:
   -J NAME  -t TIME (minutes, H:MM:SS, D-HH:MM:SS)  -N NODES  -n TASKS  -c CPUS_PER_TASK  --mem 64G
   --gpus N | --gpus-per-node N | --gres gpu:TYPE:N      -a 0-9%4      -d afterok:12      --hold
-  --gpus 0.5 (a part of one, with that part of its memory)           -p PARTITION,...   -q QOS  -A ACCOUNT
+  --gpus 0.5 (half of a GPU and of its memory)                       -p PARTITION,...   -q QOS  -A ACCOUNT
   -C 'a100&ib'  -L matlab:2  --reservation NAME  --begin 20:00  --deadline now+8hours  --time-min 1:00:00
-  --signal B:USR1@120 (so many seconds before the limit; B: to the script alone)
+  --signal B:USR1@120 (120 seconds before the time limit; B: to the batch script only)
   -o logs/%x-%j.out  -e FILE  -D FOLDER  --export ALL,NAME=VALUE  --comment TEXT
 
-and ours:
-  --wrap COMMAND      submit this shell command in place of a script
-  --no-snapshot       run in the folder itself
+other options:
+  --wrap COMMAND      submit this shell command instead of a script
+  --no-snapshot       run in the current folder itself, without a snapshot
   --require-snapshot  refuse to submit if no snapshot can be taken
-  --code-of JOB       run the code that this job of yours ran, not the folder's as it is now
-  --sweep GRID        an array of every combination of values: 'lr=0.1,0.01 seed=1..5'; the script has them as $lr and $seed
-  --dry-run           submit nothing: say when it would start, and what would start it now; exit code 1 if never
-                      (--test-only is the same)
-  --wait              wait for the end; the exit code is the job's
-  --parsable          print the job id alone
+  --code-of JOB       run the snapshot of one of your earlier jobs instead of the current code
+  --sweep GRID        submit an array with every combination of values: 'lr=0.1,0.01 seed=1..5' sets $lr and $seed
+  --dry-run           submit nothing; print when the job would start and which changes would start it now
+                      (same as --test-only; exit code 1 if the job could never start)
+  --wait              wait until the job has ended and return its exit code
+  --parsable          print only the job id
   --json              print JSON
 
 examples:
@@ -104,7 +104,7 @@ def _submit(words: list[str], known: OptionTable) -> int:
     elif rest:
         text, name, args = read_script(rest[0]), rest[0], rest[1:]
     else:
-        raise UserError("no script is given", "write: warpdeck submit [OPTIONS] SCRIPT [ARGS]")
+        raise UserError("no batch script given", "usage: warpdeck submit [OPTIONS] SCRIPT [ARGS]")
     if grid := own.get("--sweep", ""):
         text, options = with_sweep(text, grid), [f"--array={array_of(parse_grid(grid))}", *options]
     draft = draft_script(

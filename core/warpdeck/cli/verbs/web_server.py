@@ -30,17 +30,17 @@ HELP = """usage: warpdeck {verb} [OPTIONS] [-- WORDS...]
 
 {text}
 
-sbatch's options (--gpus 1 -t 4:00:00 --mem 64G -p PARTITION ...) ask for the allocation, and
+All sbatch options (--gpus 1 -t 4:00:00 --mem 64G -p PARTITION ...) apply to the new job. Other options:
 
-  --job JOB       in a job that runs already: beside what it does, or back to a server that was left there
-  --node NODE     of a job on several nodes: which
-  --port PORT     the port on this machine; without it any that is free
-  --detach        print the URL and go on in the background, until the job ends
+  --job JOB       start the server in a running job, or reconnect to a server that runs there
+  --node NODE     node to use, if the job has several
+  --port PORT     port on this machine; default: any free port
+  --detach        print the URL and keep forwarding in the background until the job ends
   --json          print JSON
-  -- WORDS        further words for the server
+  -- WORDS        more arguments for the server
 
-Enter opens the URL where a browser is. Ctrl-C asks whether to end the job; without a terminal to ask,
-a job that was made for the server is ended.
+Enter opens the URL in a browser, if there is one. Ctrl-C asks whether to cancel the job. Without a terminal,
+Ctrl-C cancels a job that was submitted for the server.
 
 examples:
   warpdeck {verb} --gpus 1 -t 8:00:00
@@ -48,12 +48,12 @@ examples:
   warpdeck {verb} --gpus 1 --detach
 """
 TEXTS = {
-    web_server.JUPYTER: """Starts JupyterLab (or Jupyter's notebook or server) inside an allocation, on the node's loopback
-and with a token, and prints a URL of this machine that leads there over warpdeck's own connection.
-jupyter must be on the PATH, as here so on the node.""",
-    web_server.CODE: """Starts openvscode-server or code-server, whichever the node has, inside an allocation, on the
-node's loopback and with a token, and prints a URL of this machine that leads there. Where the node has
-neither, it says how VS Code on your own machine reaches the allocation over SSH.""",
+    web_server.JUPYTER: """Start JupyterLab (or Jupyter Notebook or Jupyter Server) in a job and print a URL on this machine. The
+server listens on the node's loopback interface, requires a token and is reached over warpdeck's connection.
+jupyter must be on the PATH, on this machine and on the node.""",
+    web_server.CODE: """Start openvscode-server or code-server in a job and print a URL on this machine. The server listens on
+the node's loopback interface and requires a token. If neither is installed on the node, the output explains
+how VS Code on your own machine connects to the job over SSH.""",
 }
 LAST_WORDS_BYTES = 2000
 END_S, END_LOOK_S = 10.0, 0.1
@@ -116,15 +116,15 @@ def parse(words: list[str]) -> ServerOptions:
                 index += 1
         else:
             raise UserError(
-                f"one word too many: {word}", "words for the server go behind --", exit_code=USAGE_EXIT
+                f"unexpected argument {word}", "put arguments for the server after --", exit_code=USAGE_EXIT
             )
     if own.get("--job") and options:
         raise UserError(
-            f"{options[0]} asks for a new allocation, --job names one", "leave one out", exit_code=USAGE_EXIT
+            f"{options[0]} cannot be combined with --job", "remove one of them", exit_code=USAGE_EXIT
         )
     port = own.get("--port")
     if port is not None and not (port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise UserError(f"{port!r} is no port", "write: --port 8888", exit_code=USAGE_EXIT)
+        raise UserError(f"{port!r} is not a port", "use a number, as in --port 8888", exit_code=USAGE_EXIT)
     return ServerOptions(
         options=options,
         words=rest,
@@ -202,12 +202,14 @@ def _say(found: Found, url: str, job: str, asked: ServerOptions) -> None:
     else:
         print(url)
         if found.kind == "code-server":
-            print(f"its password: {found.token}")
+            print(f"password: {found.token}")
     sys.stdout.flush()
     if asked.detach:
-        note(f"job {job} goes on; come back with: --job {job}, end it with: warpdeck cancel {job}")
+        note(
+            f"job {job} keeps running; reconnect with --job {job}, or cancel it with `warpdeck cancel {job}`"
+        )
     elif sys.stdin.isatty():
-        note(("Enter opens it; " if _has_browser() else "") + "Ctrl-C leaves it")
+        note(("Enter opens the URL; " if _has_browser() else "") + "Ctrl-C quits")
 
 
 def _forward(forwarding: Forwarding, client: SyncClient, url: str, *, detached: bool) -> str:
@@ -233,14 +235,14 @@ def _interrupted(client: SyncClient, job: str, *, ours: bool) -> int:
     """Handle Ctrl-C: cancel the job if the user agrees."""
     if sys.stdin.isatty():
         try:
-            ours = input(f"\nend job {job} too? [y/N] ").strip().lower() in ("y", "yes")
+            ours = input(f"\ncancel job {job} too? [y/N] ").strip().lower() in ("y", "yes")
         except (EOFError, KeyboardInterrupt):
             ours = False
     if ours:
         client.call("cancel", jobs=[job])
-        note(f"job {job} is ended")
+        note(f"job {job} cancelled")
     else:
-        note(f"job {job} goes on; come back with: --job {job}")
+        note(f"job {job} keeps running; reconnect with --job {job}")
     return 130
 
 
@@ -257,8 +259,8 @@ def _explained(client: SyncClient, job: str, error: UserError, *, ours: bool) ->
         return error
     return UserError(
         f"job {job} has ended: {clean(lines[-1])}",
-        "have it on the PATH (pip install jupyterlab, a virtual environment, a module), and see: "
-        f"warpdeck logs {job}",
+        "check that the server is on the PATH (pip install jupyterlab, a virtual environment, a module); "
+        f"see `warpdeck logs {job}`",
     )
 
 
@@ -280,7 +282,7 @@ def _say_remote_ssh(client: SyncClient, paths: Paths, job: str, asked: ServerOpt
         print_json({"job": job, "kind": NO_SERVER, "host": host, "folder": folder})
     else:
         print(
-            f"The node has neither openvscode-server nor code-server. Job {job} is ready for VS Code on your machine:\n"
+            f"The node has neither openvscode-server nor code-server. To connect VS Code on your machine to job {job}:\n"
             "  warpdeck proxy --install            once (--config --via HOST prints it for another machine)\n"
             f"  code --remote ssh-remote+{host} {clean(folder)}"
         )

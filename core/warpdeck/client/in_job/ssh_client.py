@@ -39,9 +39,7 @@ def parse_host(text: str) -> tuple[str, str]:
     """
     found = _HOST.fullmatch(text)
     if found is None or not is_job_id(found["job"]):
-        raise UserError(
-            f"{text!r} names no job", "write: wd-12, wd-12_3, or wd-12.gpu02 for one of its nodes"
-        )
+        raise UserError(f"{text!r} is not a job", "use wd-12, wd-12_3, or wd-12.gpu02 for one of its nodes")
     return found["job"], found["node"] or ""
 
 
@@ -67,9 +65,11 @@ def _make_key(path: str) -> None:
     try:
         subprocess.run(argv, check=True, capture_output=True, timeout=KEYGEN_S, stdin=subprocess.DEVNULL)
     except FileNotFoundError as error:
-        raise UserError("there is no ssh-keygen here", "install the OpenSSH client") from error
+        raise UserError("ssh-keygen is not installed", "install the OpenSSH client") from error
     except subprocess.SubprocessError as error:
-        raise UserError(f"ssh-keygen makes no key in {os.path.dirname(path)}", "is the disk full?") from error
+        raise UserError(
+            f"ssh-keygen could not create a key in {os.path.dirname(path)}", "check that the disk is not full"
+        ) from error
     with _locked(os.path.dirname(path)):
         if not os.path.exists(path):
             os.rename(temporary + ".pub", path + ".pub")
@@ -103,7 +103,7 @@ def config_text(paths: Paths, *, via: str = "") -> str:
     proxy = " ".join([*_proxy_command(), "--user", "%r", "%h"])
     if via:
         if not _VIA.fullmatch(via):
-            raise UserError(f"{via!r} is no host of ssh's", "write: --via ann@login")
+            raise UserError(f"{via!r} is not an SSH host", "use: --via ann@login")
         return (
             f"# Jobs of warpdeck on {via}: ssh wd-12. The connection to {via} proves who is who.\n"
             "Host wd-*\n"

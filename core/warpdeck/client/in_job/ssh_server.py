@@ -97,5 +97,7 @@ def parse_banner(line: bytes) -> Server:
     """Parse the first line of the script's output. Raises UserError if it is anything else."""
     words = line.decode("utf-8", "replace").split()
     if not line.startswith(BANNER) or len(words) < 4:
-        raise UserError("no SSH server came up inside the job", "does the node have openssh-server?")
+        raise UserError(
+            "the SSH server in the job did not start", "check that openssh-server is installed on the node"
+        )
     return Server(user=words[1], host_key=" ".join(words[2:4]))

@@ -29,7 +29,7 @@ class TreeFiles:
     def path(self, uid: int, tree: str) -> str:
         """Return the path of a snapshot. Raises UserError for an invalid tree id."""
         if not _TREE.fullmatch(tree):
-            raise UserError("a snapshot with a strange id", "take it anew")
+            raise UserError("the snapshot has an invalid id", "submit again")
         return os.path.join(self._folder, str(uid), tree + ".tar.gz")
 
     def find(self, uid: int, tree: str) -> PackedTree | None:
@@ -55,7 +55,8 @@ class TreeFiles:
         """Begin an upload. Raises UserError if the announced size is not allowed."""
         if not 0 < size_bytes <= MAX_TREE_BYTES:
             raise UserError(
-                f"a snapshot of {size_bytes:,} bytes", f"the limit is {MAX_TREE_BYTES:,}; ignore large files"
+                f"the snapshot has {size_bytes:,} bytes; the limit is {MAX_TREE_BYTES:,}",
+                "add large files to .gitignore",
             )
         path = self.path(uid, tree)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -80,7 +81,7 @@ class Receiving:
         """Append the next bytes. Raises UserError if the upload gets too long or cannot be stored."""
         self._received += len(data)
         if self._received > self._size_bytes:
-            raise UserError("a snapshot longer than announced", "take it anew")
+            raise UserError("the snapshot is larger than announced", "submit again")
         self._digest.update(data)
         try:
             view = memoryview(data)
@@ -88,7 +89,7 @@ class Receiving:
                 view = view[os.write(self._descriptor, view) :]
         except OSError as error:
             raise UserError(
-                f"cannot keep the snapshot: {os.strerror(error.errno or 0)}", "free some space"
+                f"cannot store the snapshot: {os.strerror(error.errno or 0)}", "free some space"
             ) from error
 
     def finish(self) -> None:

@@ -156,7 +156,7 @@ def forecast_row(view: View, now: float, settings: Settings, job_id: JobId, *, l
     ranks = priorities(view, now, settings)
     at_unix = likely_starts(view, now, settings, priorities=ranks).start_of(job_id)
     if at_unix is None:
-        return msgspec.structs.replace(row, untold="jobs without a time limit are in its way")
+        return msgspec.structs.replace(row, untold="it waits for jobs without a time limit")
     return msgspec.structs.replace(row, expected_start=at_unix, rough=True)
 
 
@@ -169,10 +169,10 @@ def _untold(code: str) -> str:
     if code == "JobArrayTaskLimit":
         return "it waits for tasks of its own array to end"
     if code.startswith(("QOS", "Assoc", "Max", "Licenses")):
-        return "it waits for others under the same limit"
+        return "it waits for other jobs under the same limit"
     if code.startswith(("Partition", "Reservation")):
-        return "an admin must change something first"
-    return "nobody knows when nodes that it may use take jobs again"
+        return "an admin must change the partition or reservation first"
+    return "it is unknown when its nodes will accept jobs again"
 
 
 def rehearse(state: State, event: Submitted, *, now: float) -> tuple[View, JobId]:
@@ -233,7 +233,7 @@ def _row(view: View, advice: Estimate, job_id: JobId, *, label: str) -> Forecast
         ),
         expected_start=why.expected_start_unix if why else None,
         code=code,
-        sentence=why.sentence if why else "not looked at yet",
+        sentence=why.sentence if why else "not yet considered by the scheduler",
         priority=advice.priority,
         ahead=advice.ahead,
         leaders=[named[job_id] for job_id in advice.leaders],

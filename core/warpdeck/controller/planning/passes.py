@@ -1,7 +1,7 @@
 """Planning passes over the state, and the pending reasons that they produce.
 
 Decisions are never delayed: a pass follows every event. Pending reasons are delayed on a large site, because
-one job that ends changes the text of all pending jobs ("n17, the freest, has 2 free"). Ten thousand changed
+one job that ends changes the text of all pending jobs ("best is n17 with 2 GPUs free"). Ten thousand changed
 rows for every event would overload the planner and the clients. Most passes therefore compute a pending
 reason only for jobs that have none. Once every TELL_S seconds, one pass refreshes all of them.
 
@@ -41,7 +41,7 @@ MOST_LEFT_OUT = 8
 """Maximum number of jobs that one pass leaves out. Finding one of them takes about twenty plans."""
 LEFT_OUT = PendingReason(
     code="SystemFailure",
-    sentence="planning it meets an error inside the controller, which is in its log; change the job, or submit another",
+    sentence="error inside the controller while scheduling this job, see the controller's log; change the job or submit it again",
 )
 
 

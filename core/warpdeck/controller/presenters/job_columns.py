@@ -46,7 +46,7 @@ def shower(state: State, fields: Sequence[str], *, now: float) -> Callable[[Sequ
     known = dict.fromkeys((*JobRow.__struct_fields__, *JobFacts.__struct_fields__))
     unknown = [name for name in fields if name not in known]
     if unknown:
-        raise UserError(f"jobs have no field {unknown[0]}", f"there are {', '.join(known)}")
+        raise UserError(f"unknown job field {unknown[0]}", f"known fields: {', '.join(known)}")
     sight = RowContext(state, now)
     columns = [(name, COLUMNS[name]) for name in fields if name in COLUMNS]
     of_row = [name for name in fields if name not in COLUMNS]

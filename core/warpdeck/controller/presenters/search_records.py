@@ -77,12 +77,14 @@ _KEYS: dict[str, Callable[[EndedJob], Any]] = {
 
 def unordered(order: str) -> UserError:
     """Return the error for an unknown sort order."""
-    return UserError(f"{order!r} orders no ended jobs", f"choose one of {', '.join(PAST_ORDERS)}")
+    return UserError(
+        f"finished jobs cannot be sorted by {order!r}", f"choose one of {', '.join(PAST_ORDERS)}"
+    )
 
 
 def moved(job: int) -> UserError:
     """Return the error for a page next to a job that is no longer finished because it was requeued."""
-    return UserError(f"job {job} has left the history", "look it up anew", code="moved")
+    return UserError(f"job {job} is no longer in the history", "search again", code="moved")
 
 
 def page(jobs: Iterable[EndedJob], query: PastQuery, *, counted: bool) -> PastPage:

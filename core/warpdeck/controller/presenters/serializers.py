@@ -53,7 +53,7 @@ from warpdeck.protocol.node_rows import (
     SharerRow,
 )
 
-UNTOLD = "when cannot be told: jobs without a time limit are in its way"
+UNTOLD = "expected start unknown: it waits for jobs without a time limit"
 MOST_SWEPT = 200
 """Maximum number of characters of a sweep task's values in a row. Longer texts are not read in a list."""
 NEXT = "Resources"
@@ -202,12 +202,12 @@ def why_row(job: Job, why: PendingReason | None, likely: Backlog = NO_BACKLOG) -
         code, sentence = never_started(job)
         return WhyRow(code=code, sentence=sentence) if code else None
     if job.behind is not None:
-        return WhyRow(code=NEXT, sentence="next in the place of another task of its array, which runs")
+        return WhyRow(code=NEXT, sentence="starts after a running task of its array")
     if job.held:
         why = held(job)
         return WhyRow(code=why.code, sentence=why.sentence)
     if why is None:
-        return WhyRow(code="None", sentence="not looked at yet")
+        return WhyRow(code="None", sentence="not yet considered by the scheduler")
     if why.expected_start_unix is None and why.code in TOLD and len(likely):
         at_unix = likely.start_of(job.id)
         sentence = why.sentence if at_unix is not None else f"{why.sentence}; {UNTOLD}"

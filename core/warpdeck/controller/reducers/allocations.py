@@ -28,7 +28,9 @@ def leave(txn: Transaction, event: HolderLeft) -> Outcome:
     """
     job = txn.state.jobs.get(event.job_id)
     if job is None or not job.request.holder:
-        raise UserError(f"job {event.job_id} is held by nobody", "cancel it: warpdeck cancel")
+        raise UserError(
+            f"job {event.job_id} is not an allocation", f"cancel it with `warpdeck cancel {event.job_id}`"
+        )
     if not may_touch(event.who, job):
         raise UserError(f"job {job.label()} belongs to {whose(event.who, job)}, not to {event.who.user}")
     return Outcome(effects=tuple(release(txn, job, ExitStatus(code=event.code, signal=event.signal))))

@@ -31,7 +31,7 @@ def record(txn: Transaction, event: CodeRecorded) -> Outcome:
     def take(job: Job) -> list[Effect]:
         before = job.request
         if before.code_due_unix is None:
-            raise UserError(f"job {job.label()} waits for no record of its code", code="not_recording")
+            raise UserError(f"job {job.label()} does not wait for a code snapshot", code="not_recording")
         if id(before) not in made:
             request = amend(before, snapshot=event.snapshot, code_due_unix=None)
             made[id(before)] = before, request

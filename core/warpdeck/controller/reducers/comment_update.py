@@ -45,5 +45,7 @@ def check_rights(who: Principal, job: Job, wanted: dict[str, str | int]) -> None
         )
     if wanted.keys() & OF_ADMINS:
         raise UserError(
-            "only admins write an admin's or the system's comment", "write `comment`", code="denied"
+            "only admins can change the admin comment and the system comment",
+            "change `comment` instead",
+            code="denied",
         )

@@ -28,7 +28,7 @@ def with_parts(state: State, wanted: Reservation, now: float) -> Reservation:
     if wanted.replace:
         raise UserError(WHOLE, "leave out REPLACE and REPLACE_DOWN")
     if wanted.any_nodes and asked.chosen:
-        raise UserError("ANY_NODES goes with nodes that are named", "name the nodes, or leave out ANY_NODES")
+        raise UserError("ANY_NODES requires a list of nodes", "name the nodes, or remove ANY_NODES")
     each = view_of(state, wanted)
     others = [
         other for other in reservations(state, now) if other.name != wanted.name and meet(each, other, now)
@@ -54,9 +54,7 @@ def with_parts(state: State, wanted: Reservation, now: float) -> Reservation:
 def check_parts(state: State, new: ReservationView, there: Sequence[ReservationView]) -> None:
     """Raise UserError if the nodes do not have enough CPUs or GPUs left beside these reservations."""
     if new.parts and new.nodes != {part.node for part in new.parts}:
-        raise UserError(
-            "the parts are not of the nodes that are named", "say what is asked for, not the parts"
-        )
+        raise UserError("the parts do not match the named nodes", "give the total TRES instead of the parts")
     for part in new.parts:
         node = state.nodes.get(part.node)
         left = None if node is None else _leftover(state, node, there)
@@ -64,10 +62,10 @@ def check_parts(state: State, new: ReservationView, there: Sequence[ReservationV
             continue
         if part.cpus > left.cpus or any(count > left.gpus.get(name, 0) for name, count in part.gpus):
             has = [each.name for each in there if part.node in each.nodes]
-            who = f"reservation {has[0]} has" if has else "there is not"
+            held = f", because of reservation {has[0]}" if has else ""
             raise UserError(
-                f"{who} so much of {part.node} at that time",
-                "ask for less, or another node",
+                f"not enough resources on {part.node} at that time{held}",
+                "request less, or another node",
                 code="reservation_busy",
             )
 

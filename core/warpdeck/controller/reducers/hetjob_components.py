@@ -31,11 +31,12 @@ def check_components(requests: tuple[Request, ...]) -> None:
     """Raise UserError if these requests cannot form a heterogeneous job."""
     if len(requests) > MAX_COMPONENTS:
         raise UserError(
-            f"a job of {len(requests)} components; {MAX_COMPONENTS} is the most", "submit it as several jobs"
+            f"the job has {len(requests)} components; the maximum is {MAX_COMPONENTS}",
+            "submit it as several jobs",
         )
     if len(requests) > 1 and any(request.array is not None for request in requests):
         raise UserError(
-            "a heterogeneous job cannot be an array", "leave out --array, or the components", code="array"
+            "a heterogeneous job cannot be an array", "remove --array or the components", code="array"
         )
     first, *others = requests
     if others and not first.script and not first.holder:

@@ -51,10 +51,10 @@ def _cancel_one(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
     if job.is_led and _goes_with_its_leader(txn, job, event.jobs):
         return []
     if job.is_finished:
-        raise UserError(f"job {job.label()} has ended already ({job.state})", code="already_done")
+        raise UserError(f"job {job.label()} has already ended ({job.state})", code="already_done")
     if event.waiting_only and job.state is not JobState.PENDING:
         raise UserError(
-            f"job {job.label()} has begun and goes on", "cancel it by its own number", code="already_begun"
+            f"job {job.label()} has already started", "cancel it by its own id", code="already_begun"
         )
     txn.log(job.id, f"cancelled by {who.user}")
     job = amend(job, ended_by_uid=who.uid)
@@ -80,8 +80,8 @@ def _goes_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) ->
         return is_all and job.is_finished
     if not is_all:
         raise UserError(
-            f"job {job.label()} is a component of a job that waits",
-            f"its components start together: cancel all of it, {leader.id}",
+            f"job {job.label()} is a component of a waiting job",
+            f"cancel the whole job {leader.id}",
             code="component",
         )
     return True
@@ -188,8 +188,8 @@ def _release_one(txn: Transaction, job: Job, who: Principal, amended: RequestRev
 def _check_unfinished(job: Job) -> None:
     if job.is_finished:
         raise UserError(
-            f"job {job.label()} is over ({job.state})",
-            "hold or release it while it is in the queue",
+            f"job {job.label()} has ended ({job.state})",
+            "only jobs in the queue can be held or released",
             code="finished",
         )
 
@@ -202,7 +202,9 @@ def requeue(txn: Transaction, event: Requeued) -> Outcome:
 def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
     if job.is_led and not is_with_its_leader(txn, job, event.jobs):
         raise UserError(
-            f"job {job.label()} is a component", f"requeue all of it: {job.array_job_id}", code="not_leader"
+            f"job {job.label()} is a component of a heterogeneous job",
+            f"requeue the whole job {job.array_job_id}",
+            code="not_leader",
         )
     if event.unfinished_only and job.state not in (
         JobState.CONFIGURING,
@@ -215,7 +217,7 @@ def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
             f"job {job.label()} was submitted with --no-requeue", "submit it again", code="no_requeue"
         )
     if job.state is JobState.PENDING:
-        raise UserError(f"job {job.label()} is waiting already", code="pending")
+        raise UserError(f"job {job.label()} is already waiting", code="pending")
     if job.request.pty is not None or (job.request.holder and job.component is None):
         raise UserError(
             f"job {job.label()} is interactive; it cannot be requeued", "start a new one", code="no_batch"
@@ -228,7 +230,7 @@ def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
         put_back(txn, job)
         return []
     if job.state is JobState.COMPLETING:
-        raise UserError(f"job {job.label()} is ending", "requeue it when it has ended", code="ending")
+        raise UserError(f"job {job.label()} is ending", "requeue it after it has ended", code="ending")
     job = amend(job, requeue_on_exit=True)
     return end_job(txn, job, "requeued")
 

@@ -37,7 +37,7 @@ def add(txn: Transaction, event: NodeAdded) -> Outcome:
     """Add a new node. Raises UserError if a node of that name exists."""
     if event.node.name in txn.state.nodes:
         raise UserError(
-            f"there is a node {event.node.name} already", "give another --name, or remove the old one first"
+            f"node {event.node.name} already exists", "choose another --name, or remove the old node first"
         )
     txn.put_node(amend(event.node, added_at_unix=txn.now))
     txn.put_made_by_name(event.node.name, uid=event.uid, mark=event.mark)
@@ -99,8 +99,8 @@ def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
     if jobs and not event.force:
         labels = ", ".join(job.label() for job in jobs[:5]) + (" ..." if len(jobs) > 5 else "")
         raise UserError(
-            f"jobs hold {event.name}: {labels}",
-            "cancel them first, or use --force: they are killed (NODE_FAIL, or requeued)",
+            f"jobs are running on {event.name}: {labels}",
+            "cancel them first, or use --force to end them (NODE_FAIL, or requeued)",
         )
     effects: list[Effect] = [
         KillShare(node=event.name, job_id=job.id, restarts=job.restarts, at_once=True) for job in jobs

@@ -56,7 +56,8 @@ def _check_made(state: State, name: str) -> None:
         return
     if any(each.name == name for each in state.site.reservations):
         raise UserError(
-            f"reservation {name} stands in config.toml", "take it out there, then `warpdeck config reload`"
+            f"reservation {name} is defined in config.toml",
+            "remove it there, then run `warpdeck config reload`",
         )
     raise UserError(f"there is no reservation {name}", "see `warpdeck reservations`", code="not_found")
 
@@ -65,13 +66,15 @@ def _check(state: State, wanted: Reservation, *, now: float, instead: bool) -> N
     others = [each for each in reservations(state, now) if not (instead and each.name == wanted.name)]
     if any(each.name == wanted.name for each in others):
         raise UserError(
-            f"there is a reservation {wanted.name} already",
+            f"reservation {wanted.name} already exists",
             "see `warpdeck reservations`",
             code="reservation_exists",
         )
     if len(state.reserved) >= MAX_RESERVATIONS and not instead:
         raise UserError(
-            f"there are {MAX_RESERVATIONS:,} reservations already", "remove some", code="reservation_exists"
+            f"the limit of {MAX_RESERVATIONS:,} reservations is reached",
+            "remove some",
+            code="reservation_exists",
         )
     unknown = [name for name in wanted.nodes or () if name not in state.nodes]
     if unknown:
@@ -79,23 +82,25 @@ def _check(state: State, wanted: Reservation, *, now: float, instead: bool) -> N
     for name, count in wanted.licenses:
         if count > dict(state.site.licenses).get(name, 0):
             raise UserError(
-                f"there are not {count} licenses of {name}", "see `scontrol show licenses`", code="Licenses"
+                f"fewer than {count} licenses of {name} exist",
+                "see `scontrol show licenses`",
+                code="Licenses",
             )
     if wanted.first_cores and wanted.parts:
         raise UserError(
-            "which cores of a node a reservation has cannot be said",
-            "leave out FIRST_CORES, or reserve whole nodes",
+            "reservations of specific cores are not supported",
+            "remove FIRST_CORES, or reserve whole nodes",
             code="reservation_cores",
         )
     of_none = wanted.licenses or wanted.watts or wanted.burst_buffer
     if wanted.nodes == () and not (of_none and wanted.any_nodes):
-        raise UserError("the reservation names no node", "name some, or ALL")
+        raise UserError("the reservation has no nodes", "name nodes, or use ALL")
     _check_times(wanted, now=now)
     whose = (wanted.users, wanted.accounts, wanted.deny_users, wanted.deny_accounts)
     if not (wanted.maintenance or any(whose)):
         raise UserError(
-            "a reservation is for somebody or for maintenance",
-            "give users or accounts, or the flag MAINT (--maintenance)",
+            "the reservation has no users or accounts",
+            "add users or accounts, or the flag MAINT (--maintenance)",
             code="reservation_for_nobody",
         )
     _check_accounts(state, wanted)
@@ -114,7 +119,7 @@ def _check_alone(state: State, wanted: Reservation, others: list[ReservationView
         if not (new.parts and each.parts):
             both = min(new.nodes & each.nodes)
             raise UserError(
-                f"reservation {each.name} has {both} at that time",
+                f"{both} belongs to reservation {each.name} at that time",
                 "see `warpdeck reservations`",
                 code="reservation_overlaps",
             )
@@ -128,8 +133,8 @@ def _check_times(wanted: Reservation, *, now: float) -> None:
         pass  # It never begins, so it is never over.
     elif wanted.end_unix is not None and wanted.end_unix <= max(now, wanted.start_unix):
         raise UserError(
-            "the reservation would be over before it begins",
-            "give a later start or duration",
+            "the reservation would already have ended",
+            "use a later start or a longer duration",
             code="reservation_over",
         )
 
@@ -137,15 +142,15 @@ def _check_times(wanted: Reservation, *, now: float) -> None:
 def _check_repeat(wanted: Reservation) -> None:
     if wanted.float_s is not None:
         raise UserError(
-            "a reservation that floats does not come again",
-            "leave out one of TIME_FLOAT and the repetition",
+            "a floating reservation cannot repeat",
+            "remove TIME_FLOAT or the repetition",
             code="reservation_floats",
         )
     length_s = None if wanted.end_unix is None else wanted.end_unix - wanted.start_unix
     if length_s is None or length_s <= 0:
-        raise UserError("a reservation that comes again needs a duration", "give one, such as 2:00:00")
+        raise UserError("a recurring reservation needs a duration", "add one, such as 2:00:00")
     if length_s > PERIOD_S[wanted.repeat]:
-        raise UserError("the reservation would come again before it is over", "give a shorter duration")
+        raise UserError("the reservation would start again before its end", "use a shorter duration")
 
 
 def _check_accounts(state: State, wanted: Reservation) -> None:

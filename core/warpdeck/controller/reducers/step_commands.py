@@ -89,7 +89,7 @@ def plan_step(state: State, event: StepAsked) -> Layout:
         )
     away = [share.node for share in found.shares if state.node_status.links.get(share.node) is not Link.UP]
     if away:
-        raise UserError(f"node {away[0]} does not answer now", "it is tried again", code=BUSY)
+        raise UserError(f"node {away[0]} does not answer", "it is tried again", code=BUSY)
     return found
 
 
@@ -102,7 +102,7 @@ def _check_runs(job: Job) -> None:
         raise UserError(f"job {job.label()} is suspended", "it is tried again", code=BUSY)
     if job.state is not JobState.RUNNING:
         code = STARTING if job.state is JobState.CONFIGURING else BUSY
-        raise UserError(f"job {job.label()} does not run yet ({job.state})", "it is tried again", code=code)
+        raise UserError(f"job {job.label()} is not running yet ({job.state})", "it is tried again", code=code)
 
 
 def ask(txn: Transaction, event: StepAsked) -> Outcome:
@@ -118,13 +118,14 @@ def ask(txn: Transaction, event: StepAsked) -> Outcome:
     layouts = [plan_step(txn.state, each) for each in events]
     jobs = [txn.state.jobs[each.job_id] for each in events]
     if layouts[0].shares[0].node != event.first:
-        raise UserError("its first node was taken meanwhile", "it is tried again", code=BUSY)
+        raise UserError("its first node is in use", "it is tried again", code=BUSY)
     first = jobs[0]
     members = jobs if first.component is None else txn.state.array_members(first.array_job_id)
     number = max(job.steps_made for job in members)
     if number >= MAX_STEPS:
         raise UserError(
-            f"job {jobs[0].label()} has had {MAX_STEPS:,} steps", "start several tasks with one srun"
+            f"job {jobs[0].label()} has reached the maximum of {MAX_STEPS:,} steps",
+            "start several tasks with one srun",
         )
     beside = tuple(job.id for job in jobs) if len(jobs) > 1 else ()
     tasks = sum(len(share.ranks) for layout in layouts for share in layout.shares)
@@ -232,7 +233,7 @@ def end(txn: Transaction, event: StepEndAsked) -> Outcome:
             f"job {job.label()} belongs to {whose(event.who, job)}, not to {event.who.user}", code="denied"
         )
     if job is None or step is None or step.is_finished:
-        words = f"step {event.job_id}.{event.number} does not run"
+        words = f"step {event.job_id}.{event.number} is not running"
         raise UserError(words, f"see `warpdeck show {event.job_id}`", code=_why_none(job, step))
     running = [each for each in whole_step(txn.state, step) if not each.is_finished]
     if event.signal:

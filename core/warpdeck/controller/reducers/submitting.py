@@ -43,7 +43,9 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
         members = txn.state.named(JobId(before.job_id))
         return Outcome(job=members[0] if members else None, made=before, replan=False)
     if len(txn.state.index.pending) + len(txn.state.index.active) >= MAX_OPEN_JOBS:
-        raise UserError(f"{MAX_OPEN_JOBS:,} jobs are open already", "cancel some, or wait")
+        raise UserError(
+            f"the limit of {MAX_OPEN_JOBS:,} waiting and running jobs is reached", "cancel some, or wait"
+        )
     recall(txn, event.ended)
     notes: list[str] = []
     requests = tuple(_without_unknown(txn, each, notes) for each in (event.request, *event.components))
@@ -81,7 +83,7 @@ def _put_made(txn: Transaction, event: Submitted, job: Job, notes: tuple[str, ..
 def _checked(txn: Transaction, request: Request, who: Principal) -> Request:
     """Return the request with the site's defaults. Raises UserError if it can never run."""
     if not request.script and not request.argv and not request.holder:
-        raise UserError("nothing to run: neither a script nor a command", "give a script with a #! line")
+        raise UserError("the job has neither a script nor a command", "submit a script with a #! line")
     _check_array(request)
     _check_rights(request, who)
     check_times(request, txn.now)
@@ -126,10 +128,10 @@ def _check_rights(request: Request, who: Principal) -> None:
     if who.admin:
         return
     if request.admin_comment:
-        raise UserError("only admins write an admin's comment", "write --comment", code="denied")
+        raise UserError("only admins can set the admin comment", "use --comment", code="denied")
     if request.nice < 0:
         raise UserError(
-            "only admins may ask for a negative --nice", "leave it out, or write one above 0", code="nice"
+            "only admins can use a negative --nice", "remove it, or use a positive value", code="nice"
         )
 
 
@@ -144,7 +146,7 @@ def check_reservation(txn: Transaction, request: Request, who: Principal) -> Non
     if not found.admits(who.user, request.account):
         raise UserError(
             f"reservation {name} is not for {who.user}",
-            "leave out --reservation, or ask its admin",
+            "remove --reservation, or ask an admin for access",
             code="reservation_denied",
         )
 
@@ -156,8 +158,8 @@ def check_times(request: Request, now: float) -> None:
     begins = max(now, request.begin_at_unix or 0.0)
     if begins + (request.time_min_s or request.time_limit_s or 0) >= request.deadline_unix:
         raise UserError(
-            "it could not end before its deadline",
-            "give a later --deadline or a shorter --time",
+            "the job could not end before its deadline",
+            "use a later --deadline or a shorter --time",
             code="deadline",
         )
 
@@ -184,11 +186,11 @@ def _check_array(request: Request) -> None:
     if not array.ranges or not whole or not apart:
         raise UserError(
             "the array's ranges are empty or overlap",
-            "write --array=FIRST-LAST[:STEP][%LIMIT]",
+            "use --array=FIRST-LAST[:STEP][%LIMIT]",
             code="array",
         )
     if count_tasks(array.ranges) > MAX_TASKS:
-        raise UserError(f"an array of over {MAX_TASKS:,} tasks", "split it", code="array")
+        raise UserError(f"the array has more than {MAX_TASKS:,} tasks", "split it", code="array")
     if len(array.ranges) > MAX_RANGES:
-        words = f"an array whose numbers lie in over {MAX_RANGES:,} ranges"
+        words = f"the array has more than {MAX_RANGES:,} ranges of task ids"
         raise UserError(words, "number its tasks without gaps, or split it", code="array")

@@ -45,7 +45,9 @@ def _check_admin(who: Principal) -> None:
 def _suspend_one(txn: Transaction, job: Job, who: Principal, named: Collection[str]) -> list[Effect]:
     if job.is_led and not is_with_its_leader(txn, job, named):
         raise UserError(
-            f"job {job.label()} is a component", f"suspend all of it: {job.array_job_id}", code="component"
+            f"job {job.label()} is a component of a heterogeneous job",
+            f"suspend the whole job {job.array_job_id}",
+            code="component",
         )
     if job.state is JobState.SUSPENDED and job.suspended_by:
         return []
@@ -68,7 +70,8 @@ def _resume_one(txn: Transaction, job: Job, who: Principal) -> list[Effect]:
         raise UserError(f"job {job.label()} is not suspended ({job.state})", code=code)
     if not all_is_free(txn.state, job.allocation, besides=job.id):
         raise UserError(
-            f"what job {job.label()} held is not free", "wait until it is, or cancel what runs in its place"
+            f"the resources of job {job.label()} are in use",
+            "wait until they are free, or cancel the jobs that use them",
         )
     return resume_job(txn, job, by=who.user)
 

@@ -46,7 +46,7 @@ def update(txn: Transaction, event: Updated) -> Outcome:
     """Change the named jobs. For each job, either all or none of the changes are made."""
     wanted = event.change.asked()
     if not wanted:
-        raise UserError("no change is named", "name what is to be other, such as TimeLimit=2:00:00")
+        raise UserError("no changes given", "give at least one, such as TimeLimit=2:00:00")
     amended = RequestRevisions()
     return on_each(txn, event, lambda job: _update_one(txn, job, event, amended))
 
@@ -83,7 +83,7 @@ def _update_one(txn: Transaction, job: Job, event: Updated, amended: RequestRevi
 
 def _check_state(job: Job, wanted: frozenset[str]) -> None:
     if job.is_finished and wanted - AFTERWARDS:
-        raise UserError(f"job {job.label()} has ended already ({job.state})", code="finished")
+        raise UserError(f"job {job.label()} has already ended ({job.state})", code="finished")
     if "end_at_unix" in wanted and job.start_at_unix is None:  # It may also be starting.
         raise UserError(f"job {job.label()} is not running ({job.state})", code="not_running")
     if job.state is JobState.PENDING:
@@ -91,8 +91,8 @@ def _check_state(job: Job, wanted: frozenset[str]) -> None:
     fixed = sorted(wanted - ANY_TIME - NEXT_START - LIMIT - AFTERWARDS)
     if fixed:
         raise UserError(
-            f"job {job.label()} does not wait any more ({job.state}): {fixed[0]} stays as it is",
-            "cancel it and submit it anew",
+            f"job {job.label()} is no longer waiting ({job.state}); {fixed[0]} cannot be changed",
+            "cancel it and submit it again",
             code="not_pending",
         )
 
@@ -153,7 +153,7 @@ def _known_dependencies(txn: Transaction, job: Job, asked: Dependencies) -> Depe
     for clause in asked.clauses:
         found = targets(clause, txn.state.named) if clause.kind != "singleton" else ()
         if any(each.array_job_id == job.array_job_id for each in found):
-            raise UserError(f"it depends on job {clause_name(clause)}, which is itself", code="dependency")
+            raise UserError(f"job {clause_name(clause)} cannot depend on itself", code="dependency")
     left, unknown = without_unknown(asked, txn.state.named)
     if unknown:
         txn.log(job.id, not_waited_for(unknown))
@@ -193,9 +193,7 @@ def _check_limit(txn: Transaction, job: Job, request: Request) -> None:
     """Raise UserError if the time limit is less than the minimum time of the job."""
     limit_s = _limit_s(txn, amend(job, request=request))
     if request.time_min_s and limit_s and request.time_min_s > limit_s:
-        raise UserError(
-            "its least time is more than its time limit", "give a shorter TimeMin", code="time_min"
-        )
+        raise UserError("TimeMin is longer than the time limit", "use a shorter TimeMin", code="time_min")
 
 
 def _asked_limit(job: Job, change: JobChange, *, now_s: int | None) -> int | None:
@@ -206,7 +204,7 @@ def _asked_limit(job: Job, change: JobChange, *, now_s: int | None) -> int | Non
     limit_s = _moved_limit(job, change, now_s)
     if limit_s is not None and limit_s > MAX_LIMIT_S:
         words = f"job {job.label()} would have a time limit of over {MAX_LIMIT_S} seconds"
-        raise UserError(words, "write TimeLimit=UNLIMITED to take the limit away", code="limit")
+        raise UserError(words, "use TimeLimit=UNLIMITED to remove the limit", code="limit")
     return limit_s
 
 
@@ -217,7 +215,7 @@ def _moved_limit(job: Job, change: JobChange, now_s: int | None) -> int | None:
     if not change.time_limit_more_s:
         return None if change.time_limit_s is msgspec.UNSET else change.time_limit_s
     if now_s is None:
-        raise UserError(f"job {job.label()} has no time limit that could be changed by so much", code="limit")
+        raise UserError(f"job {job.label()} has no time limit to increase or decrease", code="limit")
     limit_s = now_s + change.time_limit_more_s
     if limit_s < 1:
         minutes = f"{-change.time_limit_more_s // 60} > {now_s // 60}"

@@ -23,8 +23,8 @@ def split_tasks(txn: Transaction, array: Job, named: Ranges) -> Job:
     _, rest = split_ranges(array.pending_tasks, named)
     if max(len(named), len(rest)) > MAX_RANGES:
         raise UserError(
-            f"that leaves tasks of job {array.array_job_id} in over {MAX_RANGES:,} ranges",
-            "name fewer tasks at a time, or tasks that follow each other",
+            f"the remaining tasks of job {array.array_job_id} would have more than {MAX_RANGES:,} ranges",
+            "name fewer tasks, or consecutive tasks",
         )
     if not rest:
         return txn.put_job(fold(array, named))

@@ -35,8 +35,8 @@ def refusal(doing: str) -> UserError:
     """
     note(doing)
     return UserError(
-        "an error inside the controller: nothing of it was done",
-        "an admin finds it in the controller's log: please report it",
+        "an error inside the controller: nothing was changed",
+        "please report it; admins find the details in the controller's log",
     )
 
 

@@ -30,7 +30,7 @@ class RequestRevisions:
         if known is None or known[1] != request:
             number = job.amendments + 1
             if number >= MAX_AMENDMENTS:
-                raise UserError(f"job {job.label()} was changed {number:,} times", "submit a new one")
+                raise UserError(f"job {job.label()} was already changed {number:,} times", "submit a new job")
             # Submissions have positive numbers, so a negative key is unique.
             key = -(job.id * MAX_AMENDMENTS + number)
             known = self._made[id(job.request)] = (job.request, request, key)

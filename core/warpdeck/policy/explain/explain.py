@@ -225,7 +225,7 @@ class _Explainer:
             at_unix = self._forecast(obstacle, obstacle.shape)
         leaving = [str(each.job_id) for each in current.preempts if each.for_job_id == job_id]
         if leaving:
-            sentence = f"makes room: job {', '.join(leaving[:3])} was told to leave for it"
+            sentence = f"waits until preempted job {', '.join(leaving[:3])} has ended"
         if at_unix is None or not known(at_unix, current.now):
             return PendingReason(code=code, sentence=sentence)
         return PendingReason(code=code, sentence=sentence, expected_start_unix=at_unix)
@@ -247,7 +247,7 @@ class _Explainer:
         if obstacle.shape is None:
             ahead = self._ahead(pool, place)
             named = f"job {ahead.name} of {ahead.user}" if ahead is not None else "a job"
-            return "Priority", f"waits its turn: {named} is ahead, and jobs start in strict order"
+            return "Priority", f"{named} is ahead in the queue, and jobs start in strict order"
         ahead = self._ahead(partition, place)
         key = (obstacle, None if ahead is None else ahead.id)
         found = self._words.get(key)
@@ -274,7 +274,7 @@ class _Explainer:
         if window:
             return "ReqNodeNotAvail", window
         if ahead is None:
-            return "Resources", "fits now, but not for as long as it asks for"
+            return "Resources", "would fit now, but not for its full time limit"
         return code, f"would fit now, but would delay job {ahead.name} of {ahead.user}, which is ahead"
 
     def _begins(self, name: str) -> str:
@@ -283,7 +283,7 @@ class _Explainer:
         each = next((each for each in self._pass.view.reservations if name and each.name == name), None)
         if each is None or each.flex or each.start_unix <= now:
             return ""
-        return f"its reservation {name} begins in {roughly(each.start_unix - now)}"
+        return f"its reservation {name} starts in {roughly(each.start_unix - now)}"
 
     def _shortage(self, field: ResourcePool, shape: RequestClass) -> tuple[str, str]:
         """Return (reason code, missing resources) for this request class."""
@@ -294,7 +294,7 @@ class _Explainer:
 
     def _look(self, field: ResourcePool, shape: RequestClass) -> tuple[str, str]:
         if not shape.gangs:
-            return "BadConstraints", f"cannot be laid out: {shape.wants}"
+            return "BadConstraints", f"no possible placement for {shape.wants}"
         shortages = self._of(field)
         if shortages.fits_now(shape):
             return "Priority", ""
@@ -323,9 +323,9 @@ class _Explainer:
         if not inside or (takes & ~np.logical_or.reduce([rows for _, rows in theirs])).any():
             return ""
         first = min(inside, key=lambda each: (each.end_unix, each.name))
-        what = "maintenance" if first.maintenance else "the reservation"
-        ends = f" for {roughly(first.end_unix - now)} more" if known(first.end_unix, now) else ""
-        return f"{what} {first.name} has {'its nodes' if len(inside) == 1 else 'some of its nodes'}{ends}"
+        what = "maintenance" if first.maintenance else "reservation"
+        ends = f" for another {roughly(first.end_unix - now)}" if known(first.end_unix, now) else ""
+        return f"{what} {first.name} holds {'its nodes' if len(inside) == 1 else 'some of its nodes'}{ends}"
 
     def _set_aside(self, field: ResourcePool, takes: Mask) -> str:
         """Return a sentence about partial reservations on these nodes: those the job cannot use, or the one
@@ -365,6 +365,6 @@ class _Explainer:
         if not closing:
             return ""
         first = min(closing, key=lambda each: (each.start_unix, each.name))
-        what = "maintenance" if first.maintenance else "the reservation"
+        what = "maintenance" if first.maintenance else "reservation"
         left = roughly(first.start_unix - now)
-        return f"would fit now, but {what} {first.name} begins in {left}; a --time below that starts it"
+        return f"would fit now, but {what} {first.name} starts in {left}; a shorter --time starts it now"

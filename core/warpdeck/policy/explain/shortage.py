@@ -78,7 +78,7 @@ class Shortages:
         if not usable.any():
             out = [cluster.nodes[row] for row in np.flatnonzero(shape.usable())[:MAX_NAMED]]
             named = "; ".join(f"{node.name} {node.unavailable}" for node in out)
-            return "no node that it may use takes jobs now" + (f" ({named})" if named else "")
+            return "no node it may use accepts jobs now" + (f" ({named})" if named else "")
         gang = shape.gangs[0]
         need = gang.wanted[0][0]
         named = self._named_words(gang, usable)
@@ -87,7 +87,7 @@ class Shortages:
         if gang.nodes > 1 and self._field.may_give(need):
             fitting = len(self._field.timeline.fitting_now(need, INSTANT_S, usable))
             if fitting:
-                return f"{fitting} of the {gang.nodes} nodes it needs could take it now"
+                return f"{fitting} of {gang.nodes} required nodes are available now"
         barred = self._barred_words(shape, usable, need)
         if barred:
             return barred
@@ -109,8 +109,8 @@ class Shortages:
                 continue
             node = self._field.cluster.nodes[row]
             if not usable[row]:
-                return f"{node.name}, which it names: {node.unavailable or 'it is not for such jobs'}"
-            return self._free_words(row, need, which="which it names")
+                return f"{node.name} (--nodelist): {node.unavailable or 'not available to this job'}"
+            return self._free_words(row, need, is_named=True)
         return ""
 
     def _barred_words(self, shape: RequestClass, usable: Mask, need: NodeRequirement) -> str:
@@ -127,12 +127,15 @@ class Shortages:
         first = next((row for row in shape.gangs[0].named if row in rows), rows[0])
         name = self._field.cluster.nodes[first].name
         if tenant.alone:
-            who, asked = "it", "--exclusive=user"
+            who, asked = "this job", "--exclusive=user"
             if shape.partition is not None and shape.partition.exclusive_user:
-                who, asked = f"a job in partition {shape.partition.name}", "exclusive_user"
-            return f"{name} has room, but jobs of other users are there, and {who} shares its nodes with none ({asked})"
+                who, asked = f"partition {shape.partition.name}", "exclusive_user"
+            return (
+                f"{name} has free resources, but other users' jobs run there,"
+                f" and {who} requires nodes without other users ({asked})"
+            )
         return (
-            f"{name} has room, but another user's job there shares its nodes with nobody else's"
+            f"{name} has free resources, but another user's job there excludes other users"
             " (--exclusive=user, or its partition's exclusive_user)"
         )
 
@@ -151,14 +154,15 @@ class Shortages:
             found = self._freest[key] = int(rows[freest[0]])
         return found
 
-    def _free_words(self, row: int, need: NodeRequirement, *, which: str = "the freest") -> str:
+    def _free_words(self, row: int, need: NodeRequirement, *, is_named: bool = False) -> str:
         cluster = self._field.cluster
         name = cluster.nodes[row].name
         free = [max(0, count) for count in self._field.timeline.free_now[:, row].tolist()]
+        found = f"{name} (--nodelist) has" if is_named else f"best is {name} with"
         if need.gpus and free[self._column(need)] < need.gpus:
-            return f"{name}, {which}, has {free[self._column(need)]} free"
+            return f"{found} {many(free[self._column(need)], 'GPU')} free"
         if need.exclusive and free[CPUS] < cluster.capacity[CPUS, row]:
-            return "no node is empty" if which == "the freest" else f"{name}, {which}, is not empty"
+            return f"{name} (--nodelist) is not idle" if is_named else "no node is idle"
         if free[CPUS] < need.cpus:
-            return f"{name}, {which}, has {many(free[CPUS], 'CPU')} free"
-        return f"{name}, {which}, has {free[MEM] / GIB:.0f} GiB free"
+            return f"{found} {many(free[CPUS], 'CPU')} free"
+        return f"{found} {free[MEM] / GIB:.0f} GiB free"

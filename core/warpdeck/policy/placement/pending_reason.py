@@ -25,11 +25,11 @@ def before_its_time(job: PendingJob, now: float) -> PendingReason | None:
         return PendingReason(code="Dependency", sentence=job.waits_for)
     if job.begin_at_unix is not None and job.begin_at_unix > now:
         if job.recording:
-            return PendingReason(code="None", sentence="its code is being recorded")
+            return PendingReason(code="None", sentence="its code snapshot is in progress")
         wait = roughly(job.begin_at_unix - now)
         return PendingReason(
             code="BeginTime",
-            sentence=f"asked to begin later, in {wait}",
+            sentence=f"begin time is in {wait}",
             expected_start_unix=job.begin_at_unix,
         )
     return None
@@ -41,21 +41,21 @@ def held(job: Job | PendingJob) -> PendingReason:
     if job.lost_reservation:
         return PendingReason(
             code="ReservationDeleted",
-            sentence=f"held: its reservation {job.lost_reservation} is over; {release} lets it go without one",
+            sentence=f"held: its reservation {job.lost_reservation} has ended; {release} releases it without one",
         )
     if job.held_by_admin:
         return PendingReason(
-            code="JobHeldAdmin", sentence=f"held by an admin, who alone can release it: {release}"
+            code="JobHeldAdmin", sentence=f"held by an admin; only admins can release it: {release}"
         )
     how = "requeued and held" if job.requeued_held else "held"
-    return PendingReason(code="JobHeldUser", sentence=f"{how}; {release} lets it go")
+    return PendingReason(code="JobHeldUser", sentence=f"{how}; {release} releases it")
 
 
 def throttled(job: PendingJob) -> PendingReason:
     """Return the reason of an array that runs as many tasks as its own limit allows."""
     return PendingReason(
         code="JobArrayTaskLimit",
-        sentence=f"{job.throttle} tasks of the array run, as many as it allows; {count_tasks(job.tasks)} wait",
+        sentence=f"array limit reached: {job.throttle} tasks running, {count_tasks(job.tasks)} waiting",
     )
 
 

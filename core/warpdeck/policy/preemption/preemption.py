@@ -406,7 +406,7 @@ class Preemption:
                 grace_s=grace_s,
                 keeps_gpus=self._rules.suspended_keep_gpus,
                 room=room,
-                sentence=f"makes room for job {job.name} of {job.user}: {claims[victim.id].because}",
+                sentence=f"resources needed by job {job.name} of {job.user}: {claims[victim.id].because}",
             )
             for victim, grace_s in zip(chosen, graces_s, strict=True)
         ]

@@ -80,7 +80,7 @@ def _in_words(leader: PendingJob, job: PendingJob, obstacle: BlockReason) -> Blo
         return BlockReason(obstacle.code, f"{who}{obstacle.sentence}")
     wants = obstacle.shape.wants
     return BlockReason(
-        "Resources", f"its {count} components start together: {job.name} waits for {wants} beside the others"
+        "Resources", f"its {count} components must start together; {job.name} waits for {wants}"
     )
 
 

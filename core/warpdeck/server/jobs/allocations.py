@@ -69,7 +69,7 @@ def wish_of(
     try:
         return Wish(msgspec.convert(fields, Request, strict=False), notes)
     except msgspec.ValidationError as error:
-        raise UserError(f"the allocation cannot be so: {error}", "see its options") from error
+        raise UserError(f"invalid allocation: {error}", "check the options") from error
 
 
 async def make_allocation(
@@ -149,7 +149,7 @@ async def _wait(connection: Connection, message: ask.Srun | ask.Salloc, job: Job
     )
     if job.is_finished:
         why = f": {job.exit.message}" if job.exit is not None and job.exit.message else ""
-        raise UserError(f"job {job.id} has ended before it could be used ({job.state}){why}", "")
+        raise UserError(f"job {job.id} ended before it could be used ({job.state}){why}", "")
     if waited:
         await connection.progress(number, f"job {job.id} has been allocated resources")
     return job
@@ -279,7 +279,7 @@ async def attach(connection: Connection, message: ask.SallocAttach) -> None:
     """Reconnect salloc to its allocation."""
     job = connection.server.controller.state.jobs.get(JobId(message.job))
     if job is None or not may_touch(connection.who, job) or job.request.holder != "salloc":
-        raise UserError(f"allocation {message.job} is not known any more", "see `warpdeck queue`")
+        raise UserError(f"allocation {message.job} no longer exists", "see `warpdeck queue`")
     connection.server.steps.holds(job.id)
     stream = HeldStream(connection, message.id, job)
     connection.send({"t": "ok", "id": message.id, "result": {}})

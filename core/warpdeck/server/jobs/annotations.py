@@ -21,7 +21,7 @@ async def answer(connection: Connection, message: JobAnnotate) -> dict[str, Any]
     ids = tuple(JobId(number) for number in message.ids)
     wanted = message.annotating.asked()
     if not wanted:
-        raise UserError("nothing is to be written", "name a comment, or a derived exit code")
+        raise UserError("nothing to change", "give a comment or a derived exit code")
     ended = await controller.store.jobs([number for number in ids if number not in controller.state.jobs])
     if message.only_asks:
         here = (controller.state.jobs[number] for number in ids if number in controller.state.jobs)

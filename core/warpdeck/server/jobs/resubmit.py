@@ -19,8 +19,8 @@ def variables_of(job: Job, *, who: Principal) -> JobVariables:
     """Return the job's environment for its owner. Raises UserError for other users."""
     if not owns(who, job):
         raise UserError(
-            f"job {job.label()} is of {whose(who, job)}: its variables are shown to nobody else",
-            "they may hold secrets",
+            f"job {job.label()} belongs to {whose(who, job)}; only the owner can see its environment",
+            "environment variables may contain secrets",
         )
     return JobVariables(variables=dict(job.request.env))
 
@@ -35,11 +35,14 @@ def asked_again(job: Job, *, who: Principal, task: int | None) -> Request:
     request, label = job.request, job.label()
     if not owns(who, job):
         raise UserError(
-            f"job {label} is of {whose(who, job)}: its variables are nobody else's to run with",
+            f"job {label} belongs to {whose(who, job)}; only the owner can submit it again",
             "submit its script as your own",
         )
     if request.pty is not None or request.holder not in ("", "hetjob"):
-        raise UserError(f"job {label} is a session, not a script", "open a new one: warpdeck run --pty")
+        raise UserError(
+            f"job {label} is an interactive session, not a batch script",
+            "start a new one with `warpdeck run --pty`",
+        )
     array = request.array
     if array is not None and task is not None:
         array = ArraySpec(ranges=((task, task, 1),))

@@ -111,9 +111,7 @@ async def run(connection: Connection, message: ask.Run, submission: Submission) 
     try:
         job = await wait_for(connection, job, has_begun, tell=message.id)
         if not job.shares:
-            raise UserError(
-                f"job {job.label()} has ended before it began ({job.state})", "see `warpdeck show`"
-            )
+            raise UserError(f"job {job.label()} ended before it started ({job.state})", "see `warpdeck show`")
         for stream in streams:
             await stream.follow(job)
     except RemoteError as error:
@@ -129,7 +127,7 @@ def _request(connection: Connection, message: ask.Run) -> tuple[Request, list[st
     """Return the request that the arguments describe, and notes for the user. Raises UserError."""
     options, command = split_command(list(message.words))
     if not command:
-        raise UserError("no command is given", "write: warpdeck run [OPTIONS] COMMAND...")
+        raise UserError("no command given", "usage: warpdeck run [OPTIONS] COMMAND...")
     now = connection.server.controller.clock()
     draft = draft_command(command, options, cwd=message.cwd, environ=message.env, now=now)
     if has_several_tasks(draft.request):
@@ -137,7 +135,7 @@ def _request(connection: Connection, message: ask.Run) -> tuple[Request, list[st
     try:
         return msgspec.convert(draft.request, Request, strict=False), draft.notes
     except msgspec.ValidationError as error:
-        raise UserError(f"the job cannot be so: {error}", "see `warpdeck run --help`") from error
+        raise UserError(f"invalid job: {error}", "see `warpdeck run --help`") from error
 
 
 def _log_of(job: Job, share: ShareStatus, channel: str) -> wire.OpenLog:

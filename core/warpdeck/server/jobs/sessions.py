@@ -56,7 +56,7 @@ async def open_session(
     try:
         request = msgspec.convert(draft.request, Request, strict=False)
     except msgspec.ValidationError as error:
-        raise UserError(f"the session cannot be so: {error}", "see `srun --help`") from error
+        raise UserError(f"invalid session: {error}", "see `srun --help`") from error
     made = (await controller.apply(marked(await submission(request), message))).made
     assert made is not None
     return {"job_id": made.job_id, "notes": [*notes, *made.notes]}

@@ -97,7 +97,7 @@ async def look(server: Services, message: ask.NodesAt, *, uid: int) -> list[Then
     controller = server.controller
     found = nodes.named(controller, message.name)
     if message.at > controller.clock():
-        raise UserError("that moment is still to come", "name one in the past, such as 03:12 or now-2hours")
+        raise UserError("this time is in the future", "use a time in the past, such as 03:12 or now-2hours")
     turn = await server.looks_back.take(uid)
     try:
         held = await _held(controller, message.at)

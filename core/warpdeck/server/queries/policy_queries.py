@@ -116,7 +116,7 @@ def diagnose(controller: Controller, *, reset: bool, admin: bool) -> dict[str, A
     if reset:
         if not admin:
             raise UserError(
-                "only the controller's own user and root may do that",
+                "only root and the controller's user may do this",
                 "ask an administrator",
                 code="not_admin",
             )
@@ -136,7 +136,7 @@ async def _priorities(controller: Controller, wanted: Collection[JobId] | None) 
         if job is None or job.state is not JobState.PENDING:
             what = job.state.value if job else "not in the queue"
             raise UserError(
-                f"job {job.label() if job else job_id} does not wait: {what}",
+                f"job {job.label() if job else job_id} is not waiting: {what}",
                 "only waiting jobs have a priority",
             )
     rows = await controller.forecaster.priorities(state, wanted=wanted)

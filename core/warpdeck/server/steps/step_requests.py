@@ -216,14 +216,14 @@ async def attach(connection: Connection, message: ask.SrunAttach) -> None:
     """Reconnect to a step that is running, or that has ended meanwhile and still has unsent output."""
     job_word, _, number = message.step.partition(".")
     if not job_word.isdecimal() or not number.isdecimal():
-        raise UserError(f"{message.step!r} is no step", "write JOB.STEP")
+        raise UserError(f"{message.step!r} is not a step", "use JOB.STEP, such as 12.0")
     state = connection.server.controller.state
     job, step = (
         state.jobs.get(JobId(int(job_word))),
         state.steps.get(JobId(int(job_word)), {}).get(int(number)),
     )
     if job is None or step is None or not may_touch(connection.who, job):
-        raise UserError(f"step {message.step} is not known any more", "see `warpdeck show`")
+        raise UserError(f"step {message.step} no longer exists", "see `warpdeck show`")
     stream = StepStream(connection, message.id, whole_step(state, step), wait_s=0)
     connection.send({"t": "ok", "id": message.id, "result": {"job_id": step.job_id, "step": step.number}})
     await stream.join(message.have)
@@ -305,7 +305,7 @@ def _convert(asked: Srun, *, has_input: bool) -> StepAsk:
     try:
         return msgspec.convert({**asked.ask, "input_rank": rank}, StepAsk)
     except msgspec.ValidationError as error:
-        raise UserError(f"the step cannot be so: {error}", "see `srun --help`") from error
+        raise UserError(f"invalid step: {error}", "see `srun --help`") from error
 
 
 async def _place(connection: Connection, number: int, event: StepAsked) -> Step:

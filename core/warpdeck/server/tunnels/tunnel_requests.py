@@ -99,7 +99,7 @@ class TunnelBytes(ClientStream):
 async def open_tunnel(connection: Connection, message: ask.Tunnel, job: Job) -> None:
     """Open a tunnel to a node on which the job runs. It waits for the job's start."""
     if (message.port is None) == (not message.argv):
-        raise UserError("a tunnel leads to a port or to a command", "name one of them")
+        raise UserError("a tunnel needs either a port or a command", "give one of them")
     job, share = await _running_share(connection, job, node=message.node, number=message.id)
     forward = connection.server.forwards.own(connection.who, message.forward)
     stream = TunnelBytes(connection, message.id, share.node, forward=forward)
@@ -136,7 +136,7 @@ async def _running_share(
     job = await wait_for(connection, job, has_begun, tell=number)
     if job.is_finished:
         raise UserError(
-            f"job {job.label()} has ended ({job.state})", f"see what it left: warpdeck logs {job.label()}"
+            f"job {job.label()} has ended ({job.state})", f"see its output: warpdeck logs {job.label()}"
         )
     share = share_on(job, node)
     await settle_link(connection, share.node)

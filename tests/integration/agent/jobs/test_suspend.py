@@ -94,6 +94,7 @@ def suspend(agent: AgentProcess, job_id: int) -> None:
     eventually(lambda: is_stopped(agent, job_id), what="all of it is stopped")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent_lives", [True, False])
 def test_time_stands_still_for_a_suspended_job(agent: AgentProcess, agent_lives: bool) -> None:
     limit_s = 6.0  # long enough for a busy machine to launch and stop it in

@@ -66,7 +66,7 @@ def test_every_fact_has_a_column_and_every_column_its_type(core):
 def test_columns_come_in_one_row_with_fields_that_only_rows_have(core):
     row = shower(core.state, ["uid", "gpu_type"], now=core.now)([core.job(core.runs)])[0]
     assert row == {"uid": 1, "gpu_type": ""}
-    with pytest.raises(UserError, match="jobs have no field colour"):
+    with pytest.raises(UserError, match="unknown job field colour"):
         shower(core.state, ["colour"], now=core.now)
 
 

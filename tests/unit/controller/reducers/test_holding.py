@@ -41,7 +41,7 @@ def test_what_is_over_is_not_held() -> None:
     core = Core("a")
     job_id = core.run(ask())
     core.end(job_id)
-    assert "is over" in core.apply(Held(who=ANN, jobs=(str(job_id),))).errors[0]
+    assert "has ended" in core.apply(Held(who=ANN, jobs=(str(job_id),))).errors[0]
 
 
 def test_a_part_of_an_array_can_be_held() -> None:
@@ -95,7 +95,7 @@ def test_what_cannot_be_requeued_says_why() -> None:
     ending = core.run()
     core.apply(Cancelled(who=ANN, jobs=(str(ending),)))
     outcome = core.apply(Requeued(who=ANN, jobs=(str(waiting), str(shell), str(ending))))
-    for error, words in zip(outcome.errors, ("waiting already", "interactive", "is ending"), strict=True):
+    for error, words in zip(outcome.errors, ("already waiting", "interactive", "is ending"), strict=True):
         assert words in error
 
 

@@ -38,7 +38,7 @@ def test_a_job_waits_until_its_code_is_recorded() -> None:
     job = submit(core)
     made = plan(build_view(core.state, now=core.now), core.now, Settings())
     assert not made.starts
-    assert made.pending_reasons[JobId(job)].sentence == "its code is being recorded"
+    assert made.pending_reasons[JobId(job)].sentence == "its code snapshot is in progress"
     assert record(core, job).labels == (str(job),)
     assert starts(core) == [job]
     assert core.job(job).request.snapshot == SNAPSHOT == kept(core, job).request.snapshot

@@ -54,11 +54,11 @@ def test_a_submission_gets_the_next_id_and_waits() -> None:
     [
         (ask(gpus=5), "can never start: it asks for 5 GPUs"),
         (ask(nodes=3), "3 nodes, and there are 2"),
-        (ask(script=""), "nothing to run"),
+        (ask(script=""), "neither a script nor a command"),
         (ask(array=ArraySpec(ranges=())), "empty or overlap"),
         (ask(array=ArraySpec(ranges=((5, 1, 1),))), "empty or overlap"),
         (ask(array=ArraySpec(ranges=((0, 9, 1), (5, 12, 1)))), "empty or overlap"),
-        (ask(array=ArraySpec(ranges=((0, 2_000_000, 1),))), "over 1,000,000"),
+        (ask(array=ArraySpec(ranges=((0, 2_000_000, 1),))), "more than 1,000,000"),
         (ask(nice=-1), "only admins"),
         (ask(deadline_unix=1060.0, time_limit_s=60), "before its deadline"),
         (ask(resources=Resources(constraint="(a")), "a '\\)' is missing"),
@@ -296,7 +296,7 @@ def test_cancel_of_a_waiting_job_is_its_end() -> None:
     assert outcome.effects == () and core.job(job_id).state is JobState.CANCELLED
     assert not core.state.index.pending
     again = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
-    assert "has ended already" in again.errors[0]
+    assert "has already ended" in again.errors[0]
 
 
 def test_cancel_of_a_running_job_waits_for_its_nodes() -> None:

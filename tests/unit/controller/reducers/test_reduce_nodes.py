@@ -115,7 +115,7 @@ def test_a_drained_node_finishes_what_it_has_and_takes_nothing() -> None:
 def test_a_node_with_jobs_is_removed_only_by_force() -> None:
     core = Core("a")
     job_id = core.run(ask(requeue=False))
-    with pytest.raises(UserError, match="jobs hold a: 1"):
+    with pytest.raises(UserError, match="jobs are running on a: 1"):
         core.apply(NodeRemoved(name=NodeName("a")))
     core.apply(NodeRemoved(name=NodeName("a"), force=True))
     assert core.job(job_id).state is JobState.NODE_FAIL

@@ -47,7 +47,7 @@ def test_another_configuration_keeps_what_is_known_of_its_groups() -> None:
     made = rules(TWO)
     made.learn(made.look_up(["ann"]))
     told = made.adopt(decode('[partitions.p]\nallow_groups = ["phys", "new"]\n', "f").config)
-    assert told == ["partitions.q: gone", 'partitions.p.allow_groups: ["phys"] -> ["phys", "new"]']
+    assert told == ["partitions.q: removed", 'partitions.p.allow_groups: ["phys"] -> ["phys", "new"]']
     assert allowed(made) == {"p": frozenset({"ann"})}
     assert made.adopt(made.config) == []
 

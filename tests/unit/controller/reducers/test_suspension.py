@@ -147,7 +147,7 @@ def test_a_job_does_not_go_on_while_others_have_what_it_held() -> None:
     push(core, job_id, keeps_gpus=False)
     core.run(ask(gpus=1), BOB)
     assert core.kills(let_go_on(core, job_id)) == []
-    assert "is not free" in resume(core, job_id).errors[0]
+    assert "are in use" in resume(core, job_id).errors[0]
     assert core.job(job_id).state is JobState.SUSPENDED
 
 

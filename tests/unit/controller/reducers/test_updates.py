@@ -242,5 +242,5 @@ def test_a_waiting_jobs_limit_is_moved_from_where_the_site_has_it() -> None:
 def test_a_change_without_one_is_refused() -> None:
     core = Core("a")
     job_id = core.submit(ask())
-    with pytest.raises(UserError, match="no change is named"):
+    with pytest.raises(UserError, match="no changes given"):
         update(core, job_id)

@@ -63,7 +63,7 @@ class CodePane(Vertical):
         try:
             self._tree = tree_of(await self.deck.core.files(snapshot)) if snapshot else Tree()
         except UserError as error:
-            trouble = f"{error.message}; {error.hint}"
+            trouble = f"{error.message}. {error.hint}"
         self._show_head(trouble)
         self._show()
 
@@ -94,4 +94,4 @@ class CodePane(Vertical):
         except UserError as error:
             self.deck.tell_error(error)
             return
-        self.app.push_screen(TextPage(f"{printable(path)}   as the job had it", text))
+        self.app.push_screen(TextPage(f"{printable(path)}   (job snapshot)", text))

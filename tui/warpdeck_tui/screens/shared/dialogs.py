@@ -35,11 +35,11 @@ CHOICE_COLUMNS = (
     Column("STATE", 5),
     Column("NAME", 16, flex=1, most=48),
     Column("TIME", 10, align="right"),
-    Column("WHERE OR HOW IT ENDED", 0, flex=1),
+    Column("NODES OR END", 0, flex=1),
 )
-FILL_COLUMNS = (Column("FROM", 6), Column("NAME", 24, flex=1, most=48), Column("WHAT", 0, flex=3))
+FILL_COLUMNS = (Column("TYPE", 6), Column("NAME", 24, flex=1, most=48), Column("OPTIONS", 0, flex=3))
 DONE_COLUMNS = (Column("WHEN", 8), Column("COMMAND", 0), Column("UNDO", 7))
-EXPORT_NAMES = "It ends in .csv, .json or .md"
+EXPORT_NAMES = "(.csv, .json or .md)"
 MAX_NAMED = 8
 """Largest number of jobs listed in a confirmation. The others are only counted."""
 
@@ -118,7 +118,7 @@ class Ask(Arrives[str], ModalScreen[str]):
         try:
             self._check(answer)
         except UserError as error:
-            self._refuse(f"{error.message}; {error.hint}")
+            self._refuse(f"{error.message}. {error.hint}")
         else:
             if answer:
                 self.dismiss(answer)
@@ -148,7 +148,7 @@ class Choose(Arrives[str], ModalScreen[str]):
         with Vertical(classes="dialog tall"):
             yield Static(self._title, classes="title", markup=False)
             yield VirtualTable(CHOICE_COLUMNS, cast(Deck, self.app).palette, empty="", id="choices")
-            yield DialogKeys("choose", opens="takes it")
+            yield DialogKeys("choose", opens="Select")
 
     def arrive(self) -> None:
         table = self.query_one(VirtualTable)
@@ -178,11 +178,11 @@ class Fill(Arrives[str], ModalScreen[str]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog tall"):
-            yield Static("Fill the form from", classes="title", markup=False)
+            yield Static("Load a preset or a job", classes="title", markup=False)
             styles = cast(Deck, self.app).palette
-            empty = "no preset and no job yet: ctrl+s saves a form as a preset"
+            empty = "No presets and no jobs. Press Ctrl-S in the form to save a preset"
             yield VirtualTable(FILL_COLUMNS, styles, empty=empty, id="fill")
-            yield DialogKeys("fill", opens="fills the form")
+            yield DialogKeys("fill", opens="Load")
 
     def arrive(self) -> None:
         table = self.query_one(VirtualTable)
@@ -219,9 +219,9 @@ class DonePage(Arrives[None], ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog tall"):
-            yield Static("What was done", classes="title", markup=False)
+            yield Static("Action log", classes="title", markup=False)
             styles = cast(Deck, self.app).palette
-            yield VirtualTable(DONE_COLUMNS, styles, empty="nothing was changed yet", id="done")
+            yield VirtualTable(DONE_COLUMNS, styles, empty="No changes", id="done")
             yield DialogKeys("done")
 
     def arrive(self) -> None:

@@ -54,7 +54,7 @@ class FormOpening:
     def remove(self, key: str) -> None:
         """Remove the preset of this row. Raises UserError."""
         if not key.startswith(PRESET):
-            raise UserError("only presets can be taken away", "jobs stay in the history")
+            raise UserError("Jobs cannot be removed from this list", "Only presets can be removed")
         remove_preset(self._own_file, key.removeprefix(PRESET))
 
     async def last(self) -> Sheet:
@@ -77,7 +77,10 @@ class FormOpening:
         """
         detail = await self._app.core.job(key)
         if detail.row.interactive or not (detail.script or detail.argv):
-            raise UserError(f"job {detail.row.label} is a session, no script", "i opens a shell")
+            raise UserError(
+                f"Job {detail.row.label} is an interactive session without a script",
+                "Press i to open a shell",
+            )
         return of_job(detail, file_text=await asyncio.to_thread(_script_now, detail), anew=anew)
 
     async def choices(self) -> list[tuple[str, Line]]:

@@ -28,7 +28,7 @@ from .deck_screen import DeckScreen, paint
 from .key_line import KeyLine
 
 TICK_S = 1.0
-FILTER_EXAMPLE = "words, user:me, state:F, gpu>4, name~llm, lr=0.1, !word"
+FILTER_EXAMPLE = "text, user:me, state:F, gpu>4, name~llm, lr=0.1, !text"
 
 
 class FilterLine(Input):
@@ -52,7 +52,7 @@ class JobListScreen(DeckScreen):
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
         yield VirtualTable(
-            columns_of(self.columns), self.deck.palette, empty="connecting ...", id="queue", marks=True
+            columns_of(self.columns), self.deck.palette, empty="Connecting...", id="queue", marks=True
         )
         yield Static("", id="told", markup=False)
         yield FilterLine(id="filter", placeholder=FILTER_EXAMPLE, compact=True, select_on_focus=False)
@@ -120,7 +120,7 @@ class JobListScreen(DeckScreen):
 
         It mentions a part of the filter that is invalid.
         """
-        return f"{misread(self.filter_text) or 'nothing matches the filter'}; Esc takes it away"
+        return f"{misread(self.filter_text) or 'No jobs match the filter'}. Press Esc to clear it"
 
     def recolour(self) -> None:
         self.table.use_palette(self.deck.palette)
@@ -184,7 +184,7 @@ class JobListScreen(DeckScreen):
         if self.order.column:
             self.sort_by(self.order._replace(descending=not self.order.descending))
         else:
-            self.deck.notify("s sorts by a column first", severity="warning")
+            self.deck.notify("No sort column. Press s to choose one", severity="warning")
 
     def use_columns(self, names: tuple[str, ...]) -> None:
         self.columns = names

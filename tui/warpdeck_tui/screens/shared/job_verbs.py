@@ -114,7 +114,7 @@ class JobVerbs:
         command = limit_command(names, "TIME")
         ask = Ask(
             limit_title(names),
-            required="write a time",
+            required="Enter a time limit",
             command=command,
             value=present_limit(rows),
             check=limit_change,
@@ -168,7 +168,7 @@ class JobVerbs:
 
         ask = Ask(
             priority_title(names),
-            required="write nice=100, or a number",
+            required="Enter nice=100 or a number",
             command=priority_command(names, JobChange(nice=100)),
             value=present_priority(ranks.values()),
             check=priority_change,
@@ -231,7 +231,7 @@ class JobVerbs:
         except UserError as error:
             self._app.tell_error(error)
             return
-        self._app.notify(f"submitted job {done.label}", markup=False)
+        self._app.notify(f"Submitted job {done.label}", markup=False)
         self._app.chronicle.add(commands("rerun", [label]))
 
     def log(self, key: str) -> None:
@@ -295,14 +295,14 @@ class JobVerbs:
         if len(tasks) == 1:
             use(str(tasks[0].id))
         elif not tasks:
-            self._warn(f"array {row.array_job_id} {nothing}: all its tasks wait")
+            self._warn(f"Array {row.array_job_id} {nothing}: all tasks are pending")
         else:
 
             def act(key: str | None) -> None:
                 if key:
                     use(key)
 
-            self._app.push_screen(Choose(f"Which task of array {row.array_job_id}?", tasks), act)
+            self._app.push_screen(Choose(f"Select a task of array {row.array_job_id}", tasks), act)
 
     def _warn(self, words: str) -> None:
         self._app.notify(words, severity="warning", markup=False)

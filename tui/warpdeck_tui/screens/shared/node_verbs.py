@@ -31,7 +31,7 @@ class NodeVerbs(DeckScreen):
             return
         name, before = node.name, node.reason
         if node.state in ("drained", "draining"):
-            question = Question(f"Let {name} take jobs again?", f"warpdeck node resume {name}")
+            question = Question(f"Resume {name}?", f"warpdeck node resume {name}")
             again = Undo(_drain_command(name, before), lambda: self.deck.core.node_drain(name, reason=before))
             self.confirmed(question, lambda: self.deck.core.node_resume(name), again if before else None)
             return
@@ -44,8 +44,8 @@ class NodeVerbs(DeckScreen):
 
         self.app.push_screen(
             Ask(
-                f"Drain {name}: why?",
-                required="say why, for whoever wonders",
+                f"Reason for draining {name}",
+                required="Enter a reason",
                 command=f"warpdeck node drain {name} 'the reason'",
             ),
             drain,

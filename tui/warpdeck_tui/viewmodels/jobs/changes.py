@@ -44,8 +44,8 @@ def changes_text(
         for line in _changed(f"{name}={then}" if then else "", f"{name}={this}" if this else "")
     ]
     lines += _script_changes(worked.script, now.script)
-    heading = f"{BOLD}how it was submitted{PLAIN}"
-    return "\n".join([heading, *(lines or ["the same"]), "", f"{BOLD}its code{PLAIN}", code])
+    heading = f"{BOLD}Submission{PLAIN}"
+    return "\n".join([heading, *(lines or ["No changes"]), "", f"{BOLD}Code{PLAIN}", code])
 
 
 def _changed(before: str, after: str) -> list[str]:
@@ -60,7 +60,7 @@ def _facts(detail: JobDetail) -> dict[str, str]:
     """
     row = detail.row
     facts = {
-        "asked": asked(row),
+        "requested": asked(row),
         "limit": "none" if row.time_limit_s is None else format_duration(row.time_limit_s),
         "partition": f"{row.partition}, QoS {row.qos}",
         "account": row.account,

@@ -143,7 +143,7 @@ def _title(page: Page, curves: Sequence[Curve]) -> Line:
     all.
     """
     if not page.name:
-        words = page.told or 'it prints no numbers that make a curve (loss=0.41, {"loss": 0.41})'
+        words = page.told or 'No values to plot. The log has no lines such as loss=0.41 or {"loss": 0.41}'
         return (Cell(f" {words}", "muted"),)
     curve = curves[0]
     every = names(page.runs)
@@ -151,12 +151,12 @@ def _title(page: Page, curves: Sequence[Curve]) -> Line:
     cells = [Cell(f" {printable(page.name)} ", "accent")]
     if curve:
         cells.append(Cell(f" {figure(curve.ys[-1])}"))
-        cells.append(Cell(f"   least {figure(curve.least)}   most {figure(curve.most)}", "muted"))
+        cells.append(Cell(f"   min {figure(curve.least)}   max {figure(curve.most)}", "muted"))
     elif page.by_step:
-        cells.append(Cell(" its lines tell no step; x shows it by time", "muted"))
+        cells.append(Cell(" no step numbers in the log; press x to plot over time", "muted"))
     if curve.gaps:
-        where = f"step {curve.gaps[0]:.0f}" if page.by_step else f"after {age(curve.gaps[0])}"
-        cells.append(Cell(f"   ⚠ {plural(len(curve.gaps), 'nan')}, the first {where}", "warn"))
+        where = f"at step {curve.gaps[0]:.0f}" if page.by_step else f"after {age(curve.gaps[0])}"
+        cells.append(Cell(f"   ⚠ {plural(len(curve.gaps), 'nan')}, first {where}", "warn"))
     cells.append(Cell(f"   {place}" if place else "", "muted"))
     cells.append(Cell("   smoothed" if page.smooth else "", "muted"))
     cells.append(Cell(f"   {page.told}" if page.told else "", "muted"))
@@ -234,7 +234,7 @@ def _axis(frame: Frame, room: int, *, by_step: bool) -> Line:
 def _legend(page: Page, curves: Sequence[Curve]) -> list[Line]:
     lines: list[Line] = []
     for number, (run, curve) in enumerate(zip(page.runs, curves, strict=True)):
-        last = f"{figure(curve.ys[-1])}, least {figure(curve.least)}" if curve else f"prints no {page.name}"
+        last = f"{figure(curve.ys[-1])}, min {figure(curve.least)}" if curve else f"no {page.name} in the log"
         lines.append(
             (
                 Cell(f"{LETTERS[number]:>{MARGIN - 1}} ", STYLES[number]),

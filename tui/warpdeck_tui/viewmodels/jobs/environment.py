@@ -16,7 +16,7 @@ _SECRET = re.compile(
 )
 _URL_PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(@)")
 """Matches the password in https://user:password@host."""
-HIDDEN, ANOTHER = "(hidden)", "(another one, hidden)"
+HIDDEN, ANOTHER = "(hidden)", "(different, hidden)"
 MAX_VALUE_CHARACTERS = 1000
 _OF_A_LOGIN = re.compile(
     r"_|PWD|OLDPWD|SHLVL|WINDOWID|DISPLAY|COLUMNS|LINES|TERM|TERM_\w+|COLORTERM|TMUX\w*|STY|GPG_TTY"

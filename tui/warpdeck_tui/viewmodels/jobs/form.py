@@ -41,18 +41,18 @@ class FormField(NamedTuple):
 
 
 FIELDS = (
-    FormField("folder", "folder", "", "where you submit from"),
+    FormField("folder", "folder", "", "current folder"),
     FormField("script", "script", "", "train.sh"),
     FormField("args", "arguments", "", "--lr 0.1"),
     FormField("wrap", "or command", "", "python train.py"),
     FormField("gpus", "GPUs", "gpus", "1, or h100:2"),
-    FormField("cpus", "CPUs a task", "cpus-per-task", "1"),
+    FormField("cpus", "CPUs/task", "cpus-per-task", "1"),
     FormField("mem", "memory", "mem", "64G"),
     FormField("time", "time limit", "time", "4:00:00"),
-    FormField("name", "job name", "job-name", "the script's name"),
+    FormField("name", "job name", "job-name", "default: the script name"),
     FormField("sweep", "sweep", "", "lr=0.1,0.2 seed=1..5"),
     FormField("more", "more", "", "--array=0-9 --hold"),
-    FormField("code", "code of job", "", "now, or a job's id"),
+    FormField("code", "code of job", "", "default: current code; or a job ID"),
 )
 OPTIONS = {field.option: field.id for field in FIELDS if field.option}
 """Maps options to their fields. All other options are shown in the field "more"."""
@@ -197,7 +197,7 @@ def leading(submit_line: str) -> tuple[list[Pair], str, list[str]]:
     try:
         words = shlex.split(submit_line)
     except ValueError as error:
-        raise UserError(f"{error}", "close the quotes") from error
+        raise UserError(f"{error}", "Close the quotes") from error
     options, rest = parse_leading(words[1:], "", SBATCH)
     return [pair for pair in options if pair[0] != "wrap"], "".join(rest[:1]), rest[1:]
 
@@ -233,11 +233,11 @@ def command_line(sheet: Sheet) -> str:
     options = [as_word(*pair, SBATCH) for pair in beside if pair != made]
     words = ["warpdeck", "submit", *code, *sweep, *options]
     if sheet.value("script"):
-        edited = "   (as it is edited here)" if sheet.original and same != sheet.text else ""
+        edited = "   (edited in the form)" if sheet.original and same != sheet.text else ""
         return shlex.join([*words, sheet.value("script"), *arguments(sheet)]) + edited
     body = body_of(sheet.text)
     if "\n" in body:
-        return shlex.join([*words, "SCRIPT"]) + "   (as it is written here)"
+        return shlex.join([*words, "SCRIPT"]) + "   (script in the form)"
     return shlex.join([*words, "--wrap", body] if body else [*words, "SCRIPT"])
 
 
@@ -257,7 +257,7 @@ def _check_field(field: FormField, value: str, *, now: float) -> list[FieldError
     except UserError as error:
         return [FieldError(field.id, in_words(error))]
     except ValueError as error:
-        return [FieldError(field.id, f"{error}; close the quotes")]
+        return [FieldError(field.id, f"{error}. Close the quotes")]
     return []
 
 
@@ -265,11 +265,13 @@ def check(sheet: Sheet, *, now: float) -> list[FieldError]:
     """Return all errors in the form that can be found without the controller, with their fields."""
     found: list[FieldError] = []
     if not sheet.value("script") and not body_of(sheet.text):
-        found.append(FieldError("script", "name a script, or write a command below"))
+        found.append(FieldError("script", "Enter a script here, or a command below"))
     if sheet.value("script") and sheet.value("wrap"):
-        found.append(FieldError("wrap", "there is a script already: empty one of the two"))
+        found.append(FieldError("wrap", "Both a script and a command are given. Clear one of them"))
     if sheet.value("args") and not sheet.value("script"):
-        found.append(FieldError("args", "they are for a script: name one, or write them behind the command"))
+        found.append(
+            FieldError("args", "Arguments need a script. Enter a script, or append them to the command")
+        )
     for field in FIELDS:
         value = sheet.value(field.id)
         if not value or not (field.option or field.id in ("more", "args")):
@@ -300,7 +302,7 @@ def _beside(sheet: Sheet) -> list[Pair]:
         others = parse_words(shlex.split(sheet.value("more")), "command line")
         known = parse_words(shlex.split(there.get("more", "")), "command line")
     except ValueError as error:
-        raise UserError(f"{error}", "close the quotes") from error
+        raise UserError(f"{error}", "Close the quotes") from error
     return found + [pair for pair in others if pair not in known]
 
 
@@ -349,4 +351,4 @@ def belongs_to(error: UserError) -> str:
 def in_words(error: UserError) -> str:
     """Return the error and its hint on one line, without its origin, which is obvious in a form."""
     message = error.message.removeprefix("command line: ")
-    return f"{message}; {error.hint}" if error.hint else message
+    return f"{message}. {error.hint}" if error.hint else message

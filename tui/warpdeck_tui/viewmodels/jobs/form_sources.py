@@ -47,7 +47,7 @@ def with_preset(sheet: Sheet, preset: Preset) -> Sheet:
     try:
         pairs = parse_words(shlex.split(preset.options), "the preset's options")
     except ValueError as error:
-        raise UserError(f"the preset's options: {error}", "close the quotes") from error
+        raise UserError(f"the preset's options: {error}", "Close the quotes") from error
     values = dict(sheet.values)
     text = sheet.text
     if preset.folder:

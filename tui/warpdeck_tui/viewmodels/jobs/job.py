@@ -66,12 +66,10 @@ def status(row: JobRow, *, now: float, died_of: str = "") -> Line:
         return (*words, Cell(f"   {died_of}")) if died_of else words
     if row.why is not None:
         expected = row.why.expected_start
-        soon = f" should start {due(expected, now)}:" if expected is not None else ""
+        soon = f" expected start {due(expected, now)}:" if expected is not None else ""
         return (Cell(soon, "muted"), Cell(f" {printable(row.why.sentence or row.why.code)}", "PENDING"))
     if row.state == "SUSPENDED":
-        return (
-            Cell(f" suspended on {row.node_list}; it goes on when those ahead of it are done", "SUSPENDED"),
-        )
+        return (Cell(f" suspended on {row.node_list}; resumes when the preempting jobs end", "SUSPENDED"),)
     return (Cell(f" on {row.node_list}" if row.node_list else " starting", "muted"),)
 
 
@@ -98,7 +96,7 @@ def tabs(chosen: str, *, channel: str, waiting: str, node: str = "") -> Line:
     cells: list[Cell] = []
     for name in PANES:
         words = "Stderr" if name == "log" and channel == "err" else PANE_WORDS[name]
-        words += f" of {node}" if name == "log" and node else ""
+        words += f" on {node}" if name == "log" and node else ""
         here = name == chosen
         cells.append(Cell(f"[{words}]" if here else f" {words} ", "accent" if here else "muted"))
     if waiting and chosen == "log":
@@ -114,12 +112,12 @@ def log_words(row: JobRow | None, *, written: bool, is_empty: bool, told: str) -
     if row is None or written:
         return told
     if row.tasks_pending:
-        return "an array: each task has a log of its own, l chooses one"
+        return "Each array task has its own log. Press l to select a task"
     if row.state == "PENDING":
-        return "it writes when it runs"
+        return "No log: the job has not started"
     if told or not is_empty:
         return told
-    return "it wrote nothing here" if row.end is not None else "nothing written yet"
+    return "The log is empty" if row.end is not None else "No output yet"
 
 
 def details(
@@ -137,11 +135,11 @@ def details(
     lines = [
         *([fact("name", printable(row.name))] if cell_len(printable(row.name)) > NAME_COLUMNS else []),
         fact("state", _state_words(row), row.state),
-        *([fact("died of", ended.words)] if ended.words else []),
+        *([fact("cause", ended.words)] if ended.words else []),
         *_reasons(detail, now, forecast),
         *_times(row, now),
         *([fact("sweep", printable(row.sweep))] if row.sweep else []),
-        fact("asked", asked(row)),
+        fact("requested", asked(row)),
         fact("limit", "none" if row.time_limit_s is None else format_duration(row.time_limit_s)),
         fact("user", printable(row.user) + (f", account {row.account}" if row.account else "")),
         fact("partition", f"{row.partition}, QoS {row.qos}"),
@@ -150,12 +148,12 @@ def details(
         ("nodes", row.node_list),
         (
             "priority",
-            f"{row.priority}; `warpdeck prio {row.label}` explains it" if row.priority else "",
+            f"{row.priority} (details: warpdeck prio {row.label})" if row.priority else "",
         ),
         ("after", detail.dependency),
         ("used", _used(detail)),
         ("restarts", str(row.restarts) if row.restarts else ""),
-        ("runs in", detail.work_dir),
+        ("work dir", detail.work_dir),
         ("from", detail.submit_dir),
         ("stdout", detail.stdout),
         ("stderr", detail.stderr if detail.stderr != detail.stdout else ""),
@@ -202,13 +200,13 @@ def side(detail: JobDetail, *, now: float, forecast: ForecastRow | None = None) 
     facts += [
         *_reasons(detail, now, forecast),
         *([fact("sweep", printable(row.sweep))] if row.sweep else []),
-        fact("asked", asked(row)),
+        fact("requested", asked(row)),
         fact("user", printable(row.user)),
     ]
     optional = (
         ("nodes", row.node_list),
         ("used", _used(detail)),
-        ("runs in", detail.work_dir),
+        ("work dir", detail.work_dir),
         ("stdout", detail.stdout),
     )
     facts += [fact(title, printable(text)) for title, text in optional if text]
@@ -218,11 +216,11 @@ def side(detail: JobDetail, *, now: float, forecast: ForecastRow | None = None) 
 def _reasons(detail: JobDetail, now: float, forecast: ForecastRow | None) -> list[Line]:
     row, lines = detail.row, []
     if row.why is not None:
-        lines.append(fact("why", f"{row.why.code}: {printable(row.why.sentence)}", "PENDING"))
+        lines.append(fact("reason", f"{row.why.code}: {printable(row.why.sentence)}", "PENDING"))
         if row.why.expected_start is not None:
             at = time.strftime("%a %H:%M", time.localtime(row.why.expected_start))
             until = left(row.why.expected_start, now)
-            told = f"about {at}, in {until}" if until else "soon, later than was expected"
+            told = f"about {at}, in {until}" if until else "soon, later than expected"
             lines.append(fact("start", told))
     if row.why is not None and forecast is not None:
         lines += _ahead(forecast)
@@ -272,9 +270,7 @@ def _used(detail: JobDetail) -> str:
 def gpu_lines(detail: JobDetail) -> list[Line]:
     """Return a line for each GPU of the job, with its utilization and memory."""
     if not detail.gpus:
-        return [
-            (Cell("this job has no GPU" if not detail.row.gpus else "no GPU is given to it now", "muted"),)
-        ]
+        return [(Cell("This job has no GPUs" if not detail.row.gpus else "No GPU allocated yet", "muted"),)]
     lines: list[Line] = []
     for gpu in detail.gpus:
         percent = "  ?%" if gpu.util_pct is None else f"{gpu.util_pct:>3}%"
@@ -292,7 +288,7 @@ def gpu_page(detail: JobDetail) -> list[Line]:
     """Return the lines of the "GPUs" pane: the same as beside the log, and the UUIDs."""
     lines = gpu_lines(detail)
     if detail.gpus:
-        lines += [(), (Cell("UUIDs of these GPUs", "muted"),)]
+        lines += [(), (Cell("GPU UUIDs", "muted"),)]
         lines += [(Cell(f"  {gpu.node}:{gpu.index}  {gpu.uuid}"),) for gpu in detail.gpus]
     return lines
 
@@ -300,7 +296,7 @@ def gpu_page(detail: JobDetail) -> list[Line]:
 def code_head(snapshot: Mapping[str, object] | None) -> list[Line]:
     """Return lines that identify the code that the job runs."""
     if not snapshot:
-        return [(Cell("no snapshot: it runs in its folder as that is", "muted"),)]
+        return [(Cell("No snapshot: the job runs the current files of its folder", "muted"),)]
     head_commit = str(snapshot.get("head", ""))[:12] or "none"
     changed = ", with uncommitted changes" if snapshot.get("dirty") else ""
     return [
@@ -313,15 +309,15 @@ def code_head(snapshot: Mapping[str, object] | None) -> list[Line]:
 def again(detail: JobDetail) -> Question:
     """Return the question that asks whether to run the job again."""
     row = detail.row
-    code = "its folder as it is now: it has no snapshot"
+    code = "current files of its folder (no snapshot)"
     if snapshot := detail.snapshot:
         commit = str(snapshot.get("head", ""))[:12]
         what = f"commit {commit}" if commit else f"tree {str(snapshot['tree'])[:12]}"
         changed = " with uncommitted changes" if snapshot.get("dirty") else ""
-        code = f"that of its snapshot, {what}{changed}, whatever the folder holds now"
+        code = f"snapshot of {what}{changed}"
     lines = (
         f"{printable(row.name)}: {asked(row)}",
-        "the same script, options and variables, under a new number",
+        "same script, options and environment, new job ID",
         f"code: {code}",
     )
     return Question(f"Run job {row.label} again?", f"warpdeck rerun {row.label}", lines)
@@ -335,14 +331,14 @@ def events(detail: JobDetail) -> list[Line]:
             Cell(printable(event.text)),
         )
         for event in detail.events
-    ] or [(Cell("nothing is recorded", "muted"),)]
+    ] or [(Cell("No events", "muted"),)]
 
 
 NO_CODE = (
-    ("why", "its folder is in no git repository, --no-snapshot was said, or it is a session"),
+    ("why", "the folder is not in a git repository, --no-snapshot was given, or it is a session"),
     (
         "next",
-        "git init there: jobs submitted from then on keep the code that they ran, to read and to compare",
+        "run git init in the folder; later jobs then keep a snapshot of their code",
     ),
 )
 
@@ -351,9 +347,9 @@ def code_lines(snapshot: Mapping[str, object] | None, files: int, *, trouble: st
     """Return the lines above the tree of files: the snapshot, and its files or the problem."""
     lines = code_head(snapshot)
     if trouble:
-        lines.append(fact("but", printable(trouble), "warn"))
+        lines.append(fact("error", printable(trouble), "warn"))
     elif snapshot:
-        lines.append(fact("has", f"{plural(files, 'file')}; Enter opens one"))
+        lines.append(fact("files", f"{files}; press Enter to open one"))
     else:
         lines += [(), *(fact(title, words) for title, words in NO_CODE)]
     return [*lines, ()]
@@ -362,14 +358,14 @@ def code_lines(snapshot: Mapping[str, object] | None, files: int, *, trouble: st
 def file_text(data: bytes) -> str:
     """Return the content of a file for display, or a note if it is not text."""
     if b"\0" in data:
-        return f"no text: {format_memory(len(data)) or '0'} of other data\n"
-    return data.decode("utf-8", "replace") or "an empty file\n"
+        return f"Binary file ({format_memory(len(data)) or '0'})\n"
+    return data.decode("utf-8", "replace") or "Empty file\n"
 
 
 def diff_text(diff: str) -> str:
     """Return a unified diff in colors. Its signs carry the same information without colors."""
     if not diff:
-        return "the code is the same\n"
+        return "No differences\n"
     colours = {"+": GREEN, "-": RED, "@": CYAN, "d": BOLD}
     lines = []
     for line in diff[:MAX_DIFF_CHARS].splitlines():
@@ -379,5 +375,5 @@ def diff_text(diff: str) -> str:
         words = "\t".join(map(printable, line.split("\t")))
         lines.append(f"{begin}{words}{PLAIN}" if begin else words)
     if len(diff) > MAX_DIFF_CHARS:
-        lines.append("... cut here; `warpdeck snapshot diff` prints all of it")
+        lines.append("... truncated; `warpdeck snapshot diff` prints the complete diff")
     return "\n".join(lines) + "\n"

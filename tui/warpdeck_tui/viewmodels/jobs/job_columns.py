@@ -200,7 +200,7 @@ JOB_COLUMNS: dict[str, JobColumn] = {
     ),
     "limit": JobColumn(Column("LIMIT", LIMIT_WIDTH, 2, key="limit"), _limit, _array_limit),
     "util": JobColumn(Column("UTIL", UTIL_WIDTH, 3, key="util"), _util, _array_util),
-    "where": JobColumn(Column("WHERE OR WHY", 0, key="where", flex=8), where, _array_where),
+    "where": JobColumn(Column("NODELIST(REASON)", 0, key="where", flex=8), where, _array_where),
 }
 """All columns by key. These can be chosen and saved; those in `order.SORTED_BY` can also be sorted by."""
 DEFAULT_COLUMNS = ("job", "state", "name", "user", "gpus", "prio", "time", "limit", "util", "where")

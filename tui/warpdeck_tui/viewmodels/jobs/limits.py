@@ -28,7 +28,7 @@ def limit_change(text: str) -> JobChange:
         return JobChange(time_limit_s=parse_limit(text))
     more_s = parse_limit(text[1:])
     if not more_s:
-        raise UserError(f"{text!r} changes nothing", "write +MINUTES or +H:MM:SS")
+        raise UserError(f"{text!r} does not change the time limit", "Enter +MINUTES or +H:MM:SS")
     return JobChange(time_limit_more_s=more_s if text[0] == "+" else -more_s)
 
 

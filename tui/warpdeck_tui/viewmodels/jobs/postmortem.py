@@ -75,11 +75,15 @@ def _machine(detail: JobDetail) -> str:
     row = detail.row
     if row.exit_cause == "oom" or row.state == "OUT_OF_MEMORY":
         peak = row.used.peak_mem_bytes if row.used else 0
-        return f"out of memory{_reached(peak, row.mem_bytes if row.nodes == 1 else 0)}; --mem asks for more"
+        return (
+            f"out of memory{_reached(peak, row.mem_bytes if row.nodes == 1 else 0)}; request more with --mem"
+        )
     if row.state == "TIMEOUT":
-        return f"its time limit of {format_duration(row.time_limit_s or 0)} was over; --time asks for more"
+        return f"reached its time limit of {format_duration(row.time_limit_s or 0)}; request more with --time"
     if row.state in ("NODE_FAIL", "BOOT_FAIL"):
-        return printable(detail.message or detail.notice) or f"{row.node_list or 'its node'} was lost"
+        return (
+            printable(detail.message or detail.notice) or f"lost connection to {row.node_list or 'its node'}"
+        )
     return ""
 
 
@@ -130,9 +134,9 @@ def _signal_words(exit_code: str) -> str:
     except ValueError:
         return ""
     hint = {
-        "SIGKILL": ": somebody's kill -9, or the kernel for want of memory",
+        "SIGKILL": ": sent by kill -9, or by the kernel when out of memory",
         "SIGSEGV": ": a crash in native code",
-        "SIGABRT": ": it gave up by itself, often a failed assertion of CUDA or NCCL",
+        "SIGABRT": ": aborted, often a failed CUDA or NCCL assertion",
         "SIGBUS": ": often a full /dev/shm",
     }.get(name, "")
-    return f"{name} ended it{hint}"
+    return f"killed by {name}{hint}"

@@ -16,7 +16,7 @@ from warpdeck.model.change import JobChange
 from warpdeck.protocol.site_rows import PriorityRow
 from warpdeck_tui.viewmodels.cells import plural
 
-EXAMPLES = "nice=100 lets others go first; 5000 stands in place of what is computed"
+EXAMPLES = "nice=100 lowers it; 5000 replaces the computed value"
 _GIVEN = re.compile(r"(?:(nice|priority)=)?([+-]?\d{1,9})", re.IGNORECASE)
 
 
@@ -31,11 +31,13 @@ def priority_change(text: str) -> JobChange:
     """Parse a priority as `scontrol update` does: nice=N, or a number. Raises UserError."""
     found = _GIVEN.fullmatch(text)
     if found is None:
-        raise UserError(f"{text!r} is no priority", "write nice=100, or a number such as 5000")
+        raise UserError(f"Invalid priority {text!r}", "Enter nice=100, or a number such as 5000")
     if (found[1] or "").lower() == "nice":
         return JobChange(nice=int(found[2]))
     if int(found[2]) <= 0:
-        raise UserError(f"{text!r} would hold it", "write a number above 0; H holds a job")
+        raise UserError(
+            f"Priority {text!r} would hold the job", "Enter a number above 0, or press H to hold the job"
+        )
     return JobChange(priority=int(found[2]))
 
 

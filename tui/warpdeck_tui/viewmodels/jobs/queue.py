@@ -129,7 +129,7 @@ def in_full(row: JobRow, *, now: float) -> Line:
         return name, Cell(f"{how_ended(row)}, {age(now - row.end)} ago", where(row, now).style), Cell(ran)
     if row.why is not None:
         start = row.why.expected_start
-        soon = f"  It should start {due(start, now)}." if start is not None else ""
+        soon = f"  Expected start: {due(start, now)}." if start is not None else ""
         return name, Cell(printable(row.why.sentence or row.why.code)), Cell(soon, "muted")
     limit = format_duration(row.time_limit_s) if row.time_limit_s else "no limit"
     use = f", {row.gpu_util_pct}% busy" if row.gpu_util_pct is not None else ""
@@ -148,7 +148,7 @@ def array_in_full(array: Fold, *, now: float) -> Line:
     why = ""
     if waiting is not None and waiting.why is not None:
         start = waiting.why.expected_start
-        soon = f" The next should start {due(start, now)}." if start is not None else ""
+        soon = f" Next expected start: {due(start, now)}." if start is not None else ""
         why = f"  {printable(waiting.why.sentence or waiting.why.code)}.{soon}"
     name = Cell(f"{array.label} {shortened(printable(head.name), NAME_COLUMNS)}  ", "accent")
     return name, Cell(counts + holds), Cell(why, "muted")
@@ -156,16 +156,16 @@ def array_in_full(array: Fold, *, now: float) -> Line:
 
 _STATE_WORDS = {
     "R": "running",
-    "CG": "ending",
+    "CG": "completing",
     "CF": "starting",
     "S": "suspended",
-    "PD": "waiting",
-    "CD": "done",
+    "PD": "pending",
+    "CD": "completed",
     "F": "failed",
-    "CA": "cancelled",
-    "TO": "over their time limit",
+    "CA": "canceled",
+    "TO": "timed out",
     "OOM": "out of memory",
-    "NF": "lost with their node",
+    "NF": "lost to node failure",
     "PR": "preempted",
 }
 
@@ -173,20 +173,20 @@ _STATE_WORDS = {
 def how_ended(row: JobRow) -> str:
     """Return how a job ended, or why it never started.
 
-    Examples are "exit 0 on gpu01", "signal 9 (oom) on gpu01" and "cancelled".
+    Examples are "exit 0 on gpu01", "signal 9 (oom) on gpu01" and "canceled".
     """
     return printable(row.reason) + (f" on {row.node_list}" if row.node_list else "")
 
 
 def summary(jobs: Iterable[JobRow]) -> str:
-    """Return a summary, such as "3 running, 1 suspended, 12 waiting"."""
+    """Return a summary, such as "3 running, 1 suspended, 12 pending"."""
     running = suspended = waiting = 0
     for row in jobs:
         suspended += row.state == "SUSPENDED"
         running += row.state in ("RUNNING", "CONFIGURING", "COMPLETING")
         waiting += max(1, row.tasks_pending) if row.state == "PENDING" else 0
     stopped = f"{suspended} suspended, " if suspended else ""
-    return f"{running} running, {stopped}{waiting} waiting"
+    return f"{running} running, {stopped}{waiting} pending"
 
 
 def names_of(row: JobRow) -> list[str]:
@@ -265,15 +265,15 @@ def confirmation(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]
     wide = min(LISTED_COLUMNS, max(cell_len(printable(row.name)) for row in rows))
     lines = [
         f"{row.label:<12} {glyph(row.state)} {row.state_short:<3} {fit(printable(row.name), wide)}  {printable(row.user)}"
-        + (f"  {plural(row.tasks_pending, 'waiting task')}" if row.tasks_pending else "")
+        + (f"  {plural(row.tasks_pending, 'pending task')}" if row.tasks_pending else "")
         for row in rows
     ]
     what = f"job {rows[0].label}" if len(rows) == 1 else plural(len(names), "job")
     if len(names) == 1 and whole_arrays(verb, rows, there):
-        what = f"the whole array {names[0]}"
+        what = f"all tasks of array {names[0]}"
     elif len(rows) == 1 and rows[0].tasks_pending:
-        what = f"{plural(rows[0].tasks_pending, 'waiting task')} of array {rows[0].array_job_id}"
+        what = f"{plural(rows[0].tasks_pending, 'pending task')} of array {rows[0].array_job_id}"
         begun = sum(row.end is None for row in tasks_of(rows[0], there))
         if begun:
-            lines.append(f"{plural(begun, 'task')} that {'has' if begun == 1 else 'have'} begun will go on")
+            lines.append(f"{plural(begun, 'started task')} will continue")
     return Question(f"{verb.capitalize()} {what}?", commands(verb, names), tuple(lines))

@@ -42,27 +42,27 @@ def preview(sheet: Sheet, grid_text: str, *, now: float) -> Preview:
     except UserError as error:
         return Preview(in_words(error), [], wrong=True)
     except msgspec.ValidationError as error:
-        return Preview(f"the options are not understood: {error}", [], wrong=True)
+        return Preview(f"Invalid options: {error}", [], wrong=True)
     if not grid:
-        return Preview("no sweep: one job", [])
+        return Preview("No sweep: one job", [])
     shown = min(task_count(grid), MAX_SHOWN)
     rows = [(str(task), _row(swept, values_of(grid, task), task)) for task in range(shown)]
     unused = _unused(body_of(swept.text), grid)
     words = _sum(request, task_count(grid))
     if unused and not sheet.value("script"):
-        words += f"   ⚠ nothing here uses ${unused[0]}"
+        words += f"   ⚠ ${unused[0]} is not used in the script"
     return Preview(words, rows)
 
 
 def _sum(request: Request, tasks: int) -> str:
     gpus, limit_s = request.resources.gpu_count(), request.time_limit_s
-    each = f" of {plural(gpus, 'GPU')} each" if gpus else ""
+    each = f" with {plural(gpus, 'GPU')} each" if gpus else ""
     if limit_s is None:
         return f"{plural(tasks, 'task')}{each}, with the partition's time limit"
     what, size = ("GPU", gpus) if gpus else ("CPU", request.resources.task_count())
     hours = tasks * size * limit_s / SECONDS_PER_HOUR
     total = f"{hours:,.0f}" if hours >= 10 else f"{hours:.3g}"
-    return f"{plural(tasks, 'task')}{each}, {format_duration(limit_s)} at most: up to {total} {what}-hours"
+    return f"{plural(tasks, 'task')}{each}, {format_duration(limit_s)} each: up to {total} {what}-hours"
 
 
 def _row(sheet: Sheet, values: dict[str, str], task: int) -> Line:

@@ -9,15 +9,15 @@ from warpdeck_tui.widgets.cells import printable
 
 JOB_VERBS = ("cancel", "hold", "release", "requeue", "limit", "priority", "attach")
 DONE = {
-    "cancel": "cancelled",
-    "hold": "held",
-    "release": "released",
-    "requeue": "requeued",
-    "limit": "changed the time limit of",
-    "priority": "changed the priority of",
+    "cancel": "Canceled",
+    "hold": "Held",
+    "release": "Released",
+    "requeue": "Requeued",
+    "limit": "Changed the time limit of",
+    "priority": "Changed the priority of",
 }
 TAKES_BACK = {"hold": "release", "release": "hold"}
-NO_JOB = "there is no job under the cursor"
+NO_JOB = "No job under the cursor"
 AT_ONCE = ("hold", "release")
 """Actions that need no confirmation on a single job, because each undoes the other."""
 
@@ -32,23 +32,23 @@ def refusal(verb: str, row: JobRow) -> str:
     ended, waits = row.end is not None, row.state == "PENDING"
     if verb == "requeue":
         if row.interactive:
-            return f"job {row.label} is interactive: i starts another"
-        return f"job {row.label} waits in the queue already" if waits else ""
+            return f"Job {row.label} is interactive and cannot be requeued. Press i to start a new one"
+        return f"Job {row.label} is already pending" if waits else ""
     if ended:
-        return f"job {row.label} has ended ({row.state})"
+        return f"Job {row.label} has ended ({row.state})"
     if verb == "hold" and not waits:
-        runs = "is suspended" if row.state == "SUSPENDED" else "runs already"
-        return f"job {row.label} {runs}; only waiting jobs can be held"
+        runs = "is suspended" if row.state == "SUSPENDED" else "is already running"
+        return f"Job {row.label} {runs}. Only pending jobs can be held"
     if verb == "priority" and not waits:
-        return f"job {row.label} does not wait any more ({row.state}); only waiting jobs have a priority"
+        return f"Job {row.label} is not pending ({row.state}). Only pending jobs have a priority"
     if verb == "priority" and row.held:
-        return f"job {row.label} is held; U releases it"
+        return f"Job {row.label} is held. Press U to release it"
     if verb == "hold" and row.held:
-        return f"job {row.label} is held already; U releases it"
+        return f"Job {row.label} is already held. Press U to release it"
     if verb == "release" and not row.held:
-        return f"job {row.label} is not held"
+        return f"Job {row.label} is not held"
     if verb == "attach" and not row.interactive:
-        return f"job {row.label} has no terminal; l shows its log"
+        return f"Job {row.label} has no terminal. Press l to open its log"
     return ""
 
 
@@ -63,6 +63,6 @@ def that_fit(verb: str, rows: Sequence[JobRow]) -> list[JobRow]:
 
 
 def said_done(verb: str, labels: Sequence[str]) -> str:
-    """Return the message after an action, such as "cancelled job 12" or "held 3 jobs"."""
+    """Return the message after an action, such as "Canceled job 12" or "Held 3 jobs"."""
     what = f"job {printable(labels[0])}" if len(labels) == 1 else f"{len(labels)} jobs"
     return f"{DONE[verb]} {what}"

@@ -16,7 +16,7 @@ from warpdeck_tui.widgets.meter import sparkline
 
 from .nodes import FULL_POWER_W, gpu_holder, node_lines, process_lines
 
-SPANS = ((1.0, "the last 10 minutes"), (10.0, "the last 2 hours"), (60.0, "the last day"))
+SPANS = ((1.0, "last 10 minutes"), (10.0, "last 2 hours"), (60.0, "last day"))
 """Time spans as (seconds per step, title). The title says how long measurements with this step are kept."""
 LABEL_WIDTH = 7
 FIGURE_WIDTH = 6
@@ -62,13 +62,13 @@ def _links(gpus: Sequence[GpuRow]) -> list[Line]:
     lines: list[Line] = []
     if any(gpu.island >= 0 for gpu in gpus):
         joined = _together(gpus, lambda gpu: gpu.island)
-        lines.append(fact("NVLink", f"joins GPUs {'; '.join(joined.values())}"))
+        lines.append(fact("NVLink", f"connects GPUs {'; '.join(joined.values())}"))
     elif len(gpus) > 1:
-        lines.append(fact("NVLink", "joins no GPUs here", "muted"))
+        lines.append(fact("NVLink", "none between these GPUs", "muted"))
     if any(gpu.numa_node >= 0 for gpu in gpus):
         near = _together(gpus, lambda gpu: gpu.numa_node)
         lines.append(
-            fact("PCIe", "; ".join(f"GPUs {told} at NUMA node {node}" for node, told in near.items()))
+            fact("PCIe", "; ".join(f"GPUs {told} on NUMA node {node}" for node, told in near.items()))
         )
     return lines
 
@@ -88,8 +88,8 @@ def _health(node: NodeRow) -> list[Line]:
     Checks concern, for example, ECC, Xid, temperature and disks.
     """
     if not node.health and node.at is not None:
-        what = "ECC, Xid, heat and disks" if node.gpus else "disks, mounts and clock"
-        return [fact("health", f"✓ nothing is wrong with {what}")]
+        what = "ECC, Xid, temperature and disks" if node.gpus else "disks, mounts and clock"
+        return [fact("health", f"✓ {what} OK")]
     lines: list[Line] = []
     for check in node.health:
         of = "" if check.gpu is None else f"GPU {check.gpu}: "

@@ -16,7 +16,7 @@ from warpdeck_tui.widgets.meter import bar, heat_step
 
 METRICS = ("util", "memory", "power", "temp", "owner")
 METRIC_WORDS = {
-    "util": "utilisation",
+    "util": "utilization",
     "memory": "memory",
     "power": "power",
     "temp": "temperature",
@@ -29,7 +29,7 @@ HOT_C = 90.0
 OUT = ("down", "connecting", "absent")
 CLOSED = (*OUT, "drained", "draining")
 MAX_JOBS_NAMED = 8
-OWNER_LEGEND = "the job that holds it   · free   alien: a process of no job"
+OWNER_LEGEND = "job on the GPU   · free   other: process outside any job"
 
 
 def gpu_lines(nodes: Sequence[NodeRow], metric: str, *, job: str = "") -> list[GridLine]:
@@ -78,7 +78,7 @@ def _owner(gpu: GpuRow) -> tuple[str, int]:
     if gpu.job:
         number = int("".join(char for char in gpu.job if char.isdigit()) or 0)
         return f"{gpu.job[:5]:^5}", 1 + number % 6
-    return ("alien", 7) if gpu.blocked else ("  ·  ", 0)
+    return ("other", 7) if gpu.blocked else ("  ·  ", 0)
 
 
 def _reading(gpu: GpuRow, metric: str) -> tuple[float | None, float, str]:
@@ -96,28 +96,30 @@ def _reading(gpu: GpuRow, metric: str) -> tuple[float | None, float, str]:
 def legend(metric: str, *, past: bool = False) -> str:
     """Return the explanation of the symbols in the tiles, for now or for a past time."""
     if metric == "owner":
-        return "the job that held it then   · free   alien: a process of no job" if past else OWNER_LEGEND
+        return (
+            "job on the GPU at that time   · free   other: process outside any job" if past else OWNER_LEGEND
+        )
     if past:
-        return "then: * held by a job  = by this one  ! closed  ? not known"
-    return "* held by a job  = by this one  ! closed  ? unknown"
+        return "at that time: * allocated  = this job  ! unavailable  ? unknown"
+    return "* allocated  = this job  ! unavailable  ? unknown"
 
 
 def summary(nodes: Sequence[NodeRow]) -> str:
-    """Return a summary, such as "8 nodes (1 down), 59 of 64 GPUs held, 2 blocked"."""
+    """Return a summary, such as "8 nodes (1 down), 59 of 64 GPUs allocated, 2 blocked"."""
     gpus = [gpu for node in nodes for gpu in node.gpus]
     held = sum(bool(gpu.job) for gpu in gpus)
     blocked = sum(bool(gpu.blocked) for gpu in gpus)
     down = sum(node.state == "down" for node in nodes)
     words = plural(len(nodes), "node") + (f" ({down} down)" if down else "")
     if gpus:
-        words += f", {held} of {plural(len(gpus), 'GPU')} held"
+        words += f", {held} of {plural(len(gpus), 'GPU')} allocated"
     return words + (f", {blocked} blocked" if blocked else "")
 
 
 def fragmentation(nodes: Sequence[NodeRow]) -> str:
     """Return the free GPUs available to a large job.
 
-    An example is "free: 2 whole nodes, 5 GPUs on 3 others, at most 4 on one".
+    An example is "free: 2 whole nodes, 5 GPUs on 3 others, at most 4 per node".
     """
     whole = 0
     parts: list[int] = []
@@ -134,9 +136,9 @@ def fragmentation(nodes: Sequence[NodeRow]) -> str:
         others = (
             f"{len(parts)} other{'' if len(parts) == 1 else 's'}" if whole else plural(len(parts), "node")
         )
-        most = f", at most {max(parts)} on one" if len(parts) > 1 else ""
+        most = f", at most {max(parts)} per node" if len(parts) > 1 else ""
         words.append(f"{plural(sum(parts), 'GPU')} on {others}{most}")
-    return f"free: {', '.join(words)}" if words else "no GPU is free"
+    return f"free: {', '.join(words)}" if words else "no free GPUs"
 
 
 def node_row(node: NodeRow) -> tuple[str, Line]:
@@ -168,7 +170,7 @@ def node_lines(node: NodeRow) -> list[Line]:
     if node.reason:
         lines.append((Cell(printable(node.reason), "warn"),))
     lines += [
-        fact("CPUs", f"{node.cpus_used}/{node.cpus} given, {known(node.cpu_pct, '%')} busy"),
+        fact("CPUs", f"{node.cpus_used}/{node.cpus} allocated, {known(node.cpu_pct, '%')} busy"),
         fact("memory", memory(node.mem_used_bytes, node.mem_bytes)),
     ]
     if node.jobs:
@@ -178,9 +180,9 @@ def node_lines(node: NodeRow) -> list[Line]:
         )
     if node.features:
         lines.append(fact("features", printable(", ".join(node.features))))
-    lines.append(fact("reached", printable(node.target) + (f", driver {node.driver}" if node.driver else "")))
+    lines.append(fact("address", printable(node.target) + (f", driver {node.driver}" if node.driver else "")))
     if not node.gpus:
-        lines.append(fact("GPUs", printable(node.gpu_error) or "none from NVIDIA"))
+        lines.append(fact("GPUs", printable(node.gpu_error) or "no NVIDIA GPUs"))
     return lines
 
 
@@ -194,7 +196,7 @@ def gpu_detail(node: NodeRow, index: int) -> list[Line]:
         (Cell(f"GPU {index}", "accent"), Cell(f"  {printable(gpu.name)}", "muted")),
         _gauge("util", gpu.util_pct, known(gpu.util_pct, "%")),
         _gauge("memory", used, memory(gpu.mem_used_bytes, gpu.mem_bytes)),
-        fact("draws", f"{known(gpu.power_w, ' W')} at {known(gpu.temp_c, ' °C')}"),
+        fact("power", f"{known(gpu.power_w, ' W')} at {known(gpu.temp_c, ' °C')}"),
         gpu_holder(gpu),
         *sharer_lines(gpu),
     ]
@@ -232,7 +234,7 @@ def process_lines(gpu: GpuRow) -> list[Line]:
                 Cell(f"{process.pid or '':>8} ", "muted"),
                 Cell(f"{printable(process.command)[:16]:<16} {printable(process.user)[:8]:<8} "),
                 Cell(f"{format_memory(process.mem_bytes):>6} "),
-                Cell(f"job {process.job}", "accent") if process.job else Cell("stranger", "warn"),
+                Cell(f"job {process.job}", "accent") if process.job else Cell("no job", "warn"),
             )
         )
     return lines

@@ -37,14 +37,14 @@ def clock_words(at: float, now: float) -> str:
 
 
 def moment_words(nodes: Sequence[PastNodeRow], at: float, now: float) -> str:
-    """Return a text such as "as it was on Sat 03:12, 5h02 ago, 2 of 8 nodes not known, means of 60 s"."""
-    words = [f"as it was on {clock_words(at, now)}", f"{age(now - at)} ago"]
+    """Return a text such as "at Sat 03:12, 5h02 ago, 2 of 8 nodes unknown, averages over 60 s"."""
+    words = [f"at {clock_words(at, now)}", f"{age(now - at)} ago"]
     steps = sorted({node.step_s for node in nodes if node.step_s})
     unknown = sum(bool(node.unknown) for node in nodes)
     if unknown:
-        words.append(f"{unknown} of {len(nodes)} nodes not known" if steps else "no readings are known")
+        words.append(f"{unknown} of {len(nodes)} nodes unknown" if steps else "no data")
     if steps:
-        words.append(f"means of {' and '.join(roughly(step_s) for step_s in steps)}")
+        words.append(f"averages over {' and '.join(roughly(step_s) for step_s in steps)}")
     return ", ".join(words)
 
 
@@ -53,16 +53,16 @@ def past_lines(node: PastNodeRow, now: float) -> list[Line]:
     lines: list[Line] = []
     if node.begin is not None and node.step_s:
         began = time.strftime("%H:%M:%S", time.localtime(node.begin))
-        lines.append(fact("measured", f"means of {roughly(node.step_s)} from {began} on"))
+        lines.append(fact("measured", f"averages over {roughly(node.step_s)} from {began}"))
     unknown = unknown_words(node, now)
-    return [*lines, fact("not known", unknown, "warn")] if unknown else lines
+    return [*lines, fact("unknown", unknown, "warn")] if unknown else lines
 
 
 def unknown_words(node: PastNodeRow, now: float) -> str:
     """Return the unknown facts, or "" if there are none.
 
-    An example is "whether it was drained or down; nothing was measured then; it is known from Sat 09:14 on".
+    An example is "whether it was drained or down; nothing was measured then; data starts at Sat 09:14".
     """
-    since = "" if node.since is None else f"; it is known from {clock_words(node.since, now)} on"
+    since = "" if node.since is None else f"; data starts at {clock_words(node.since, now)}"
     measured = [f"{node.unknown}{since}"] if node.unknown else []
     return "; ".join([*node.untold, *measured])

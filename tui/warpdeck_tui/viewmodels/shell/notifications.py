@@ -29,10 +29,10 @@ def event(before: JobRow | None, row: JobRow) -> str:
 
 def sentence(kind: str, row: JobRow) -> str:
     """Return one line about one job."""
-    name = f"job {row.label} {printable(row.name)}".rstrip()
+    name = f"Job {row.label} {printable(row.name)}".rstrip()
     if kind == "started":
-        return f"{name} has started on {row.node_list}"
-    return f"{name} has ended: {how_ended(row)}"
+        return f"{name} started on {row.node_list}"
+    return f"{name} ended: {how_ended(row)}"
 
 
 def bundle(news: Sequence[tuple[str, JobRow]]) -> list[str]:

@@ -57,7 +57,7 @@ def glance_title(row: JobRow) -> Line:
     """Return the title above the screen of a session."""
     return (
         Cell(f"{row.label} {printable(row.name)}", "accent"),
-        Cell("   its screen now, to look at only", "muted"),
+        Cell("   current screen (read-only)", "muted"),
     )
 
 
@@ -68,7 +68,7 @@ def glance_text(screen: Sequence[Sequence[Written]], *, rows: int, styles: Palet
         text.append("\n" if text else "")
         for written, style in line or [Written(" ")]:
             text.append(printable(written), themed(style, styles))
-    return text if screen else Text("nothing is written there")
+    return text if screen else Text("(empty screen)")
 
 
 def shell_options(jobs: Iterable[JobRow], *, user: str, has_gpus: bool) -> list[str]:
@@ -85,7 +85,7 @@ def shell_options(jobs: Iterable[JobRow], *, user: str, has_gpus: bool) -> list[
 
 def in_words(options: Sequence[str]) -> str:
     """Return options as text, such as "--gpus=1 --time=1:00:00"."""
-    return " ".join(options) or "no GPU"
+    return " ".join(options) or "no GPUs"
 
 
 def summary(jobs: Sequence[JobRow], forwards: Sequence[ForwardRow]) -> str:

@@ -54,7 +54,7 @@ def form_of(path: str) -> Form:
     kind = path.rpartition(".")[2].lower() if "." in path else ""
     forms = {"csv": Form("", _csv, ""), "json": Form("[", _json, "\n]\n"), "md": Form("", _markdown, "")}
     if kind not in forms:
-        raise UserError(f"{path!r} names no form of a table", "end the name with .csv, .json or .md")
+        raise UserError(f"Unknown file format: {path!r}", "Use the extension .csv, .json or .md")
     return forms[kind]
 
 

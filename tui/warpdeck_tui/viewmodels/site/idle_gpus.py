@@ -67,11 +67,11 @@ def waste_row(waste: Waste, *, now: float) -> tuple[str, Line]:
 
 
 def idle_words(found: list[Waste]) -> str:
-    """Return a summary, such as "12 GPUs of 3 jobs do nothing; 41.5 GPU-hours wasted"."""
+    """Return a summary, such as "12 GPUs of 3 jobs are idle; 41.5 GPU-hours wasted"."""
     if not found:
-        return "every GPU that is held is used"
+        return "No idle GPUs"
     gpus = sum(waste.row.gpus for waste in found)
     known = [waste.gpu_hours for waste in found if waste.gpu_hours is not None]
-    does = "does" if gpus == 1 else "do"
+    does = "is" if gpus == 1 else "are"
     wasted = f"; {sum(known):.1f} GPU-hours wasted" if known else ""
-    return f"{plural(gpus, 'GPU')} of {plural(len(found), 'job')} {does} nothing{wasted}"
+    return f"{plural(gpus, 'GPU')} of {plural(len(found), 'job')} {does} idle{wasted}"

@@ -39,31 +39,31 @@ KINDS = {
         "qos",
         "QoS",
         (
-            RuleField("priority", COUNT, "100; more goes first"),
-            RuleField("preempts", NAMES, "normal,scavenger: whose jobs give way"),
-            RuleField("preempt_mode", WORD, "requeue, suspend, cancel: its own jobs"),
-            RuleField("grace_s", COUNT, "60: seconds that they get to end"),
-            RuleField("usage_factor", NUMBER, "1.0; 0.0 costs nothing"),
-            RuleField("max_wall", WORD, "12:00:00, of a job"),
+            RuleField("priority", COUNT, "100; higher starts first"),
+            RuleField("preempts", NAMES, "normal,scavenger; QoS that it preempts"),
+            RuleField("preempt_mode", WORD, "requeue, suspend or cancel; for its own jobs"),
+            RuleField("grace_s", COUNT, "60; seconds before preemption"),
+            RuleField("usage_factor", NUMBER, "1.0; 0.0: usage is not counted"),
+            RuleField("max_wall", WORD, "12:00:00; per job"),
             RuleField("max_tres_per_job", WORD, "gres/gpu=8"),
             RuleField("max_tres_per_user", WORD, "gres/gpu=32,cpu=256"),
-            RuleField("grp_tres", WORD, "gres/gpu=64, of all its jobs together"),
-            RuleField("max_jobs_per_user", COUNT, "10 that run"),
-            RuleField("max_submit_per_user", COUNT, "100 that wait or run"),
+            RuleField("grp_tres", WORD, "gres/gpu=64; all jobs together"),
+            RuleField("max_jobs_per_user", COUNT, "10; running jobs"),
+            RuleField("max_submit_per_user", COUNT, "100; pending and running jobs"),
         ),
     ),
     "partitions": Kind(
         "partitions",
         "partition",
         (
-            RuleField("nodes", WORD, "gpu[01-16]; empty is all"),
+            RuleField("nodes", WORD, "gpu[01-16]; empty: all nodes"),
             RuleField("state", WORD, "UP, DOWN, DRAIN, INACTIVE"),
-            RuleField("max_time", WORD, "2-00:00:00, of a job"),
-            RuleField("default_time", WORD, "1:00:00, where a job names none"),
-            RuleField("max_nodes", COUNT, "4, of a job"),
-            RuleField("priority_tier", COUNT, "1; more goes first, whatever the priority"),
-            RuleField("qos", WORD, "a QoS whose limits hold for all in it"),
-            RuleField("allow_groups", NAMES, "staff,phd: Unix groups"),
+            RuleField("max_time", WORD, "2-00:00:00; per job"),
+            RuleField("default_time", WORD, "1:00:00; for jobs without --time"),
+            RuleField("max_nodes", COUNT, "4; per job"),
+            RuleField("priority_tier", COUNT, "1; higher starts first, before priority"),
+            RuleField("qos", WORD, "QoS with limits for the partition"),
+            RuleField("allow_groups", NAMES, "staff,phd; Unix groups"),
             RuleField("allow_accounts", NAMES, "vision,speech"),
             RuleField("allow_qos", NAMES, "normal,urgent"),
         ),
@@ -92,7 +92,7 @@ def asked(kind: Kind, before: Mapping[str, str], now: Mapping[str, str]) -> dict
 def told(kind: Kind, name: str, values: Mapping[str, Value | None]) -> str:
     """Return the change in the notation of the file, such as "[qos.high] priority = 10"."""
     words = [
-        f"{key} = {literal(value)}" if value is not None else f"no {key}" for key, value in values.items()
+        f"{key} = {literal(value)}" if value is not None else f"remove {key}" for key, value in values.items()
     ]
     return f"[{kind.table}.{name or 'NAME'}] {', '.join(words)}".rstrip()
 
@@ -111,5 +111,5 @@ def _value(field: RuleField, text: str) -> Value:
     if field.kind == WORD:
         return text
     if not _NUMBERS[field.kind].fullmatch(text):
-        raise UserError(f"{field.name} is a number, not {text!r}", f"as in {field.hint}")
+        raise UserError(f"{field.name} must be a number, not {text!r}", f"Example: {field.hint}")
     return int(text) if field.kind == COUNT else float(text)

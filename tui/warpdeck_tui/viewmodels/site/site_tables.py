@@ -31,32 +31,32 @@ PARTITION_COLUMNS = (
     Column("GPUS", 9, align="right"),
     Column("CPUS", 11, 2, align="right"),
     Column("TIER", 4, 3, align="right"),
-    Column("WHO MAY USE IT", 0, flex=4),
+    Column("ACCESS", 0, flex=4),
 )
 RESERVATION_COLUMNS = (
     Column("NAME", 14, flex=1, most=24),
     Column("STATE", 7),
-    Column("BEGINS", 12),
-    Column("LASTS", 9, align="right"),
-    Column("AGAIN", 7, 2),
+    Column("START", 12),
+    Column("DURATION", 9, align="right"),
+    Column("REPEAT", 7, 2),
     Column("NODES", 12, flex=1),
-    Column("FOR", 0, flex=3),
+    Column("USERS", 0, flex=3),
 )
 QOS_COLUMNS = (
     Column("QOS", 14, flex=1, most=24),
     Column("PRIORITY", 8, align="right"),
-    Column("COSTS", 5, align="right"),
+    Column("FACTOR", 6, align="right"),
     Column("PREEMPTS", 14, flex=1),
     Column("LIMITS", 0, flex=4),
 )
 ACCOUNT_COLUMNS = (
     Column("ACCOUNT OR USER", 20, flex=2, most=36),
     Column("SHARES", 6, align="right"),
-    Column("OWED", SHARE_BAR, 2),
-    Column("USED", SHARE_BAR, 2),
+    Column("SHARE", SHARE_BAR, 2),
+    Column("USAGE", SHARE_BAR, 2),
     Column("LEVEL", 7, align="right"),
-    Column("FACTOR", 6, align="right"),
-    Column("GUARANTEED", 0, 3, flex=2),
+    Column("FAIRSHARE", 9, align="right"),
+    Column("QUOTA", 0, 3, flex=2),
 )
 PRIORITY_COLUMNS = (
     Column("JOB", 10),
@@ -78,7 +78,7 @@ DRAIN_COLUMNS = (
     Column("JOBS", 4, 2, align="right"),
     Column("REASON", 0, flex=4),
 )
-EVENT_COLUMNS = (Column("WHEN", 12), Column("JOB", 10, align="right"), Column("WHAT HAPPENED", 0, flex=1))
+EVENT_COLUMNS = (Column("TIME", 12), Column("JOB", 10, align="right"), Column("EVENT", 0, flex=1))
 
 
 def partition_rows(rows: Sequence[PartitionRow]) -> list[Row]:
@@ -106,26 +106,26 @@ def admitted(row: PartitionRow) -> str:
     words = []
     if row.allow_groups is not None or row.allow_users is not None:
         groups = [f"group {name}" for name in row.allow_groups or ()]
-        words.append(" or ".join([*groups, *(row.allow_users or ())]) or "nobody")
+        words.append(" or ".join([*groups, *(row.allow_users or ())]) or "no users")
     for title, allowed, denied in (
         ("account", row.allow_accounts, row.deny_accounts),
         ("QoS", row.allow_qos, row.deny_qos),
     ):
         words += [f"{title} {' or '.join(allowed)}"] if allowed is not None else []
         words += [f"not {title} {' or '.join(denied)}"] if denied else []
-    return ", ".join(words) or "everybody"
+    return ", ".join(words) or "all users"
 
 
 def partition_words(row: PartitionRow) -> str:
     """Return the states of the partition's nodes, and the limits for its jobs."""
     states = ", ".join(f"{count} {state}" for state, count in row.node_states.items())
-    missing = f"; not there: {row.missing}" if row.missing else ""
+    missing = f"; missing: {row.missing}" if row.missing else ""
     limits = [
-        f"{format_duration(row.default_time_s)} where a job names no time" if row.default_time_s else "",
+        f"default time {format_duration(row.default_time_s)}" if row.default_time_s else "",
         f"at most {row.max_nodes} nodes" if row.max_nodes is not None else "",
-        f"the limits of QoS {row.qos}" if row.qos else "",
+        f"limits of QoS {row.qos}" if row.qos else "",
         "whole nodes only" if row.exclusive else "",
-        "nodes of one user at a time" if row.exclusive_user else "",
+        "one user per node" if row.exclusive_user else "",
     ]
     told = ", ".join(word for word in limits if word)
     return f"{row.node_list or 'no nodes'}: {states or 'none'}{missing}" + (f"; {told}" if told else "")
@@ -152,25 +152,25 @@ def reservation_rows(rows: Sequence[ReservationRow], *, now: float) -> list[Row]
 
 def reservation_words(row: ReservationRow, *, now: float) -> str:
     """Return a description of a reservation: its time, and how jobs use it."""
-    when = "It is now" if row.state == "active" else "It is over" if row.state == "over" else "It begins"
+    when = "Active" if row.state == "active" else "Ended" if row.state == "over" else "Starts"
     if row.state == "active":
-        when += f", for {age(row.end - now)} more" if row.end is not None else ", until it is removed"
+        when += f", ends in {age(row.end - now)}" if row.end is not None else ", until it is removed"
     elif row.start is not None and row.start > now:
         when += f" in {age(row.start - now)}"
     if row.float_s is not None:
-        return f"It stays {age(row.float_s)} ahead of now: only jobs that are shorter start there."
+        return f"The start time is always {age(row.float_s)} from now, so only shorter jobs can start on the nodes."
     told = [
         f"{when}.",
-        "Jobs that may use it are drawn in." if row.magnetic else "",
+        "Eligible jobs use it automatically (MAGNETIC)." if row.magnetic else "",
         ""
         if row.magnetic or _whom(row).startswith("nobody")
-        else f"Jobs get in with --reservation={row.name}.",
-        "They may begin before it, end after it and use other nodes." if row.flex else "",
-        "They may use other nodes too." if row.any_nodes and not row.flex else "",
-        f"It ends once nobody has used it for {age(row.purge_after_s)}."
+        else f"Jobs use it with --reservation={row.name}.",
+        "Jobs may start before it, end after it and use other nodes (FLEX)." if row.flex else "",
+        "Jobs may also use other nodes." if row.any_nodes and not row.flex else "",
+        f"It is removed after {age(row.purge_after_s)} without jobs."
         if row.purge_after_s is not None
         else "",
-        f"Nodes that fail are replaced: {row.node_count} were asked for."
+        f"Failed nodes are replaced, to keep {row.node_count} nodes."
         if row.node_count and not row.static and not row.parts
         else "",
     ]
@@ -208,8 +208,8 @@ def qos_rows(rows: Sequence[QosRow]) -> list[Row]:
 
 def qos_words(row: QosRow) -> str:
     """Return all limits of a QoS, and how its jobs are preempted."""
-    mode = f"its jobs give way by {row.preempt_mode}" if row.preempt_mode else ""
-    grace = f"{row.grace_s} s of grace" if row.grace_s else ""
+    mode = f"preempt mode {row.preempt_mode}" if row.preempt_mode else ""
+    grace = f"grace time {row.grace_s} s" if row.grace_s else ""
     return ", ".join(words for words in (limit_words(row.limits) or "no limits", mode, grace) if words)
 
 
@@ -260,10 +260,10 @@ def _over(row: ShareRow) -> bool:
 def share_words(row: ShareRow, rows: Sequence[ShareRow], *, half_life_s: float | None) -> str:
     """Return an explanation of the fair share of an account or a user."""
     name = row.user or row.account
-    among = f"in {row.account}" if row.user else f"under {row.parent}" if row.parent else "of all"
-    owed = f"{name} is owed {100 * row.norm_shares:.0f} % {among}"
+    among = f"of {row.account}" if row.user else f"of {row.parent}" if row.parent else "of the cluster"
+    owed = f"{name} has a share of {100 * row.norm_shares:.0f} % {among}"
     if row.level_fs is None:
-        first = f"{owed}, and has used nothing that counts still: it comes first there."
+        first = f"{owed} and no recent usage, so it comes first."
     else:
         side = (
             "less than its share"
@@ -272,14 +272,14 @@ def share_words(row: ShareRow, rows: Sequence[ShareRow], *, half_life_s: float |
             if row.level_fs < 1
             else "its share"
         )
-        first = f"{owed} and has used {100 * row.norm_usage:.0f} %: {side}, level {row.level_fs:.2f}."
+        first = f"{owed} and used {100 * row.norm_usage:.0f} %: {side}, level {row.level_fs:.2f}."
     if row.fairshare is None:
         return first + (
-            f" Half of a use is forgotten in {format_duration(half_life_s)}." if half_life_s else ""
+            f" Usage decays with a half-life of {format_duration(half_life_s)}." if half_life_s else ""
         )
     users = sorted({each.fairshare for each in rows if each.fairshare is not None}, reverse=True)
     place = users.index(row.fairshare) + 1
-    return f"{first} That is place {place} of {len(users)} among all users: a factor of {row.fairshare:.2f} in the priority."
+    return f"{first} Rank {place} of {len(users)} users: fair-share factor {row.fairshare:.2f}."
 
 
 def priority_rows(rows: Sequence[PriorityRow]) -> list[Row]:
@@ -317,7 +317,7 @@ def _part(value: float) -> Cell:
 def priority_words(row: PriorityRow, weights: Mapping[str, float]) -> str:
     """Return an explanation of a job's priority."""
     if row.set_by_hand:
-        return f"{row.label}: an admin has set its priority to {row.priority}; nothing is added up."
+        return f"{row.label}: priority {row.priority} was set by an admin, so no factors apply."
     named = {"size": "job_size", "QoS": "qos"}
     words = []
     for part, value in _parts(row).items():
@@ -326,10 +326,10 @@ def priority_words(row: PriorityRow, weights: Mapping[str, float]) -> str:
             words.append(f"{value:.0f} of {most:.0f} for {part}")
         elif value:
             words.append(f"{value:.0f} for {part}")
-    less = f", less {row.nice} of nice" if row.nice else ""
+    less = f", minus nice {row.nice}" if row.nice else ""
     if not words:
-        return f"{row.label}: no part of the priority has a weight, so the queue's order decides{less}."
-    return f"{row.label}: {', '.join(words)}{less} make {row.priority}."
+        return f"{row.label}: all priority weights are 0, so jobs start in queue order{less}."
+    return f"{row.label}: {', '.join(words)}{less} = {row.priority}."
 
 
 def drain_rows(nodes: Sequence[NodeRow], *, now: float) -> list[Row]:

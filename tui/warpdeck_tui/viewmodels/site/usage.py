@@ -63,7 +63,7 @@ def grouped(groups: Iterable[GroupCost], key: Callable[[GroupCost], str]) -> lis
 def usage_text(groups: Sequence[GroupCost]) -> str:
     """Return a table for each kind of group, as text for a log view."""
     if not groups:
-        return "no job has ended yet that matches\n"
+        return "No finished jobs match\n"
     total = Cost()
     for group in groups:
         total = total.plus(group.cost)
@@ -81,10 +81,12 @@ def _summary(total: Cost) -> list[str]:
     ]
     if total.measured:
         used, wasted = 100 * total.used / total.measured, 100 * total.wasted / total.measured
-        lines.append(f"{used:.0f} % of them used, {wasted:.0f} % wasted: a GPU was held and below 5 %")
+        lines.append(
+            f"{used:.0f} % of them used, {wasted:.0f} % wasted (allocated GPUs below 5 % utilization)"
+        )
     unknown = total.allocated - total.measured
     if unknown >= LEAST_HOURS:
-        lines.append(f"the use of {_hours(unknown, places)} GPU-hours was not measured")
+        lines.append(f"No utilization data for {_hours(unknown, places)} GPU-hours")
     return lines
 
 

@@ -9,18 +9,18 @@ from warpdeck_tui.viewmodels.cells import Cell, Line
 from warpdeck_tui.widgets.columns import Column
 
 COLUMNS = (
-    Column("WHO", 16, flex=1, most=28),
+    Column("USER OR ACCOUNT", 16, flex=1, most=28),
     Column("JOBS", 7, align="right"),
-    Column("WAITED", 10, 2, align="right"),
-    Column("NOW", 10, align="right"),
-    Column("THEN", 10, align="right"),
+    Column("ACTUAL", 10, 2, align="right"),
+    Column("BASELINE", 10, align="right"),
+    Column("NEW", 10, align="right"),
     Column("CHANGE", 11, align="right"),
     Column("SHORTER", 7, 2, align="right"),
     Column("LONGER", 7, 2, align="right"),
 )
-NOTHING_YET = "w asks: what if there were 8 GPUs more, another policy, another weight"
+NOTHING_YET = "No simulation. Press w to replay past jobs with more GPUs, another policy or other weights"
 EXAMPLE = "--add-gpus 8"
-MEANING = "mean waits; NOW and THEN are both replayed, WAITED is what really was"
+MEANING = "Mean wait times. ACTUAL was recorded; BASELINE and NEW are simulated"
 
 
 class WaitChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,9 +62,9 @@ def what_if_words(found: WhatIf) -> str:
     jobs = sum(change.jobs for change in found.users)
     mean_s = sum(change.jobs * change.difference_s for change in found.users) / max(1, jobs)
     way = "longer" if mean_s > 0 else "shorter"
-    left = f"; {found.not_started:,} could not start on today's nodes" if found.not_started else ""
-    change = f"{format_duration(abs(mean_s))} {way}" if round(mean_s) else "as long as now"
-    return f"{found.jobs:,} jobs would have waited {change} in the mean{left}"
+    left = f"; {found.not_started:,} cannot start on the current nodes" if found.not_started else ""
+    change = f"mean wait {format_duration(abs(mean_s))} {way}" if round(mean_s) else "no change in mean wait"
+    return f"{found.jobs:,} jobs: {change}{left}"
 
 
 def _line(kind: str, change: WaitChange) -> Line:

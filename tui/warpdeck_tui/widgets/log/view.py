@@ -67,7 +67,7 @@ class LogView(LogWindow):
         if self._query:
             told.append(self._search_words(self._query))
         elif self._searching:
-            told.append(f"back to its line {ELLIPSIS}")
+            told.append(f"back to the line {ELLIPSIS}")
         return [*told, *super()._badge()]
 
     def _filter_words(self, source: FilteredText) -> str:
@@ -108,7 +108,7 @@ class LogView(LogWindow):
         elif chosen := of_rank(text):
             self._filter(chosen)
         else:
-            self.notify("a rank is a number", severity="warning")
+            self.notify("Enter a rank number", severity="warning")
 
     def _ask(self, sign: str) -> None:
         self._prompt.open(sign)
