@@ -447,7 +447,7 @@ class Client:
             self._inboxes.pop(number, None)
 
     async def begin(self, message: Message, inbox: Inbox) -> tuple[int, Inbox]:
-        """Send a request whose answers go to that inbox until `forget` is called. Raises UserError."""
+        """Send a request. Its answers go to `inbox` until `forget` is called. Raises UserError."""
         if self._gone is not None:
             raise self._gone
         number = next(self._ids)

@@ -78,6 +78,6 @@ def _ended(client: SyncClient, job_id: int) -> list[End]:
 
 
 def _end(row: dict[str, Any]) -> End:
-    """Return the end of a row, whose exit code is "code:signal"."""
+    """Return the exit code, signal and state of a job row. The row holds the exit code as "code:signal"."""
     code, _, signal = str(row["exit_code"] or "1:0").partition(":")
     return End(int(code), int(signal or 0), str(row["state"]))

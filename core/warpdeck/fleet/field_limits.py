@@ -73,7 +73,7 @@ _MADE: dict[type, type] = {}
 
 
 def bounded(kind: type) -> type:
-    """Return a subclass of a message class whose fields msgspec decodes only within the limits.
+    """Return a subclass of a message class. msgspec refuses to decode its fields beyond the limits.
 
     Its instances are instances of `kind` and compare equal to those of `kind`.
     """

@@ -211,8 +211,9 @@ def _figure(value: float) -> str:
 
 
 def _progress(args: argparse.Namespace, done: int) -> Progress | None:
-    """Return the progress callback of one of two replays, `done` of which are finished. Programs get one
-    percentage per line.
+    """Return the progress callback of the next of two replays.
+
+    `done` is the number of finished replays. With --progress, each percentage is printed on its own line.
     """
     if not args.progress:
         return _progress_line()

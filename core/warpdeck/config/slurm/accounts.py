@@ -96,7 +96,7 @@ class Associations:
         self.qos: dict[str, tables.Qos] = {}
 
     def take(self, text: str, file: str) -> None:
-        """Read a file, whose type is recognized by its first line. Raises UserError if it is neither type."""
+        """Read a dump of sacctmgr or a table of its QoS. The first line shows which. Raises UserError for any other file."""
         lines = text.splitlines()
         head = next((line for line in lines if line.strip() and not line.startswith("#")), "")
         if "|" in head and head.lower().startswith("name"):

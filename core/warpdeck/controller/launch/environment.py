@@ -183,7 +183,7 @@ def _mib(size_bytes: int) -> str:
 
 
 def _tasks_of_command(job: Job, rank: int) -> dict[str, str]:
-    """Return the task variables for a command without a script, whose processes are tasks as under srun."""
+    """Return the task variables of a command without a script. Its processes are tasks, as under srun."""
     assert job.allocation is not None
     shares = job.allocation.shares
     tasks, per_node = str(sum(part.tasks for part in shares)), run_lengths([part.tasks for part in shares])

@@ -37,7 +37,7 @@ def is_loopback(address: str) -> bool:
 
 
 def addresses(names: Sequence[NodeName], nodes: Mapping[NodeName, Node]) -> dict[str, str]:
-    """Return the addresses of the nodes whose own host name differs from their name here, by name."""
+    """Return addresses by node name, for nodes with a host name that differs from their name here."""
     found = {}
     for name in names[:MAX_ADDRESSES]:
         node = nodes.get(name)

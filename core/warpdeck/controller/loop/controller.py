@@ -343,7 +343,7 @@ class Controller:
             self._planner.wakeup.now()
 
     def _give_up(self, txn: Transaction, batch: list[Asked], error: StoreError) -> None:
-        """Roll back a batch whose commit failed.
+        """Roll back a batch after its commit failed.
 
         Clients may have seen its changes in the meantime, so the old rows are sent to them again.
         """

@@ -240,7 +240,7 @@ class EndsAsked:
         return [job for job in jobs if known.get(job.id) is job]
 
     def _is_open(self, number: JobId, wait: _Wait) -> bool:
-        """Return whether the submission has a job that has not ended, or whose end was not yet reported."""
+        """Return whether a job of the submission still runs or waits, or its end was not yet reported."""
         state = self._watch.state()
 
         def is_open(job: Job) -> bool:

@@ -53,7 +53,7 @@ class ToldPriorities:
         self._told: dict[JobId, int] = {}
 
     def moved(self, now: dict[JobId, int]) -> list[JobId]:
-        """Return the jobs whose priority differs much from the value sent last.
+        """Return the jobs with a priority that differs much from the value sent last.
 
         Their new priorities are recorded as sent.
         """

@@ -61,7 +61,7 @@ class InitialSteps:
             self._waiting.pop(event.job_id, None)
 
     def due(self, state: State, touched: Iterable[JobId]) -> list[Asked]:
-        """Return the requests of steps whose jobs run now, each once.
+        """Return the step requests of jobs that now run. Each request is returned once.
 
         `touched` are the jobs that may have started.
         """

@@ -64,7 +64,7 @@ def _priority_row(ranking: Ranking, job: PendingJob, eligible: bool) -> Priority
 
 
 def weights_by_part(weights: Weights) -> dict[str, float]:
-    """Return the maximum of each part of the priority. Parts whose weight is zero are left out."""
+    """Return the maximum of each part of the priority. Parts with weight zero are left out."""
     named = {
         "age": weights.age,
         "fairshare": weights.fairshare,

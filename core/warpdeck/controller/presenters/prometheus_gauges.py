@@ -52,7 +52,7 @@ class GaugeCollector(Collector):
         return "".join((*self._gpu_lines(), *self._node_lines())).encode() + generate_latest(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metric families whose size does not grow with the site."""
+        """Yield the metric families that stay the same size as the site grows."""
         yield _jobs(self._jobs)
         yield from self._loop()
 

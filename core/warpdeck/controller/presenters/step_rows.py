@@ -94,7 +94,7 @@ def _batch(job: Job) -> StepRow:
 
 
 def _command(job: Job) -> StepRow:
-    """Return step 0 of a job whose command was submitted without srun."""
+    """Return the row of step 0 of a job that runs a command and was submitted without a script or srun."""
     assert job.allocation is not None
     row = _own(job, "0", nodes=len(job.allocation.shares), ended=job.exit)
     row.name, row.tasks = job.request.name, sum(share.tasks for share in job.allocation.shares)

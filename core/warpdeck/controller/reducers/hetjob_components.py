@@ -64,7 +64,7 @@ def as_components(requests: tuple[Request, ...]) -> list[Request]:
 
 
 def place_of(job_id: JobId, offset: int, *, size: int) -> Component | None:
-    """Return the component with this offset in the job whose first id is `job_id`.
+    """Return the component with this offset. `job_id` is the id of the job's first component.
 
     Returns None for a job of one component.
     """
@@ -139,7 +139,7 @@ def _end_with(txn: Transaction, job: Job, ended: Job) -> list[Effect]:
 
 
 def is_left(state: State, job: Job) -> bool:
-    """Return whether the job is a component whose leader has ended for good.
+    """Return whether the job is a component and its leader has ended for good.
 
     Such a component must not be requeued.
     """

@@ -165,7 +165,7 @@ def _end_before_boot(said: wire.JobReport, name: NodeName) -> list[Effect]:
 
 
 def _settle_untold(txn: Transaction, job: Job, name: NodeName, *, rebooted: bool) -> list[Effect]:
-    """Handle a share of which the node has no record.
+    """Handle a share that the node has no record of.
 
     It never started, or was lost with the node's disk or power. After a reboot it is unknown whether the
     share had started. It is therefore not launched again under the same start count.

@@ -85,7 +85,7 @@ def remark(txn: Transaction, event: NodeWarning) -> Outcome:
 
 
 def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:
-    """Handle a node's refusal to start a share, of which nothing runs.
+    """Handle a node's refusal to start a share. No process of the share runs.
 
     If the node is at fault, the job waits again.
     """
@@ -304,7 +304,7 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobR
 
 
 def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
-    """Finish a job whose shares have all ended: set its final state, or requeue it.
+    """Set the final state of a job after all its shares have ended, or requeue it.
 
     The nodes may forget the job after the commit.
     """

@@ -114,7 +114,7 @@ def _use(state: State, jobs: list[Job]) -> ReservationUse:
 
 
 def _orphans(state: State, now: float) -> list[JobId]:
-    """Return the waiting jobs whose reservation was removed from the configuration."""
+    """Return the waiting jobs of reservations that were removed from the configuration."""
     known = {each.name for each in reservations(state, now)}
     return [
         job_id
