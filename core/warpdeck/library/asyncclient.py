@@ -108,13 +108,19 @@ class AsyncClient:
             now=time.time(),
         )
 
-        def send(client: SyncClient) -> Submitted:
-            with client:
-                return submit(client, drafted, paths=self.paths, snapshot=snapshot)
+        def send() -> Submitted | UserError:
+            # The thread that connects also closes the connection, even if the caller was cancelled meanwhile.
+            with SyncClient.connect(self.paths, start=False) as client:
+                try:
+                    return submit(client, drafted, paths=self.paths, snapshot=snapshot)
+                except UserError as error:
+                    # It must not be repeated, because the controller may have taken the job.
+                    return error
 
-        # This connection also starts the controller, if it has to be started.
-        client = await self.ask(lambda _: asyncio.to_thread(SyncClient.connect, self.paths, start=False))
-        done = await asyncio.to_thread(send, client)
+        # The client's own connection also starts the controller, if it has to be started.
+        done = await self.ask(lambda _: asyncio.to_thread(send))
+        if isinstance(done, UserError):
+            raise done
         return AsyncJob(self, str(done.job_id), notes=tuple(done.notes))
 
     def job(self, job: str | int) -> AsyncJob:
@@ -226,8 +232,12 @@ class AsyncClient:
             start = self._start and (self._client is None or os.path.exists(self.paths.socket))
             if self._client is not None:
                 await self._client.close()
-            self._client = await Client.connect(self.paths, start=start, name="library")
-            return self._client
+            client = await Client.connect(self.paths, start=start, name="library")
+            if self._closed:
+                await client.close()
+                raise UserError("the client was closed", "create a new one")
+            self._client = client
+            return client
 
     async def _outcome(self, job: str) -> Outcome:
         _, tasks = parse_job_id(job)

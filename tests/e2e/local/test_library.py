@@ -29,6 +29,8 @@ import warpdeck
 
 LONG_S = 60.0
 """For what takes a second: a job to its end on a machine that others use too."""
+SUBMISSION_S = 0.03
+"""A submission takes about this long, from the first await to the answer."""
 
 
 @pytest.fixture(scope="module")
@@ -359,6 +361,39 @@ def test_a_client_that_is_closed_tells_the_calls_that_wait(site: Home, moment: s
         for row in other.jobs():
             if row.name == "orphan":
                 other.cancel(row.id)
+
+
+async def test_a_client_that_is_closed_at_any_moment_of_a_submission_leaves_no_connection_open(
+    site: Home, short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(short_tmp)
+    before = open_sockets()
+    for step in range(60):
+        client = warpdeck.AsyncClient(site.path, start=False)
+        submitting = asyncio.create_task(
+            client.submit(command="true", hold=True, job_name="orphan", snapshot="none")
+        )
+        await asyncio.sleep(step * SUBMISSION_S / 60)
+        if step % 3:
+            submitting.cancel()
+        await client.aclose()
+        await asyncio.wait([submitting], timeout=LONG_S)
+        if not submitting.cancelled() and (error := submitting.exception()) is not None:
+            assert isinstance(error, warpdeck.UserError)
+    await comes(lambda: open_sockets() <= before, what="every connection is closed")
+    async with warpdeck.AsyncClient(site.path) as other:
+        for row in await other.jobs():
+            if row.name == "orphan":
+                await other.cancel(row.id)
+
+
+def open_sockets() -> int:
+    """Return how many sockets this process has open."""
+    found = 0
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found += os.readlink(f"/proc/self/fd/{number}").startswith("socket:")
+    return found
 
 
 @pytest.fixture(params=["threads", "warpdeck"])
