@@ -96,6 +96,15 @@ def pair() -> Iterator[Pair]:
         yield pair
 
 
+def test_filters_of_an_ordinary_user_choose_among_the_users_own_jobs(pair: Pair) -> None:
+    theirs, ours = (
+        cluster.run(["scancel", "-n", "plain"], user="nobody") for cluster in (pair.theirs, pair.ours)
+    )
+    assert "Access/permission denied" in theirs.err
+    assert (ours.rc, ours.out, ours.err) == (0, "", "")
+    assert pair.ours.run(LEFT).out == pair.theirs.run(LEFT).out
+
+
 def test_the_same_is_said_and_the_same_jobs_are_left(pair: Pair) -> None:
     both = (pair.theirs, pair.ours)
     numbers = {name: str(number) for number, name in enumerate(JOBS, 1)}

@@ -290,6 +290,13 @@ def test_sacctmgr_changes_the_sites_file_and_it_counts_at_once(home: Home) -> No
     assert file.read_text() == before
 
 
+def test_a_default_qos_that_may_not_be_used_is_refused(home: Home) -> None:
+    before = (home.path / "config.toml").read_text()
+    words = ("modify", "user", "ann", "set", "qos=normal", "defaultqos=urgent")
+    assert call(home, "sacctmgr", "-i", *words)[0] == 1
+    assert (home.path / "config.toml").read_text() == before
+
+
 WORD = st.one_of(
     st.sampled_from(
         [

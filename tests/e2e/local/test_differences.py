@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.home import Home, passing_home
+from tests.support.processes import has_ended
 from tests.support.waiting import eventually
 
 
@@ -114,3 +115,29 @@ def test_a_suspended_job_is_not_resumed_while_others_hold_its_cpus(site: Home) -
     refused = site.slurm("scontrol", "resume", first)
     assert refused.returncode == 1 and "are in use" in refused.stdout + refused.stderr
     site.ok("cancel", first, second)
+
+
+def test_a_priority_that_its_user_lowered_stays(site: Home) -> None:
+    job = submit(site, "--begin=now+1hour", "--wrap", "true")
+    assert site.slurm("scontrol", "update", f"job={job}", "priority=4").returncode == 0
+    for _ in range(2):  # each job that ends makes the controller compute the priorities again
+        submit(site, "--wait", "--wrap", "true")
+    assert site.slurm("squeue", "-h", "-j", job, "-o", "%Q").stdout == "4\n"
+    site.ok("cancel", job)
+
+
+def test_processes_that_a_step_leaves_behind_end_with_the_job(site: Home) -> None:
+    pid, done = (site.path.parent / name for name in ("left", "done"))
+    step = f"srun sh -c 'setsid sleep 1000 >/dev/null 2>&1 & echo $! > {pid}'"
+    job = submit(site, "--wrap", f"{step}; touch {done}; sleep 1000")
+    eventually(done.exists, what="the step has ended")
+    assert not has_ended(int(pid.read_text()))
+    site.ok("cancel", job)
+    eventually(lambda: has_ended(int(pid.read_text())), what="the process ends with the job")
+
+
+def test_sacctmgr_shows_without_questions_and_has_no_transactions(site: Home) -> None:
+    done = site.slurm("sacctmgr", "-n", "show", "transactions")
+    assert (done.returncode, done.stdout) == (0, "")
+    done = site.slurm("sacctmgr", "-n", "show", "associations", "format=id")
+    assert done.returncode == 0 and set(done.stdout.split()) <= {"0"}
