@@ -35,7 +35,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from docs import generate
+from docs.generate.parsers import VERB_MODULES
 
 from warpdeck.base.errors import UserError
 from warpdeck.cli.main import VERBS
@@ -308,7 +308,7 @@ def _parse(words: list[str]) -> None:
 
     argparse.ArgumentParser.parse_args = parse  # type: ignore[assignment]
     try:
-        importlib.import_module(f"{generate.VERB_MODULES}.{VERBS[verb][0]}").main(verb, rest)
+        importlib.import_module(f"{VERB_MODULES}.{VERBS[verb][0]}").main(verb, rest)
     except _ParsedError:
         return
     finally:

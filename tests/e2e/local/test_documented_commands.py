@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from docs import generate
+from docs.generate.json_answers import JSON_OF
 from tests.lab.hosts import Lab
 from tests.lab.nvml import build_fake_nvml, write_state
 from tests.support.documented import Command, Page, Session, parses, prepare, read_pages, write_files
@@ -183,7 +183,7 @@ def test_documents_have_the_fields_that_the_reference_names(home: Home) -> None:
     home.ok("up")
     home.until_its_node_is_idle()
     home.ok("submit", "--wait", "--no-snapshot", "--wrap", "true")
-    structs = {command: struct for command, _, struct in generate.JSON_OF}
+    structs = {command: struct for command, _, struct in JSON_OF}
     node = home.json("node", "ls")[0]
     for command, document in (
         ("warpdeck queue", home.json("queue", "--all")[0]),

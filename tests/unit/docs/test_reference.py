@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 
 import pytest
-from docs import generate
+from docs.generate import pages as reference
+from docs.generate.parsers import commands_page
+
+from warpdeck.cli.main import VERBS
+from warpdeck.slurm.command_table import COMMANDS
 
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
-    return generate.pages()
+    return reference.pages()
 
 
-@pytest.mark.parametrize("name", generate.PAGES)
+@pytest.mark.parametrize("name", reference.PAGES)
 def test_committed_page_is_what_the_generator_writes(pages: dict[str, str], name: str) -> None:
-    committed = (generate.FOLDER / name).read_text(encoding="utf-8")
+    committed = (reference.FOLDER / name).read_text(encoding="utf-8")
     assert committed == pages[name], (
         f"docs/reference/{name} is out of date: run `make docs` and commit the result"
     )
@@ -25,7 +29,7 @@ def test_generated_pages_do_not_depend_on_the_terminal(
     pages: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    assert generate.commands_page() == pages["commands.md"]
+    assert commands_page() == pages["commands.md"]
 
 
 def test_every_key_of_the_configuration_has_a_meaning(pages: dict[str, str]) -> None:
@@ -35,10 +39,10 @@ def test_every_key_of_the_configuration_has_a_meaning(pages: dict[str, str]) -> 
 
 
 def test_every_command_of_the_overview_has_a_section(pages: dict[str, str]) -> None:
-    for verb in generate.VERBS:
+    for verb in VERBS:
         assert f"\n## warpdeck {verb}\n" in pages["commands.md"]
 
 
 def test_every_command_of_slurms_has_its_help(pages: dict[str, str]) -> None:
-    for name in (*generate.COMMANDS, "sbcast"):
+    for name in (*COMMANDS, "sbcast"):
         assert f"\n## {name}\n\n```text\n" in pages["slurm-commands.md"], name
