@@ -1,4 +1,7 @@
-"""The inventory of this node: CPUs, memory and system. GPUs are read through NVML (gpus.py)."""
+"""The inventory of this node: CPUs and their arrangement, memory, the disk for temporary files, and the system.
+
+GPUs are read through NVML (gpus.py).
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,26 @@ import os
 import platform
 import socket
 import time
-from typing import List, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
 
 from warpdeck_agent.containers.containers import find_runtimes
 from warpdeck_agent.linux.procfs import number, table, text
+from warpdeck_agent.storage.tmpdirs import DEFAULT_PLACE
 from warpdeck_agent.wire.messages import Facility, GpuInfo, Inventory
 
-from .topology import find_topology, temporary_bytes
-
 STARTED_UNIX = time.time()
+CPUS = "/sys/devices/system/cpu"
+
+
+class Topology(NamedTuple):
+    """Number of sockets, cores per socket and threads per core.
+
+    All are 0 if the usable CPUs do not form a regular block.
+    """
+
+    sockets: int = 0
+    cores: int = 0
+    threads: int = 0
 
 
 def take_inventory(
@@ -73,3 +87,39 @@ class CpuMeter:
         fields = [int(word) for word in text("/proc/stat").splitlines()[0].split()[1:9]]
         total = sum(fields)
         return total - fields[3] - fields[4], total
+
+
+def find_topology(allowed: Iterable[int], *, folder: str = CPUS) -> Topology:
+    """Return the topology of these CPUs, read from the kernel."""
+    cores: Dict[Tuple[str, str], int] = {}
+    try:
+        for cpu in allowed:
+            core = (_word(folder, cpu, "physical_package_id"), _word(folder, cpu, "core_id"))
+            cores[core] = cores.get(core, 0) + 1
+    except OSError:
+        return Topology()
+    sockets: Dict[str, int] = {}
+    for package, _ in cores:
+        sockets[package] = sockets.get(package, 0) + 1
+    shapes: Set[int] = {*sockets.values()}
+    threads: Set[int] = {*cores.values()}
+    if len(shapes) != 1 or len(threads) != 1:
+        return Topology()
+    return Topology(len(sockets), shapes.pop(), threads.pop())
+
+
+def _word(folder: str, cpu: int, name: str) -> str:
+    with open(f"{folder}/cpu{cpu}/topology/{name}", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def temporary_bytes(place: str = DEFAULT_PLACE) -> int:
+    """Return the size in bytes of the file system for jobs' temporary files (Slurm's TmpDisk).
+
+    Returns 0 if it is not known.
+    """
+    try:
+        found = os.statvfs(place)
+    except OSError:
+        return 0
+    return found.f_frsize * found.f_blocks

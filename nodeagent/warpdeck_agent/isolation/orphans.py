@@ -22,7 +22,7 @@ from typing import Callable, Collection, Container, Dict, Iterable, List, NamedT
 
 from warpdeck_agent.linux.own_program import OWN, SUBREAPER
 from warpdeck_agent.linux.procfs import content, number, table, text
-from warpdeck_agent.linux.subreaper import adopt_orphans
+from warpdeck_agent.linux.system_calls import adopt_orphans
 
 from . import job_processes
 

@@ -38,9 +38,8 @@ from warpdeck_agent.start.login_shell import kill_left
 from warpdeck_agent.steps.step_registry import StepRegistry
 from warpdeck_agent.storage.spool import KEEP_FORGOTTEN_S, Folder, LaunchFolder, Spool
 from warpdeck_agent.storage.tmpdirs import TempDirs
-from warpdeck_agent.supervisor.starter import SCRIPT, START, install
+from warpdeck_agent.supervisor.starter import FANOUT, SCRIPT, START, TASKS, install
 from warpdeck_agent.supervisor.supervisor_link import Supervision, SupervisorLost
-from warpdeck_agent.supervisor.task_launcher import FANOUT
 from warpdeck_agent.tasks.ports import Ports
 from warpdeck_agent.users.ipc_cleanup import Remnants
 from warpdeck_agent.users.user_children import UserChildren
@@ -130,7 +129,7 @@ class LaunchRegistry:
             self._ending.ended, pid=lambda job: job.folder.pid(), lives=lambda job: job.owns(job.folder.pid())
         )
         install(spool.file(START), SCRIPT)
-        install(spool.file("tasks.sh"), FANOUT)
+        install(spool.file(TASKS), FANOUT)
 
     def _make_steps(self, pool: ThreadPoolExecutor, children: UserChildren) -> StepRegistry:
         return StepRegistry(

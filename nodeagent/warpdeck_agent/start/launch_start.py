@@ -28,7 +28,7 @@ from warpdeck_agent.linux.env_passthrough import carrying
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.storage.scripts import Scripts
 from warpdeck_agent.storage.spool import SCRIPTS, LaunchFolder, Meta, Spool
-from warpdeck_agent.supervisor.starter import LaunchOrder, runs_here
+from warpdeck_agent.supervisor.starter import TASKS, LaunchOrder, runs_here
 from warpdeck_agent.supervisor.supervisor_link import Supervision, SupervisorLost
 from warpdeck_agent.tasks.ports import Ports
 from warpdeck_agent.users import login_path
@@ -291,7 +291,7 @@ class Launcher:
             return [*host, str(launch.rows), str(launch.cols), *command]
         if launch.role == "tasks" and launch.tasks > 1:
             ranks = [str(launch.tasks), str(launch.first_rank)]
-            return ["/bin/sh", self._spool.file("tasks.sh"), *ranks, *command]
+            return ["/bin/sh", self._spool.file(TASKS), *ranks, *command]
         return command
 
     async def _program(self, launch: Launch, who: Account) -> List[str]:

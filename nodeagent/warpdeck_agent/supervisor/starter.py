@@ -67,6 +67,46 @@ fi
 shift 7
 exec "$@"
 """
+TASKS = "tasks.sh"
+"""The name of the file with FANOUT in the agent's folder."""
+FANOUT = r"""# Arguments: the number of tasks, the rank of the first task, then the command.
+# The names of the shell's variables begin with WARPDECK_, so that they differ from the variables of the tasks.
+WARPDECK_TASKS=$1 WARPDECK_RANK=$2
+shift 2
+trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
+# A program that a shell starts with & ignores INT and QUIT. env(1) of coreutils 8.31 or newer undoes this.
+WARPDECK_LISTENS="env --default-signal=INT,QUIT"
+$WARPDECK_LISTENS true 2>/dev/null || WARPDECK_LISTENS=
+case $1 in *=*) WARPDECK_LISTENS= ;; esac
+WARPDECK_I=0 WARPDECK_PIDS=
+while [ "$WARPDECK_I" -lt "$WARPDECK_TASKS" ]; do
+    export SLURM_PROCID=$((WARPDECK_RANK + WARPDECK_I)) SLURM_LOCALID=$WARPDECK_I
+    [ -z "${LOCAL_WORLD_SIZE-}" ] || export RANK=$SLURM_PROCID LOCAL_RANK=$WARPDECK_I
+    @SETSID@ $WARPDECK_LISTENS "$@" &
+    WARPDECK_PIDS="$WARPDECK_PIDS $!"
+    WARPDECK_I=$((WARPDECK_I + 1))
+done
+WARPDECK_CODE=0
+for WARPDECK_PID in $WARPDECK_PIDS; do
+    while :; do
+        wait "$WARPDECK_PID"
+        WARPDECK_ENDED=$?
+        kill -0 "$WARPDECK_PID" 2>/dev/null || break
+    done
+    [ "$WARPDECK_ENDED" -le "$WARPDECK_CODE" ] || WARPDECK_CODE=$WARPDECK_ENDED
+done
+if [ "$WARPDECK_CODE" -gt 128 ] && [ "$WARPDECK_CODE" -le 192 ]; then
+    ulimit -c 0
+    trap - $((WARPDECK_CODE - 128)) 2>/dev/null
+    kill -$((WARPDECK_CODE - 128)) $$ 2>/dev/null
+fi
+exit "$WARPDECK_CODE"
+"""
+"""A shell script that starts several tasks of one launch on this node.
+
+The shell (0.1 MB) starts each task in a session of its own and waits for all of them. It ends like the task
+with the worst end: with the highest exit code, or by the same signal.
+"""
 OWN_SHELL = ("#!/bin/sh", "#! /bin/sh")
 """First lines of scripts whose interpreter is the shell at the gate."""
 CHANGED_SIGNALS = (

@@ -339,7 +339,7 @@ def main(folder: str) -> int:
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)  # jobs end one by one; the supervisor ends after the last
     if SUBREAPER in os.environ:  # set if no cgroup holds jobs together
-        from warpdeck_agent.linux.subreaper import adopt_orphans
+        from warpdeck_agent.linux.system_calls import adopt_orphans
 
         adopt_orphans()
     gc.disable()

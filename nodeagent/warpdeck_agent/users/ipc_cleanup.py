@@ -26,7 +26,7 @@ from warpdeck_agent.linux.bounded_programs import run_for
 from warpdeck_agent.linux.mounts import mounted
 from warpdeck_agent.linux.own_program import SYSTEM_PATH
 from warpdeck_agent.linux.procfs import text
-from warpdeck_agent.linux.statx import born_unix
+from warpdeck_agent.linux.system_calls import born_unix
 from warpdeck_agent.linux.systemv import SystemV, objects, remove
 
 from .accounts import rights_of

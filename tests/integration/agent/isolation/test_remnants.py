@@ -17,7 +17,7 @@ from tests.support.agent import AgentProcess
 from tests.support.waiting import eventually
 
 from warpdeck_agent.linux import systemv
-from warpdeck_agent.linux.statx import born_unix
+from warpdeck_agent.linux.system_calls import born_unix
 from warpdeck_agent.users.ipc_cleanup import COARSE_S, SHM, Remnants
 from warpdeck_agent.wire import messages as wire
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck_agent.health.topology import Topology, find_topology, temporary_bytes
+from warpdeck_agent.health.inventory import Topology, find_topology, temporary_bytes
 
 TWO_BY_TWO_BY_TWO = {cpu: (cpu // 4, cpu // 2 % 2) for cpu in range(8)}
 """CPU -> (socket, core of it)."""

@@ -1,4 +1,4 @@
-"""The birth time of a file, through statx(2), for which Python has no function."""
+"""System calls for which Python has no function: the birth time of a file, and adopting orphaned processes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ _BTIME = 0x800
 _AT_FDCWD, _NOFOLLOW = -100, 0x100
 _SIZE, _BORN = 256, 80
 """The size of struct statx, and the offset of the birth time's seconds in it; nanoseconds follow."""
+_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -27,3 +28,8 @@ def born_unix(path: str) -> float:
         return 0.0
     seconds = ctypes.c_int64.from_buffer(found, _BORN).value
     return seconds + ctypes.c_uint32.from_buffer(found, _BORN + 8).value / 1e9
+
+
+def adopt_orphans() -> None:
+    """Make this process a subreaper, which becomes the parent of its orphaned descendants."""
+    _libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
