@@ -294,7 +294,7 @@ class AgentProcess:
     def _end_jobs(self) -> None:
         eventually(self._no_job_lives, what="the agent's jobs are gone")
         spool, containment = Spool(str(self.folder)), Containment(self.identity)
-        for meta in [folder.meta() for folder in spool.jobs()]:
+        for meta in [folder.meta() for folder in spool.launch_folders()]:
             launch_cgroups.kill(meta.hold.groups)
         eventually(lambda: containment.clear(keep=()), what="its groups are empty")
         containment.close()

@@ -8,13 +8,13 @@ the terminal, and any key postpones it.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from typing import Dict, List, Sequence, Set
+from typing import Dict, List, Protocol, Sequence
 
-from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.background_tasks import BackgroundTasks
+from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.metrics.metering import IDLE_PCT
-from warpdeck_agent.registry.launch_registry import LaunchRegistry
+from warpdeck_agent.registry.launches import Launches
 from warpdeck_agent.streams import terminal_relay
 from warpdeck_agent.wire.messages import GpuSample, IdleSession, Key
 
@@ -31,73 +31,80 @@ CPU_EVERY_S = 15.0
 class _Session:
     """The last known state of one terminal job."""
 
-    def __init__(self, job: Job, now: float) -> None:
+    def __init__(self, launch: LocalLaunch, now: float) -> None:
         self.used_at = now
         self.cpu_at = now
-        self.cpu_s = job.cpu.total_s
+        self.cpu_s = launch.usage.cpu.total_s
         self.warned_at = 0.0
+
+
+class EndSession(Protocol):
+    """Ends a launch for the reason that `words` describe."""
+
+    def __call__(self, launch: LocalLaunch, words: str, *, cause: str) -> None: ...
 
 
 class Idleness:
     """Tracks the idle sessions. It is called about once a second."""
 
-    def __init__(self, jobs: LaunchRegistry) -> None:
-        self._jobs = jobs
+    def __init__(self, launches: Launches, end: EndSession) -> None:
+        self._launches = launches
+        self._end = end
         self._sessions: Dict[Key, _Session] = {}
         self._idle: List[IdleSession] = []
-        self._tasks: Set[asyncio.Task[None]] = set()
+        self._background = BackgroundTasks()
 
     def take(self, gpus: Sequence[GpuSample]) -> None:
         """Check every session, given the last reading of the GPUs."""
         now = time.time()
-        running = [job for job in self._jobs.running() if job.meta.pty and not job.cause]
-        self._sessions = {job.key: self._sessions.get(job.key) or _Session(job, now) for job in running}
+        running = [launch for launch in self._launches.running() if launch.meta.pty and not launch.end.cause]
+        self._sessions = {
+            launch.key: self._sessions.get(launch.key) or _Session(launch, now) for launch in running
+        }
         self._idle = []
-        for job in running:
-            since = self._used_at(job, gpus, now)
+        for launch in running:
+            since = self._used_at(launch, gpus, now)
             if now - since >= QUIET_S:
-                self._idle.append(IdleSession(job_id=job.meta.job_id, since_unix=since))
-            if job.meta.idle_limit_s:
-                self._hold_to(job, job.meta.idle_limit_s, since=since, now=now)
+                self._idle.append(IdleSession(job_id=launch.meta.job_id, since_unix=since))
+            if launch.meta.idle_limit_s:
+                self._hold_to(launch, launch.meta.idle_limit_s, since=since, now=now)
 
     def sessions(self) -> List[IdleSession]:
         """Return the sessions that are idle now."""
         return self._idle
 
-    def _used_at(self, job: Job, gpus: Sequence[GpuSample], now: float) -> float:
+    def _used_at(self, launch: LocalLaunch, gpus: Sequence[GpuSample], now: float) -> float:
         """Return when the session was last used, in unix seconds."""
-        seen = self._sessions[job.key]
+        seen = self._sessions[launch.key]
         if now - seen.cpu_at >= CPU_EVERY_S:
-            if job.cpu.total_s - seen.cpu_s > BUSY_SHARE * (now - seen.cpu_at):
+            if launch.usage.cpu.total_s - seen.cpu_s > BUSY_SHARE * (now - seen.cpu_at):
                 seen.used_at = now
-            seen.cpu_at, seen.cpu_s = now, job.cpu.total_s
-        if job.limit is not None and job.limit.suspended:
+            seen.cpu_at, seen.cpu_s = now, launch.usage.cpu.total_s
+        if launch.limit is not None and launch.limit.suspended:
             seen.used_at = now
-        if any(_computes(gpu, job.meta.job_id) for gpu in gpus):
+        if any(_computes(gpu, launch.meta.job_id) for gpu in gpus):
             seen.used_at = now
-        touched = job.folder.touched_at("active")
+        touched = launch.folder.touched_at("active")
         seen.used_at = max(seen.used_at, min(touched, now))
         return seen.used_at
 
-    def _hold_to(self, job: Job, limit_s: float, *, since: float, now: float) -> None:
+    def _hold_to(self, launch: LocalLaunch, limit_s: float, *, since: float, now: float) -> None:
         left_s = since + limit_s - now
         if left_s <= 0:
             words = f"it was idle for {_words(limit_s)}, the limit of interactive sessions here"
-            self._jobs.end(job, words, cause="idle")
-        elif left_s <= job.meta.idle_warning_s and self._sessions[job.key].warned_at != since:
-            self._sessions[job.key].warned_at = since
+            self._end(launch, words, cause="idle")
+        elif left_s <= launch.meta.idle_warning_s and self._sessions[launch.key].warned_at != since:
+            self._sessions[launch.key].warned_at = since
             words = (
                 f"idle for {_words(now - since)}; this session ends in {_words(left_s)} unless a key is typed"
             )
-            task = asyncio.get_running_loop().create_task(_warn(job, words))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._background.start(_warn(launch, words))
 
 
-async def _warn(job: Job, words: str) -> None:
+async def _warn(launch: LocalLaunch, words: str) -> None:
     """Show a warning on the job's terminal. If the terminal is gone, no warning is needed."""
     try:
-        await terminal_relay.show(job.folder.path, words, uid=job.meta.uid)
+        await terminal_relay.show(launch.folder.path, words, uid=launch.meta.uid)
     except OSError:
         return
 

@@ -14,12 +14,13 @@ import os
 import signal
 import socket
 import subprocess
-from typing import Dict, List, Set
+from typing import Dict, List
 
 from warpdeck_agent.gpu.gpu_names import with_gpu_names
 from warpdeck_agent.isolation.hold import contain
 from warpdeck_agent.isolation.private_folders import within
-from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.background_tasks import BackgroundTasks
+from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.env_passthrough import carrying
 from warpdeck_agent.start.launch_start import job_variables, with_programs
 from warpdeck_agent.storage.spool import Spool
@@ -90,28 +91,26 @@ class Entrance:
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
-        self._tasks: Set[asyncio.Task[int]] = set()
+        self._background = BackgroundTasks()
 
-    async def start(self, job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
+    async def start(self, launch: LocalLaunch, argv: List[str], env: Dict[str, str]) -> Inside:
         """Start a process in the job.
 
         Raises OSError, LaunchError, or ValueError for arguments that cannot be passed on.
         """
-        made = environment(job, env, spool=self._spool)
-        return await asyncio.get_running_loop().run_in_executor(None, lambda: _start(job, argv, made))
+        made = environment(launch, env, spool=self._spool)
+        return await asyncio.get_running_loop().run_in_executor(None, lambda: _start(launch, argv, made))
 
     def let_go(self, process: Inside) -> None:
         """Release a process whose stream has ended."""
         process.hang_up()
         process.close()
-        task = asyncio.get_running_loop().create_task(process.reap())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._background.start(process.reap())
 
 
-def _start(job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
+def _start(launch: LocalLaunch, argv: List[str], env: Dict[str, str]) -> Inside:
     """Start the process, in a thread because Popen blocks."""
-    meta = job.meta
+    meta = launch.meta
     ours, theirs = socket.socketpair()
     errors, gate = socket.socketpair()
     try:
@@ -142,7 +141,12 @@ def _start(job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
     return Inside(process, ours, errors)
 
 
-def environment(job: Job, env: Dict[str, str], *, spool: Spool) -> Dict[str, str]:
+def environment(launch: LocalLaunch, env: Dict[str, str], *, spool: Spool) -> Dict[str, str]:
     """Return the job's environment on this node, including the variables of the account."""
-    made = {**env, **account_environment(job.meta.uid), "PWD": job.meta.work_dir, **job_variables(job, spool)}
-    return with_programs(with_gpu_names(made, job.meta.gpu_names), spool)
+    made = {
+        **env,
+        **account_environment(launch.meta.uid),
+        "PWD": launch.meta.work_dir,
+        **job_variables(launch, spool),
+    }
+    return with_programs(with_gpu_names(made, launch.meta.gpu_names), spool)

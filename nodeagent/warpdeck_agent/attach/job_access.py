@@ -15,7 +15,7 @@ import os
 import socket
 from typing import Any, Awaitable, Callable, Counter, Dict, Iterator, Optional, Protocol, Tuple, TypeVar
 
-from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.storage.spool import Spool
 from warpdeck_agent.streams.streams import OutStream
 from warpdeck_agent.streams.terminal_relay import UCRED
@@ -95,7 +95,7 @@ class Access:
     def __init__(
         self,
         spool: Spool,
-        find: Callable[[int, int], Awaitable[Optional[Job]]],
+        find: Callable[[int, int], Awaitable[Optional[LocalLaunch]]],
         link: Callable[[], Optional[CallLink]],
     ) -> None:
         self._spool = spool
@@ -127,9 +127,9 @@ class Access:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pid, uid = _peer(writer)
         try:
-            job = await self._proven(reader, writer, uid)
-            if job is not None and self._may_call(job, writer):
-                await self._call(job, pid, reader, writer)
+            launch = await self._proven(reader, writer, uid)
+            if launch is not None and self._may_call(launch, writer):
+                await self._call(launch, pid, reader, writer)
         except (asyncio.IncompleteReadError, asyncio.TimeoutError, ConnectionError, WireError):
             return
         finally:
@@ -137,7 +137,7 @@ class Access:
 
     async def _proven(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, uid: int
-    ) -> Optional[Job]:
+    ) -> Optional[LocalLaunch]:
         """Return the launch of the process at the other end, or None if the process was refused."""
         if sum(self._of_users.values()) + len(self._unproven) >= MAX_CALLS:
             _refuse(writer, "too many programs of this node's jobs talk to the controller", "busy")
@@ -148,18 +148,18 @@ class Access:
             others[0].transport.abort()
         self._unproven[writer] = uid
         try:
-            job = await self._identify(reader, uid)
+            launch = await self._identify(reader, uid)
         finally:
             self._unproven.pop(writer, None)
-        if job is None:
+        if launch is None:
             _refuse(writer, "this is no process of a job that runs on this node", "no_job")
-        return job
+        return launch
 
-    def _may_call(self, job: Job, writer: asyncio.StreamWriter) -> bool:
+    def _may_call(self, launch: LocalLaunch, writer: asyncio.StreamWriter) -> bool:
         """Return whether one more connection of the launch is allowed. If not, send the reason."""
-        if self._of_jobs[job.key] >= MAX_CALLS_OF_JOB:
+        if self._of_jobs[launch.key] >= MAX_CALLS_OF_JOB:
             _refuse(writer, f"{MAX_CALLS_OF_JOB} programs of this job talk to the controller already", "busy")
-        elif self._of_users[job.meta.uid] >= MAX_CALLS_OF_USER:
+        elif self._of_users[launch.meta.uid] >= MAX_CALLS_OF_USER:
             said = f"{MAX_CALLS_OF_USER} programs of this user's jobs talk to the controller already"
             _refuse(writer, said, "busy")
         else:
@@ -167,50 +167,50 @@ class Access:
         return False
 
     async def _call(
-        self, job: Job, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, launch: LocalLaunch, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Relay the connection until it ends, and give the process time to read the remaining data."""
         link = self._link()
         if link is None:
             _refuse(writer, "the controller has no link to this node now", "away")
             return
-        job.call_begins(pid)
-        with _counted(self._of_users, job.meta.uid), _counted(self._of_jobs, job.key):
+        launch.processes.call_begins(pid)
+        with _counted(self._of_users, launch.meta.uid), _counted(self._of_jobs, launch.key):
             try:
-                await self._join(job, link, reader, writer)
+                await self._join(launch, link, reader, writer)
             finally:
-                asyncio.get_running_loop().call_later(LINGER_S, job.call_ends, pid)
+                asyncio.get_running_loop().call_later(LINGER_S, launch.processes.call_ends, pid)
                 await _closed(writer)
 
-    async def _identify(self, reader: asyncio.StreamReader, uid: int) -> Optional[Job]:
+    async def _identify(self, reader: asyncio.StreamReader, uid: int) -> Optional[LocalLaunch]:
         """Return the launch of the process, if the process proves that it belongs to it, else None."""
         _, payload = await asyncio.wait_for(read_frame(reader, MAX_ACCESS_BYTES), PROVE_S)
         said = parse_json(payload)
-        launch, _, _ = str(said.get("job", "")).partition("@")
-        number, _, restarts = launch.partition(".")
+        name, _, _ = str(said.get("job", "")).partition("@")
+        number, _, restarts = name.partition(".")
         if said["t"] != "access" or not (_is_number(number) and _is_number(restarts)):
             return None
-        job = await self._find(int(number), int(restarts))
-        if job is None or job.phase != "running" or not job.meta.token:
+        launch = await self._find(int(number), int(restarts))
+        if launch is None or launch.phase != "running" or not launch.meta.token:
             return None
         if not hmac.compare_digest(
-            job.meta.token.encode(), str(said.get("token", "")).encode("utf-8", "replace")
+            launch.meta.token.encode(), str(said.get("token", "")).encode("utf-8", "replace")
         ):
             return None
-        return job if uid in (job.meta.uid, 0) else None
+        return launch if uid in (launch.meta.uid, 0) else None
 
     async def _join(
-        self, job: Job, link: CallLink, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, launch: LocalLaunch, link: CallLink, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         stream, self._next = self._next, FIRST_CALL | (self._next + 1) & (FIRST_CALL - 1)
         call = link.open_call(stream, writer)
-        link.tell(CallOpened(stream=stream, job_id=job.meta.job_id, restarts=job.meta.restarts))
+        link.tell(CallOpened(stream=stream, job_id=launch.meta.job_id, restarts=launch.meta.restarts))
         writer.write(json_frame({"t": "joined"}))
         loop = asyncio.get_running_loop()
         parts = [
             loop.create_task(_pass_on(reader, call.out)),
             loop.create_task(call.write_for_ever()),
-            loop.create_task(job.done.wait()),
+            loop.create_task(launch.end.reported.wait()),
         ]
         try:
             await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)

@@ -14,7 +14,7 @@ import os
 import socket
 from typing import Any, Callable, Iterator, Optional
 
-from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.streams.streams import OutStream
 from warpdeck_agent.wire import WireError
@@ -58,13 +58,13 @@ class Tunnel:
             raise WireError("more bytes in a tunnel than its window")
         self._incoming.put_nowait(data)
 
-    async def serve(self, asked: OpenTunnel, job: Optional[Job]) -> None:
+    async def serve(self, asked: OpenTunnel, launch: Optional[LocalLaunch]) -> None:
         """Open the tunnel and relay its data. Raises TunnelError."""
-        if job is None or job.phase != "running" or job.cause:
+        if launch is None or launch.phase != "running" or launch.end.cause:
             raise TunnelError("the job does not run here")
-        ended = asyncio.get_running_loop().create_task(job.done.wait())
+        ended = asyncio.get_running_loop().create_task(launch.end.reported.wait())
         work = asyncio.get_running_loop().create_task(
-            self._to_port(asked.port, job) if asked.port else self._to_process(asked, job)
+            self._to_port(asked.port, launch) if asked.port else self._to_process(asked, launch)
         )
         try:
             await asyncio.wait([ended, work], return_when=asyncio.FIRST_COMPLETED)
@@ -76,27 +76,27 @@ class Tunnel:
                 task.cancel()
             await asyncio.gather(ended, work, return_exceptions=True)
 
-    async def _to_port(self, port: int, job: Job) -> None:
-        link = await _connect(port, job.meta.uid)
+    async def _to_port(self, port: int, launch: LocalLaunch) -> None:
+        link = await _connect(port, launch.meta.uid)
         with contextlib.closing(link):
             self._tell(StreamOpened(stream=self._out.stream))
             await self._relay(link, until_both=True)
 
-    async def _to_process(self, asked: OpenTunnel, job: Job) -> None:
-        if job.limit is not None and job.limit.suspended:
+    async def _to_process(self, asked: OpenTunnel, launch: LocalLaunch) -> None:
+        if launch.limit is not None and launch.limit.suspended:
             raise TunnelError("the job is suspended")
         loop = asyncio.get_running_loop()
         try:
-            process = await self._entrance.start(job, asked.argv, asked.env)
+            process = await self._entrance.start(launch, asked.argv, asked.env)
         except (OSError, ValueError, LaunchError) as error:
             raise TunnelError(f"nothing can be started in the job: {error}") from error
         listening = loop.create_task(process.listen())
         try:
-            if job.phase != "running":
+            if launch.phase != "running":
                 raise TunnelError("the job has ended")
             self._tell(StreamOpened(stream=self._out.stream))
             await self._relay(process.link, until_both=False)
-            if job.cause or job.phase != "running":
+            if launch.end.cause or launch.phase != "running":
                 raise TunnelError("the job has ended")
             await _say_failure(process)
         finally:

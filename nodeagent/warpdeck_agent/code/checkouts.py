@@ -36,46 +36,46 @@ class Checkouts:
         self._identity = identity
         self._unpacking: Dict[str, asyncio.Lock] = {}
 
-    def empty(self, launch: Launch, who: Account) -> str:
+    def empty(self, request: Launch, who: Account) -> str:
         """Return a new folder for a launch that has no tree."""
-        return self._trees.empty(f"{launch.workspace}-{launch.job_id}", uid=who.uid, gid=who.gid)
+        return self._trees.empty(f"{request.workspace}-{request.job_id}", uid=who.uid, gid=who.gid)
 
-    async def folder(self, launch: Launch, who: Account, hold: ContainmentHandle) -> str:
+    async def folder(self, request: Launch, who: Account, hold: ContainmentHandle) -> str:
         """Return the submit folder in the checkout.
 
         If the tree does not contain that folder, return the checkout itself. The tree is unpacked unless an
         earlier task of the array did so. Raises TreeError, LaunchError or OSError.
         """
-        assert launch.tree is not None
-        async with self._unpacking.setdefault(launch.workspace, asyncio.Lock()):
-            target = self._trees.empty(launch.workspace, uid=who.uid, gid=who.gid)
-            folder = os.path.normpath(os.path.join(target, launch.tree.subdir))
+        assert request.tree is not None
+        async with self._unpacking.setdefault(request.workspace, asyncio.Lock()):
+            target = self._trees.empty(request.workspace, uid=who.uid, gid=who.gid)
+            folder = os.path.normpath(os.path.join(target, request.tree.subdir))
             if folder != target and not folder.startswith(target + os.sep):
                 raise TreeError("a submit folder outside its snapshot")
-            words = "" if launch.restarts else _read(target + ".ready")
+            words = "" if request.restarts else _read(target + ".ready")
             if not words:
-                words = await self._unpack(launch, who, hold, target=target, folder=folder)
+                words = await self._unpack(request, who, hold, target=target, folder=folder)
                 with open(target + ".ready", "w", encoding="ascii") as file:
                     file.write(words)
         return target if words == NO_FOLDER else folder
 
     async def _unpack(
-        self, launch: Launch, who: Account, hold: ContainmentHandle, *, target: str, folder: str
+        self, request: Launch, who: Account, hold: ContainmentHandle, *, target: str, folder: str
     ) -> str:
         """Unpack the tree and return the content of the ".ready" file.
 
         Other files that jobs wrote there stay.
         """
-        tree = launch.tree
+        tree = request.tree
         assert tree is not None
         order = {
             "target": target,
             "folder": folder,
             "root": tree.root,
-            "links": tree.links if launch.cwd_visible else [],
+            "links": tree.links if request.cwd_visible else [],
             "account": None
             if who.uid == os.geteuid()
-            else [who.uid, who.gid, groups_of(launch.user, gid=who.gid)],
+            else [who.uid, who.gid, groups_of(request.user, gid=who.gid)],
         }
         packed = os.open(self._trees.path(tree.sha256), os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -88,7 +88,7 @@ class Checkouts:
                 most_bytes=MAX_ANSWER_BYTES,
                 stdin=packed,
             )
-            said = await self._children.prepare(child, key=(launch.job_id, launch.restarts), uid=who.uid)
+            said = await self._children.prepare(child, key=(request.job_id, request.restarts), uid=who.uid)
         except ChildFailed as error:
             raise TreeError(f"the snapshot cannot be unpacked: the process that does it {error}") from error
         finally:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 import traceback
-from typing import Any, Callable, Dict, Protocol, Set
+from typing import Any, Callable, Dict, Protocol
 
 from warpdeck_agent.attach.inside_job import Entrance
 from warpdeck_agent.attach.tunnel import MAX_TUNNELS, Tunnel, TunnelError
 from warpdeck_agent.code.trees import TreeError, Upload
 from warpdeck_agent.code.work_folders import Folders
+from warpdeck_agent.launch.background_tasks import BackgroundTasks
 from warpdeck_agent.linux.file_reading import LogError, OwnFile
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.monitor.node_monitor import Monitor
@@ -50,7 +51,7 @@ class SessionHost(Protocol):
 
     async def welcome(self) -> wire.Welcome: ...
     def quit(self) -> None: ...
-    def launch(self, launch: wire.Launch) -> None: ...
+    def launch(self, request: wire.Launch) -> None: ...
     def upload(self, put: wire.PutTree) -> Upload: ...
     def tree_arrived(self, sha256: str, error: str) -> None: ...
 
@@ -73,9 +74,10 @@ class ControllerSession:
         writer.transport.set_write_buffer_limits(high=STREAM_BUFFER_BYTES)
         self._uploads: Dict[int, Upload] = {}
         self._upload_names: Dict[int, str] = {}
-        self._tasks: Set[asyncio.Task[None]] = set()
+        self._background = BackgroundTasks()
         self.steps = StepSession(
-            agent.jobs,
+            agent.jobs.steps,
+            agent.jobs.node.ports,
             self.tell,
             make_out=self._out_stream,
             drop_out=self._drop_out,
@@ -128,7 +130,8 @@ class ControllerSession:
             upload.abandon()
         self._uploads.clear()
         self.steps.close()
-        for task in [*self._tasks, *self._stream_tasks.values()]:
+        self._background.cancel()
+        for task in self._stream_tasks.values():
             task.cancel()
         if not self._writer.is_closing():
             self._frames.flush()
@@ -153,9 +156,9 @@ class ControllerSession:
         agent, jobs = self._agent, self._agent.jobs
         return {
             wire.Launch: agent.launch,
-            wire.Kill: jobs.kill,
-            wire.TakeBack: jobs.beginnings.take_back,
-            wire.Forget: lambda asked: jobs.forget(asked.job_id, asked.restarts),
+            wire.Kill: jobs.control.kill,
+            wire.TakeBack: jobs.queue.revoke,
+            wire.Forget: jobs.forgetting.forget,
             wire.StreamAck: self._acknowledge,
             wire.OpenLog: lambda asked: self._open_out(asked, self._send_log),
             wire.OpenPty: lambda asked: self._open_out(asked, self._send_terminal),
@@ -164,13 +167,13 @@ class ControllerSession:
             wire.ResizePty: self._resize,
             wire.PutTree: self._begin_upload,
             wire.StreamEnd: self._end_stream,
-            wire.ProbePath: lambda asked: self._spawn(self._probe(asked)),
-            wire.AskHealth: lambda asked: self._spawn(self._tell_health(asked)),
+            wire.ProbePath: lambda asked: self._background.start(self._probe(asked)),
+            wire.AskHealth: lambda asked: self._background.start(self._tell_health(asked)),
             wire.AskCurves: lambda asked: self.tell(agent.monitor.usage.answer(asked)),
             wire.AskMoment: lambda asked: self.tell(agent.monitor.usage.moment(asked)),
             wire.SampleEvery: lambda asked: agent.monitor.sample_every(asked.interval_s),
-            wire.Notice: jobs.notify,
-            wire.SetLimit: jobs.set_limit,
+            wire.Notice: jobs.control.notify,
+            wire.SetLimit: jobs.control.set_limit,
             wire.Quit: lambda asked: agent.quit(),
         }
 
@@ -209,8 +212,8 @@ class ControllerSession:
             return
         out = self._out_stream(asked.stream)
         tunnel = self._tunnels[asked.stream] = Tunnel(out, self.tell, entrance=self._agent.entrance)
-        job = self._agent.jobs.find(asked.job_id, asked.restarts)
-        self._open_stream(asked.stream, tunnel.serve(asked, job))
+        launch = self._agent.jobs.launches.find(asked.job_id, asked.restarts)
+        self._open_stream(asked.stream, tunnel.serve(asked, launch))
 
     def _out_stream(self, stream: int, window_bytes: int = STREAM_WINDOW_BYTES) -> OutStream:
         out = self._out[stream] = OutStream(
@@ -250,14 +253,14 @@ class ControllerSession:
 
     async def _send_log(self, asked: wire.OpenLog) -> None:
         out = self._out[asked.stream]
-        job = self._agent.jobs.find(asked.job_id, asked.restarts)
-        if job is not None:
-            path, uid = job.output(asked.channel), job.meta.uid
-            is_own = os.path.dirname(path) == job.folder.path
+        launch = self._agent.jobs.launches.find(asked.job_id, asked.restarts)
+        if launch is not None:
+            path, uid = launch.output(asked.channel), launch.meta.uid
+            is_own = os.path.dirname(path) == launch.folder.path
         else:
-            kept = self._agent.jobs.kept_output(asked.job_id, asked.restarts, asked.channel)
+            kept = self._agent.jobs.forgetting.kept_output(asked.job_id, asked.restarts, asked.channel)
             path, uid, is_own = kept or asked.path, asked.uid, bool(kept)
-        over = _long_ago() if job is None else job.done
+        over = _long_ago() if launch is None else launch.end.reported
         ended = over if asked.follow else _long_ago()
         if not path or path.startswith("spool:"):
             raise LogError("the output is not kept any more")
@@ -266,10 +269,10 @@ class ControllerSession:
 
     async def _send_terminal(self, asked: wire.OpenPty) -> None:
         out = self._out[asked.stream]
-        job = self._agent.jobs.find(asked.job_id, asked.restarts)
-        if job is None or not job.meta.pty or job.phase != "running":
+        launch = self._agent.jobs.launches.find(asked.job_id, asked.restarts)
+        if launch is None or not launch.meta.pty or launch.phase != "running":
             raise LogError("the terminal has ended")
-        terminal, reader, opened = await attach(job.folder.path, asked, uid=job.meta.uid)
+        terminal, reader, opened = await attach(launch.folder.path, asked, uid=launch.meta.uid)
         self._terminals[asked.stream] = terminal
         self.tell(opened)
         await pump(out, reader)
@@ -324,11 +327,6 @@ class ControllerSession:
             self._agent.tree_arrived(self._upload_names.pop(message.stream), str(error))
             return
         self._agent.tree_arrived(self._upload_names.pop(message.stream), "")
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _long_ago() -> asyncio.Event:

@@ -50,7 +50,7 @@ class Agent:
         self._spool = Spool(folder)
         self._build = build
         self._trees = TreeStore(self._spool.path)
-        gpus = GpuWatch(GpuReader(lambda: self.jobs.marks()))
+        gpus = GpuWatch(GpuReader(lambda: self.jobs.launches.job_tags()))
         self.jobs = LaunchRegistry(
             self._spool, self._trees, self._tell, gpus=gpus, show_gpus=lambda read: self.monitor.show(read)
         )
@@ -87,7 +87,7 @@ class Agent:
             for work in (self._clean_for_ever, self.monitor.run, self._tell_late_gpus)
         ]
         await self._stop.wait()
-        await self.jobs.finish_kills()
+        await self.jobs.control.finish_kills()
         server.close()
         self._access.close()
         for task in background:
@@ -105,45 +105,45 @@ class Agent:
         """Return the first message to a new controller."""
         gpus, gpu_error = await self.monitor.discover()
         self._welcomed_without_gpus = gpu_error == SILENT
-        containment = f"{self.jobs.containment.words}; the agent has {keeper()}"
+        containment = f"{self.jobs.node.containment.words}; the agent has {keeper()}"
         inventory = take_inventory(
             gpus,
             driver=self.monitor.driver,
             gpu_error=gpu_error,
             containment=containment,
-            facilities=self.jobs.containment.facilities,
+            facilities=self.jobs.node.containment.facilities,
         )
         return wire.Welcome(
             build=self._build,
             inventory=inventory,
-            jobs=self.jobs.reports(),
+            jobs=self.jobs.launches.reports(),
             steps=self.jobs.steps.reports(),
             pid=os.getpid(),
             user=_own_name(),
         )
 
-    def launch(self, launch: wire.Launch) -> None:
+    def launch(self, request: wire.Launch) -> None:
         """Start a launch, or ask for its code first."""
-        tree = launch.tree
+        tree = request.tree
         if tree is not None and not self._trees.has(tree.sha256):
-            known = self.jobs.find(launch.job_id, launch.restarts)
+            known = self.jobs.launches.find(request.job_id, request.restarts)
             if known is None:
                 waiting = self._waiting_for_tree.setdefault(tree.sha256, {})
-                waiting[launch.job_id, launch.restarts] = launch
+                waiting[request.job_id, request.restarts] = request
                 if len(waiting) == 1:  # The tasks of an array share one tree, so it is requested once.
                     self._tell(
-                        wire.NeedTree(job_id=launch.job_id, restarts=launch.restarts, tree=tree.sha256)
+                        wire.NeedTree(job_id=request.job_id, restarts=request.restarts, tree=tree.sha256)
                     )
                 return
-        self.jobs.beginnings.start(launch)
+        self.jobs.queue.start(request)
 
     def tree_arrived(self, sha256: str, error: str) -> None:
         """Start all launches that waited for this tree, or refuse them if the upload failed with `error`."""
-        for launch in self._waiting_for_tree.pop(sha256, {}).values():
+        for request in self._waiting_for_tree.pop(sha256, {}).values():
             if error:
-                self._tell(wire.LaunchFailed(job_id=launch.job_id, restarts=launch.restarts, message=error))
+                self._tell(wire.LaunchFailed(job_id=request.job_id, restarts=request.restarts, message=error))
             else:
-                self.jobs.beginnings.start(launch)
+                self.jobs.queue.start(request)
 
     def upload(self, put: wire.PutTree) -> Upload:
         return Upload(self._trees, put.sha256, put.size_bytes)
@@ -185,7 +185,7 @@ class Agent:
     async def _clean_for_ever(self) -> None:
         while True:
             await asyncio.sleep(CLEAN_S)
-            self.jobs.clean()
+            self.jobs.forgetting.clean()
 
 
 async def _lasting(work: Callable[[], Awaitable[None]]) -> None:

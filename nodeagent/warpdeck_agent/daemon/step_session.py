@@ -8,9 +8,10 @@ from typing import Any, Callable, Coroutine, Dict, Optional
 from warpdeck_agent.attach.job_access import Call
 from warpdeck_agent.launch.launch import Step
 from warpdeck_agent.linux.file_reading import LogError
-from warpdeck_agent.registry.launch_registry import LaunchRegistry
+from warpdeck_agent.steps.step_registry import StepRegistry
 from warpdeck_agent.steps.step_streams import StepInput, StepOutput
 from warpdeck_agent.streams.streams import OutStream
+from warpdeck_agent.tasks.ports import Ports
 from warpdeck_agent.wire.steps import (
     CALL_WINDOW_BYTES,
     ForgetStep,
@@ -31,36 +32,38 @@ class StepSession:
 
     def __init__(
         self,
-        jobs: LaunchRegistry,
+        steps: StepRegistry,
+        ports: Ports,
         tell: Callable[[Any], None],
         *,
         make_out: Callable[[int, int], OutStream],
         drop_out: Callable[[int], None],
     ) -> None:
-        self._jobs = jobs
+        self._steps = steps
+        self._ports = ports
         self.tell = tell
         self._make_out = make_out
         self._drop_out = drop_out
         self.calls: Dict[int, Call] = {}
         self._inputs: Dict[int, StepInput] = {}
+        self._handlers: Dict[type, Callable[[Any], None]] = {
+            StepLaunch: steps.start,
+            StepKill: steps.kill,
+            ForgetStep: steps.forget,
+            StepFenced: steps.fenced,
+            ReservePort: self._reserve_port,
+        }
 
     def takes(self, message: Any) -> bool:
         """Handle a message if it is about steps. Returns whether it is."""
-        steps = self._jobs.steps
-        if isinstance(message, StepLaunch):
-            steps.start(message)
-        elif isinstance(message, StepKill):
-            steps.kill(message)
-        elif isinstance(message, ForgetStep):
-            steps.forget(message)
-        elif isinstance(message, StepFenced):
-            steps.fenced(message)
-        elif isinstance(message, ReservePort):
-            port = self._jobs.ports.reserve((message.job_id, message.restarts))
-            self.tell(PortReserved(ask=message.ask, port=port))
-        else:
-            return False
-        return True
+        handler = self._handlers.get(type(message))
+        if handler is not None:
+            handler(message)
+        return handler is not None
+
+    def _reserve_port(self, request: ReservePort) -> None:
+        port = self._ports.reserve((request.job_id, request.restarts))
+        self.tell(PortReserved(ask=request.ask, port=port))
 
     def takes_data(self, stream: int, data: bytes) -> bool:
         """Pass data on if its stream belongs to a step or a call. Returns whether it does."""
@@ -95,7 +98,7 @@ class StepSession:
         Its input is accepted from now on. The returned coroutine sends its output, and raises LogError if
         there is no such step.
         """
-        step = self._jobs.steps.get(asked.job_id, asked.restarts, asked.step)
+        step = self._steps.get(asked.job_id, asked.restarts, asked.step)
         if step is not None:
             self._inputs[asked.stream] = StepInput(step, asked.stream, self.tell)
         return self._relay(asked, step, out)
@@ -105,7 +108,7 @@ class StepSession:
             raise LogError("the step is not known on this node any more")
         reading: Optional[asyncio.Task[None]] = None
         try:
-            await step.started.wait()  # before that, not all tasks and files exist
+            await step.progress.started.wait()  # before that, not all tasks and files exist
             reading = asyncio.get_running_loop().create_task(self._inputs[asked.stream].run())
             await StepOutput(step, out, asked).run(self.tell)
         finally:

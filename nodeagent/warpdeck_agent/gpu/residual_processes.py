@@ -30,7 +30,7 @@ GIB = 2**30
 Report = Callable[[List[GpuSample]], None]
 
 
-class Leftovers:
+class ResidualProcesses:
     """Reads GPUs on behalf of launches. `report` gets each reading that the controller should know."""
 
     def __init__(self, gpus: GpuWatch, report: Report) -> None:
@@ -51,7 +51,7 @@ class Leftovers:
                 return
             await asyncio.sleep(LOOK_S)
 
-    async def strangers(self, uuids: Sequence[str], *, allowed: Container[int]) -> str:
+    async def foreign_processes(self, uuids: Sequence[str], *, allowed: Container[int]) -> str:
         """Return a description of the foreign processes that hold memory on these GPUs; "" if there are none.
 
         Jobs in `allowed` may hold memory.
@@ -59,7 +59,8 @@ class Leftovers:
         reading = await self._gpus.read_afresh()
         own = await self._of(reading, uuids)
         found = [
-            f"GPU {index} is held by {_describe(process)}" for index, process in _strangers(own, allowed)
+            f"GPU {index} is held by {_describe(process)}"
+            for index, process in _foreign_processes(own, allowed)
         ]
         if not allowed:
             found += [_unexplained(gpu) for gpu in own if gpu.unexplained_bytes]
@@ -83,7 +84,7 @@ def _any_leaves(gpu: GpuSample, job_id: int) -> bool:
     )
 
 
-def _strangers(gpus: List[GpuSample], allowed: Container[int]) -> Iterator[Tuple[int, GpuProcess]]:
+def _foreign_processes(gpus: List[GpuSample], allowed: Container[int]) -> Iterator[Tuple[int, GpuProcess]]:
     for gpu in gpus:
         for process in gpu.processes:
             if process.mem_bytes >= MIN_BYTES and not (process.job_id and process.job_id in allowed):

@@ -22,7 +22,7 @@ from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.users.accounts import as_user, group_of
 from warpdeck_agent.users.user_children import ChildFailed, UserChild, UserChildren
 
-from .launch import Job
+from .launch import LocalLaunch
 from .termination_message import last_words
 
 WRITE_S = 10.0
@@ -58,48 +58,55 @@ class Notices:
         """Number of unwritten lines by user."""
         self._tasks: Set[asyncio.Task[None]] = set()
 
-    def say_why_it_ends(self, job: Job, *, cause: str = "") -> None:
+    def say_why_it_ends(self, launch: LocalLaunch, *, cause: str = "") -> None:
         """Write slurmstepd's line to the standard error of a batch script, once per job.
 
         It names `cause`, or else the job's cause.
         """
-        if not job.meta.script or job.meta.pty or job.last_words is not None or self._has_many(job):
+        if (
+            not launch.meta.script
+            or launch.meta.pty
+            or launch.end.termination_message is not None
+            or self._has_many(launch)
+        ):
             return
-        line = last_words(job.meta.job_id, job.meta.node, cause=cause or job.cause, at_unix=time.time())
-        job.last_words = self._begin(job, line)
+        line = last_words(
+            launch.meta.job_id, launch.meta.node, cause=cause or launch.end.cause, at_unix=time.time()
+        )
+        launch.end.termination_message = self._begin(launch, line)
 
-    async def said_why(self, job: Job) -> None:
+    async def said_why(self, launch: LocalLaunch) -> None:
         """Wait until that line is written, for at most LAST_WORDS_S."""
-        if job.last_words is not None:
-            await asyncio.wait([job.last_words], timeout=LAST_WORDS_S)
+        if launch.end.termination_message is not None:
+            await asyncio.wait([launch.end.termination_message], timeout=LAST_WORDS_S)
 
-    def write(self, job: Job, words: str) -> None:
+    def write(self, launch: LocalLaunch, words: str) -> None:
         """Write a line if the job runs.
 
         If it cannot be written, it is lost here but stays in the job's history.
         """
-        if job.phase == "running" and job.meta.role != "hold" and not self._has_many(job):
-            self._begin(job, f"warpdeck: {visible_word(words[:MAX_CHARS])}")
+        if launch.phase == "running" and launch.meta.role != "hold" and not self._has_many(launch):
+            self._begin(launch, f"warpdeck: {visible_word(words[:MAX_CHARS])}")
 
-    def _has_many(self, job: Job) -> bool:
-        return self._waiting[job.meta.uid] >= MAX_WAITING
+    def _has_many(self, launch: LocalLaunch) -> bool:
+        return self._waiting[launch.meta.uid] >= MAX_WAITING
 
-    def _begin(self, job: Job, line: str) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(self._write(job, line))
-        self._waiting[job.meta.uid] += 1
+    def _begin(self, launch: LocalLaunch, line: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(self._write(launch, line))
+        self._waiting[launch.meta.uid] += 1
         self._tasks.add(task)
-        task.add_done_callback(lambda task: self._written(job.meta.uid, task))
+        task.add_done_callback(lambda task: self._written(launch.meta.uid, task))
         return task
 
     def _written(self, uid: int, task: asyncio.Task[None]) -> None:
         self._waiting[uid] -= 1
         self._tasks.discard(task)
 
-    async def _write(self, job: Job, line: str) -> None:
-        meta = job.meta
-        script, paths = WRITE, [job.output("err"), job.output("out")]
+    async def _write(self, launch: LocalLaunch, line: str) -> None:
+        meta = launch.meta
+        script, paths = WRITE, [launch.output("err"), launch.output("out")]
         if meta.pty:
-            terminal = await asyncio.get_running_loop().run_in_executor(self._pool, _terminal, job)
+            terminal = await asyncio.get_running_loop().run_in_executor(self._pool, _terminal, launch)
             script, paths = WRITE_TERMINAL, [terminal]
         if not paths[0]:
             return
@@ -114,9 +121,9 @@ class Notices:
             await self._children.run(child, uid=meta.uid)
 
 
-def _terminal(job: Job) -> str:
+def _terminal(launch: LocalLaunch) -> str:
     """Return the terminal of the job's shell, "" if the shell is gone. Blocks."""
-    shell = job.batch_shell(job.members())
+    shell = launch.processes.batch_shell(launch.processes.pids())
     try:
         path = os.readlink(f"/proc/{shell}/fd/0") if shell else ""
     except OSError:

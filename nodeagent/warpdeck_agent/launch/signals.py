@@ -10,7 +10,7 @@ from typing import Sequence, Set, Tuple
 from warpdeck_agent.isolation import job_processes
 from warpdeck_agent.tasks.task import STEP_VARIABLE
 
-from .launch import Job
+from .launch import LocalLaunch
 
 ALL, BATCH, PROGRAMS, WARNED = "all", "batch", "programs", "warned"
 """The processes for which a signal is meant."""
@@ -24,56 +24,58 @@ class Signals:
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
 
-    async def send(self, job: Job, *numbers: int) -> Tuple[int, ...]:
+    async def send(self, launch: LocalLaunch, *numbers: int) -> Tuple[int, ...]:
         """Send the signals, in order, to every process of the launch. Returns the pids."""
-        members = await self._members(job)
-        if job.phase == "running":
+        members = await self._members(launch)
+        if launch.phase == "running":
             for number in numbers:
                 job_processes.send(members, number)
         return members
 
-    def kill_host(self, job: Job) -> None:
+    def kill_host(self, launch: LocalLaunch) -> None:
         """Kill the host of the job's terminal, which no other signal reaches."""
-        host = job.folder.pid()
-        if job.phase == "running" and job.owns(host):
+        host = launch.folder.pid()
+        if launch.phase == "running" and launch.processes.owns(host):
             job_processes.send((host,), signal.SIGKILL)
 
-    async def stop(self, job: Job, number: int) -> None:
+    async def stop(self, launch: LocalLaunch, number: int) -> None:
         """Stop all processes, again and again until no new one is found.
 
         Running processes may fork meanwhile.
         """
         known: Set[int] = set()
         for _ in range(MAX_STOPS):
-            if job.limit is None or not job.limit.suspended:
+            if launch.limit is None or not launch.limit.suspended:
                 return
-            members = await self.send(job, number)
+            members = await self.send(launch, number)
             if known.issuperset(members):
                 return
             known.update(members)
 
-    async def send_to(self, job: Job, number: int, *, whom: str) -> None:
+    async def send_to(self, launch: LocalLaunch, number: int, *, whom: str) -> None:
         """Send a signal to the processes that `whom` selects.
 
         They are all processes, the batch shell alone, or the programs that it runs and that may receive the
         signal.
         """
-        members = await self._members(job)
-        if job.phase == "running":
-            job_processes.send(_meant(job, members, number, whom=whom), number)
+        members = await self._members(launch)
+        if launch.phase == "running":
+            job_processes.send(_meant(launch, members, number, whom=whom), number)
 
-    async def warn(self, job: Job) -> None:
+    async def warn(self, launch: LocalLaunch) -> None:
         """Send the signal that the job requested for before its time limit."""
-        members = await self._members(job)
-        whom = BATCH if job.meta.warn_batch_only and job.meta.role == "batch" else WARNED
-        if job.phase == "running" and not job.cause:
-            job_processes.send(_meant(job, members, job.meta.warn_signal, whom=whom), job.meta.warn_signal)
+        members = await self._members(launch)
+        whom = BATCH if launch.meta.warn_batch_only and launch.meta.role == "batch" else WARNED
+        if launch.phase == "running" and not launch.end.cause:
+            job_processes.send(
+                _meant(launch, members, launch.meta.warn_signal, whom=whom), launch.meta.warn_signal
+            )
 
-    async def _members(self, job: Job) -> Tuple[int, ...]:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, job.members)
+    async def _members(self, launch: LocalLaunch) -> Tuple[int, ...]:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, launch.processes.pids)
 
 
-def _meant(job: Job, members: Tuple[int, ...], number: int, *, whom: str) -> Sequence[int]:
+def _meant(launch: LocalLaunch, members: Tuple[int, ...], number: int, *, whom: str) -> Sequence[int]:
     """Return the processes for which a signal is meant: the batch shell, or the programs that it runs.
 
     A warning is for both. Slurm excludes all processes outside of steps. We include those of them that have a
@@ -81,9 +83,9 @@ def _meant(job: Job, members: Tuple[int, ...], number: int, *, whom: str) -> Seq
     """
     if whom == ALL:
         return members
-    if job.meta.role != "batch":
+    if launch.meta.role != "batch":
         return () if whom == BATCH else members
-    shell = job.batch_shell(members)
+    shell = launch.processes.batch_shell(members)
     if whom == BATCH:
         return [shell] if shell else []
     reached = [pid for pid in members if _is_of_step(pid) or job_processes.catches(pid, number)]

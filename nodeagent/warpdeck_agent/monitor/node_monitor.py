@@ -31,18 +31,18 @@ class Monitor:
     """Watches the node. `tell` gets samples and changes of the node's health."""
 
     def __init__(
-        self, spool: Spool, jobs: LaunchRegistry, gpus: GpuWatch, tell: Callable[[Any], None]
+        self, spool: Spool, registry: LaunchRegistry, gpus: GpuWatch, tell: Callable[[Any], None]
     ) -> None:
         self._gpus = gpus
-        self._jobs = jobs
+        self._shared_gpus = registry.shared_gpus
         self._tell = tell
         self._sample_s = READ_S
         self._next_sample = 0.0
         self._told_holders: Holders = []
         self._next_reading = 0.0
-        self.usage = Usage(jobs, spool)
-        self.idleness = Idleness(jobs)
-        self.health = Health(spool, self._gpus, tell, given=jobs.gpus_in_use)
+        self.usage = Usage(registry.launches, spool)
+        self.idleness = Idleness(registry.launches, registry.control.end)
+        self.health = Health(spool, self._gpus, tell, given=registry.launches.gpus_in_use)
 
     @property
     def driver(self) -> str:
@@ -71,7 +71,7 @@ class Monitor:
             while True:
                 await asyncio.sleep(min(READ_S, self._sample_s))
                 gpus = await self._gpus.read() if found else []
-                self._jobs.see_gpus(gpus, found)
+                self._shared_gpus.see(gpus, found)
                 self._measure(gpus)
                 self._send(gpus)
                 self.health.take_xids()

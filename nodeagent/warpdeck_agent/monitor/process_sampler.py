@@ -15,7 +15,7 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from warpdeck_agent.isolation import job_processes
 from warpdeck_agent.isolation.job_processes import Mark
-from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.cpu_time import NOTHING, CpuTime, sum_of
 from warpdeck_agent.linux.procfs import number, table
 from warpdeck_agent.tasks.task import RANK_VARIABLE, STEP_VARIABLE
@@ -74,7 +74,7 @@ class ProcessSampler:
         self._began_at = self._ended_at = -math.inf
         self._looks = False
 
-    def take(self, running: List[Job], now: float) -> Dict[Part, Spent]:
+    def take(self, running: List[LocalLaunch], now: float) -> Dict[Part, Spent]:
         """Return the results since the last call, and start another walk when it is due.
 
         `now` is in unix seconds.
@@ -89,7 +89,7 @@ class ProcessSampler:
             and clock >= self._began_at + pause_s(_begins(running), now)
         ):
             self._looks, self._began_at = True, clock
-            marks = {job.mark: (job.key, job.has_running_steps()) for job in running}
+            marks = {launch.processes.tag: (launch.key, launch.has_running_steps()) for launch in running}
             looking = asyncio.get_running_loop().run_in_executor(None, look, marks)
             looking.add_done_callback(self._take_found)
         return found
@@ -129,10 +129,10 @@ def spent_by(pid: int) -> Spent:
     return Spent(job_processes.cpu_time(pid), job_processes.resident_bytes(pid), largest_bytes)
 
 
-def _begins(running: List[Job]) -> List[float]:
+def _begins(running: List[LocalLaunch]) -> List[float]:
     """Return the start times of running launches and steps."""
-    steps = [step for job in running for step in job.steps.values() if not step.done.is_set()]
-    return [job.meta.started_at for job in running] + [step.begin_unix for step in steps]
+    steps = [step for launch in running for step in launch.steps.values() if not step.is_done]
+    return [launch.meta.started_at for launch in running] + [step.begin_unix for step in steps]
 
 
 def _parts(key: Key, pid: int) -> List[Part]:

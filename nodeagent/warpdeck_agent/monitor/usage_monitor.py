@@ -12,7 +12,7 @@ from warpdeck_agent.health.inventory import CpuMeter, memory
 from warpdeck_agent.launch.launch import Step
 from warpdeck_agent.metrics.bounded_record import Values
 from warpdeck_agent.metrics.node_history import History
-from warpdeck_agent.registry.launch_registry import LaunchRegistry
+from warpdeck_agent.registry.launches import Launches
 from warpdeck_agent.storage.spool import Folder
 from warpdeck_agent.wire.messages import AskCurves, AskMoment, Curves, GpuInfo, GpuSample, Moment
 
@@ -22,12 +22,12 @@ from .process_sampler import OWN, Part, ProcessSampler, Spent
 class Usage:
     """The usage of the node and its launches. It is fed with every reading."""
 
-    def __init__(self, jobs: LaunchRegistry, folder: Folder) -> None:
-        self._jobs = jobs
+    def __init__(self, launches: Launches, folder: Folder) -> None:
+        self._launches = launches
         self._history = History(folder)
         self._cpu = CpuMeter()
         self._uuids: Dict[int, str] = {}
-        self._looks = ProcessSampler(self._note)
+        self._sampler = ProcessSampler(self._note)
         self._spent: Dict[Part, Tuple[float, float]] = {}
         self.cpu_pct = 0.0
         self.mem_used_bytes = 0
@@ -45,39 +45,39 @@ class Usage:
         of_node: Values = {"cpu_pct": self.cpu_pct * cpus, "mem_bytes": float(self.mem_used_bytes)}
         self._history.take(of_node, gpus, now)
         by_uuid = {self._uuids[gpu.index]: gpu for gpu in gpus if gpu.index in self._uuids}
-        running = self._jobs.running()
-        spent = self._looks.take(running, now)
-        keys = {job.key for job in running}
+        running = self._launches.running()
+        spent = self._sampler.take(running, now)
+        keys = {launch.key for launch in running}
         self._spent = {part: last for part, last in self._spent.items() if part[0] in keys}
-        for job in running:
-            own = [by_uuid[uuid] for uuid in job.meta.gpus if uuid in by_uuid]
-            more = self._values((job.key, "", ""), job.meta.started_at, spent, now)
+        for launch in running:
+            own = [by_uuid[uuid] for uuid in launch.meta.gpus if uuid in by_uuid]
+            more = self._values((launch.key, "", ""), launch.meta.started_at, spent, now)
             if own or more:
-                job.meter.take(own, job_id=job.meta.job_id, more=more, now=now)
-                job.meter.keep(job.folder)
-            for step in job.steps.values():
-                if not step.done.is_set():
+                launch.usage.meter.take(own, job_id=launch.meta.job_id, more=more, now=now)
+                launch.usage.meter.keep(launch.folder)
+            for step in launch.steps.values():
+                if not step.is_done:
                     self._take_step(step, by_uuid, spent, now)
 
     def answer(self, asked: AskCurves) -> Curves:
         """Return the measurements of a launch, of a step, or of the node. Empty if it is not known here."""
         if not asked.job_id:
             return Curves(ask=asked.ask, curves=self._history.curves(asked.step_s))
-        job = self._jobs.find(asked.job_id, asked.restarts)
-        found = job if job is None or asked.step is None else job.steps.get(asked.step)
+        launch = self._launches.find(asked.job_id, asked.restarts)
+        found = launch if launch is None or asked.step is None else launch.steps.get(asked.step)
         if found is None:
             return Curves(ask=asked.ask)
-        if asked.own and job is not None:
-            return Curves(
-                ask=asked.ask, cpu_seconds=job.own_cpu.total_s, peak_mem_bytes=job.own_peak_mem_bytes
-            )
-        curve = found.meter.curve()
+        if asked.own and launch is not None:
+            own = launch.usage.own
+            return Curves(ask=asked.ask, cpu_seconds=own.cpu_seconds, peak_mem_bytes=own.peak_mem_bytes)
+        usage = found.usage
+        curve = usage.meter.curve()
         return Curves(
             ask=asked.ask,
             curves=[curve] if curve else [],
-            gpu=found.meter.usage(),
-            cpu_seconds=found.cpu.total_s,
-            peak_mem_bytes=found.peak_mem_bytes,
+            gpu=usage.meter.usage(),
+            cpu_seconds=usage.cpu.total_s,
+            peak_mem_bytes=usage.peak_mem_bytes,
         )
 
     def moment(self, asked: AskMoment) -> Moment:
@@ -89,26 +89,24 @@ class Usage:
     ) -> None:
         step.take_memory()
         own = [by_uuid[uuid] for uuid in step.gpus if uuid in by_uuid]
-        more = self._values((step.job.key, str(step.number), ""), step.begin_unix, spent, now)
+        more = self._values((step.launch.key, str(step.number), ""), step.begin_unix, spent, now)
         if own or more:
-            step.meter.take(own, job_id=step.job.meta.job_id, more=more, now=now)
-            step.meter.keep(step.folder)
+            step.usage.meter.take(own, job_id=step.launch.meta.job_id, more=more, now=now)
+            step.usage.meter.keep(step.folder)
 
     def _note(self, found: Dict[Part, Spent]) -> None:
         """Record peaks and CPU time from a walk over the processes."""
         for (key, name, rank), spent in found.items():
-            job = self._jobs.find(*key)
-            if job is None:
+            launch = self._launches.find(*key)
+            if launch is None:
                 continue
             if name == OWN:
-                job.own_cpu = max(job.own_cpu, spent.cpu)
-                job.own_peak_mem_bytes = max(job.own_peak_mem_bytes, spent.peak_bytes)
+                launch.usage.note_own(spent.cpu, spent.peak_bytes)
                 continue
-            step = job.steps.get(int(name)) if name else None
-            whose = step if name else job
-            if whose is not None and not rank:
-                whose.cpu = max(whose.cpu, spent.cpu)
-                whose.peak_mem_bytes = max(whose.peak_mem_bytes, spent.peak_bytes)
+            step = launch.steps.get(int(name)) if name else None
+            measured = step if name else launch
+            if measured is not None and not rank:
+                measured.usage.note(spent.cpu, spent.peak_bytes)
             task = step.tasks.get(int(rank)) if step is not None and rank else None
             if task is not None:
                 task.peak_mem_bytes = max(task.peak_mem_bytes, spent.peak_bytes)

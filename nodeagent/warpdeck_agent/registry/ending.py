@@ -6,7 +6,7 @@ All processes in a launch's cgroup are ended before the end is reported. Process
 found by their job tag with a walk over /proc, which all ends within a second share. For a launch without a
 cgroup, this walk happens before its end is reported. Launches that left nothing free their resources at once.
 If several of these end close together, they share one disk sync and one message. The exit status is durable
-before it is reported. `clearing` handles the other conditions for a report.
+before it is reported. `teardown` handles the other conditions for a report.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from concurrent.futures import Executor
 from typing import Any, Callable, List, Set
 
 from warpdeck_agent.isolation import job_processes
-from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.background_tasks import BackgroundTasks
+from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.launch.notices import Notices
 from warpdeck_agent.launch.signals import ALL, Signals
 from warpdeck_agent.steps.step_ending import end_steps
@@ -57,22 +58,22 @@ class Ending:
         self,
         pool: Executor,
         signals: Signals,
-        clearing: Teardown,
+        teardown: Teardown,
         tell: Callable[[Any], None],
         *,
         notices: Notices,
-        on_free: Callable[[Job], None],
+        on_free: Callable[[LocalLaunch], None],
         gather_s: float = GATHER_S,
     ) -> None:
         self._notices = notices
         self._on_free = on_free
         self._gather_s = gather_s
         self._pool = pool
-        self._clearing = clearing
+        self._teardown = teardown
         self._signals = signals
         self._tell = tell
-        self._over: List[Job] = []
-        self._others: List[Job] = []
+        self._over: List[LocalLaunch] = []
+        self._others: List[LocalLaunch] = []
         """The launches that ended since the last report: `_over` have left nothing, `_others` may have left
         processes.
         """
@@ -81,29 +82,31 @@ class Ending:
         self._is_pressing = asyncio.Event()
         """Set when a launch has ended whose report is urgent, so that the batch is not delayed further."""
         self._left: List[job_processes.Mark] = []
-        self._tasks: Set[asyncio.Task[None]] = set()
+        self._background = BackgroundTasks()
         self._at_once: Set[asyncio.Task[None]] = set()
 
-    def kill(self, job: Job, *, cause: str, grace_s: float, number: int = 0, whom: str = ALL) -> None:
+    def kill(
+        self, launch: LocalLaunch, *, cause: str, grace_s: float, number: int = 0, whom: str = ALL
+    ) -> None:
         """End the job with TERM and, after the grace time, KILL. With `number`, only send that signal."""
-        if job.phase != "running":
+        if launch.phase != "running":
             return
         if number:
-            self._spawn(self._signals.send_to(job, number, whom=whom))
+            self._background.start(self._signals.send_to(launch, number, whom=whom))
             return
-        if not job.cause:
-            job.cause = cause
+        if not launch.end.cause:
+            launch.end.cause = cause
             # A full disk must not keep a job alive. If the write fails, only a restarted agent would not know
             # the cause. It is not durable, because a power failure would end the job anyway, and all launches
             # would wait for the disk.
             with contextlib.suppress(OSError):
-                job.folder.write("cause", cause, durable=False)
-        if job.meta.role == "hold":
-            self._spawn(self._end_steps(job, grace_s))
+                launch.folder.write("cause", cause, durable=False)
+        if launch.meta.role == "hold":
+            self._background.start(self._end_steps(launch, grace_s))
             return
-        self._notices.say_why_it_ends(job)
-        job.grace_until = time.monotonic() + grace_s
-        task = self._spawn(self._end(job, grace_s))
+        self._notices.say_why_it_ends(launch)
+        launch.end.grace_until = time.monotonic() + grace_s
+        task = self._background.start(self._end(launch, grace_s))
         if grace_s <= 0:
             self._at_once.add(task)
             task.add_done_callback(self._at_once.discard)
@@ -116,44 +119,44 @@ class Ending:
         if self._at_once:
             await asyncio.wait(self._at_once, timeout=KILL_S)
 
-    def ended(self, job: Job) -> None:
+    def ended(self, launch: LocalLaunch) -> None:
         """Handle a job whose first process has ended. Steps that still run are ended first."""
-        if job.phase == "running" and job.has_running_steps():
-            left_s = job.grace_until - time.monotonic() if job.cause else job.meta.grace_s
-            self._spawn(self._end_steps(job, max(0.0, left_s)))
-        elif job.phase == "running":
-            job.phase = "ending"
-            job.ended_at = time.time()
-            self._take(job)
+        if launch.phase == "running" and launch.has_running_steps():
+            left_s = launch.end.grace_until - time.monotonic() if launch.end.cause else launch.meta.grace_s
+            self._background.start(self._end_steps(launch, max(0.0, left_s)))
+        elif launch.phase == "running":
+            launch.phase = "ending"
+            launch.end.at_unix = time.time()
+            self._take(launch)
             if not self._finishing:
                 self._finishing = True
-                self._spawn(self._finish())
+                self._background.start(self._finish())
 
-    def _take(self, job: Job) -> None:
-        if not self._clearing.is_over(job):
-            self._others.append(job)
+    def _take(self, launch: LocalLaunch) -> None:
+        if not self._teardown.is_over(launch):
+            self._others.append(launch)
             self._is_pressing.set()
             return
-        if not job.is_followed and all(other.is_followed for other in self._over):
+        if not launch.has_successor and all(other.has_successor for other in self._over):
             self._is_pressing.set()
-        self._over.append(job)
+        self._over.append(launch)
 
-    def end_hold(self, job: Job) -> None:
+    def end_hold(self, launch: LocalLaunch) -> None:
         """End a "hold" launch, which has no processes of its own, on request."""
-        job.phase, job.ended_at = "exited", time.time()
-        self._spawn(self._sweep_hold(job))
+        launch.phase, launch.end.at_unix = "exited", time.time()
+        self._background.start(self._sweep_hold(launch))
 
-    async def _end_steps(self, job: Job, grace_s: float) -> None:
-        if job.has_running_steps():
-            await end_steps(job, self._signals, grace_s=grace_s)
-        for step in job.steps.values():
-            step.done.set()
-        if job.meta.role == "hold" and job.phase == "running":
-            self.end_hold(job)
-        elif job.meta.role != "hold":
-            self.ended(job)
+    async def _end_steps(self, launch: LocalLaunch, grace_s: float) -> None:
+        if launch.has_running_steps():
+            await end_steps(launch, self._signals, grace_s=grace_s)
+        for step in launch.steps.values():
+            step.progress.done.set()
+        if launch.meta.role == "hold" and launch.phase == "running":
+            self.end_hold(launch)
+        elif launch.meta.role != "hold":
+            self.ended(launch)
 
-    async def _end(self, job: Job, grace_s: float) -> None:
+    async def _end(self, launch: LocalLaunch, grace_s: float) -> None:
         """Send TERM and then KILL until the job has ended.
 
         CONT follows each time, because a stopped process handles signals only when it continues.
@@ -161,21 +164,23 @@ class Ending:
         first = signal.SIGTERM if grace_s > 0 else signal.SIGKILL
         wait_s = grace_s if grace_s > 0 else KILL_AGAIN_S
         hang_up = (
-            (signal.SIGHUP,) if job.meta.pty and grace_s > 0 else ()
+            (signal.SIGHUP,) if launch.meta.pty and grace_s > 0 else ()
         )  # an interactive shell ignores TERM
-        await self._signals.send(job, first, *hang_up, signal.SIGCONT)
-        done = asyncio.get_running_loop().create_task(job.done.wait())
-        give_up = time.monotonic() + max(grace_s, 0.0) + job.meta.unkillable_s
+        await self._signals.send(launch, first, *hang_up, signal.SIGCONT)
+        done = asyncio.get_running_loop().create_task(launch.end.reported.wait())
+        give_up = time.monotonic() + max(grace_s, 0.0) + launch.meta.unkillable_s
         seen = time.monotonic() + max(grace_s, 0.0)
         while not (await asyncio.wait([done], timeout=wait_s))[0]:
-            if await self._signals.send(job, signal.SIGKILL):
+            if await self._signals.send(launch, signal.SIGKILL):
                 seen = time.monotonic()
-            elif job.meta.pty and time.monotonic() - seen > HOST_S:
-                self._signals.kill_host(job)
+            elif launch.meta.pty and time.monotonic() - seen > HOST_S:
+                self._signals.kill_host(launch)
             wait_s = KILL_AGAIN_S
-            if time.monotonic() > give_up and job.phase == "running":
-                job.message = job.message or f"it did not die of KILL within {job.meta.unkillable_s:g} s"
-                self.ended(job)
+            if time.monotonic() > give_up and launch.phase == "running":
+                launch.end.message = (
+                    launch.end.message or f"it did not die of KILL within {launch.meta.unkillable_s:g} s"
+                )
+                self.ended(launch)
 
     async def _finish(self) -> None:
         try:
@@ -185,16 +190,18 @@ class Ending:
                     with contextlib.suppress(asyncio.TimeoutError):
                         await asyncio.wait_for(self._is_pressing.wait(), left_s)
                 over, others, self._over, self._others = self._over, self._others, [], []
-                unclear = await self._clearing.settle(over, others)
+                unclear = await self._teardown.settle(over, others)
                 self._told_at = time.monotonic()
-                for job in over + others:
-                    if job in unclear:
-                        self._spawn(self._clear(job))
-                    elif job.cause == "oom" or job.last_words is not None:
-                        self._spawn(self._say_and_close(job))
+                for launch in over + others:
+                    if launch in unclear:
+                        self._background.start(self._clear(launch))
+                    elif launch.end.cause == "oom" or launch.end.termination_message is not None:
+                        self._background.start(self._say_and_close(launch))
                     else:
-                        self._close(job)
-                self._look_again([job.mark for job in over + others if job.grouped])
+                        self._close(launch)
+                self._look_again(
+                    [launch.processes.tag for launch in over + others if launch.processes.grouped]
+                )
         finally:
             self._finishing = False
 
@@ -205,7 +212,7 @@ class Ending:
         """
         if self._others:
             return 0.0
-        factor = FOLLOWED_FACTOR if all(job.is_followed for job in self._over) else 1
+        factor = FOLLOWED_FACTOR if all(launch.has_successor for launch in self._over) else 1
         return self._told_at + factor * self._gather_s - time.monotonic()
 
     def _look_again(self, marks: List[job_processes.Mark]) -> None:
@@ -216,52 +223,48 @@ class Ending:
     def _end_stragglers(self) -> None:
         marks, self._left = self._left, []
         self._pool.submit(_end_marked, marks)
-        self._pool.submit(self._clearing.tidy)
+        self._pool.submit(self._teardown.tidy)
 
-    def _close(self, job: Job) -> None:
-        status, message = job.folder.end()
-        job.message = message or job.message
+    def _close(self, launch: LocalLaunch) -> None:
+        status, message = launch.folder.end()
+        launch.end.message = message or launch.end.message
         if status is not None:
-            job.phase, job.status = "exited", status
-            job.cause = "launch_failed" if job.message and not job.cause else job.cause
-        elif not job.folder.pid():
-            job.phase, job.status = "exited", (1, 0)
-            job.cause, job.message = "launch_failed", "its first process could not begin"
+            launch.phase, launch.end.status = "exited", status
+            launch.end.cause = (
+                "launch_failed" if launch.end.message and not launch.end.cause else launch.end.cause
+            )
+        elif not launch.folder.pid():
+            launch.phase, launch.end.status = "exited", (1, 0)
+            launch.end.cause, launch.end.message = "launch_failed", "its first process could not begin"
         else:
-            job.phase, job.status = "lost", (1, 0)
-            job.message = job.message or "its supervisor was killed; how it ended is not known"
-        self._tell_end(job)
+            launch.phase, launch.end.status = "lost", (1, 0)
+            launch.end.message = launch.end.message or "its supervisor was killed; how it ended is not known"
+        self._tell_end(launch)
 
-    async def _clear(self, job: Job) -> None:
-        await self._clearing.clear(job)
-        await self._say_and_close(job)
+    async def _clear(self, launch: LocalLaunch) -> None:
+        await self._teardown.clear(launch)
+        await self._say_and_close(launch)
 
-    async def _say_and_close(self, job: Job) -> None:
-        if job.cause == "oom":  # An out-of-memory kill by the kernel is noticed only now.
-            self._notices.say_why_it_ends(job)
-        await self._notices.said_why(job)
-        self._close(job)
+    async def _say_and_close(self, launch: LocalLaunch) -> None:
+        if launch.end.cause == "oom":  # An out-of-memory kill by the kernel is noticed only now.
+            self._notices.say_why_it_ends(launch)
+        await self._notices.said_why(launch)
+        self._close(launch)
 
-    async def _sweep_hold(self, job: Job) -> None:
-        is_over = self._clearing.is_over(job)
-        if job.grouped:
-            self._look_again([job.mark])
-        if await self._clearing.settle([job] if is_over else [], [] if is_over else [job]):
-            await self._clearing.clear(job)
-        self._tell_end(job)
+    async def _sweep_hold(self, launch: LocalLaunch) -> None:
+        is_over = self._teardown.is_over(launch)
+        if launch.processes.grouped:
+            self._look_again([launch.processes.tag])
+        if await self._teardown.settle([launch] if is_over else [], [] if is_over else [launch]):
+            await self._teardown.clear(launch)
+        self._tell_end(launch)
 
-    def _tell_end(self, job: Job) -> None:
-        if job.limit is not None:
-            job.limit.end()
-        self._tell(job.report())
-        job.done.set()
-        self._on_free(job)
-
-    def _spawn(self, work: Any) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    def _tell_end(self, launch: LocalLaunch) -> None:
+        if launch.limit is not None:
+            launch.limit.end()
+        self._tell(launch.report())
+        launch.end.reported.set()
+        self._on_free(launch)
 
 
 def _end_marked(marks: List[job_processes.Mark]) -> None:

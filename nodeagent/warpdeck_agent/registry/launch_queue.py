@@ -10,12 +10,13 @@ import asyncio
 import time
 from typing import Any, Callable, Collection, Dict
 
-from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.start.launch_start import Launcher
 from warpdeck_agent.wire.messages import GivenBack, JobReport, Key, Launch, LaunchFailed, TakeBack
 
-from .prefetched import Ahead
+from .launches import Launches
+from .prefetched import PrefetchedLaunches
 
 CLOSE_S = 0.02
 """If launches start at shorter intervals than this (in seconds), they are treated as short jobs, for example
@@ -29,7 +30,7 @@ report takes up to CLOSE_S.
 
 
 class LaunchQueue:
-    """Puts each launch that has begun into `jobs` and then calls `on_begin`.
+    """Adds each launch that has begun to `launches` and then calls `on_begin`.
 
     If the end of the launch is known by then, it calls `on_end` with the supervisor's report.
     """
@@ -37,19 +38,19 @@ class LaunchQueue:
     def __init__(
         self,
         launcher: Launcher,
-        jobs: Dict[Key, Job],
+        launches: Launches,
         tell: Callable[[Any], None],
         *,
-        on_begin: Callable[[Job], None],
-        on_end: Callable[[Job, Dict[str, Any]], None],
+        on_begin: Callable[[LocalLaunch], None],
+        on_end: Callable[[LocalLaunch, Dict[str, Any]], None],
     ) -> None:
         self._launcher = launcher
-        self._jobs = jobs
+        self._launches = launches
         self._tell = tell
         self._on_begin = on_begin
         self._on_end = on_end
-        self._launching: Dict[Key, asyncio.Task[None]] = {}
-        self._ahead = Ahead(tell)
+        self._starting: Dict[Key, asyncio.Task[None]] = {}
+        self._prefetched = PrefetchedLaunches(tell)
         self._started_at = -CLOSE_S
         self._ended_early: Dict[Key, Dict[str, Any]] = {}
         self._stopped: Dict[Key, str] = {}
@@ -58,38 +59,38 @@ class LaunchQueue:
     @property
     def under_way(self) -> Collection[Key]:
         """The launches that are being started and are not yet known to run or to have failed."""
-        return self._launching.keys()
+        return self._starting.keys()
 
-    async def settled(self, key: Key) -> None:
+    async def wait_for_start(self, key: Key) -> None:
         """Wait until the start of the launch has succeeded or failed, if it is under way.
 
         The wait is limited to BEGIN_S.
         """
-        beginning = self._launching.get(key)
+        beginning = self._starting.get(key)
         if beginning is not None:
             await asyncio.wait([beginning], timeout=BEGIN_S)
 
-    def start(self, launch: Launch) -> None:
+    def start(self, request: Launch) -> None:
         """Start a launch, or report its state if it already exists."""
-        key = (launch.job_id, launch.restarts)
-        if key in self._launching:
+        key = (request.job_id, request.restarts)
+        if key in self._starting:
             return
-        job = self._jobs.get(key)
-        if job is not None:
-            self._tell(job.report())
-        elif launch.behind:
-            self._line_up(launch, key)
-        elif key not in self._ahead:
-            self._begin(launch, key)
+        launch = self._launches.get(key)
+        if launch is not None:
+            self._tell(launch.report())
+        elif request.behind:
+            self._enqueue(request, key)
+        elif key not in self._prefetched:
+            self._begin(request, key)
 
     @property
     def any_is_under_way(self) -> bool:
         """Whether any launch is being started that is not yet among the jobs."""
-        return bool(self._launching)
+        return bool(self._starting)
 
-    def take_back(self, asked: TakeBack) -> None:
+    def revoke(self, request: TakeBack) -> None:
         """Revoke prefetched launches. Launches that have already begun are not affected."""
-        self._ahead.give_back([(job_id, restarts) for job_id, restarts in asked.launches])
+        self._prefetched.revoke([(job_id, restarts) for job_id, restarts in request.launches])
 
     def end_unbegun(self, key: Key, *, cause: str) -> None:
         """End a launch that has not begun.
@@ -97,10 +98,10 @@ class LaunchQueue:
         A launch that waits for another one is ended at once, and so is a launch that is being prepared by a
         process of its user. Any other launch is about to begin; it is ended when it has begun.
         """
-        if key in self._ahead:
-            self._ahead.remove(key)
+        if key in self._prefetched:
+            self._prefetched.remove(key)
             self._tell(JobReport(*key, phase="exited", cause=cause, ended_at=time.time()))
-        elif key in self._launching and self._launcher.stop(key):
+        elif key in self._starting and self._launcher.stop(key):
             self._stopped[key] = cause
 
     def has_ended(self, key: Key, said: Dict[str, Any]) -> None:
@@ -108,77 +109,77 @@ class LaunchQueue:
 
         It is stored if the launch is under way.
         """
-        if key in self._launching:
+        if key in self._starting:
             self._ended_early[key] = said
 
-    def place_is_free(self, job: Job) -> None:
-        """Begin the launch that waits for the resources of `job`.
+    def resources_are_free(self, launch: LocalLaunch) -> None:
+        """Begin the launch that waits for the resources of `launch`.
 
-        The end of `job` may not have been reported yet.
+        The end of `launch` may not have been reported yet.
         """
-        if not job.is_out:
-            job.is_out = True
-            if job.drain:
-                self._ahead.close(job.key)
-            job.is_followed = self._go_on(job.key)
+        if not launch.resources_free:
+            launch.resources_free = True
+            if launch.end.drain_reason:
+                self._prefetched.close(launch.key)
+            launch.has_successor = self._begin_successor(launch.key)
 
-    def _begin(self, launch: Launch, key: Key) -> None:
-        self._launching[key] = asyncio.get_running_loop().create_task(self._start(launch, key))
+    def _begin(self, request: Launch, key: Key) -> None:
+        self._starting[key] = asyncio.get_running_loop().create_task(self._start(request, key))
 
-    def _line_up(self, launch: Launch, key: Key) -> None:
+    def _enqueue(self, request: Launch, key: Key) -> None:
         """Queue a prefetched launch behind the launch that it waits for.
 
         The earlier launch may have ended meanwhile; then this one begins at once. If the earlier launch never
         began and is gone, this launch is given back to the controller.
         """
-        before = (launch.behind[0], launch.behind[1])
-        if key in self._ahead:
+        before = (request.behind[0], request.behind[1])
+        if key in self._prefetched:
             return
-        if self._holds_a_place(before):
-            self._ahead.add(launch)
-        elif before in self._jobs:
-            self._begin(launch, key)
+        if self._holds_resources(before):
+            self._prefetched.add(request)
+        elif self._launches.get(before) is not None:
+            self._begin(request, key)
         else:
             self._tell(GivenBack(launches=[list(key)]))
 
-    def _holds_a_place(self, key: Key) -> bool:
+    def _holds_resources(self, key: Key) -> bool:
         """Return whether other launches must wait for the launch `key`.
 
         That is so while it runs and holds its resources, or is starting or waiting itself.
         """
-        job = self._jobs.get(key)
-        if job is not None:
-            return job.phase in ("running", "ending") and not job.is_out
-        return key in self._launching or key in self._ahead
-
-    def _go_on(self, gone: Key) -> bool:
-        """Begin the launch that waits for `gone`. Returns whether there is one."""
-        launch = self._ahead.next(gone)
+        launch = self._launches.get(key)
         if launch is not None:
-            self._begin(launch, (launch.job_id, launch.restarts))
-        return launch is not None
+            return launch.phase in ("running", "ending") and not launch.resources_free
+        return key in self._starting or key in self._prefetched
 
-    async def _start(self, launch: Launch, key: Key) -> None:
+    def _begin_successor(self, gone: Key) -> bool:
+        """Begin the launch that waits for `gone`. Returns whether there is one."""
+        request = self._prefetched.next(gone)
+        if request is not None:
+            self._begin(request, (request.job_id, request.restarts))
+        return request is not None
+
+    async def _start(self, request: Launch, key: Key) -> None:
         try:
-            # put into the table before it is removed from _launching
-            job = self._jobs[key] = await self._launcher.start(launch)
+            launch = await self._launcher.start(request)
+            self._launches.add(launch)  # before it is removed from _starting
         except LaunchError as error:
             self._ended_early.pop(key, None)
             self._tell_failure(key, error)
-            self._launching.pop(key, None)
+            self._starting.pop(key, None)
             if error.again or error.check:
-                self._ahead.close(key)  # the node is at fault
-            self._go_on(key)
+                self._prefetched.close(key)  # the node is at fault
+            self._begin_successor(key)
             return
         finally:
-            self._launching.pop(key, None)
+            self._starting.pop(key, None)
             self._stopped.pop(key, None)
-        self._on_begin(job)
+        self._on_begin(launch)
         ended = self._ended_early.pop(key, None)
         if ended is not None:
-            self._on_end(job, ended)  # The report of its end follows soon and includes its start.
+            self._on_end(launch, ended)  # The report of its end follows soon and includes its start.
         else:
-            self._tell_start(job)
+            self._tell_start(launch)
 
     def _tell_failure(self, key: Key, error: LaunchError) -> None:
         cause = self._stopped.get(key, "")
@@ -196,7 +197,7 @@ class LaunchQueue:
             )
         )
 
-    def _tell_start(self, job: Job) -> None:
+    def _tell_start(self, launch: LocalLaunch) -> None:
         """Report the start of a launch at once, or after CLOSE_S if launches follow each other closely.
 
         The delayed report is omitted if the launch has ended by then.
@@ -204,12 +205,12 @@ class LaunchQueue:
         loop = asyncio.get_running_loop()
         before, self._started_at = self._started_at, loop.time()
         if self._started_at - before > CLOSE_S:
-            self._tell(job.report())
+            self._tell(launch.report())
         else:
-            loop.call_later(CLOSE_S, self._tell_of, job.key)
+            loop.call_later(CLOSE_S, self._tell_running, launch.key)
 
-    def _tell_of(self, key: Key) -> None:
+    def _tell_running(self, key: Key) -> None:
         """Report the start of a launch, unless it has ended; the report of the end includes the start."""
-        job = self._jobs.get(key)
-        if job is not None and job.phase == "running":
-            self._tell(job.report())
+        launch = self._launches.get(key)
+        if launch is not None and launch.phase == "running":
+            self._tell(launch.report())

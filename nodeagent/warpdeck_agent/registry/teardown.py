@@ -14,20 +14,18 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import Executor
-from typing import Callable, Dict, List, Optional
+from typing import Callable, List, Optional
 
-from warpdeck_agent.gpu.residual_processes import Leftovers
 from warpdeck_agent.health.hooks import EPILOG, HookError, run_hook
 from warpdeck_agent.isolation import job_processes, launch_cgroups
-from warpdeck_agent.isolation.containment import Containment
 from warpdeck_agent.isolation.hold import hold_name
-from warpdeck_agent.launch.launch import Job
-from warpdeck_agent.linux.cpu_time import sum_of
+from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.folder_removal import remove_tree
 from warpdeck_agent.linux.procfs import text
-from warpdeck_agent.storage.tmpdirs import TempDirs
-from warpdeck_agent.users.ipc_cleanup import Remnants
+from warpdeck_agent.start.node_resources import NodeResources
 from warpdeck_agent.wire.messages import Key
+
+from .remaining_processes import RemainingProcesses
 
 LOOK_S = 0.05
 """Interval in seconds between checks of dying processes."""
@@ -45,166 +43,164 @@ GIB = 2**30
 class Teardown:
     """Cleanup of launches on this node.
 
-    `sweep` kills remaining processes of a launch, and `left` returns them. `remark` shows a text to the
-    launch's users. `on_free` gets each launch whose resources are free.
+    `remark` shows a text to the launch's users. `on_free` gets each launch whose resources are free.
     """
 
     def __init__(
         self,
         pool: Executor,
-        containment: Containment,
-        leftovers: Leftovers,
-        remnants: Remnants,
-        tempdirs: TempDirs,
+        node: NodeResources,
+        remaining: RemainingProcesses,
         *,
-        sweep: Callable[[Job, Dict[job_processes.Mark, List[int]]], int],
-        left: Callable[[Job], List[int]],
         remark: Callable[[Key, str], None],
-        on_free: Callable[[Job], None],
+        on_free: Callable[[LocalLaunch], None],
     ) -> None:
         self._pool = pool
-        self._sweep = sweep
-        self._left = left
+        self._node = node
+        self._remaining = remaining
         self._on_free = on_free
-        self._containment = containment
-        self._leftovers = leftovers
-        self._remnants = remnants
-        self._tempdirs = tempdirs
         self._remark = remark
 
-    def is_over(self, job: Job) -> bool:
+    def is_over(self, launch: LocalLaunch) -> bool:
         """Return whether the launch's cgroups are empty and were removed, so that nothing of it is left.
 
         This costs no more than a few system calls.
         """
-        if not job.grouped or launch_cgroups.pids(job.meta.hold.groups):
+        if not launch.processes.grouped or launch_cgroups.pids(launch.meta.hold.groups):
             return False
-        if not self._release(job, _take_usage(job)):
+        if not self._release(launch, _take_usage(launch)):
             return False
-        if not (job.meta.gpus or job.meta.hooks):
-            self._on_free(job)  # The disk matters only for the report of the end.
+        if not (launch.meta.gpus or launch.meta.hooks):
+            self._on_free(launch)  # The disk matters only for the report of the end.
         return True
 
-    async def settle(self, over: List[Job], others: List[Job]) -> List[Job]:
+    async def settle(self, over: List[LocalLaunch], others: List[LocalLaunch]) -> List[LocalLaunch]:
         """Make exit statuses durable, kill all remaining processes and collect the usage.
 
         Returns the launches that need `clear`. `over` are the launches for which `is_over` was true.
         """
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._settle, over, others)
 
-    def _settle(self, over: List[Job], others: List[Job]) -> List[Job]:
+    def _settle(self, over: List[LocalLaunch], others: List[LocalLaunch]) -> List[LocalLaunch]:
         """Do the blocking part of `settle`, in a thread: the disk, and ending the processes of `others`."""
         (over + others)[0].folder.sync_exit()
-        known = {} if all(job.grouped for job in others) else job_processes.marked()
+        known = {} if all(launch.processes.grouped for launch in others) else job_processes.marked()
         unclear = []
-        for job in others:
-            left = self._sweep(job, known)
-            used = _take_usage(job)
-            if left or not self._release(job, used):
-                unclear.append(job)
-        unclear += [job for job in over if not self._leaves_nothing(job, nobody_left=True)]
+        for launch in others:
+            left = self._remaining.kill(launch, known)
+            used = _take_usage(launch)
+            if left or not self._release(launch, used):
+                unclear.append(launch)
+        unclear += [launch for launch in over if not self._leaves_nothing(launch, nobody_left=True)]
         return unclear + [
-            job for job in others if job not in unclear and not self._leaves_nothing(job, nobody_left=False)
+            launch
+            for launch in others
+            if launch not in unclear and not self._leaves_nothing(launch, nobody_left=False)
         ]
 
     def tidy(self) -> None:
         """Remove temporary folders that were kept for launches that did not come. Blocks."""
-        self._tempdirs.drop_spares()
+        self._node.tempdirs.drop_spares()
 
-    def _leaves_nothing(self, job: Job, *, nobody_left: bool) -> bool:
+    def _leaves_nothing(self, launch: LocalLaunch, *, nobody_left: bool) -> bool:
         """Return whether the launch needs no further cleanup.
 
         That is so if it has neither GPUs nor hooks, and its TMPDIR and its user's shared memory are empty.
         """
-        if job.meta.gpus or job.meta.hooks:
+        if launch.meta.gpus or launch.meta.hooks:
             return False
-        gone = not job.meta.private and self._tempdirs.leave(job.meta.tmp_dir, nobody_left=nobody_left)
-        return gone and not self._left_remnants(job)
+        gone = not launch.meta.private and self._node.tempdirs.leave(
+            launch.meta.tmp_dir, nobody_left=nobody_left
+        )
+        return gone and not self._leaves_ipc(launch)
 
-    def _left_remnants(self, job: Job) -> bool:
-        return self._remnants.leave(job.meta.uid, hold_name(*job.key))
+    def _leaves_ipc(self, launch: LocalLaunch) -> bool:
+        return self._node.ipc.leave(launch.meta.uid, hold_name(*launch.key))
 
-    async def clear(self, job: Job) -> None:
+    async def clear(self, launch: LocalLaunch) -> None:
         """Clean up after the launch.
 
         Returns when its resources may be given to others, or when the node is known to be faulty.
         """
         loop = asyncio.get_running_loop()
-        await self._wait_for_processes(job)
-        hooks = job.meta.hooks
+        await self._wait_for_processes(launch)
+        hooks = launch.meta.hooks
         if hooks is not None and hooks.epilog:
             try:
                 await loop.run_in_executor(
                     None,
-                    lambda: run_hook(EPILOG, hooks.epilog, env=_epilog_env(job), timeout_s=hooks.timeout_s),
+                    lambda: run_hook(
+                        EPILOG, hooks.epilog, env=_epilog_env(launch), timeout_s=hooks.timeout_s
+                    ),
                 )
             except HookError as error:
-                job.drain = job.drain or str(error)
-        if folders := job.meta.folders():
+                launch.end.drain_reason = launch.end.drain_reason or str(error)
+        if folders := launch.meta.folders():
             removing = {loop.run_in_executor(None, remove_tree, folder): folder for folder in folders}
             done, _ = await asyncio.wait(removing, timeout=TMP_S)
             if stays := [removing[each] for each in done if not each.result()]:
-                self._remark(job.key, f"what it left in {', '.join(sorted(stays))} cannot be removed")
-        if self._left_remnants(job):
-            await self._clear_remnants(job)
-        if job.meta.gpus:
-            await self._leftovers.wait(job.meta.gpus, job_id=job.meta.job_id)
+                self._remark(launch.key, f"what it left in {', '.join(sorted(stays))} cannot be removed")
+        if self._leaves_ipc(launch):
+            await self._clear_ipc(launch)
+        if launch.meta.gpus:
+            await self._node.residual.wait(launch.meta.gpus, job_id=launch.meta.job_id)
 
-    async def _clear_remnants(self, job: Job) -> None:
-        clearing = asyncio.get_running_loop().run_in_executor(None, self._remnants.clear, job.meta.uid)
+    async def _clear_ipc(self, launch: LocalLaunch) -> None:
+        clearing = asyncio.get_running_loop().run_in_executor(None, self._node.ipc.clear, launch.meta.uid)
         done, _ = await asyncio.wait([clearing], timeout=TMP_S)
         if done and (words := clearing.result()):
-            self._remark(job.key, words)
+            self._remark(launch.key, words)
 
-    async def _wait_for_processes(self, job: Job) -> None:
+    async def _wait_for_processes(self, launch: LocalLaunch) -> None:
         loop = asyncio.get_running_loop()
-        deadline = time.monotonic() + job.meta.unkillable_s
-        while await loop.run_in_executor(self._pool, self._still_there, job):
+        deadline = time.monotonic() + launch.meta.unkillable_s
+        while await loop.run_in_executor(self._pool, self._still_there, launch):
             if time.monotonic() > deadline:
-                job.drain = "Kill task failed: " + await loop.run_in_executor(self._pool, self._names, job)
+                launch.end.drain_reason = "Kill task failed: " + await loop.run_in_executor(
+                    self._pool, self._names, launch
+                )
                 return
             await asyncio.sleep(LOOK_S)
 
-    def _still_there(self, job: Job) -> bool:
-        known = {} if job.grouped else job_processes.marked()
-        return self._sweep(job, known) > 0 or not self._release(job)
+    def _still_there(self, launch: LocalLaunch) -> bool:
+        known = {} if launch.processes.grouped else job_processes.marked()
+        return self._remaining.kill(launch, known) > 0 or not self._release(launch)
 
-    def _names(self, job: Job) -> str:
+    def _names(self, launch: LocalLaunch) -> str:
         """Return the names of processes that do not die, for the administrator.
 
         Example: "python (pid 12, alice)".
         """
-        left = self._left(job)[:4]
+        left = self._remaining.pids(launch)[:4]
         named = [
             f"{text(f'/proc/{pid}/comm') or '?'} (pid {pid}, {job_processes.owner_of(pid)})" for pid in left
         ]
-        return f"job {job.meta.job_id}: " + (", ".join(named) or "its group does not become empty")
+        return f"job {launch.meta.job_id}: " + (", ".join(named) or "its group does not become empty")
 
-    def _release(self, job: Job, used: Optional[launch_cgroups.Usage] = None) -> bool:
-        return self._containment.release(hold_name(*job.key), job.meta.hold.groups, used)
+    def _release(self, launch: LocalLaunch, used: Optional[launch_cgroups.Usage] = None) -> bool:
+        return self._node.containment.release(hold_name(*launch.key), launch.meta.hold.groups, used)
 
 
-def _take_usage(job: Job) -> launch_cgroups.Usage:
+def _take_usage(launch: LocalLaunch) -> launch_cgroups.Usage:
     """Read the usage that the kernel has counted.
 
     If the kernel killed a process for lack of memory, the launch's cause becomes "oom".
     """
-    used = launch_cgroups.usage(job.meta.hold.groups)
-    job.peak_mem_bytes = max(job.peak_mem_bytes, used.peak_mem_bytes)
-    job.cpu = max(job.cpu, used.cpu, sum_of((job.own_cpu, job.steps_cpu)))
-    if used.oom_kills and not job.cause:
-        job.cause = "oom"
+    used = launch_cgroups.usage(launch.meta.hold.groups)
+    launch.usage.note_cgroups(used)
+    if used.oom_kills and not launch.end.cause:
+        launch.end.cause = "oom"
         own = used.limit_bytes and not 0 < used.peak_mem_bytes < NEAR * used.limit_bytes
         what = f"its limit of {used.limit_bytes / GIB:.2f} GiB" if own else "the node's memory"
-        job.message = f"out of memory: it used up {what} (peak {used.peak_mem_bytes / GIB:.2f} GiB)"
+        launch.end.message = f"out of memory: it used up {what} (peak {used.peak_mem_bytes / GIB:.2f} GiB)"
     return used
 
 
-def _epilog_env(job: Job) -> dict[str, str]:
-    assert job.meta.hooks is not None
-    code, number = job.folder.exit_status() or (1, 0)
+def _epilog_env(launch: LocalLaunch) -> dict[str, str]:
+    assert launch.meta.hooks is not None
+    code, number = launch.folder.exit_status() or (1, 0)
     return {
-        **job.meta.hooks.env,
+        **launch.meta.hooks.env,
         "SLURM_JOB_EXIT_CODE": str(code << 8 | number),
         "SLURM_JOB_EXIT_CODE2": f"{code}:{number}",
     }

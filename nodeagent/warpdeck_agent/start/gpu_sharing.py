@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Container, Dict, Sequence, Set
 
-from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.wire.messages import GpuInfo, GpuSample, Key, Launch
 
@@ -27,7 +27,7 @@ STEP_BYTES = 64 * 1024 * 1024
 """A smaller change of GPU memory does not count as growth."""
 LOOK_S = 0.2
 
-Tell = Callable[[Job, str], None]
+Tell = Callable[[LocalLaunch, str], None]
 
 
 @dataclass
@@ -53,19 +53,19 @@ class StartGate:
         self._waiting: Set[Key] = set()
         self._given_up: Set[Key] = set()
 
-    async def wait(self, launch: Launch) -> None:
+    async def wait(self, request: Launch) -> None:
         """Wait until this launch may begin on its GPUs.
 
         Raises LaunchError if the launch is given up meanwhile.
         """
-        if launch.gpu_share_pct >= 100 or launch.share_start_s <= 0:
+        if request.gpu_share_pct >= 100 or request.share_start_s <= 0:
             return
-        key = (launch.job_id, launch.restarts)
+        key = (request.job_id, request.restarts)
         self._waiting.add(key)
         try:
-            for uuid in launch.gpus:
+            for uuid in request.gpus:
                 async with self._locks.setdefault(uuid, asyncio.Lock()):
-                    await self._settle(uuid, launch, key)
+                    await self._settle(uuid, request, key)
                     self._last[uuid] = _Last(key, self._clock())
         finally:
             self._waiting.discard(key)
@@ -95,19 +95,19 @@ class StartGate:
             return True
         return last.mem_bytes > 0 and now - last.still_since >= STILL_S
 
-    async def _settle(self, uuid: str, launch: Launch, key: Key) -> None:
+    async def _settle(self, uuid: str, request: Launch, key: Key) -> None:
         told = False
-        while not self.is_settled(uuid, launch.share_start_s):
+        while not self.is_settled(uuid, request.share_start_s):
             if key in self._given_up:
                 raise LaunchError("it was ended before its turn on the GPU came")
             if not told:
                 before = self._last[uuid].key[0]
-                self._say(launch, f"waits until job {before}, which began on the same GPU, has its memory")
+                self._say(request, f"waits until job {before}, which began on the same GPU, has its memory")
                 told = True
             await asyncio.sleep(LOOK_S)
 
 
-class Parts:
+class GpuShareLimits:
     """Limits each sharer to its share of GPU memory.
 
     `warn` and `end` get the sentence that the job's user reads.
@@ -119,33 +119,37 @@ class Parts:
         self._clock = clock
         self._over: Dict[Key, float] = {}
 
-    def see(self, jobs: Sequence[Job], gpus: Sequence[GpuSample], found: Sequence[GpuInfo]) -> None:
+    def see(self, jobs: Sequence[LocalLaunch], gpus: Sequence[GpuSample], found: Sequence[GpuInfo]) -> None:
         """Check the running `jobs` against a reading of the node's GPUs."""
         sizes = {gpu.index: gpu.mem_bytes for gpu in found}
         over: Dict[Key, float] = {}
-        for job in jobs:
-            words = _excess(job, gpus, sizes) if job.meta.gpu_share_pct < 100 and not job.cause else ""
+        for launch in jobs:
+            words = (
+                _excess(launch, gpus, sizes)
+                if launch.meta.gpu_share_pct < 100 and not launch.end.cause
+                else ""
+            )
             if words:
-                over[job.key] = self._over.get(job.key, self._clock())
-                self._judge(job, words, over[job.key])
+                over[launch.key] = self._over.get(launch.key, self._clock())
+                self._judge(launch, words, over[launch.key])
         self._over = over
 
-    def _judge(self, job: Job, words: str, since: float) -> None:
-        left_s = job.meta.share_grace_s - (self._clock() - since)
+    def _judge(self, launch: LocalLaunch, words: str, since: float) -> None:
+        left_s = launch.meta.share_grace_s - (self._clock() - since)
         if left_s <= 0:
-            self._end(job, f"it used {words}")
-        elif job.key not in self._over:
-            self._warn(job, f"it uses {words}: it is ended in {left_s:.0f} s unless it frees the rest")
+            self._end(launch, f"it used {words}")
+        elif launch.key not in self._over:
+            self._warn(launch, f"it uses {words}: it is ended in {left_s:.0f} s unless it frees the rest")
 
 
-def _excess(job: Job, gpus: Sequence[GpuSample], sizes: Dict[int, int]) -> str:
+def _excess(launch: LocalLaunch, gpus: Sequence[GpuSample], sizes: Dict[int, int]) -> str:
     """Return a text like "30.0 GiB of GPU 0, and its part is 20.0 GiB".
 
     Returns "" if the job is within its share.
     """
     for gpu in gpus:
-        used = sum(each.mem_bytes for each in gpu.processes if each.job_id == job.meta.job_id)
-        part = sizes.get(gpu.index, 0) * job.meta.gpu_share_pct // 100
+        used = sum(each.mem_bytes for each in gpu.processes if each.job_id == launch.meta.job_id)
+        part = sizes.get(gpu.index, 0) * launch.meta.gpu_share_pct // 100
         if used > part > 0:
             return f"{used / GIB:.1f} GiB of GPU {gpu.index}, and its part is {part / GIB:.1f} GiB"
     return ""

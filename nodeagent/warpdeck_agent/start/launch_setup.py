@@ -2,7 +2,7 @@
 
 It waits until earlier jobs on a shared GPU have allocated their memory, and checks that no foreign process
 uses the GPUs. Then it runs the site's prolog, and creates TMPDIR, private folders and cgroups. These are
-recorded in the launch's metadata, and `clearing` removes them at the end. If a launch fails before it begins,
+recorded in the launch's metadata, and `teardown` removes them at the end. If a launch fails before it begins,
 nothing of them is left.
 """
 
@@ -16,19 +16,17 @@ from dataclasses import dataclass, field
 from typing import Callable, Container, Dict, Optional, Sequence
 
 from warpdeck_agent.gpu.gpu_names import names_of
-from warpdeck_agent.gpu.gpus import GpuWatch
-from warpdeck_agent.gpu.residual_processes import Leftovers
 from warpdeck_agent.health.hooks import PROLOG, HookError, run_hook
-from warpdeck_agent.isolation.containment import Containment, Limits
+from warpdeck_agent.isolation.containment import Limits
 from warpdeck_agent.isolation.hold import ContainmentHandle, hold_name
 from warpdeck_agent.isolation.private_folders import PrivateDirs, folders_of
 from warpdeck_agent.linux.folder_removal import remove_tree
 from warpdeck_agent.linux.refusals import NO_ROOM, LaunchError, full_disk
-from warpdeck_agent.storage.tmpdirs import DEFAULT_PLACE, TempDirs
-from warpdeck_agent.users.ipc_cleanup import Remnants
+from warpdeck_agent.storage.tmpdirs import DEFAULT_PLACE
 from warpdeck_agent.wire.messages import Launch
 
 from .gpu_sharing import StartGate
+from .node_resources import NodeResources
 
 
 @dataclass(frozen=True)
@@ -45,87 +43,81 @@ class LaunchResources:
 class LaunchSetup:
     """Creates the resources of launches.
 
-    `sharers` returns the jobs that may hold memory on the GPU with a given uuid. `own_paths` are paths of the
+    `jobs_on_gpu` returns the jobs that may hold memory on the GPU with a given uuid. `own_paths` are paths of the
     agent that jobs need.
     """
 
     def __init__(
         self,
-        containment: Containment,
-        tempdirs: TempDirs,
-        gpus: GpuWatch,
-        leftovers: Leftovers,
-        turns: StartGate,
-        remnants: Remnants,
+        node: NodeResources,
+        gate: StartGate,
         *,
-        sharers: Callable[[str], Container[int]],
+        jobs_on_gpu: Callable[[str], Container[int]],
         own_paths: Sequence[str],
     ) -> None:
         self._own_paths = own_paths
-        self._turns = turns
-        self._remnants = remnants
-        self._containment = containment
-        self._tempdirs = tempdirs
-        self._gpus = gpus
-        self._leftovers = leftovers
-        self._sharers = sharers
+        self._node = node
+        self._gate = gate
+        self._jobs_on_gpu = jobs_on_gpu
 
-    async def make(self, launch: Launch, *, uid: int, gid: int) -> LaunchResources:
+    async def make(self, request: Launch, *, uid: int, gid: int) -> LaunchResources:
         """Create the resources of a launch. Raises LaunchError; nothing of the launch is left then."""
-        await self._turns.wait(launch)
-        if launch.empty_gpus:
-            await self._check_gpus(launch)
-        if launch.hooks is not None and launch.hooks.prolog:
-            await self._run_prolog(launch)
-        limits = await self._limits(launch)
-        found = (await self._gpus.discover())[0] if launch.gpus else []
-        name = hold_name(launch.job_id, launch.restarts)
-        folder_name = f"{launch.job_id}.{launch.restarts}"
-        private = self._private(launch, folder_name)
+        await self._gate.wait(request)
+        if request.empty_gpus:
+            await self._check_gpus(request)
+        if request.hooks is not None and request.hooks.prolog:
+            await self._run_prolog(request)
+        limits = await self._limits(request)
+        found = (await self._node.gpus.discover())[0] if request.gpus else []
+        name = hold_name(request.job_id, request.restarts)
+        folder_name = f"{request.job_id}.{request.restarts}"
+        private = self._private(request, folder_name)
         try:
             in_private = private is not None and private.tmp_dir
-            below = launch.tmp_dir
-            tmp_dir = "" if in_private else self._tempdirs.make(folder_name, below=below, uid=uid, gid=gid)
+            below = request.tmp_dir
+            tmp_dir = (
+                "" if in_private else self._node.tempdirs.make(folder_name, below=below, uid=uid, gid=gid)
+            )
         except OSError as error:
             for folder in folders_of("", private):
                 remove_tree(folder)
-            raise _no_folder(error, launch.tmp_dir or DEFAULT_PLACE) from error
-        self._remnants.enter(uid, name, at_unix=time.time())
-        hold = self._containment.make(name, limits)
-        names = names_of(launch.gpus, found, how=launch.cuda_visible_devices, alone=hold.hides_gpus)
+            raise _no_folder(error, request.tmp_dir or DEFAULT_PLACE) from error
+        self._node.ipc.enter(uid, name, at_unix=time.time())
+        hold = self._node.containment.make(name, limits)
+        names = names_of(request.gpus, found, how=request.cuda_visible_devices, alone=hold.hides_gpus)
         return LaunchResources(hold=hold, tmp_dir=tmp_dir, private=private, gpu_names=names)
 
-    def _private(self, launch: Launch, name: str) -> Optional[PrivateDirs]:
+    def _private(self, request: Launch, name: str) -> Optional[PrivateDirs]:
         """Create the private folders of a launch.
 
         Returns None if the site or the node does not provide them.
         """
-        if not launch.private_dirs or not self._containment.can_cover:
+        if not request.private_dirs or not self._node.containment.can_cover:
             return None
-        shared = [*launch.shared_dirs, *self._own_paths]
+        shared = [*request.shared_dirs, *self._own_paths]
         try:
-            return self._tempdirs.cover(
-                name, places=launch.private_dirs, shared=shared, tmp_dir=launch.tmp_dir
+            return self._node.tempdirs.cover(
+                name, places=request.private_dirs, shared=shared, tmp_dir=request.tmp_dir
             )
         except OSError as error:
-            raise _no_folder(error, " and ".join(launch.private_dirs)) from error
+            raise _no_folder(error, " and ".join(request.private_dirs)) from error
 
-    async def undo(self, launch: Launch, room: LaunchResources, *, uid: int) -> None:
+    async def undo(self, request: Launch, resources: LaunchResources, *, uid: int) -> None:
         """Remove the resources of a launch that did not begin."""
-        name = hold_name(launch.job_id, launch.restarts)
-        self._remnants.leave(uid, name)
-        self._containment.release(name, room.hold.groups)
-        for folder in folders_of(room.tmp_dir, room.private):
+        name = hold_name(request.job_id, request.restarts)
+        self._node.ipc.leave(uid, name)
+        self._node.containment.release(name, resources.hold.groups)
+        for folder in folders_of(resources.tmp_dir, resources.private):
             await asyncio.get_running_loop().run_in_executor(None, remove_tree, folder)
 
-    async def _check_gpus(self, launch: Launch) -> None:
-        for uuid in launch.gpus:
-            found = await self._leftovers.strangers([uuid], allowed=self._sharers(uuid))
+    async def _check_gpus(self, request: Launch) -> None:
+        for uuid in request.gpus:
+            found = await self._node.residual.foreign_processes([uuid], allowed=self._jobs_on_gpu(uuid))
             if found:
                 raise LaunchError(found, again=True)
 
-    async def _run_prolog(self, launch: Launch) -> None:
-        hooks = launch.hooks
+    async def _run_prolog(self, request: Launch) -> None:
+        hooks = request.hooks
         assert hooks is not None
         loop = asyncio.get_running_loop()
         try:
@@ -135,12 +127,12 @@ class LaunchSetup:
         except HookError as error:
             raise LaunchError(str(error), again=True, drain=str(error)) from error
 
-    async def _limits(self, launch: Launch) -> Limits:
+    async def _limits(self, request: Launch) -> Limits:
         return Limits(
-            mem_bytes=launch.mem_bytes if "memory" in launch.confine else 0,
-            cpus=launch.cpus if "cpus" in launch.confine else 0,
-            processes=launch.max_processes,
-            gpus=await self._gpus.minors(launch.gpus) if "devices" in launch.confine else None,
+            mem_bytes=request.mem_bytes if "memory" in request.confine else 0,
+            cpus=request.cpus if "cpus" in request.confine else 0,
+            processes=request.max_processes,
+            gpus=await self._node.gpus.minors(request.gpus) if "devices" in request.confine else None,
         )
 
 

@@ -23,7 +23,7 @@ from warpdeck_agent.containers.containers import contained
 from warpdeck_agent.gpu.gpu_names import with_gpu_names
 from warpdeck_agent.isolation import job_processes
 from warpdeck_agent.isolation.hold import ContainmentHandle, hold_name
-from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.env_passthrough import carrying
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.storage.scripts import Scripts
@@ -65,7 +65,7 @@ class Launcher:
         self,
         spool: Spool,
         trees: TreeStore,
-        rooms: LaunchSetup,
+        setup: LaunchSetup,
         supervision: Supervision,
         *,
         ports: Ports,
@@ -77,7 +77,7 @@ class Launcher:
         self.scripts = Scripts(spool.file(SCRIPTS))
         self._children = children
         self._checkouts = Checkouts(trees, children, identity=spool.identity)
-        self._rooms = rooms
+        self._setup = setup
         self._ports = ports
         self._pool = pool
         self._interpreters = Interpreters(children)
@@ -90,29 +90,29 @@ class Launcher:
         """
         return self._children.stop(key)
 
-    async def start(self, launch: Launch) -> Job:
+    async def start(self, request: Launch) -> LocalLaunch:
         """Start the launch and return it, running.
 
         Raises LaunchError; nothing of the launch is left then.
         """
-        folder = self._spool.job(launch.job_id, launch.restarts)
-        room: Optional[LaunchResources] = None
-        job: Optional[Job] = None
+        folder = self._spool.launch_folder(request.job_id, request.restarts)
+        resources: Optional[LaunchResources] = None
+        launch: Optional[LocalLaunch] = None
         try:
-            who = account(launch)
-            folder.create(uid=who.uid, gid=who.gid, terminal=launch.pty)
-            room = await self._rooms.make(launch, uid=who.uid, gid=who.gid)
-            job = await self._prepare(launch, folder, room=room, who=who)
-            if launch.role != "hold":
-                await self._begin(launch, job, who=who)
+            who = account(request)
+            folder.create(uid=who.uid, gid=who.gid, terminal=request.pty)
+            resources = await self._setup.make(request, uid=who.uid, gid=who.gid)
+            launch = await self._prepare(request, folder, resources=resources, who=who)
+            if request.role != "hold":
+                await self._begin(request, launch, who=who)
         except (LaunchError, TreeError, OSError, ValueError) as error:
-            if job is not None and launch.login:
-                await self._end_start_files(job)
+            if launch is not None and request.login:
+                await self._end_start_files(launch)
             folder.remove()
-            if room is not None:
-                await self._rooms.undo(launch, room, uid=who.uid)
+            if resources is not None:
+                await self._setup.undo(request, resources, uid=who.uid)
             raise await self._refusal(error) from error
-        return job
+        return launch
 
     async def _refusal(self, error: BaseException) -> LaunchError:
         """Return the error as a LaunchError that shows whether the node or the job is at fault.
@@ -127,235 +127,239 @@ class Launcher:
             return ours
         return error if isinstance(error, LaunchError) else LaunchError(_sentence(error))
 
-    async def _begin(self, launch: Launch, job: Job, *, who: Account) -> None:
+    async def _begin(self, request: Launch, launch: LocalLaunch, *, who: Account) -> None:
         """Order the launch's first process from the supervisor.
 
         Raises LaunchError. If the supervisor is lost before the child has written its pid, nothing was
         started, and the order is repeated.
         """
-        order = await self._order_in_time(launch, job, who=who)
+        order = await self._order_in_time(request, launch, who=who)
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 await self._supervision.start(order)
                 return
             except SupervisorLost as error:
-                if job.folder.pid() or attempt == MAX_ATTEMPTS:
-                    job_processes.sweep(job.mark, job.meta.hold.groups)
+                if launch.folder.pid() or attempt == MAX_ATTEMPTS:
+                    job_processes.sweep(launch.processes.tag, launch.meta.hold.groups)
                     raise self._spool.own.refusal(error) or LaunchError(str(error), again=True) from error
 
     async def _prepare(
-        self, launch: Launch, folder: LaunchFolder, *, room: LaunchResources, who: Account
-    ) -> Job:
+        self, request: Launch, folder: LaunchFolder, *, resources: LaunchResources, who: Account
+    ) -> LocalLaunch:
         """Prepare the code and the stored metadata of a launch. No process runs yet."""
         uid, gid = who
-        work_dir = await self._work_dir(launch, who, room.hold)
+        work_dir = await self._work_dir(request, who, resources.hold)
         meta = Meta(
-            job_id=launch.job_id,
-            restarts=launch.restarts,
-            role=launch.role,
-            user=launch.user,
+            job_id=request.job_id,
+            restarts=request.restarts,
+            role=request.role,
+            user=request.user,
             uid=uid,
             started_at=time.time(),
-            time_limit_s=launch.time_limit_s,
-            grace_s=launch.grace_s,
-            stdout=launch.stdout if _is_seen(launch) else "",
-            stderr=launch.stderr if _is_seen(launch) else "",
+            time_limit_s=request.time_limit_s,
+            grace_s=request.grace_s,
+            stdout=request.stdout if _is_seen(request) else "",
+            stderr=request.stderr if _is_seen(request) else "",
             work_dir=work_dir,
-            pty=launch.pty,
-            gpus=tuple(launch.gpus),
-            gpu_names=room.gpu_names,
-            hold=room.hold,
-            tmp_dir=room.tmp_dir,
-            private=room.private,
-            unkillable_s=launch.unkillable_s,
-            hooks=launch.hooks,
-            warn_signal=launch.warn_signal,
-            warn_before_s=launch.warn_before_s,
-            warn_batch_only=launch.warn_batch_only,
-            idle_limit_s=launch.idle_limit_s if launch.pty else 0.0,
-            idle_warning_s=launch.idle_warning_s,
-            gpu_share_pct=launch.gpu_share_pct,
-            share_grace_s=launch.share_grace_s,
-            mem_bytes=launch.mem_bytes,
-            node=launch.env.get("SLURMD_NODENAME", ""),
+            pty=request.pty,
+            gpus=tuple(request.gpus),
+            gpu_names=resources.gpu_names,
+            hold=resources.hold,
+            tmp_dir=resources.tmp_dir,
+            private=resources.private,
+            unkillable_s=request.unkillable_s,
+            hooks=request.hooks,
+            warn_signal=request.warn_signal,
+            warn_before_s=request.warn_before_s,
+            warn_batch_only=request.warn_batch_only,
+            idle_limit_s=request.idle_limit_s if request.pty else 0.0,
+            idle_warning_s=request.idle_warning_s,
+            gpu_share_pct=request.gpu_share_pct,
+            share_grace_s=request.share_grace_s,
+            mem_bytes=request.mem_bytes,
+            node=request.env.get("SLURMD_NODENAME", ""),
             token=secrets.token_hex(TOKEN_BYTES),
-            script=self.scripts.path(launch.script, uid=uid, gid=gid) if launch.script else "",
+            script=self.scripts.path(request.script, uid=uid, gid=gid) if request.script else "",
         )
         folder.write_meta(meta)
-        return Job(folder, meta, agent=self._spool.identity)
+        return LocalLaunch(folder, meta, agent=self._spool.identity)
 
-    async def _work_dir(self, launch: Launch, who: Account, hold: ContainmentHandle) -> str:
-        if launch.tree is not None:
-            return await self._checkouts.folder(launch, who, hold)
-        if launch.cwd_visible and await self._folders.is_there(launch.cwd, uid=who.uid):
-            return launch.cwd
-        return self._checkouts.empty(launch, who)
+    async def _work_dir(self, request: Launch, who: Account, hold: ContainmentHandle) -> str:
+        if request.tree is not None:
+            return await self._checkouts.folder(request, who, hold)
+        if request.cwd_visible and await self._folders.is_there(request.cwd, uid=who.uid):
+            return request.cwd
+        return self._checkouts.empty(request, who)
 
-    async def _login_environment(self, launch: Launch, job: Job, *, who: Account) -> Dict[str, str]:
+    async def _login_environment(
+        self, request: Launch, launch: LocalLaunch, *, who: Account
+    ) -> Dict[str, str]:
         """Return the variables of the user's login shell if the launch asks for them.
 
         The result is empty if the shell's start files fail. Raises LaunchError.
         """
-        if not launch.login:
+        if not request.login:
             return {}
-        home = launch.env.get("HOME") or account_environment(who.uid).get("HOME", "/")
-        drop = as_user(launch.user, uid=who.uid, gid=who.gid)
-        mark = job.mark.variables()
-        child = login_shell(who.uid, home=home, mark=mark, hold=job.meta.hold, drop=drop)
+        home = request.env.get("HOME") or account_environment(who.uid).get("HOME", "/")
+        drop = as_user(request.user, uid=who.uid, gid=who.gid)
+        mark = launch.processes.tag.variables()
+        child = login_shell(who.uid, home=home, mark=mark, hold=launch.meta.hold, drop=drop)
         try:
-            return variables_of(await self._children.prepare(child, key=job.key, uid=who.uid))
+            return variables_of(await self._children.prepare(child, key=launch.key, uid=who.uid))
         except ChildFailed:
             return {}
 
-    async def _end_start_files(self, job: Job) -> None:
+    async def _end_start_files(self, launch: LocalLaunch) -> None:
         """End processes left by a login shell, so that the launch's cgroups can be removed."""
         deadline = time.monotonic() + DIE_S
-        while await asyncio.get_running_loop().run_in_executor(self._pool, kill_left, job):
+        while await asyncio.get_running_loop().run_in_executor(self._pool, kill_left, launch):
             if time.monotonic() > deadline:
                 return
             await asyncio.sleep(LOOK_S)
 
-    async def _order_in_time(self, launch: Launch, job: Job, *, who: Account) -> LaunchOrder:
+    async def _order_in_time(self, request: Launch, launch: LocalLaunch, *, who: Account) -> LaunchOrder:
         """Return the order for the supervisor.
 
         Parts that may block run outside of the event loop: the login shell, and the search for programs for
         terminals and containers.
         """
-        login = await self._login_environment(launch, job, who=who)
-        program = await self._program(launch, who) if launch.pty else []
-        if not launch.pty and launch.container is None:
-            return self._order(launch, job, who=who, login=login, program=program)
+        login = await self._login_environment(request, launch, who=who)
+        program = await self._program(request, who) if request.pty else []
+        if not request.pty and request.container is None:
+            return self._order(request, launch, who=who, login=login, program=program)
         return await asyncio.get_running_loop().run_in_executor(
-            self._pool, lambda: self._order(launch, job, who=who, login=login, program=program)
+            self._pool, lambda: self._order(request, launch, who=who, login=login, program=program)
         )
 
     def _order(
-        self, launch: Launch, job: Job, *, who: Account, login: Dict[str, str], program: List[str]
+        self, request: Launch, launch: LocalLaunch, *, who: Account, login: Dict[str, str], program: List[str]
     ) -> LaunchOrder:
         """Return the order for the supervisor. May block for containers and terminals."""
         uid, gid = who
-        out, err = self._outputs(launch, job, gid)
+        out, err = self._outputs(request, launch, gid)
         env = {
-            **self._environment(launch, job, login),
-            "SLURM_PROCID": str(launch.first_rank),
+            **self._environment(request, launch, login),
+            "SLURM_PROCID": str(request.first_rank),
             "SLURM_LOCALID": "0",
         }
         if "LOCAL_WORLD_SIZE" in env:  # This is a task of a command, not a batch script.
-            env.update({"RANK": str(launch.first_rank), "LOCAL_RANK": "0"})
-        argv = self._command(launch, job, env=env, program=program)
+            env.update({"RANK": str(request.first_rank), "LOCAL_RANK": "0"})
+        argv = self._command(request, launch, env=env, program=program)
         if "\0" in "".join((*argv, *env, *env.values())):
             raise ValueError("a zero byte in it")
-        if launch.container is None:
+        if request.container is None:
             argv = carrying(argv, env)
         return LaunchOrder(
-            job_id=launch.job_id,
-            restarts=launch.restarts,
-            record=job.folder.number,
+            job_id=request.job_id,
+            restarts=request.restarts,
+            record=launch.folder.number,
             argv=argv,
             env=env,
-            cwd=job.meta.work_dir,
+            cwd=launch.meta.work_dir,
             out=out,
             err=err,
-            append=launch.append,
-            stdin=launch.stdin or os.devnull,
-            here=argv[0] == job.meta.script and runs_here(launch.script),
-            limits=launch.limits,
-            hold=vars(job.meta.hold),
-            private=vars(job.meta.private) if job.meta.private is not None else None,
-            account=None if uid == os.geteuid() else (uid, gid, groups_of(launch.user, gid=gid)),
+            append=request.append,
+            stdin=request.stdin or os.devnull,
+            here=argv[0] == launch.meta.script and runs_here(request.script),
+            limits=request.limits,
+            hold=vars(launch.meta.hold),
+            private=vars(launch.meta.private) if launch.meta.private is not None else None,
+            account=None if uid == os.geteuid() else (uid, gid, groups_of(request.user, gid=gid)),
         )
 
-    def _outputs(self, launch: Launch, job: Job, gid: int) -> Tuple[str, str]:
+    def _outputs(self, request: Launch, launch: LocalLaunch, gid: int) -> Tuple[str, str]:
         """Return the files for standard output and error.
 
         The agent creates the files that are kept only on this node, because their folder does not belong to
         the user.
         """
-        if launch.pty:  # The terminal's host prints nothing; it stores the terminal's output itself.
+        if request.pty:  # The terminal's host prints nothing; it stores the terminal's output itself.
             for name in ("out", "active"):
-                job.folder.give(name, uid=job.meta.uid, gid=gid)
+                launch.folder.give(name, uid=launch.meta.uid, gid=gid)
             return os.devnull, ""
-        if job.meta.stdout:
-            return job.meta.stdout, job.meta.stderr
-        out = job.folder.give("out", uid=job.meta.uid, gid=gid)
-        if launch.role == "tasks" or launch.stderr:
-            return out, job.folder.give("err", uid=job.meta.uid, gid=gid)
-        return out, job.meta.stderr
+        if launch.meta.stdout:
+            return launch.meta.stdout, launch.meta.stderr
+        out = launch.folder.give("out", uid=launch.meta.uid, gid=gid)
+        if request.role == "tasks" or request.stderr:
+            return out, launch.folder.give("err", uid=launch.meta.uid, gid=gid)
+        return out, launch.meta.stderr
 
-    def _command(self, launch: Launch, job: Job, *, env: Dict[str, str], program: List[str]) -> List[str]:
-        command = [job.meta.script, *launch.script_args] if job.meta.script else list(launch.argv)
-        if launch.container is not None:
-            command = contained(command, launch.container, self._setting(launch, job, env=env))
-        if launch.pty:
-            host = [*program, "ptyhost", job.folder.path, job.meta.work_dir]
-            return [*host, str(launch.rows), str(launch.cols), *command]
-        if launch.role == "tasks" and launch.tasks > 1:
-            ranks = [str(launch.tasks), str(launch.first_rank)]
+    def _command(
+        self, request: Launch, launch: LocalLaunch, *, env: Dict[str, str], program: List[str]
+    ) -> List[str]:
+        command = [launch.meta.script, *request.script_args] if launch.meta.script else list(request.argv)
+        if request.container is not None:
+            command = contained(command, request.container, self._setting(request, launch, env=env))
+        if request.pty:
+            host = [*program, "ptyhost", launch.folder.path, launch.meta.work_dir]
+            return [*host, str(request.rows), str(request.cols), *command]
+        if request.role == "tasks" and request.tasks > 1:
+            ranks = [str(request.tasks), str(request.first_rank)]
             return ["/bin/sh", self._spool.file(TASKS), *ranks, *command]
         return command
 
-    async def _program(self, launch: Launch, who: Account) -> List[str]:
+    async def _program(self, request: Launch, who: Account) -> List[str]:
         """Return the command for running this program as the job's user.
 
         Raises LaunchError without a suitable Python.
         """
-        drop = as_user(launch.user, uid=who.uid, gid=who.gid)
+        drop = as_user(request.user, uid=who.uid, gid=who.gid)
         found = await self._interpreters.command(who.uid, drop)
         if not found:
             raise LaunchError(
-                f"{launch.user} may run no Python 3.9 or newer on this node, which terminals need: install python3"
+                f"{request.user} may run no Python 3.9 or newer on this node, which terminals need: install python3"
             )
         return found
 
-    def _setting(self, launch: Launch, job: Job, *, env: Dict[str, str]) -> Setting:
-        meta = job.meta
+    def _setting(self, request: Launch, launch: LocalLaunch, *, env: Dict[str, str]) -> Setting:
+        meta = launch.meta
         script = [meta.script] if meta.script else []
         return Setting(
-            launch=hold_name(*job.key),
+            launch=hold_name(*launch.key),
             work_dir=meta.work_dir,
             home=env.get("HOME", ""),
             paths=[meta.work_dir, meta.seen_tmp_dir, *script],
             env=list(env),
-            gpus=bool(launch.gpus),
-            pty=launch.pty,
+            gpus=bool(request.gpus),
+            pty=request.pty,
             as_root=meta.uid == 0,
-            tasks=launch.tasks if launch.role == "tasks" else 1,
+            tasks=request.tasks if request.role == "tasks" else 1,
         )
 
-    def _environment(self, launch: Launch, job: Job, login: Dict[str, str]) -> Dict[str, str]:
-        env = {**login, **launch.env}
-        for name, value in account_environment(job.meta.uid).items():
-            if not launch.cwd_visible or name not in env:
+    def _environment(self, request: Launch, launch: LocalLaunch, login: Dict[str, str]) -> Dict[str, str]:
+        env = {**login, **request.env}
+        for name, value in account_environment(launch.meta.uid).items():
+            if not request.cwd_visible or name not in env:
                 env[name] = value
-        env["PWD"] = job.meta.work_dir
-        env = self._ports.with_master(env, job.key, tasks=launch.role == "tasks")
-        env.update(job_variables(job, self._spool))
-        env.update(_times(launch))
+        env["PWD"] = launch.meta.work_dir
+        env = self._ports.with_master(env, launch.key, tasks=request.role == "tasks")
+        env.update(job_variables(launch, self._spool))
+        env.update(_times(request))
         if _is_submit_hosts(env.get("XDG_RUNTIME_DIR", "")):
             del env["XDG_RUNTIME_DIR"]
-        return with_programs(with_gpu_names(env, job.meta.gpu_names), self._spool)
+        return with_programs(with_gpu_names(env, launch.meta.gpu_names), self._spool)
 
 
-def _times(launch: Launch) -> Dict[str, str]:
+def _times(request: Launch) -> Dict[str, str]:
     """Return the variables with the launch's start (now) and the end of its time limit, in unix seconds.
 
     The agent sets them, because the controller learns the start time only after the job needs them.
     """
     begun = int(time.time())
     made = {"SLURM_JOB_START_TIME": str(begun)}
-    if launch.time_limit_s is not None:
-        made["SLURM_JOB_END_TIME"] = str(begun + int(launch.time_limit_s))
+    if request.time_limit_s is not None:
+        made["SLURM_JOB_END_TIME"] = str(begun + int(request.time_limit_s))
     return made
 
 
-def _is_seen(launch: Launch) -> bool:
+def _is_seen(request: Launch) -> bool:
     """Return whether the launch's output files are written on this node.
 
     Output that would lie in a private folder of the job is kept in the spool instead and copied to the submit
     host, because the folder is removed with the job.
     """
-    files = [path for path in (launch.stdout, launch.stderr) if path]
-    return launch.cwd_visible and not any(place_of(path, launch.private_dirs) for path in files)
+    files = [path for path in (request.stdout, request.stderr) if path]
+    return request.cwd_visible and not any(place_of(path, request.private_dirs) for path in files)
 
 
 def _is_submit_hosts(runtime_dir: str) -> bool:
@@ -367,16 +371,16 @@ def _is_submit_hosts(runtime_dir: str) -> bool:
     return above == RUNTIME_DIRS and (not os.path.isdir(above) or name not in os.listdir(above))
 
 
-def job_variables(job: Job, spool: Spool) -> Dict[str, str]:
+def job_variables(launch: LocalLaunch, spool: Spool) -> Dict[str, str]:
     """Return the variables that every process of a job has.
 
     These are its job tag, which also authenticates its processes, and its own TMPDIR.
     """
     return {
-        **job.mark.variables(),
+        **launch.processes.tag.variables(),
         "WARPDECK_ACCESS": spool.file("access.sock"),
-        "SLURM_JOB_GID": str(group_of(job.meta)),
-        "TMPDIR": job.meta.seen_tmp_dir,
+        "SLURM_JOB_GID": str(group_of(launch.meta)),
+        "TMPDIR": launch.meta.seen_tmp_dir,
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any, Dict
 
 from warpdeck_agent.isolation import job_processes, launch_cgroups
 from warpdeck_agent.isolation.hold import ContainmentHandle
-from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.env_passthrough import ENV
 from warpdeck_agent.linux.own_program import SYSTEM_PATH
 from warpdeck_agent.users.user_children import UserChild
@@ -70,11 +70,14 @@ def variables_of(said: bytes) -> Dict[str, str]:
     return found
 
 
-def kill_left(job: Job) -> int:
+def kill_left(launch: LocalLaunch) -> int:
     """Kill what start files left running for a launch that never began.
 
     Returns how many processes there were. Blocks.
     """
-    left = {*launch_cgroups.pids(job.meta.hold.groups), *job_processes.marked().get(job.mark, ())}
+    left = {
+        *launch_cgroups.pids(launch.meta.hold.groups),
+        *job_processes.marked().get(launch.processes.tag, ()),
+    }
     job_processes.send(sorted(left), signal.SIGKILL)
     return len(left)

@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from typing import Set
 
 from warpdeck_agent.isolation import job_processes
-from warpdeck_agent.launch.launch import Job, Step
+from warpdeck_agent.launch.launch import LocalLaunch, Step
 from warpdeck_agent.launch.signals import Signals
 
 TERM_AGAIN_S = 0.5
@@ -27,17 +27,17 @@ against a process that the kernel cannot end.
 """
 
 
-async def end_steps(job: Job, signals: Signals, *, grace_s: float) -> None:
+async def end_steps(launch: LocalLaunch, signals: Signals, *, grace_s: float) -> None:
     """End the launch's steps with TERM, the grace time and KILL. Returns when they have ended."""
-    over = asyncio.get_running_loop().create_task(_all_over(job))
+    over = asyncio.get_running_loop().create_task(_all_over(launch))
     try:
         if grace_s > 0:
-            await signals.send(job, signal.SIGTERM, signal.SIGCONT)
+            await signals.send(launch, signal.SIGTERM, signal.SIGCONT)
             await asyncio.wait([over], timeout=grace_s)
         for _ in range(KILL_TRIES):
             if over.done():
                 return
-            await signals.send(job, signal.SIGKILL)
+            await signals.send(launch, signal.SIGKILL)
             await asyncio.wait([over], timeout=KILL_AGAIN_S)
     finally:
         over.cancel()
@@ -45,33 +45,33 @@ async def end_steps(job: Job, signals: Signals, *, grace_s: float) -> None:
 
 async def signal_step(step: Step, number: int, *, pool: Executor, rank: int = -1) -> None:
     """Send a signal to all processes of a step, or of one of its tasks."""
-    members = await asyncio.get_running_loop().run_in_executor(pool, step.members, rank)
+    members = await asyncio.get_running_loop().run_in_executor(pool, step.pids, rank)
     job_processes.send(members, number)
 
 
 async def end_step(step: Step, *, grace_s: float, pool: Executor) -> None:
     """End a step with TERM and, after the grace time, KILL until none of its processes is left."""
-    step.is_ending = True
+    step.progress.is_ending = True
     loop = asyncio.get_running_loop()
-    done = loop.create_task(step.done.wait())
+    done = loop.create_task(step.progress.done.wait())
     until = loop.time() + grace_s
     told: Set[int] = set()
     while grace_s > 0 and not done.done() and (left_s := until - loop.time()) > 0:
         if len(told) < len(step.tasks):
             # A task may have just begun, so search again. New processes of a task that already has TERM do
             # not get another one.
-            found = await loop.run_in_executor(pool, step.members_by_rank)
+            found = await loop.run_in_executor(pool, step.pids_by_rank)
             for rank in found.keys() - told:
                 job_processes.send(found[rank], signal.SIGTERM)
                 job_processes.send(found[rank], signal.SIGCONT)
             told.update(found)
         await asyncio.wait([done], timeout=min(left_s, TERM_AGAIN_S))
-    while step.job.phase == "running" and any(task.runs for task in step.tasks.values()):
+    while step.launch.phase == "running" and any(task.runs for task in step.tasks.values()):
         await signal_step(step, signal.SIGKILL, pool=pool)
         await asyncio.wait([done], timeout=KILL_AGAIN_S)
     done.cancel()
 
 
-async def _all_over(job: Job) -> None:
-    for step in list(job.steps.values()):
-        await step.done.wait()
+async def _all_over(launch: LocalLaunch) -> None:
+    for step in list(launch.steps.values()):
+        await step.progress.done.wait()

@@ -65,14 +65,14 @@ class StepOutput:
 
     async def run(self, opened: Callable[[StreamOpened], None]) -> None:
         """Send the output until the end of the step."""
-        self._step.listeners.add(self._changed)
+        self._step.progress.listeners.add(self._changed)
         try:
             for file in self._files:
                 self._watch.add(file.task.folder.file(OUTPUTS[file.channel]))
             opened(StreamOpened(stream=self._out.stream))
             while True:
                 self._changed.clear()
-                over = self._step.done.is_set()
+                over = self._step.is_done
                 moved = await self._send_round()
                 self._give_back()
                 if not moved and over:
@@ -80,7 +80,7 @@ class StepOutput:
                 if not moved:
                     await self._pause()
         finally:
-            self._step.listeners.discard(self._changed)
+            self._step.progress.listeners.discard(self._changed)
             self._watch.close()
             self._let_go()
             for file in self._files:
@@ -115,7 +115,7 @@ class StepOutput:
 
     def _stop(self) -> None:
         if not self._stopped:
-            self._stopped = self._step.members()
+            self._stopped = self._step.pids()
             job_processes.send(self._stopped, signal.SIGSTOP)
 
     def _let_go(self) -> None:

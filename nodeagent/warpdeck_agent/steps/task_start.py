@@ -42,21 +42,21 @@ class TaskStarter:
         self.lines = Lines(spool.path)
         install_script(spool.file(SCRIPT_NAME))
 
-    def environment(self, step: Step, launch: StepLaunch) -> Dict[str, str]:
+    def environment(self, step: Step, request: StepLaunch) -> Dict[str, str]:
         """Return the variables of all tasks of the step.
 
         The user's home folder and shell are this node's, unless the caller sets them.
         """
-        env = {**account_environment(step.job.meta.uid), **launch.env}
-        env = self._ports.with_master(env, step.job.key, tasks=True)
-        env.update(job_variables(step.job, self._spool))
+        env = {**account_environment(step.launch.meta.uid), **request.env}
+        env = self._ports.with_master(env, step.launch.key, tasks=True)
+        env.update(job_variables(step.launch, self._spool))
         env[STEP_VARIABLE] = str(step.number)
         return with_programs(env, self._spool)
 
     async def start(
         self,
         step: Step,
-        launch: StepLaunch,
+        request: StepLaunch,
         asked: StepTask,
         *,
         env: Dict[str, str],
@@ -69,13 +69,13 @@ class TaskStarter:
             given = {**env, **asked.env, **told}
             if ours >= 0:
                 await loop.run_in_executor(self._pool, self.lines.keep, line_name(step, asked.rank), ours)
-            run = partial(self.run, step, launch, asked, env=given, cpus=cpus, keep=keep, program=program)
+            run = partial(self.run, step, request, asked, env=given, cpus=cpus, keep=keep, program=program)
             await loop.run_in_executor(self._pool, run)
 
     def run(
         self,
         step: Step,
-        launch: StepLaunch,
+        request: StepLaunch,
         asked: StepTask,
         *,
         env: Dict[str, str],
@@ -88,12 +88,12 @@ class TaskStarter:
         Blocks. `program` is the command prefix of a task on a terminal. Raises OSError, ValueError or
         LaunchError.
         """
-        meta = step.job.meta
+        meta = step.launch.meta
         env = with_gpu_names(env, meta.gpu_names)
-        argv = asked.argv or launch.argv
+        argv = asked.argv or request.argv
         user = as_user(meta.user, uid=meta.uid, gid=group_of(meta))
-        if launch.container is not None:
-            argv = contained(argv, launch.container, _setting(step, launch, env, pty=asked.terminal))
+        if request.container is not None:
+            argv = contained(argv, request.container, _setting(step, request, env, pty=asked.terminal))
         if asked.terminal:
             argv = [*program, "ptytask", *argv]
         task = step.tasks[asked.rank]
@@ -102,26 +102,26 @@ class TaskStarter:
             argv,
             script=self._spool.file(SCRIPT_NAME),
             env=env,
-            cwd=launch.cwd,
+            cwd=request.cwd,
             other=meta.work_dir,
-            hold=step.hold,
+            hold=step.containment.hold,
             private=meta.private,
             cpus=cpus,
             user=user,
             keep=keep,
-            hooks=(launch.prologs, launch.epilogs),
-            limits=launch.limits,
+            hooks=(request.prologs, request.epilogs),
+            limits=request.limits,
         )
-        step.job.may_have_ungrouped |= not task.grouped
+        step.launch.processes.may_have_ungrouped |= not task.grouped
 
-    async def program(self, step: Step, launch: StepLaunch) -> List[str]:
+    async def program(self, step: Step, request: StepLaunch) -> List[str]:
         """Return the command for running this program as the job's user, if a task has a terminal.
 
         Raises LaunchError.
         """
-        if not any(asked.terminal for asked in launch.tasks):
+        if not any(asked.terminal for asked in request.tasks):
             return []
-        meta = step.job.meta
+        meta = step.launch.meta
         drop = as_user(meta.user, uid=meta.uid, gid=group_of(meta))
         found = await self._interpreters.command(meta.uid, drop)
         if not found:
@@ -134,25 +134,25 @@ def line_name(step: Step, rank: Optional[int] = None) -> str:
 
     Without a rank, return the prefix of the step's names.
     """
-    return f"{hold_name(*step.job.key)}/{step.number}/" + ("" if rank is None else str(rank))
+    return f"{hold_name(*step.launch.key)}/{step.number}/" + ("" if rank is None else str(rank))
 
 
-def _setting(step: Step, launch: StepLaunch, env: Dict[str, str], *, pty: bool) -> Setting:
+def _setting(step: Step, request: StepLaunch, env: Dict[str, str], *, pty: bool) -> Setting:
     """Return the context of a task's container.
 
     The tasks of a node share one container with runtimes that are slow to create them.
     """
-    meta = step.job.meta
+    meta = step.launch.meta
     return Setting(
-        launch=f"{hold_name(*step.job.key)}-{step.number}",
-        work_dir=launch.cwd,
+        launch=f"{hold_name(*step.launch.key)}-{step.number}",
+        work_dir=request.cwd,
         home=env.get("HOME", ""),
-        paths=list(dict.fromkeys([launch.cwd, meta.work_dir, meta.seen_tmp_dir])),
+        paths=list(dict.fromkeys([request.cwd, meta.work_dir, meta.seen_tmp_dir])),
         env=list(env),
         gpus=bool(step.gpus),
         pty=pty,
         as_root=meta.uid == 0,
-        tasks=len(launch.tasks),
+        tasks=len(request.tasks),
     )
 
 

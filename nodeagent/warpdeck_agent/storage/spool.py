@@ -378,11 +378,11 @@ class Spool(Folder):
         self._table = LaunchTable(self.file(TABLE))
         self.own = OwnFolder(self.path, (*FOLDERS, SCRIPTS))
 
-    def job(self, job_id: int, restarts: int) -> LaunchFolder:
+    def launch_folder(self, job_id: int, restarts: int) -> LaunchFolder:
         """Return the folder of a launch that is new or already forgotten."""
         return LaunchFolder(self.file(f"jobs/{job_id}.{restarts}"), self._table)
 
-    def jobs(self) -> Iterator[LaunchFolder]:
+    def launch_folders(self) -> Iterator[LaunchFolder]:
         """Yield all known launches, in the order of the table."""
         for record in self._table.records():
             key = record.key()

@@ -199,7 +199,7 @@ class Task:
         return number(facts.get("rchar", "")), number(facts.get("wchar", ""))
 
 
-def make_folder(path: str, asked: StepTask, *, launch: StepLaunch, uid: int, gid: int) -> Task:
+def make_folder(path: str, asked: StepTask, *, request: StepLaunch, uid: int, gid: int) -> Task:
     """Create the files of a task before anything runs.
 
     Unneeded files are not created, because each slows the start.
@@ -208,7 +208,7 @@ def make_folder(path: str, asked: StepTask, *, launch: StepLaunch, uid: int, gid
     folder.create(uid=uid, gid=gid)
     for name in OUTPUTS.values():
         folder.give(name, uid=uid, gid=gid)
-    if launch.prologs or launch.epilogs:
+    if request.prologs or request.epilogs:
         folder.give("said", uid=uid, gid=gid)
     folder.give("times", b" " * USAGE_BYTES, uid=uid, gid=gid)
     return Task(folder, asked.rank, reads=asked.reads)

@@ -34,14 +34,14 @@ class Account(NamedTuple):
     gid: int
 
 
-def account(launch: Launch) -> Account:
+def account(request: Launch) -> Account:
     """Return the account of the launch's user on this node.
 
     A root agent looks the user up; any other agent runs everything as its own user. Raises LaunchError.
     """
     if os.geteuid() != 0:
         return Account(os.geteuid(), os.getegid())
-    return _account_of(launch.user, launch.uid)
+    return _account_of(request.user, request.uid)
 
 
 def _account_of(user: str, uid: int) -> Account:

@@ -66,7 +66,7 @@ class File(NamedTuple):
         return os.path.basename(self.path).startswith(MADE_BY_LIBRARIES)
 
 
-class Remnants:
+class IpcCleanup:
     """The users with launches on this node, and the shared memory that they leave.
 
     The methods may run in any thread.

@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 
 from warpdeck_agent.linux import systemv
 from warpdeck_agent.linux.system_calls import born_unix
-from warpdeck_agent.users.ipc_cleanup import COARSE_S, SHM, Remnants
+from warpdeck_agent.users.ipc_cleanup import COARSE_S, SHM, IpcCleanup
 from warpdeck_agent.wire import messages as wire
 
 pytestmark = pytest.mark.lab
@@ -161,14 +161,14 @@ def test_a_job_of_another_agent_keeps_what_it_may_need(agent: AgentProcess, name
 
 
 def test_what_is_roots_is_left_to_root(name: str) -> None:
-    remnants = Remnants()
+    remnants = IpcCleanup()
     remnants.enter(0, "job-1.0", at_unix=time.time())
     Path(SHM, name).write_text("x")
     assert not remnants.leave(0, "job-1.0")
 
 
 def test_the_last_to_leave_has_to_clear_whoever_that_is(name: str, of_ada: Callable[[str], None]) -> None:
-    remnants = Remnants()
+    remnants = IpcCleanup()
     for job in ("job-1.0", "job-2.0"):
         remnants.enter(ADA, job, at_unix=time.time() - 1)
     of_ada(name)

@@ -14,7 +14,7 @@ from tests.support.waiting import eventually
 import warpdeck_agent
 from warpdeck_agent.wire import messages as wire
 
-LETTING_GO = {("launch_registry.py", "forget"), ("launch_table.py", "release")}
+LETTING_GO = {("forgetting.py", "forget"), ("launch_table.py", "release")}
 CRASH = Path(__file__).parents[3] / "lab" / "crash.py"
 POINTS = [
     ("launch_start.py", "start", "call"),
@@ -34,7 +34,7 @@ POINTS = [
     ("teardown.py", "settle", "return"),
     ("ending.py", "_close", "call"),
     ("ending.py", "_tell_end", "return"),
-    ("launch_registry.py", "forget", "call"),
+    ("forgetting.py", "forget", "call"),
     ("launch_table.py", "release", "call"),
     ("launch_table.py", "release", "return"),
 ]

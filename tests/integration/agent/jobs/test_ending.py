@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.support.waiting import comes
 
-from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.launch.notices import Notices
 from warpdeck_agent.launch.signals import Signals
 from warpdeck_agent.registry.ending import Ending
@@ -30,22 +30,22 @@ class CountedClearing:
         self.looked_at: list[int] = []
         self.settled: list[int] = []
 
-    def is_over(self, job: Job) -> bool:
+    def is_over(self, job: LocalLaunch) -> bool:
         self.looked_at.append(job.meta.job_id)
-        job.is_followed = job.meta.job_id in self.followed
+        job.has_successor = job.meta.job_id in self.followed
         return job.meta.job_id not in self.leftovers
 
-    async def settle(self, over: list[Job], others: list[Job]) -> list[Job]:
+    async def settle(self, over: list[LocalLaunch], others: list[LocalLaunch]) -> list[LocalLaunch]:
         self.settled.append(len(over + others))
         return []
 
 
-def launch(spool: Spool, number: int) -> Job:
-    folder = spool.job(number, 0)
+def launch(spool: Spool, number: int) -> LocalLaunch:
+    folder = spool.launch_folder(number, 0)
     folder.create(uid=0, gid=0, terminal=False)
     plain = {"role": "batch", "user": "root", "uid": 0, "started_at": 0.0, "time_limit_s": None}
     files: dict[str, Any] = {"grace_s": 0.0, "stdout": "", "stderr": "", "work_dir": "/", "pty": False}
-    return Job(folder, Meta(job_id=number, restarts=0, **plain, **files), agent=spool.identity)
+    return LocalLaunch(folder, Meta(job_id=number, restarts=0, **plain, **files), agent=spool.identity)
 
 
 def ending_of(

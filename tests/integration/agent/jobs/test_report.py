@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.storage.spool import Meta, Spool
 
 
@@ -29,6 +29,6 @@ def test_only_output_that_exists_is_told(tmp_path: Path, role: str, stdout: str,
         work_dir="/",
         pty=False,
     )
-    folder = Spool(str(tmp_path)).job(1, 0)
-    path = Job(folder, meta, agent="a").report().stdout_path
+    folder = Spool(str(tmp_path)).launch_folder(1, 0)
+    path = LocalLaunch(folder, meta, agent="a").report().stdout_path
     assert path.startswith(told) if told else path == ""

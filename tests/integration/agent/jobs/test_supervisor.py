@@ -59,7 +59,7 @@ def supervised(folder: Path) -> Iterator[tuple[Spool, subprocess.Popen[bytes], s
 
 def ordered(spool: Spool, job_id: int, script: str) -> tuple[LaunchFolder, dict[str, Any]]:
     """A launch that runs this, and the words of its order."""
-    folder = spool.job(job_id, 0)
+    folder = spool.launch_folder(job_id, 0)
     folder.create(uid=0, gid=0, terminal=False)
     command, env = ["/bin/sh", "-c", script], {"PATH": DEFAULT_PATH}
     out = spool.file(f"said-{job_id}")

@@ -17,12 +17,12 @@ from tests.support.agent import AgentProcess
 from tests.support.waiting import eventually
 
 from warpdeck_agent.isolation import job_processes
+from warpdeck_agent.launch.launch_usage import spreads
 from warpdeck_agent.linux.cpu_time import CpuTime, from_times
 from warpdeck_agent.metrics.bounded_record import MOST, RINGS, Record, Rings
 from warpdeck_agent.metrics.metering import FILE, LONGEST_S, Meter
 from warpdeck_agent.monitor.process_sampler import OWN, PROCESSES_S, SOON_S, look, pause_s
 from warpdeck_agent.storage.spool import Folder
-from warpdeck_agent.tasks.per_task_spread import spreads
 from warpdeck_agent.tasks.task import make_folder
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
@@ -351,7 +351,7 @@ def test_what_a_task_wrote_into_the_file_of_its_use_cannot_spoil_the_report(
     """The file is the user's; a message with what is no number would cost the node its link."""
     launch = stepwire.StepLaunch(job_id=1, restarts=0, step=0, env={}, cwd="/")
     user = {"uid": os.getuid(), "gid": os.getgid()}
-    task = make_folder(str(tmp_path / "task"), stepwire.StepTask(rank=0), launch=launch, **user)
+    task = make_folder(str(tmp_path / "task"), stepwire.StepTask(rank=0), request=launch, **user)
     words = f"0m0s 0m0s\n0mnans 0m1s\n \nrchar: {'9' * digits}\nwchar: 7\n"
     (tmp_path / "task" / "times").write_text(words)
     (told,) = spreads({0: task})

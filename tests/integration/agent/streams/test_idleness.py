@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from warpdeck_agent.attach.idleness import CPU_EVERY_S, QUIET_S, Idleness
-from warpdeck_agent.launch.launch import Job
+from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.cpu_time import CpuTime
 from warpdeck_agent.storage.spool import JobFolder, Meta
 from warpdeck_agent.wire.messages import GpuProcess, GpuSample
 
 
 class Running:
-    """warpdeck_agent.registry.launch_registry.Jobs, as far as idleness asks: one terminal's job."""
+    """warpdeck_agent.registry.launches.Launches, as far as idleness asks: one terminal's job."""
 
     def __init__(self, folder: Path) -> None:
         meta = Meta(
@@ -34,11 +34,15 @@ class Running:
             pty=True,
         )
         (folder / "active").touch()
-        self.job = Job(JobFolder(str(folder)), meta, agent="a")
+        self.job = LocalLaunch(JobFolder(str(folder)), meta, agent="a")
         self.active = folder / "active"
 
-    def running(self) -> list[Job]:
+    def running(self) -> list[LocalLaunch]:
         return [self.job]
+
+
+def end_nothing(launch: LocalLaunch, words: str, *, cause: str) -> None:
+    """No session of these tests comes to its limit."""
 
 
 @pytest.fixture
@@ -48,7 +52,7 @@ def session(tmp_path: Path) -> Running:
 
 def idle(session: Running) -> Idleness:
     """One that has seen the session a long time ago, when it was last used."""
-    made = Idleness(session)  # type: ignore[arg-type]
+    made = Idleness(session, end_nothing)  # type: ignore[arg-type]
     made.take([])
     ago = time.time() - 2 * QUIET_S
     os.utime(session.active, (ago, ago))
@@ -80,7 +84,7 @@ def test_a_touch_of_tomorrow_is_one_of_now(session: Running) -> None:
 
 def test_what_computes_is_used(session: Running) -> None:
     looked = idle(session)
-    session.job.cpu = CpuTime(session.job.cpu.total_s + CPU_EVERY_S)
+    session.job.usage.cpu = CpuTime(session.job.usage.cpu.total_s + CPU_EVERY_S)
     looked.take([])
     assert looked.sessions() == []
 
@@ -100,6 +104,6 @@ def test_a_gpu_that_computes_for_it_is_use(
 def test_an_agent_that_begins_takes_a_session_as_used(session: Running) -> None:
     ago = time.time() - 10 * QUIET_S
     os.utime(session.active, (ago, ago))
-    looked = Idleness(session)  # type: ignore[arg-type]
+    looked = Idleness(session, end_nothing)  # type: ignore[arg-type]
     looked.take([])
     assert looked.sessions() == []

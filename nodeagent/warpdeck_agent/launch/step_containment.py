@@ -1,0 +1,41 @@
+"""The containment of a step: its launch's, with a memory cgroup of its own if it asked for less memory."""
+
+from __future__ import annotations
+
+from typing import List
+
+from warpdeck_agent.isolation import launch_cgroups
+from warpdeck_agent.isolation.hold import ContainmentHandle
+from warpdeck_agent.tasks.task import Task
+
+KILLED = ((0, 9), (137, 0))
+"""Exit statuses of a task that was killed, or whose shell reports a killed program."""
+
+
+class StepContainment:
+    """The containment of one step, and whether its tasks ran out of memory."""
+
+    def __init__(self, hold: ContainmentHandle) -> None:
+        self.hold = hold
+        self.exceeded_limit = False
+        """Whether the agent found it over its memory limit, if the kernel does not enforce the limit."""
+        self._launch_groups = hold.groups
+        self._earlier_oom_kills = launch_cgroups.oom_kills(hold.groups)
+        """Number of out-of-memory kills in the launch before the step began."""
+
+    @property
+    def own_groups(self) -> List[str]:
+        """The cgroups of the step that are not its launch's."""
+        return [group for group in self.hold.groups if group not in self._launch_groups]
+
+    def replace(self, hold: ContainmentHandle) -> None:
+        """Set the step's containment. None of its processes run yet, or all of them are already inside."""
+        self.hold = hold
+        if self.own_groups:
+            self._earlier_oom_kills = 0
+
+    def ran_out_of_memory(self, task: Task) -> bool:
+        """Return whether an ended task, or a process for which it waited, was killed for lack of memory."""
+        if task.ended not in KILLED:
+            return False
+        return self.exceeded_limit or launch_cgroups.oom_kills(self.hold.groups) > self._earlier_oom_kills
