@@ -51,7 +51,7 @@ class Adoption:
         elif is_hold:
             self._limits.begin(launch)
         elif launch.folder.exit_status() is not None:
-            self._ending.ended(launch)
+            self._detection.already_ended(launch)
         else:
             self._limits.begin(launch)
             if not supervised:

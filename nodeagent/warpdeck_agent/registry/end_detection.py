@@ -48,6 +48,10 @@ class EndDetection:
         launch.usage.note_first_process(CpuTime(said["cpu_s"], system_s), said["peak_bytes"])
         self._on_end(launch)
 
+    def already_ended(self, launch: LocalLaunch) -> None:
+        """Handle a launch whose first process ended while no agent ran."""
+        self._on_end(launch)
+
     def watch(self, launch: LocalLaunch) -> None:
         """Watch a launch that no supervisor watches."""
         self._unsupervised.add(launch)

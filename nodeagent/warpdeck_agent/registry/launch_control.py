@@ -7,7 +7,7 @@ from warpdeck_agent.launch.notices import Notices
 from warpdeck_agent.start.gpu_sharing import StartGate
 from warpdeck_agent.wire.messages import RESUMED, SUSPENDED, Kill, Notice, SetLimit
 
-from .ending import Ending
+from .killing import Killing
 from .launch_queue import LaunchQueue
 from .launches import Launches
 from .limit_enforcement import LimitEnforcement
@@ -22,14 +22,14 @@ class LaunchControl:
         queue: LaunchQueue,
         gate: StartGate,
         *,
-        ending: Ending,
+        killing: Killing,
         limits: LimitEnforcement,
         notices: Notices,
     ) -> None:
         self._launches = launches
         self._queue = queue
         self._gate = gate
-        self._ending = ending
+        self._killing = killing
         self._limits = limits
         self._notices = notices
 
@@ -49,7 +49,7 @@ class LaunchControl:
         if request.signal and request.cause in (SUSPENDED, RESUMED):
             self._limits.suspend_or_resume(launch, request)
         else:
-            self._ending.kill(
+            self._killing.kill(
                 launch,
                 cause=request.cause,
                 grace_s=request.grace_s,
@@ -60,7 +60,7 @@ class LaunchControl:
     def end(self, launch: LocalLaunch, words: str, *, cause: str) -> None:
         """End a launch for a reason on the node's side. `words` describe the reason."""
         launch.end.message = words
-        self._ending.kill(launch, cause=cause, grace_s=launch.meta.grace_s)
+        self._killing.kill(launch, cause=cause, grace_s=launch.meta.grace_s)
 
     def set_limit(self, request: SetLimit) -> None:
         """Change the time limit of a running launch."""
@@ -76,4 +76,4 @@ class LaunchControl:
 
     async def finish_kills(self) -> None:
         """Wait, before the agent exits, for launches that were to be killed at once."""
-        await self._ending.finish_kills()
+        await self._killing.finish_kills()

@@ -43,6 +43,7 @@ from .adoption import Adoption
 from .end_detection import EndDetection
 from .ending import Ending
 from .forgetting import Forgetting
+from .killing import Killing
 from .launch_control import LaunchControl
 from .launch_queue import LaunchQueue
 from .launches import Launches
@@ -102,21 +103,23 @@ class LaunchRegistry:
         )
         ending = Ending(
             pool,
-            signals,
             teardown,
             tell,
             notices=notices,
             on_free=lambda launch: self.queue.resources_are_free(launch),
         )
-        limits = LimitEnforcement(signals, memory, ending.kill)
+        killing = Killing(signals, notices, ending)
+        limits = LimitEnforcement(signals, memory, killing.kill)
         detection = EndDetection(
-            self.launches, ending.ended, on_unknown=lambda key, said: self.queue.has_ended(key, said)
+            self.launches,
+            killing.first_process_ended,
+            on_unknown=lambda key, said: self.queue.has_ended(key, said),
         )
         self.queue = LaunchQueue(
             launcher, self.launches, tell, on_begin=limits.begin, on_end=detection.first_process_ended
         )
         self.control = LaunchControl(
-            self.launches, self.queue, gate, ending=ending, limits=limits, notices=notices
+            self.launches, self.queue, gate, killing=killing, limits=limits, notices=notices
         )
         self.shared_gpus = SharedGpus(
             self.launches, self.queue, gate, control=self.control, notices=notices, remark=remark

@@ -12,7 +12,6 @@ from tests.support.waiting import comes
 
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.launch.notices import Notices
-from warpdeck_agent.launch.signals import Signals
 from warpdeck_agent.registry.ending import Ending
 from warpdeck_agent.storage.spool import Meta, Spool
 from warpdeck_agent.users.user_children import UserChildren
@@ -35,6 +34,9 @@ class CountedClearing:
         job.has_successor = job.meta.job_id in self.followed
         return job.meta.job_id not in self.leftovers
 
+    def tidy(self) -> None:
+        """There is nothing to tidy up."""
+
     async def settle(self, over: list[LocalLaunch], others: list[LocalLaunch]) -> list[LocalLaunch]:
         self.settled.append(len(over + others))
         return []
@@ -54,7 +56,6 @@ def ending_of(
     notices = Notices(UserChildren(pool), pool)
     return Ending(
         pool,
-        Signals(pool),
         clearing,  # type: ignore[arg-type]
         told.append,
         notices=notices,
