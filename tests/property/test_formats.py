@@ -11,9 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.core import Core, ask
 
-from warpdeck.controller.presenters.job_columns import COLUMNS, shower
+from warpdeck.controller.presenters.job_columns import JOB_FIELDS, job_row, shower
 from warpdeck.controller.presenters.node_facts import node_facts
-from warpdeck.controller.presenters.serializers import job_row
 from warpdeck.model import ArraySpec
 from warpdeck.protocol.site_rows import PartitionRow
 from warpdeck.slurm.format.format_strings import Layout, long_columns, needed, short_columns
@@ -34,7 +33,7 @@ def _jobs() -> list[dict[str, Any]]:
     core.submit(ask("array", array=ArraySpec(ranges=((1, 99, 2),), throttle=3), hold=True))
     jobs = list(core.state.jobs.values())
     whole = [msgspec.to_builtins(job_row(core.state, job)) for job in jobs]
-    facts = msgspec.to_builtins(shower(core.state, list(COLUMNS), now=NOW)(jobs))
+    facts = msgspec.to_builtins(shower(core.state, JOB_FIELDS, now=NOW)(jobs))
     return [row | fact for row, fact in zip(whole, facts, strict=True)]
 
 
@@ -50,9 +49,9 @@ STEP = {
     "id": "4_1.0", "name": "train", "state": "RUNNING", "start": NOW - 70, "tasks": 2, "node_list": "n1", "cpus": 2,
     "job_id": 5, "array_job_id": 4, "array_task_id": 1, "user": "ann", "uid": 1, "partition": "main",
 }  # fmt: skip
-JOB_FIELDS = job_fields.JobFields({}, now=NOW, stamps=STAMPS)
+PRINTED = job_fields.JobFields({}, now=NOW, stamps=STAMPS)
 KINDS = {
-    "jobs": (job_fields.LETTERS, JOB_FIELDS.by_name, _jobs()),
+    "jobs": (job_fields.LETTERS, PRINTED.by_name, _jobs()),
     "steps": (step_fields.LETTERS, step_fields.step_fields(now=NOW, stamps=STAMPS), [STEP]),
     "nodes": (node_fields.LETTERS, node_fields.as_fields(node_fields.prints(STAMPS)), _groups()),
 }
@@ -84,12 +83,12 @@ NEVER_CUT = {"nodelist", "reasonlist", "resizetime", "schednodes", "timeleft", "
 """To the right, where real squeue prints these as long as they are."""
 
 
-@given(width=st.integers(1, 200), right=st.booleans(), name=st.sampled_from(sorted(JOB_FIELDS.by_name)))
+@given(width=st.integers(1, 200), right=st.booleans(), name=st.sampled_from(sorted(PRINTED.by_name)))
 @example(width=1, right=True, name="reasonlist")
 @example(width=1, right=False, name="reasonlist")
 @example(width=2, right=True, name="timeleft")
 def test_a_column_with_a_width_is_so_wide(width, right, name):
-    fields, rows = JOB_FIELDS.by_name, KINDS["jobs"][2]
+    fields, rows = PRINTED.by_name, KINDS["jobs"][2]
     layout = Layout(
         long_columns(
             f"{name}:{'.' if right else ''}{width}|", {each: each for each in fields}, lambda _: None
@@ -107,7 +106,7 @@ def test_a_column_with_a_width_is_so_wide(width, right, name):
 def test_any_order_sorts_all_rows_or_names_the_letter(text):
     rows = list(KINDS["jobs"][2])
     try:
-        keys = parse(text, job_keys(JOB_FIELDS))
+        keys = parse(text, job_keys(PRINTED))
     except SortError as error:
         assert str(error) in text
         return

@@ -11,8 +11,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from warpdeck.controller.presenters.job_columns import job_row
 from warpdeck.controller.presenters.search_records import ended_job
-from warpdeck.controller.presenters.serializers import job_row
 from warpdeck.controller.state.state import State
 from warpdeck.model import (
     Allocation,

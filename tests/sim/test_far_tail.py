@@ -7,7 +7,7 @@ from tests.sim.test_site import BOB, HOUR_S, Site, on_site
 
 from warpdeck.controller.events.events import Submitted
 from warpdeck.controller.planning.forecast import forecast_row
-from warpdeck.controller.presenters.serializers import job_row
+from warpdeck.controller.presenters.job_columns import job_row
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import GpuAsk, Job, Request, Resources
 from warpdeck.protocol.job_rows import WhyRow

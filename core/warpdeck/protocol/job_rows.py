@@ -178,7 +178,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     nodes_told: int
     """Allocated nodes.
 
-    For a pending job it is an estimate of the number that it will get (controller.nodecounts).
+    For a pending job it is an estimate of the number that it will get (controller.presenters.node_counts).
     """
     nodes_max: int
     tasks: int

@@ -34,8 +34,8 @@ from warpdeck.controller.events.events import (
     Updated,
 )
 from warpdeck.controller.launch.resubmission import nested_submission
-from warpdeck.controller.presenters import serializers
 from warpdeck.controller.presenters.job_columns import shower
+from warpdeck.controller.presenters.job_detail import job_detail
 from warpdeck.controller.presenters.step_rows import BATCH, live_steps, step_rows
 from warpdeck.controller.presenters.terminal_watchers import may_watch
 from warpdeck.model import Job, JobId, Request, Snapshot, count_tasks, has_task
@@ -373,7 +373,7 @@ class Handlers:
         journal = await self._controller.store.journal(job.id)
         if job.id != job.array_job_id:
             journal = [*await self._controller.store.journal(job.array_job_id), *journal][-200:]
-        detail = serializers.job_detail(self._controller.state, job, journal)
+        detail = job_detail(self._controller.state, job, journal)
         steps = step_rows(job, await self._controller.store.steps(job.id))
         return msgspec.structs.replace(detail, steps=steps)
 

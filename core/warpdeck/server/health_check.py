@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.controller.events.events import HealthTold
-from warpdeck.controller.presenters import serializers
+from warpdeck.controller.presenters.node_rows import node_health_row
 from warpdeck.controller.reducers.node_health import question
 from warpdeck.model import Link, NodeName
 from warpdeck.protocol.node_rows import NodeHealthRow
@@ -40,7 +40,7 @@ async def answer(controller: Controller, asked: NodeCheck, *, anew: bool) -> dic
 
     def show(some: Sequence[NodeName]) -> list[NodeHealthRow]:
         there = [state.nodes[name] for name in some if name in state.nodes]
-        return [serializers.node_health_row(state, node, error=errors[node.name]) for node in there]
+        return [node_health_row(state, node, error=errors[node.name]) for node in there]
 
     return {"nodes": await in_slices(names, show)}
 

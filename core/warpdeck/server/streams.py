@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.controller.launch.code_trees import Receiving
 from warpdeck.controller.loop.change_listeners import Listener
-from warpdeck.controller.presenters import serializers
+from warpdeck.controller.presenters.job_columns import job_row
+from warpdeck.controller.presenters.job_detail import job_detail
+from warpdeck.controller.presenters.node_rows import node_row
 from warpdeck.model import Job, JobId, JobState, Link, NodeName, ShareStatus
 from warpdeck.ports.ports import LINK_BROKE, NodeStream
 from warpdeck.protocol import requests as ask
@@ -212,7 +214,7 @@ def share_on(job: Job, node: str) -> ShareStatus:
 
 async def _send_local(stream: NodeBytes, job: Job, message: ask.Log, cause: RemoteError) -> None:
     """Send the log file of the submit host if the node cannot be reached."""
-    row = serializers.job_detail(stream.connection.server.controller.state, job, [])
+    row = job_detail(stream.connection.server.controller.state, job, [])
     path = row.stdout if message.channel == "out" else row.stderr or row.stdout
     try:
         file = await stream.connection.server.controller.outputs.read(path, uid=job.uid)
@@ -340,12 +342,12 @@ async def _delta(
             if job is None or (job.is_finished and (job.end_at_unix or 0.0) < since):
                 gone_jobs.append(job_id)
             elif message.user in (None, job.user):
-                rows.append(serializers.job_row(state, job))
+                rows.append(job_row(state, job))
         return rows
 
     def node_rows(some: Sequence[NodeName]) -> list[NodeRow]:
         gone_nodes.extend(name for name in some if name not in state.nodes)
-        return [serializers.node_row(state, state.nodes[name]) for name in some if name in state.nodes]
+        return [node_row(state, state.nodes[name]) for name in some if name in state.nodes]
 
     return {
         "id": message.id,

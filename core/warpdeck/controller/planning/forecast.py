@@ -21,7 +21,7 @@ import msgspec
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Submitted
 from warpdeck.controller.presenters.priority_rows import priority_rows
-from warpdeck.controller.presenters.serializers import NEVER_STARTED, why_row
+from warpdeck.controller.presenters.reasons import NEVER_STARTED, why_row
 from warpdeck.controller.reducers.submitting import submit
 from warpdeck.controller.state.admission import NEVER_STARTS
 from warpdeck.controller.state.planner_view import build_view

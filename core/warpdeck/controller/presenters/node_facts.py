@@ -9,9 +9,11 @@ from collections.abc import Iterable, Sequence
 from warpdeck.base.cluster import ALL_NODES
 from warpdeck.controller.state.reservations import reservations
 from warpdeck.controller.state.state import State
-from warpdeck.controller.state.view import gpu_holders, runs_jobs, shares_on
+from warpdeck.controller.state.view import gpu_holders, runs_jobs
 from warpdeck.model import JobState, Link, Node, NodeName
 from warpdeck.protocol.node_rows import NodeFacts
+
+from .node_now import common_fields, node_now
 
 
 def node_facts(state: State, nodes: Iterable[Node], *, now: float) -> list[NodeFacts]:
@@ -28,43 +30,18 @@ def node_facts(state: State, nodes: Iterable[Node], *, now: float) -> list[NodeF
 
 
 def _facts(state: State, node: Node, *, maintenance: bool, reserved: bool) -> NodeFacts:
-    shares = [share for _, share in shares_on(state, node.name)]
-    reading = state.node_status.readings.get(node.name)
-    known = state.site.nodes.get(node.name)
-    topology = node.topology.told(node.cpus)
-    cpus_used = sum(share.cpus for share in shares)
+    now = node_now(state, node)
     return NodeFacts(
-        name=node.name,
-        hostname=node.hostname,
+        **common_fields(state, now),
         address=node.address or node.hostname,
-        base=_base(state, node, cpus_used),
+        base=_base(state, node, now.cpus_used),
         drained=node.drained,
         responding=state.node_status.links.get(node.name) is Link.UP,
         maintenance=maintenance,
         reserved=reserved,
         completing=any(job.state is JobState.COMPLETING for job in state.jobs_on(node.name)),
-        reason=node.reason if node.drained else state.node_status.link_reasons.get(node.name, ""),
-        reason_at=node.reason_at_unix or None,
-        cpus=node.cpus,
-        sockets=topology.sockets,
-        cores=topology.cores,
-        threads=topology.threads,
-        cpus_used=cpus_used,
-        cpu_pct=reading.cpu_pct if reading else None,
-        mem_bytes=node.mem_bytes,
-        tmp_disk_bytes=node.tmp_disk_bytes,
-        mem_alloc_bytes=sum(share.mem_bytes for share in shares),
-        mem_used_bytes=reading.mem_used_bytes if reading else None,
         gpus=_counted([gpu.type for gpu in node.gpus]),
         gpus_used=_held(state, node),
-        features=sorted(known.features) if known else [],
-        weight=known.weight if known else 1,
-        comment=known.comment if known else "",
-        extra=known.extra if known else "",
-        kernel=node.kernel,
-        arch=node.arch,
-        booted=node.booted_at_unix or None,
-        agent_start=node.agent_at_unix or None,
         partitions=_partitions(state, node.name),
     )
 

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from warpdeck.base.cluster import ALL_NODES
 from warpdeck.controller.state.state import State
-from warpdeck.controller.state.view import gpu_holders, shares_on
-from warpdeck.model import Gpu, GpuReading, Job, Node, NodeHealth, Reading, count_tasks
+from warpdeck.controller.state.view import gpu_holders
+from warpdeck.model import Gpu, GpuReading, Job, Node, count_tasks
 
+from .gpu_readings import by_index
+from .job_values import partition_of
 from .loop_counters import LoopCounters
-from .serializers import node_state
+from .node_now import NodeNow, node_now
 
 MIB = 2**20
 GPU_LABELS = ("gpu", "UUID", "device", "modelName", "Hostname", "hpc_job")
@@ -30,12 +32,9 @@ GPU_LABELS = ("gpu", "UUID", "device", "modelName", "Hostname", "hpc_job")
 
 
 class _NodePart(NamedTuple):
-    node: Node
-    state: str
-    reading: Reading | None
-    health: NodeHealth | None
+    now: NodeNow
     holders: dict[int, str]
-    cpus_used: int
+    """Label of the job that holds each GPU, by GPU index."""
 
 
 class GaugeCollector(Collector):
@@ -60,19 +59,21 @@ class GaugeCollector(Collector):
         seen = [
             (_labels(GPU_LABELS, _gpu_labels(part, gpu)), gpu, readings.get(gpu.index, UNREAD), part)
             for part in self._nodes
-            for readings in ({gpu.index: gpu for gpu in part.reading.gpus} if part.reading else {},)
-            for gpu in part.node.gpus
+            for readings in (by_index(part.now.reading),)
+            for gpu in part.now.node.gpus
         ]
         for name, words, value in GPU_METRICS:
-            rows = ((labels, value(gpu, reading, part)) for labels, gpu, reading, part in seen)
+            rows = ((labels, value(gpu, reading, part.now)) for labels, gpu, reading, part in seen)
             yield from _family(name, words, rows)
 
     def _node_lines(self) -> Iterator[str]:
-        states = ((_labels(("Hostname", "state"), (part.node.name, part.state)), 1) for part in self._nodes)
+        states = (
+            (_labels(("Hostname", "state"), (part.now.node.name, part.now.state)), 1) for part in self._nodes
+        )
         yield from _family("warpdeck_node_state", "1 for the state that a node is in", states)
-        seen = [(_labels(("Hostname",), (part.node.name,)), part) for part in self._nodes]
+        seen = [(_labels(("Hostname",), (part.now.node.name,)), part) for part in self._nodes]
         for name, words, value in NODE_METRICS:
-            yield from _family(name, words, ((labels, value(part)) for labels, part in seen))
+            yield from _family(name, words, ((labels, value(part.now)) for labels, part in seen))
 
     def _loop(self) -> Iterator[Metric]:
         tally = self._tally
@@ -111,116 +112,112 @@ def _family(name: str, words: str, rows: Iterable[tuple[str, float | None]]) -> 
 
 def _node_part(state: State, node: Node) -> _NodePart:
     holders = {index: state.jobs[job_id].label() for index, job_id in gpu_holders(state, node.name).items()}
-    cpus_used = sum(share.cpus for _, share in shares_on(state, node.name))
-    return _NodePart(
-        node,
-        node_state(state, node, cpus_used),
-        state.node_status.readings.get(node.name),
-        state.node_status.health.get(node.name),
-        holders,
-        cpus_used,
-    )
+    return _NodePart(node_now(state, node), holders)
 
 
 def _gpu_labels(part: _NodePart, gpu: Gpu) -> tuple[str, ...]:
     job = part.holders.get(gpu.index, "")
-    return (str(gpu.index), gpu.uuid, f"nvidia{gpu.index}", gpu.name, part.node.name, job)
+    return (str(gpu.index), gpu.uuid, f"nvidia{gpu.index}", gpu.name, part.now.node.name, job)
 
 
 def _mib(size: int | None) -> float | None:
     return None if size is None else size / MIB
 
 
-def _free(gpu: Gpu, reading: GpuReading) -> float | None:
+def _free_mib(gpu: Gpu, reading: GpuReading) -> float | None:
     used = reading.mem_used_bytes
     return None if used is None else (gpu.mem_bytes - used) / MIB
 
 
-def _drained(gpu: Gpu, part: _NodePart) -> float:
-    return float(part.node.drained or any(drain.uuid == gpu.uuid for drain in part.node.gpu_drains))
+def _last_xid(gpu: Gpu, now: NodeNow) -> float | None:
+    return float(now.health.last_xids.get(gpu.uuid, 0)) if now.health else None
+
+
+def _is_drained(gpu: Gpu, now: NodeNow) -> float:
+    return float(now.node.drained or any(drain.uuid == gpu.uuid for drain in now.node.gpu_drains))
+
+
+def _read(path: str) -> GpuValue:
+    """Return the metric that is a field of the GPU's reading, such as links.pcie_gen."""
+    field = attrgetter(path)
+    return lambda gpu, reading, now: field(reading)
+
+
+def _of_node(path: str) -> Callable[[NodeNow], float | None]:
+    """Return the metric that is a field of the node or of its reading. It is None without a reading."""
+    field = attrgetter(path)
+    return lambda now: None if path.startswith("reading.") and now.reading is None else field(now)
 
 
 UNREAD = GpuReading(index=-1)
-GpuValue = Callable[[Gpu, GpuReading, _NodePart], float | None]
+GpuValue = Callable[[Gpu, GpuReading, NodeNow], float | None]
 GPU_METRICS: tuple[tuple[str, str, GpuValue], ...] = (
-    ("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", lambda gpu, now, _: now.util_pct),
+    ("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", _read("util_pct")),
     (
         "DCGM_FI_DEV_FB_USED",
         "Framebuffer memory used (in MiB).",
-        lambda gpu, now, _: _mib(now.mem_used_bytes),
+        lambda gpu, reading, now: _mib(reading.mem_used_bytes),
     ),
-    ("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", lambda gpu, now, _: _free(gpu, now)),
-    ("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", lambda gpu, now, _: now.power_w),
-    ("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", lambda gpu, now, _: now.temp_c),
+    (
+        "DCGM_FI_DEV_FB_FREE",
+        "Framebuffer memory free (in MiB).",
+        lambda gpu, reading, now: _free_mib(gpu, reading),
+    ),
+    ("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", _read("power_w")),
+    ("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", _read("temp_c")),
     (
         "DCGM_FI_PROF_PCIE_TX_BYTES",
         "What the GPU sends over PCIe (in bytes per second).",
-        lambda gpu, now, _: now.links.pcie_tx_bytes_s,
+        _read("links.pcie_tx_bytes_s"),
     ),
     (
         "DCGM_FI_PROF_PCIE_RX_BYTES",
         "What the GPU receives over PCIe (in bytes per second).",
-        lambda gpu, now, _: now.links.pcie_rx_bytes_s,
+        _read("links.pcie_rx_bytes_s"),
     ),
     (
         "DCGM_FI_PROF_NVLINK_TX_BYTES",
         "What the GPU sends over all its NVLinks (in bytes per second).",
-        lambda gpu, now, _: now.links.nvlink_tx_bytes_s,
+        _read("links.nvlink_tx_bytes_s"),
     ),
     (
         "DCGM_FI_PROF_NVLINK_RX_BYTES",
         "What the GPU receives over all its NVLinks (in bytes per second).",
-        lambda gpu, now, _: now.links.nvlink_rx_bytes_s,
+        _read("links.nvlink_rx_bytes_s"),
     ),
-    ("DCGM_FI_DEV_PCIE_LINK_GEN", "PCIe generation now.", lambda gpu, now, _: now.links.pcie_gen),
-    ("DCGM_FI_DEV_PCIE_LINK_WIDTH", "PCIe lanes now.", lambda gpu, now, _: now.links.pcie_width),
-    (
-        "DCGM_FI_DEV_PCIE_MAX_LINK_GEN",
-        "PCIe generation at most.",
-        lambda gpu, now, _: now.links.pcie_gen_max,
-    ),
-    (
-        "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH",
-        "PCIe lanes at most.",
-        lambda gpu, now, _: now.links.pcie_width_max,
-    ),
+    ("DCGM_FI_DEV_PCIE_LINK_GEN", "PCIe generation now.", _read("links.pcie_gen")),
+    ("DCGM_FI_DEV_PCIE_LINK_WIDTH", "PCIe lanes now.", _read("links.pcie_width")),
+    ("DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "PCIe generation at most.", _read("links.pcie_gen_max")),
+    ("DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", "PCIe lanes at most.", _read("links.pcie_width_max")),
     (
         "warpdeck_gpu_nvlinks",
         "NVLinks of the GPU",
-        lambda gpu, now, _: now.links.nvlinks or None,
+        lambda gpu, reading, now: reading.links.nvlinks or None,
     ),
     (
         "warpdeck_gpu_nvlinks_up",
         "NVLinks of the GPU that are up",
-        lambda gpu, now, _: now.links.nvlinks_up if now.links.nvlinks else None,
+        lambda gpu, reading, now: reading.links.nvlinks_up if reading.links.nvlinks else None,
     ),
     (
         "DCGM_FI_DEV_XID_ERRORS",
         "Value of the last XID error encountered.",
-        lambda gpu, _, part: float(part.health.last_xids.get(gpu.uuid, 0)) if part.health else None,
+        lambda gpu, reading, now: _last_xid(gpu, now),
     ),
     (
         "warpdeck_gpu_drained",
         "Whether no job may have the GPU: it or its node is drained",
-        lambda gpu, _, part: _drained(gpu, part),
+        lambda gpu, reading, now: _is_drained(gpu, now),
     ),
 )
 """Name, help text and value of each GPU metric. A GPU whose value is None is left out."""
 
-NODE_METRICS: tuple[tuple[str, str, Callable[[_NodePart], float | None]], ...] = (
-    ("warpdeck_node_cpus", "CPUs of the node", lambda part: part.node.cpus),
-    ("warpdeck_node_cpus_allocated", "CPUs that jobs hold", lambda part: part.cpus_used),
-    (
-        "warpdeck_node_cpu_percent",
-        "Use of all CPUs",
-        lambda part: part.reading.cpu_pct if part.reading else None,
-    ),
-    ("warpdeck_node_memory_bytes", "Memory of the node", lambda part: part.node.mem_bytes),
-    (
-        "warpdeck_node_memory_used_bytes",
-        "Memory that is in use",
-        lambda part: part.reading.mem_used_bytes if part.reading else None,
-    ),
+NODE_METRICS: tuple[tuple[str, str, Callable[[NodeNow], float | None]], ...] = (
+    ("warpdeck_node_cpus", "CPUs of the node", _of_node("node.cpus")),
+    ("warpdeck_node_cpus_allocated", "CPUs that jobs hold", _of_node("cpus_used")),
+    ("warpdeck_node_cpu_percent", "Use of all CPUs", _of_node("reading.cpu_pct")),
+    ("warpdeck_node_memory_bytes", "Memory of the node", _of_node("node.mem_bytes")),
+    ("warpdeck_node_memory_used_bytes", "Memory that is in use", _of_node("reading.mem_used_bytes")),
 )
 
 
@@ -228,8 +225,7 @@ def _jobs(jobs: Iterable[Job]) -> Metric:
     """Count jobs by state and partition. Each array task counts as one."""
     counts = Counter[tuple[str, str]]()
     for job in jobs:
-        partition = job.partition or job.request.partition or ALL_NODES
-        counts[job.state.value, partition] += max(1, count_tasks(job.pending_tasks))
+        counts[job.state.value, partition_of(job)] += max(1, count_tasks(job.pending_tasks))
     family = GaugeMetricFamily(
         "warpdeck_jobs", "Jobs and array tasks that have not ended", labels=("state", "partition")
     )

@@ -8,26 +8,63 @@ from __future__ import annotations
 from warpdeck.controller.state.dependencies import judge_one
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.suspect_nodes import HELD_AFTER_NODES
-from warpdeck.model import FINISHED, Dependency, Job, JobState
+from warpdeck.model import FINISHED, Dependency, Job, JobState, PendingReason
+from warpdeck.policy import NO_BACKLOG, TOLD, Backlog
+from warpdeck.policy.placement.pending_reason import held
 from warpdeck.protocol.job_rows import WhyRow
 
 from . import unavailable_nodes
 from .row_context import RowContext
-from .serializers import NEXT, why_row
 
+UNTOLD = "expected start unknown: it waits for jobs without a time limit"
+NEXT = "Resources"
+"""Slurm's reason for jobs that wait only for resources."""
+NEVER_STARTED = {"dependency": "DependencyNeverSatisfied", "deadline": "DeadLine"}
+"""Causes with which a pending job ends by itself -> Slurm's reason, which the job keeps."""
 CAUSES = {
     "timeout": "TimeLimit",
     "node_fail": "NodeDown",
     "oom": "OutOfMemory",
     "launch_failed": "JobLaunchFailure",
-    "dependency": "DependencyNeverSatisfied",
-    "deadline": "DeadLine",
+    **NEVER_STARTED,
 }
 """Cause of a job's end -> Slurm's reason. Cancelled and preempted jobs have no reason."""
 
 
-def why_of(sight: RowContext, job: Job) -> WhyRow | None:
-    return why_row(job, sight.state.planned.pending_reasons.get(job.id), sight.state.planned.backlog)
+def never_started(job: Job) -> tuple[str, str]:
+    """Return Slurm's reason and a sentence for a job that ended without a start.
+
+    Both are "" for other jobs.
+    """
+    code = "" if job.exit is None else NEVER_STARTED.get(job.ending_cause, "")
+    return code, f"ended without a start: {job.exit.message}" if code and job.exit else ""
+
+
+def why_row(job: Job, why: PendingReason | None, likely: Backlog = NO_BACKLOG) -> WhyRow | None:
+    """Return why a job is pending, or why it ended without a start. Return None for any other job.
+
+    `likely` holds the estimated starts of jobs far back in the queue.
+    """
+    if job.state is not JobState.PENDING:
+        code, sentence = never_started(job)
+        return WhyRow(code=code, sentence=sentence) if code else None
+    if job.behind is not None:
+        return WhyRow(code=NEXT, sentence="starts after a running task of its array")
+    if job.held:
+        why = held(job)
+        return WhyRow(code=why.code, sentence=why.sentence)
+    if why is None:
+        return WhyRow(code="None", sentence="not yet considered by the scheduler")
+    if why.expected_start_unix is None and why.code in TOLD and len(likely):
+        at_unix = likely.start_of(job.id)
+        sentence = why.sentence if at_unix is not None else f"{why.sentence}; {UNTOLD}"
+        return WhyRow(code=why.code, sentence=sentence, expected_start=at_unix, rough=at_unix is not None)
+    return WhyRow(code=why.code, sentence=why.sentence, expected_start=why.expected_start_unix)
+
+
+def why_of(state: State, job: Job) -> WhyRow | None:
+    """Return `why_row` for the reason that the last scheduling pass found."""
+    return why_row(job, state.planned.pending_reasons.get(job.id), state.planned.backlog)
 
 
 def reason_of(sight: RowContext, job: Job) -> str:

@@ -6,13 +6,10 @@ Values that several columns need are computed once.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.view import Namesakes
-from warpdeck.model import Job
 
 from . import node_counts, unavailable_nodes
 
@@ -33,7 +30,3 @@ class RowContext:
         parts = self.state.site.partitions
         users = {part.name: "USER" for part in parts if part.exclusive_user}
         return users | {part.name: "NO" for part in parts if part.exclusive}
-
-
-Column = Callable[[RowContext, Job], Any]
-"""Function that computes the value of one column for a job."""

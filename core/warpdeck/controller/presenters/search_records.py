@@ -8,54 +8,38 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from warpdeck.base.cluster import NORMAL_QOS
 from warpdeck.base.errors import UserError
-from warpdeck.model import COMPACT, Job, JobId
+from warpdeck.model import Job, JobId
 from warpdeck.model.past import PAST_ORDERS, Cost, EndedJob, GroupCost, PastQuery, cost_of, end_in_words
 from warpdeck.notation.filters.job_filter import holds
 from warpdeck.ports.ports import PastPage
 
-from .serializers import holdings, never_started, partition_of, sweep_of_job, usage_row
+from .job_columns import RECORD_COLUMNS
+from .reasons import never_started
+from .usage_rows import usage_row
 
 
 def ended_job(job: Job) -> EndedJob:
     """Return the search record of a finished job. The job must have its request."""
     assert job.end_at_unix is not None
-    request, has = job.request, holdings(job)
     use = usage_row(job) if job.shares else None
     start = job.start_at_unix
     _, unstarted = never_started(job)
     return EndedJob(
-        id=job.id,
-        label=job.label(),
-        array_job_id=job.family_id,
-        name=request.name,
-        user=job.user,
-        account=request.account,
-        partition=partition_of(job),
-        qos=request.qos or NORMAL_QOS,
-        state=job.state.value,
-        state_short=COMPACT[job.state],
+        **{name: value(job) for name, value in _AS_IN_ROWS.items()},
         reason=unstarted
         or end_in_words(
             state=job.state.value,
             exit_code=str(job.exit) if job.exit else "",
             cause=job.exit.cause if job.exit else "",
         ),
-        node_list=has.node_list,
-        nodes=has.nodes,
-        cpus=has.cpus,
-        gpus=has.gpus,
-        mem_bytes=has.mem_bytes,
-        submit=job.submit_at_unix,
-        end=job.end_at_unix,
         ran_s=0.0 if start is None else max(0.0, job.end_at_unix - start),
         gpu_util_pct=use.gpu_util_pct if use else None,
         gpu_idle_pct=use.gpu_idle_pct if use else None,
-        sweep=sweep_of_job(job),
     )
 
 
+_AS_IN_ROWS = {name: RECORD_COLUMNS[name] for name in EndedJob.__struct_fields__ if name in RECORD_COLUMNS}
 _KEYS: dict[str, Callable[[EndedJob], Any]] = {
     "end": lambda job: job.end,
     "job": lambda job: job.array_job_id,

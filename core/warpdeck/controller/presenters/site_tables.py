@@ -9,33 +9,22 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-import msgspec
-
 from warpdeck.base.cluster import ALL_NODES
 from warpdeck.config import Config
 from warpdeck.config.tables import LimitTable, Partition, Qos
 from warpdeck.controller.state.state import State
-from warpdeck.controller.state.view import gpu_holders, shares_on
-from warpdeck.model import Node, NodeName
+from warpdeck.model import NodeName
 from warpdeck.notation.filters.reservation_flags import AS_ASKED
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.policy import ReservationView
 from warpdeck.protocol.site_rows import LicenseRow, PartitionRow, QosRow, ReservationRow
 
-from .serializers import node_state
-
-
-class _NodeNow(msgspec.Struct, frozen=True, kw_only=True):
-    state: str
-    cpus: int
-    cpus_used: int
-    gpus: int
-    gpus_used: int
+from .node_now import NodeNow, node_now
 
 
 def partition_rows(state: State, config: Config) -> list[PartitionRow]:
     """Return the partitions by name, or one partition with all nodes if none is configured."""
-    now = {name: _node_now(state, state.nodes[name]) for name in sorted(state.nodes)}
+    now = {name: node_now(state, state.nodes[name]) for name in sorted(state.nodes)}
     if not config.partitions:
         default_s = config.scheduler.default_time
         return [_partition_row(ALL_NODES, Partition(default_time=default_s), now, default=True)]
@@ -47,24 +36,13 @@ def partition_rows(state: State, config: Config) -> list[PartitionRow]:
     ]
 
 
-def _node_now(state: State, node: Node) -> _NodeNow:
-    cpus_used = sum(share.cpus for _, share in shares_on(state, node.name))
-    return _NodeNow(
-        state=node_state(state, node, cpus_used),
-        cpus=node.cpus,
-        cpus_used=cpus_used,
-        gpus=len(node.gpus),
-        gpus_used=len(gpu_holders(state, node.name)),
-    )
-
-
 def _partition_row(
-    name: str, table: Partition, now: dict[NodeName, _NodeNow], *, default: bool, position: int = 0
+    name: str, table: Partition, now: dict[NodeName, NodeNow], *, default: bool, position: int = 0
 ) -> PartitionRow:
     named = None if table.nodes is None else {NodeName(node) for node in table.nodes}
     there = [node for node in now if named is None or node in named]
     nodes = [now[node] for node in there]
-    states = [node.state for node in nodes]
+    states = [each.state for each in nodes]
     return PartitionRow(
         name=name,
         position=position,
@@ -74,10 +52,10 @@ def _partition_row(
         missing=collapse(sorted((named or set()) - now.keys())),
         node_states={each: states.count(each) for each in sorted(set(states))},
         nodes=len(nodes),
-        cpus=sum(node.cpus for node in nodes),
-        cpus_used=sum(node.cpus_used for node in nodes),
-        gpus=sum(node.gpus for node in nodes),
-        gpus_used=sum(node.gpus_used for node in nodes),
+        cpus=sum(each.node.cpus for each in nodes),
+        cpus_used=sum(each.cpus_used for each in nodes),
+        gpus=sum(len(each.node.gpus) for each in nodes),
+        gpus_used=sum(each.gpus_used() for each in nodes),
         max_time_s=table.max_time,
         default_time_s=table.default_time,
         min_nodes=table.min_nodes,

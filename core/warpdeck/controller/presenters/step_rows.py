@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from warpdeck.base.cluster import ALL_NODES
 from warpdeck.model import ExitStatus, Job, JobState
 from warpdeck.model.step import Step
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.protocol.job_rows import LiveStep, StepRow
 
-from .serializers import use_of
+from .job_values import partition_of
+from .usage_rows import use_of
 
 if TYPE_CHECKING:
     from warpdeck.controller.state.state import State
@@ -60,7 +60,7 @@ def _live(job: Job, row: StepRow) -> LiveStep:
         array_task_id=job.array_task_id,
         user=job.user,
         uid=job.uid,
-        partition=job.partition or job.request.partition or ALL_NODES,
+        partition=partition_of(job),
     )
 
 

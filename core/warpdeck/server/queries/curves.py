@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import RemoteError, UserError
-from warpdeck.controller.presenters import serializers
+from warpdeck.controller.presenters import usage_rows
 from warpdeck.controller.state.measurements import summed, to_curve, to_usage
 from warpdeck.model import Curve, Job, NodeName
 from warpdeck.protocol.job_rows import CurveRow, UsageRow
@@ -37,7 +37,7 @@ async def of_node(controller: Controller, name: str, *, step_s: float) -> dict[s
 async def of_job(controller: Controller, job: Job) -> dict[str, Any]:
     """Return the job's curves by node and its usage so far. Nodes that do not answer are listed as errors."""
     if not job.holds_resources:
-        used = serializers.usage_row(job) if job.shares else None
+        used = usage_rows.usage_row(job) if job.shares else None
         return await _kept(controller, job, used)
     return await _asked(controller, job, [share.node for share in job.shares])
 
@@ -54,7 +54,7 @@ async def of_batch(controller: Controller, job: Job) -> dict[str, Any]:
     if not job.holds_resources:
         return {
             "curves": [],
-            "used": serializers.use_of([job.shares[0].without_steps()]),
+            "used": usage_rows.use_of([job.shares[0].without_steps()]),
             "parts": [],
             "errors": [],
         }
@@ -73,7 +73,7 @@ async def of_step(controller: Controller, job: Job, number: int) -> dict[str, An
             f"job {job.label()} has no step {number}", f"see warpdeck show {job.label()}", code="not_found"
         )
     if step.is_finished:
-        return await _kept(controller, job, serializers.use_of(step.parts), step=number)
+        return await _kept(controller, job, usage_rows.use_of(step.parts), step=number)
     return await _asked(controller, job, [share.node for share in step.shares], step=number)
 
 
@@ -121,7 +121,7 @@ async def _ask(controller: Controller, node: NodeName, asked: wire.AskCurves) ->
 
 
 def _used(told: Sequence[wire.Curves]) -> UsageRow:
-    return serializers.shown_usage(
+    return usage_rows.shown_usage(
         summed(to_usage(answer.gpu) for answer in told),
         cpu_seconds=sum(answer.cpu_seconds for answer in told),
         peak_mem_bytes=max((answer.peak_mem_bytes for answer in told), default=0),

@@ -15,7 +15,7 @@ from typing import Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.loop.controller import Controller
-from warpdeck.controller.presenters.job_columns import shower
+from warpdeck.controller.presenters.job_columns import JOB_FIELDS, shower
 from warpdeck.controller.presenters.step_records import step_records
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId, JobState, state_named
@@ -23,7 +23,6 @@ from warpdeck.model.step import Step
 from warpdeck.notation.values.job_ids import parse_job_id
 from warpdeck.ports.caller import may_touch
 from warpdeck.protocol import requests as ask
-from warpdeck.protocol.job_rows import JobFacts, JobRow
 from warpdeck.server.chunking import TESTS_A_TURN, in_slices
 from warpdeck.server.connection import Connection
 from warpdeck.server.selection import named_by, tests_of
@@ -34,7 +33,6 @@ MAX_IDS = 10_000
 """Maximum number of jobs that one request may name, because each id is looked up separately."""
 NOT_ELIGIBLE = frozenset({"Dependency", "BeginTime", "JobArrayTaskLimit", "DependencyNeverSatisfied"})
 """Pending reasons that depend only on the job itself. A job with one of them is not eligible."""
-ALL_FIELDS = tuple(dict.fromkeys((*JobRow.__struct_fields__, *JobFacts.__struct_fields__)))
 
 
 class HistoryWindow:
@@ -122,7 +120,7 @@ async def _pages(
 ) -> AsyncGenerator[tuple[list[dict[str, Any]], bool], None]:
     """Yield the rows of each page, and whether it is certainly the last page."""
     controller = connection.server.controller
-    show = shower(controller.state, message.fields or ALL_FIELDS, now=controller.clock())
+    show = shower(controller.state, message.fields or JOB_FIELDS, now=controller.clock())
     async for jobs, is_last in jobs_of(controller, message):
         rows: list[dict[str, Any]] = show(jobs)
         if message.steps:

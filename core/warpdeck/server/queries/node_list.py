@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.presenters import serializers
 from warpdeck.controller.presenters.node_facts import node_facts
+from warpdeck.controller.presenters.node_rows import node_row
 from warpdeck.model import Node, NodeName
 from warpdeck.protocol.node_rows import NodeFacts, NodeRow
 
@@ -37,11 +37,11 @@ def shown(controller: Controller, name: str, *, facts: bool = False) -> tuple[li
         there = [state.nodes[node.name] for node in nodes if node.name in state.nodes]
         if facts:
             return list(node_facts(state, there, now=controller.clock()))
-        return [serializers.node_row(state, node) for node in there]
+        return [node_row(state, node) for node in there]
 
     return found, show
 
 
 def row(controller: Controller, name: str) -> NodeRow:
     """Return the row of one node. Raises UserError."""
-    return serializers.node_row(controller.state, named(controller, name)[0])
+    return node_row(controller.state, named(controller, name)[0])

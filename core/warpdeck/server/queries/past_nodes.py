@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.controller.loop.controller import Controller
-from warpdeck.controller.presenters.serializers import state_in_words
+from warpdeck.controller.presenters.node_now import state_in_words
 from warpdeck.controller.state.measurements import to_gpu_reading
 from warpdeck.controller.state.state import amend
 from warpdeck.controller.state.view import blocked_gpus

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.presenters import limit_use, priority_rows, site_tables, slurm_settings
-from warpdeck.controller.presenters.serializers import job_row
+from warpdeck.controller.presenters.job_columns import job_row
 from warpdeck.controller.state.reservations import reservations
 from warpdeck.model import JobId, JobState
 from warpdeck.protocol import requests as ask

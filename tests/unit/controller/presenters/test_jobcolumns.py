@@ -5,10 +5,16 @@ import pytest
 from tests.support.core import BOB, Core, ask
 
 from warpdeck.base.errors import UserError
-from warpdeck.cli.verbs.queue import DEFAULT, START, needed
 from warpdeck.controller.events.events import Held, NodeDrained
-from warpdeck.controller.presenters.job_columns import FACTS, ROW_COLUMNS, shower
-from warpdeck.controller.presenters.serializers import job_row
+from warpdeck.controller.presenters.job_columns import (
+    JOB_FIELDS,
+    RECORD_COLUMNS,
+    SELECTED_COLUMNS,
+    STATE_COLUMNS,
+    TIMED_COLUMNS,
+    job_row,
+    shower,
+)
 from warpdeck.model import (
     ArraySpec,
     Dependencies,
@@ -19,7 +25,7 @@ from warpdeck.model import (
     Reading,
     Resources,
 )
-from warpdeck.protocol.job_rows import JobFacts
+from warpdeck.protocol.job_rows import JobFacts, JobRow
 from warpdeck.protocol.requests import Jobs
 from warpdeck.server.selection import Selection
 
@@ -49,18 +55,18 @@ def chosen(core: Core, **filters: object) -> set[str]:
     return {job.request.name for job in core.state.jobs.values() if selection.has(job)}
 
 
-def test_columns_of_rows_are_what_the_rows_say(core):
-    jobs = list(core.state.jobs.values())
-    rows = shower(core.state, list(ROW_COLUMNS), now=core.now)(jobs)
-    for job, row in zip(jobs, rows, strict=True):
-        whole = job_row(core.state, job)
-        assert row == {name: getattr(whole, name) for name in ROW_COLUMNS}
+def test_every_field_is_one_column_of_the_table():
+    assert not RECORD_COLUMNS.keys() & STATE_COLUMNS.keys()
+    assert not (RECORD_COLUMNS.keys() | STATE_COLUMNS.keys()) & TIMED_COLUMNS.keys()
+    assert {*RECORD_COLUMNS, *STATE_COLUMNS, *TIMED_COLUMNS} == set(JOB_FIELDS)
+    assert SELECTED_COLUMNS.keys() < set(JOB_FIELDS)
 
 
-def test_every_fact_has_a_column_and_every_column_its_type(core):
-    assert set(FACTS) == set(JobFacts.__struct_fields__)
-    for row in shower(core.state, list(FACTS), now=core.now)(list(core.state.jobs.values())):
-        msgspec.convert(row, JobFacts, strict=True)
+@pytest.mark.parametrize("kind", [JobRow, JobFacts])
+def test_every_column_has_the_type_of_its_field(core, kind):
+    names = kind.__struct_fields__
+    for row in shower(core.state, names, now=core.now)(list(core.state.jobs.values())):
+        msgspec.convert(row, kind, strict=True)
 
 
 def test_columns_come_in_one_row_with_fields_that_only_rows_have(core):
@@ -174,11 +180,6 @@ def test_what_was_read_before_a_job_began_says_nothing_of_its_gpus(core: Core) -
         core.state.node_status.readings[job.shares[0].node] = reading
         said.append(job_row(core.state, job).gpu_util_pct)
     assert said == [None, 0]
-
-
-def test_the_columns_of_warpdeck_queue_need_no_whole_rows(core):
-    """Ten thousand whole rows take twice as long as what is printed of them."""
-    assert not set(needed([*DEFAULT.split(), *START.split()])) - set(ROW_COLUMNS)
 
 
 def test_the_last_task_of_an_array_loses_its_brackets_when_it_starts():

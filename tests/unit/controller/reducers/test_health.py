@@ -19,7 +19,7 @@ from warpdeck.controller.events.events import (
     Outcome,
     TellJob,
 )
-from warpdeck.controller.presenters.serializers import node_health_row, node_row
+from warpdeck.controller.presenters.node_rows import node_health_row, node_row
 from warpdeck.model import JobState, Node, NodeName
 from warpdeck_agent.wire import messages as wire
 
