@@ -15,7 +15,7 @@ from warpdeck.controller.presenters.job_columns import JOB_FIELDS, job_row, show
 from warpdeck.controller.presenters.node_facts import node_facts
 from warpdeck.model import ArraySpec
 from warpdeck.protocol.site_rows import PartitionRow
-from warpdeck.slurm.format.format_strings import Layout, long_columns, needed, short_columns
+from warpdeck.slurm.format.format_strings import Layout, letters_of, long_columns, needed, short_columns
 from warpdeck.slurm.format.timestamps import Stamps
 from warpdeck.slurm.viewers import job_fields, node_fields, step_fields
 from warpdeck.slurm.viewers.job_order import SortError, job_keys, parse, sort
@@ -49,11 +49,13 @@ STEP = {
     "id": "4_1.0", "name": "train", "state": "RUNNING", "start": NOW - 70, "tasks": 2, "node_list": "n1", "cpus": 2,
     "job_id": 5, "array_job_id": 4, "array_task_id": 1, "user": "ann", "uid": 1, "partition": "main",
 }  # fmt: skip
-PRINTED = job_fields.JobFields({}, now=NOW, stamps=STAMPS)
+PRINTED = job_fields.JobFields({}, now=NOW, stamps=STAMPS).by_name
+STEPS = step_fields.step_fields(now=NOW, stamps=STAMPS)
+NODES = node_fields.as_fields(node_fields.prints(STAMPS))
 KINDS = {
-    "jobs": (job_fields.LETTERS, PRINTED.by_name, _jobs()),
-    "steps": (step_fields.LETTERS, step_fields.step_fields(now=NOW, stamps=STAMPS), [STEP]),
-    "nodes": (node_fields.LETTERS, node_fields.as_fields(node_fields.prints(STAMPS)), _groups()),
+    "jobs": (letters_of(PRINTED), PRINTED, _jobs()),
+    "steps": (letters_of(STEPS), STEPS, [STEP]),
+    "nodes": (letters_of(NODES), NODES, _groups()),
 }
 
 
@@ -83,12 +85,12 @@ NEVER_CUT = {"nodelist", "reasonlist", "resizetime", "schednodes", "timeleft", "
 """To the right, where real squeue prints these as long as they are."""
 
 
-@given(width=st.integers(1, 200), right=st.booleans(), name=st.sampled_from(sorted(PRINTED.by_name)))
+@given(width=st.integers(1, 200), right=st.booleans(), name=st.sampled_from(sorted(PRINTED)))
 @example(width=1, right=True, name="reasonlist")
 @example(width=1, right=False, name="reasonlist")
 @example(width=2, right=True, name="timeleft")
 def test_a_column_with_a_width_is_so_wide(width, right, name):
-    fields, rows = PRINTED.by_name, KINDS["jobs"][2]
+    fields, rows = PRINTED, KINDS["jobs"][2]
     layout = Layout(
         long_columns(
             f"{name}:{'.' if right else ''}{width}|", {each: each for each in fields}, lambda _: None

@@ -45,17 +45,42 @@ def whole(text: str, width: int, right: bool) -> str:
     return text if right else cut(text, width, right)
 
 
+class Key(NamedTuple):
+    """A sort key: the columns of a row that it reads, and the function that returns the value to compare."""
+
+    needs: str
+    value: Callable[[Row], Any]
+    descending: bool = False
+
+
 class Field(NamedTuple):
     """A printable field.
 
     It has a title, the columns of a row that it reads, its text, and the function that fits the text to a
-    width.
+    width. `letter` is its letter in -o, or "". `sort` is its sort key; None means that its text is compared.
     """
 
     title: str
     needs: str
     text: Callable[[Row], str]
     fit: Callable[[str, int, bool], str] = cut
+    letter: str = ""
+    sort: Key | None = None
+
+    def key(self) -> Key:
+        """Return the key by which -S sorts."""
+        return self.sort or Key(self.needs, self.text)
+
+
+def fixed(title: str, text: str, letter: str = "", *, fit: Callable[[str, int, bool], str] = cut) -> Field:
+    """Return a field with the same text in every row."""
+    return Field(title, "", lambda row: text, fit, letter)
+
+
+def letters_of(fields: Mapping[str, Field]) -> dict[str, str]:
+    """Return the letters of -o and their fields in the order of %all, which has lowercase letters first."""
+    named = {field.letter: name for name, field in fields.items() if field.letter}
+    return {letter: named[letter] for letter in sorted(named, key=str.swapcase)}
 
 
 class Column(NamedTuple):

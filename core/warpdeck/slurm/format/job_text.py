@@ -13,7 +13,7 @@ from warpdeck_agent.wire.hostnames import collapse
 
 from .job_states import told_exit, told_state
 from .task_lists import told_tasks
-from .units import clock, exact, gpus_text, moment, or_null, tres_text
+from .units import clock, exact, gpus_text, gres_text, moment, or_null, tres_text
 
 Record = dict[str, Any]
 """A job in a response to a Records request: the fields below, and `steps`."""
@@ -231,10 +231,7 @@ def _gres(job: Record) -> str:
     for share in job["shares"]:
         for kind, gpus in share["gpus"].items():
             counts[kind] = counts.get(kind, 0) + len(gpus)
-    return (
-        ",".join(f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in counts.items())
-        or "(null)"
-    )
+    return or_null(gres_text(counts))
 
 
 def _shares(job: Record) -> list[str]:

@@ -115,7 +115,12 @@ def or_null(text: str | None) -> str:
     return text or "(null)"
 
 
+def gres_text(counts: Mapping[str, int]) -> str:
+    """Format numbers of GPUs by type, for example gpu:a100:4,gpu:h100:2. A type of "" is left out."""
+    return ",".join(f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in counts.items())
+
+
 def gpus_text(kind: str, indices: Iterable[int]) -> str:
     """Format the GPUs of one type on one node, for example gpu:a100:2(IDX:0-1)."""
     held = list(indices)
-    return f"gpu:{kind + ':' if kind else ''}{len(held)}(IDX:{number_ranges(held) or 'N/A'})"
+    return f"{gres_text({kind: len(held)})}(IDX:{number_ranges(held) or 'N/A'})"

@@ -5,6 +5,7 @@ Source: Slurm's own output.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from warpdeck.base.passwd import uid_of
 from warpdeck.base.slurm_version import RELEASE
 from warpdeck.notation.filters.reservation_flags import told_flags
 from warpdeck.slurm.format.reservation_extras import watts_text
-from warpdeck.slurm.format.units import clock, gpus_text, moment, or_null, tres_text
+from warpdeck.slurm.format.units import clock, gpus_text, gres_text, moment, or_null, tres_text
 
 Row = dict[str, Any]
 MIB = 2**20
@@ -22,7 +23,7 @@ STATES = {"connecting": "UNKNOWN", "draining": "MIXED+DRAIN", "drained": "IDLE+D
 
 def node_lines(node: Row, partitions: Iterable[Row], *, details: bool) -> list[str]:
     """Return the lines of a node. Unknown values are shown as Slurm shows a node that has not registered."""
-    gres = gres_text(node["gpus"])
+    gres = node_gres(node["gpus"])
     cpus, load = node["cpus"], node["cpu_pct"]
     arch = f"Arch={node['arch']} " if node["arch"] else ""
     lines = [
@@ -86,14 +87,9 @@ def node_state(node: Row) -> str:
     return str(STATES.get(state, state.upper())) + ("*" if state == "down" else "")
 
 
-def gres_text(gpus: Sequence[Row]) -> str:
+def node_gres(gpus: Sequence[Row]) -> str:
     """Return the GPUs by type, for example gpu:a100:4."""
-    kinds: dict[str, int] = {}
-    for gpu in gpus:
-        kinds[gpu["type"]] = kinds.get(gpu["type"], 0) + 1
-    return ",".join(
-        f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in sorted(kinds.items())
-    )
+    return gres_text(Counter(sorted(gpu["type"] for gpu in gpus)))
 
 
 def _gres_used(gpus: Sequence[Row]) -> str:

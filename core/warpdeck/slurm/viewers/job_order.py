@@ -7,25 +7,15 @@ breaks ties, so that two listings of the same queue are equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from warpdeck.slurm.format.format_strings import Field, Row
-
-from .job_fields import LETTERS, STARTS, USED, JobFields, start_of
+from warpdeck.slurm.format.format_strings import Field, Key, Row, letters_of
 
 DEFAULT = "P,t,-p"
 DEFAULT_START = "S"
 NEVER = float("inf")
 UNSORTED = frozenset("akoqrswxyAEFKRWXYZ")
 """Letters of -o that squeue cannot sort by."""
-
-
-class Key(NamedTuple):
-    """A sort key: the function that returns the value to compare, and the columns that it reads."""
-
-    needs: str
-    value: Callable[[Row], Any]
-    descending: bool = False
 
 
 class SortError(Exception):
@@ -66,42 +56,10 @@ def sort(rows: list[Row], keys: Sequence[Key], *, ties: Callable[[Row], Any]) ->
         rows.sort(key=key.value, reverse=key.descending)
 
 
-def job_keys(fields: JobFields) -> dict[str, Key]:
-    """Return the sort key of each letter of -o that squeue sorts by.
-
-    Numbers and times are compared as numbers, not as text.
-    """
-    number = _numbers(fields)
+def job_keys(fields: Mapping[str, Field]) -> dict[str, Key]:
+    """Return the sort key of each letter of -o that squeue sorts by."""
     return {
-        letter: number.get(letter) or _text(fields.by_name[name])
-        for letter, name in LETTERS.items()
-        if letter not in UNSORTED
-    }
-
-
-def _numbers(fields: JobFields) -> dict[str, Key]:
-    plain = {
-        "C": "cpus",
-        "D": "nodes_told",
-        "U": "uid",
-        "V": "submit",
-    }
-    return {
-        **{letter: Key(name, _column(name)) for letter, name in plain.items()},
-        "c": Key(
-            "cpus_per_task tasks_per_node", lambda row: row["cpus_per_task"] * max(1, row["tasks_per_node"])
-        ),
-        "e": Key("ends", lambda row: row["ends"] or 0),
-        "i": Key("array_job_id array_task_id", by_id),
-        "l": Key("limit_s", lambda row: row["limit_s"] or NEVER),
-        "L": Key(f"limit_s {USED}", lambda row: (row["limit_s"] or NEVER) - row["used_s"]),
-        "m": Key("mem_per_node_bytes mem_per_cpu_bytes", _memory),
-        "M": Key(USED, _column("used_s")),
-        "N": Key("batch_host", lambda row: (not row["batch_host"], row["batch_host"])),
-        "p": Key("priority_told", lambda row: row["priority_told"] or 0),
-        "Q": Key("priority_told", lambda row: row["priority_told"] or 0),
-        "S": Key(STARTS, lambda row: start_of(row) or NEVER),
-        "t": Key("state", lambda row: row["state"]),
+        letter: fields[name].key() for letter, name in letters_of(fields).items() if letter not in UNSORTED
     }
 
 
@@ -109,15 +67,3 @@ def by_id(row: Row) -> tuple[int, float]:
     """Return the sort key (array job ID, task number). The pending tasks of an array come last."""
     task = row["array_task_id"]
     return row["array_job_id"], NEVER if task is None else task
-
-
-def _memory(row: Row) -> int:
-    return row["mem_per_node_bytes"] or row["mem_per_cpu_bytes"] or 0
-
-
-def _column(name: str) -> Callable[[Row], Any]:
-    return lambda row: row[name] or 0
-
-
-def _text(field: Field) -> Key:
-    return Key(field.needs, field.text)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from warpdeck.base.slurm_version import RELEASE
-from warpdeck.notation.values.arrays import number_ranges
 from warpdeck.slurm.format.format_strings import Row
+from warpdeck.slurm.format.node_values import cpu_load, free_mib, gres, gres_used
 from warpdeck.slurm.format.units import MIB, tres_text
 
 
@@ -69,26 +69,19 @@ def _state(node: Row) -> dict[str, Any]:
 def _amounts(node: Row) -> dict[str, Any]:
     mem, held = node["mem_bytes"] // MIB, node["mem_alloc_bytes"] // MIB
     cpus, used_cpus = node["cpus"], node["cpus_used"]
-    used, load = node["mem_used_bytes"], node["cpu_pct"]
-    gpus = {kind: node["gpus_used"].get(kind, []) for kind in node["gpus"]}
+    load = cpu_load(node)
+    used_gpus = sum(len(node["gpus_used"].get(kind, ())) for kind in node["gpus"])
     return {
-        "cpu_load": None if load is None else round(load * cpus),
-        "free_memory": None if used is None else (node["mem_bytes"] - used) // MIB,
-        "gres": ",".join(_gpu(kind, count) for kind, count in node["gpus"].items()),
+        "cpu_load": None if load is None else round(load),
+        "free_memory": free_mib(node),
+        "gres": gres(node),
         "gres_drained": "N/A",
-        "gres_used": ",".join(
-            f"{_gpu(kind, len(used))}(IDX:{number_ranges(used) or 'N/A'})" for kind, used in gpus.items()
-        ),
+        "gres_used": gres_used(node),
         "real_memory": mem,
         "tres": tres_text({"cpu": cpus, "mem": mem, "billing": cpus, "gres/gpu": sum(node["gpus"].values())}),
         "alloc_memory": held,
         "alloc_cpus": used_cpus,
         "idle_cpus": cpus - used_cpus,
-        "tres_used": tres_text({"cpu": used_cpus, "mem": held, "gres/gpu": sum(map(len, gpus.values()))})
-        or None,
+        "tres_used": tres_text({"cpu": used_cpus, "mem": held, "gres/gpu": used_gpus}) or None,
         "tres_weighted": float(used_cpus),
     }
-
-
-def _gpu(kind: str, count: int) -> str:
-    return ":".join(word for word in ("gpu", kind, str(count)) if word)

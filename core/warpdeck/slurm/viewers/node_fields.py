@@ -1,4 +1,4 @@
-"""Columns of sinfo: every letter of -o and every name of -O.
+"""Columns of sinfo: every letter of -o and every name of -O, one entry each.
 
 sinfo prints one line per group. A group is a partition and those of its nodes that share a line because their
 printed values are equal.
@@ -10,23 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from warpdeck.base.slurm_version import RELEASE
-from warpdeck.notation.values.arrays import number_ranges
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.slurm.format.format_strings import Field, Row, cut
 from warpdeck.slurm.format.node_states import complete_word, long_word, rank, short_word
+from warpdeck.slurm.format.node_values import cpu_load, free_mib, gres, gres_used
 from warpdeck.slurm.format.timestamps import Stamps
 from warpdeck.slurm.format.units import MIB
 
-LETTERS = {
-    "a": "available", "b": "features_act", "c": "cpus", "d": "disk", "e": "freemem", "f": "features", "g": "groups",
-    "h": "oversubscribe", "l": "time", "m": "memory", "n": "nodehost", "o": "nodeaddr", "p": "prioritytier", "r": "root",
-    "s": "size", "t": "statecompact", "u": "user", "v": "version", "w": "weight", "z": "socketcorethread",
-    "A": "nodeai", "B": "maxcpuspernode", "C": "cpusstate", "D": "nodes", "E": "reason", "F": "nodeaiot", "G": "gres",
-    "H": "timestamp", "I": "priorityjobfactor", "L": "defaulttime", "M": "preemptmode", "N": "nodelist", "O": "cpusload",
-    "P": "partition", "R": "partitionname", "S": "allocnodes", "T": "statelong", "U": "userlong", "V": "cluster",
-    "X": "sockets", "Y": "cores", "Z": "threads",
-}  # fmt: skip
 ADMIN = "root"
 """User shown as the author of a node's reason, as in `scontrol show node`."""
 NONE, UNKNOWN, NOT_KNOWN, NULL = "none", "Unknown", "N/A", "(null)"
@@ -43,6 +34,8 @@ class Print(NamedTuple):
     """
 
     title: str
+    letter: str
+    """Letter in -o, or "" if the column has only a name."""
     text: Callable[[Row], str]
     of_node: Callable[[Row], Any] | None = None
     of_partition: Callable[[Row], Any] | None = None
@@ -65,69 +58,74 @@ def prints(stamps: Stamps) -> dict[str, Print]:
 
 def as_fields(named: dict[str, Print]) -> dict[str, Field]:
     """Convert the columns to the fields of a `Layout`."""
-    return {name: Field(each.title, "", each.text, each.fit) for name, each in named.items()}
+    return {name: Field(each.title, "", each.text, each.fit, each.letter) for name, each in named.items()}
+
+
+def _fixed(title: str, letter: str, text: str) -> Print:
+    return Print(title, letter, lambda row: text)
 
 
 def _of_partitions() -> dict[str, Print]:
-    def of_part(title: str, value: Callable[[Row], str]) -> Print:
-        return Print(title, lambda row: value(row["part"]), of_partition=value)
-
-    def fixed(title: str, text: str) -> Print:
-        return Print(title, lambda row: text)
+    def of_part(title: str, letter: str, value: Callable[[Row], str]) -> Print:
+        return Print(title, letter, lambda row: value(row["part"]), of_partition=value)
 
     return {
-        "available": of_part("AVAIL", _available),
-        "time": of_part("TIMELIMIT", lambda part: _limit(part["max_time_s"])),
-        "defaulttime": of_part("DEFAULTTIME", _default_time),
-        "groups": of_part("GROUPS", lambda part: ",".join(part["allow_groups"] or ["all"])),
-        "oversubscribe": of_part("OVERSUBSCRIBE", lambda part: "EXCLUSIVE" if part["exclusive"] else "NO"),
-        "prioritytier": of_part("PRIO_TIER", lambda part: str(part["priority_tier"])),
-        "priorityjobfactor": of_part("PRIO_JOB_FACTOR", lambda part: str(part["priority_job_factor"])),
-        "preemptmode": of_part("PREEMPT_MODE", lambda part: (part["preempt_mode"] or "off").upper()),
-        "size": of_part("JOB_SIZE", _job_size),
-        "partition": of_part("PARTITION", _starred)._replace(fit=_keep_star),
-        "partitionname": of_part("PARTITION", lambda part: str(part["name"])),
-        "root": fixed("ROOT", "no"),
-        "allocnodes": fixed("ALLOCNODES", "all"),
-        "maxcpuspernode": fixed("MAX_CPUS_PER_NODE", "UNLIMITED"),
-        "cluster": fixed("CLUSTER", NOT_KNOWN),
+        "available": of_part("AVAIL", "a", _available),
+        "time": of_part("TIMELIMIT", "l", lambda part: _limit(part["max_time_s"])),
+        "defaulttime": of_part("DEFAULTTIME", "L", _default_time),
+        "groups": of_part("GROUPS", "g", lambda part: ",".join(part["allow_groups"] or ["all"])),
+        "oversubscribe": of_part(
+            "OVERSUBSCRIBE", "h", lambda part: "EXCLUSIVE" if part["exclusive"] else "NO"
+        ),
+        "prioritytier": of_part("PRIO_TIER", "p", lambda part: str(part["priority_tier"])),
+        "priorityjobfactor": of_part("PRIO_JOB_FACTOR", "I", lambda part: str(part["priority_job_factor"])),
+        "preemptmode": of_part("PREEMPT_MODE", "M", lambda part: (part["preempt_mode"] or "off").upper()),
+        "size": of_part("JOB_SIZE", "s", _job_size),
+        "partition": of_part("PARTITION", "P", _starred)._replace(fit=_keep_star),
+        "partitionname": of_part("PARTITION", "R", lambda part: str(part["name"])),
+        "root": _fixed("ROOT", "r", "no"),
+        "allocnodes": _fixed("ALLOCNODES", "S", "all"),
+        "maxcpuspernode": _fixed("MAX_CPUS_PER_NODE", "B", "UNLIMITED"),
+        "cluster": _fixed("CLUSTER", "V", NOT_KNOWN),
     }
 
 
 def _of_nodes(stamps: Stamps) -> dict[str, Print]:
     def of_node(
-        title: str, value: Callable[[Row], str], empty: str, *, sort: Callable[[Row], Any] | None = None
+        title: str,
+        letter: str,
+        value: Callable[[Row], str],
+        empty: str,
+        *,
+        sort: Callable[[Row], Any] | None = None,
     ) -> Print:
         def text(row: Row) -> str:
             return value(row["nodes"][0]) if row["nodes"] else empty
 
-        return Print(title, text, of_node=value, value=sort)
-
-    def fixed(title: str, text: str) -> Print:
-        return Print(title, lambda row: text)
+        return Print(title, letter, text, of_node=value, value=sort)
 
     return {
-        "statecompact": of_node("STATE", short_word, NO_NODE, sort=_rank),
-        "statelong": of_node("STATE", long_word, NO_NODE, sort=_rank),
-        "statecomplete": of_node("STATECOMPLETE", complete_word, NO_NODE, sort=_rank),
-        "reason": of_node("REASON", lambda node: node["reason"] or NONE, NONE),
+        "statecompact": of_node("STATE", "t", short_word, NO_NODE, sort=_rank),
+        "statelong": of_node("STATE", "T", long_word, NO_NODE, sort=_rank),
+        "statecomplete": of_node("STATECOMPLETE", "", complete_word, NO_NODE, sort=_rank),
+        "reason": of_node("REASON", "E", lambda node: node["reason"] or NONE, NONE),
         "timestamp": of_node(
-            "TIMESTAMP", lambda node: stamps.text(node["reason_at"], unknown=UNKNOWN), UNKNOWN
+            "TIMESTAMP", "H", lambda node: stamps.text(node["reason_at"], unknown=UNKNOWN), UNKNOWN
         ),
-        "features": of_node("AVAIL_FEATURES", _features, NULL),
-        "features_act": of_node("ACTIVE_FEATURES", _features, NULL),
-        "gres": of_node("GRES", _gres, NULL),
-        "gresused": of_node("GRES_USED", _gres_used, NULL),
-        "allocmem": of_node("ALLOCMEM", lambda node: str(node["mem_alloc_bytes"] // MIB), "0"),
-        "user": of_node("USER", lambda node: ADMIN if node["reason"] else UNKNOWN, UNKNOWN),
-        "userlong": of_node("USER", lambda node: f"{ADMIN}(0)" if node["reason"] else UNKNOWN, UNKNOWN),
-        "version": fixed("VERSION", RELEASE),
-        "comment": of_node("COMMENT", lambda node: node["comment"] or NULL, NULL),
-        "extra": of_node("EXTRA", lambda node: node["extra"] or NULL, NULL),
-        "port": fixed("PORT", "0"),
-        "nodelist": Print("NODELIST", _names("name"), value=_first_name),
-        "nodehost": Print("HOSTNAMES", _names("hostname"), value=_first_name),
-        "nodeaddr": Print("NODE_ADDR", _names("address"), value=_first_name),
+        "features": of_node("AVAIL_FEATURES", "f", _features, NULL),
+        "features_act": of_node("ACTIVE_FEATURES", "b", _features, NULL),
+        "gres": of_node("GRES", "G", lambda node: gres(node) or NULL, NULL),
+        "gresused": of_node("GRES_USED", "", lambda node: gres_used(node) or NULL, NULL),
+        "allocmem": of_node("ALLOCMEM", "", lambda node: str(node["mem_alloc_bytes"] // MIB), "0"),
+        "user": of_node("USER", "u", lambda node: ADMIN if node["reason"] else UNKNOWN, UNKNOWN),
+        "userlong": of_node("USER", "U", lambda node: f"{ADMIN}(0)" if node["reason"] else UNKNOWN, UNKNOWN),
+        "version": _fixed("VERSION", "v", RELEASE),
+        "comment": of_node("COMMENT", "", lambda node: node["comment"] or NULL, NULL),
+        "extra": of_node("EXTRA", "", lambda node: node["extra"] or NULL, NULL),
+        "port": _fixed("PORT", "", "0"),
+        "nodelist": Print("NODELIST", "N", _names("name"), value=_first_name),
+        "nodehost": Print("HOSTNAMES", "n", _names("hostname"), value=_first_name),
+        "nodeaddr": Print("NODE_ADDR", "o", _names("address"), value=_first_name),
     }
 
 
@@ -138,7 +136,7 @@ def _numbers() -> dict[str, Print]:
     range.
     """
 
-    def least(title: str, value: Callable[[Row], int]) -> Print:
+    def least(title: str, letter: str, value: Callable[[Row], int]) -> Print:
         def text(row: Row) -> str:
             found = {value(node) for node in row["nodes"]}
             return f"{min(found, default=0)}{'+' if len(found) > 1 else ''}"
@@ -146,9 +144,9 @@ def _numbers() -> dict[str, Print]:
         def smallest(row: Row) -> int:
             return min((value(node) for node in row["nodes"]), default=0)
 
-        return Print(title, text, of_node=value, exact=True, value=smallest)
+        return Print(title, letter, text, of_node=value, exact=True, value=smallest)
 
-    def span(title: str, value: Callable[[Row], float | None], form: str) -> Print:
+    def span(title: str, letter: str, value: Callable[[Row], float | None], form: str) -> Print:
         def text(row: Row) -> str:
             found = [each for each in map(value, row["nodes"]) if each is not None]
             if not found:
@@ -156,19 +154,19 @@ def _numbers() -> dict[str, Print]:
             low, high = form % min(found), form % max(found)
             return low if low == high else f"{low}-{high}"
 
-        return Print(title, text)
+        return Print(title, letter, text)
 
     return {
-        "cpus": least("CPUS", lambda node: int(node["cpus"])),
-        "cores": least("CORES", lambda node: int(node["cores"])),
-        "sockets": least("SOCKETS", lambda node: int(node["sockets"])),
-        "threads": least("THREADS", lambda node: int(node["threads"])),
-        "memory": least("MEMORY", lambda node: int(node["mem_bytes"]) // MIB),
-        "disk": least("TMP_DISK", lambda node: int(node["tmp_disk_bytes"]) // MIB),
-        "weight": least("WEIGHT", lambda node: int(node["weight"])),
-        "socketcorethread": Print("S:C:T", _topology, of_node=_layout, exact=True),
-        "cpusload": span("CPU_LOAD", _load, "%.2f"),
-        "freemem": span("FREE_MEM", _free, "%d"),
+        "cpus": least("CPUS", "c", lambda node: int(node["cpus"])),
+        "cores": least("CORES", "Y", lambda node: int(node["cores"])),
+        "sockets": least("SOCKETS", "X", lambda node: int(node["sockets"])),
+        "threads": least("THREADS", "Z", lambda node: int(node["threads"])),
+        "memory": least("MEMORY", "m", lambda node: int(node["mem_bytes"]) // MIB),
+        "disk": least("TMP_DISK", "d", lambda node: int(node["tmp_disk_bytes"]) // MIB),
+        "weight": least("WEIGHT", "w", lambda node: int(node["weight"])),
+        "socketcorethread": Print("S:C:T", "z", _topology, of_node=_layout, exact=True),
+        "cpusload": span("CPU_LOAD", "O", _cpus_busy, "%.2f"),
+        "freemem": span("FREE_MEM", "e", free_mib, "%d"),
     }
 
 
@@ -177,10 +175,10 @@ def _counts() -> dict[str, Print]:
         return len(row["nodes"])
 
     return {
-        "nodes": Print("NODES", lambda row: str(nodes(row)), value=nodes),
-        "nodeai": Print("NODES(A/I)", lambda row: "{}/{}".format(*_by_use(row))),
-        "nodeaiot": Print("NODES(A/I/O/T)", lambda row: "{}/{}/{}/{}".format(*_by_use(row), nodes(row))),
-        "cpusstate": Print("CPUS(A/I/O/T)", _cpus_by_use),
+        "nodes": Print("NODES", "D", lambda row: str(nodes(row)), value=nodes),
+        "nodeai": Print("NODES(A/I)", "A", lambda row: "{}/{}".format(*_by_use(row))),
+        "nodeaiot": Print("NODES(A/I/O/T)", "F", lambda row: "{}/{}/{}/{}".format(*_by_use(row), nodes(row))),
+        "cpusstate": Print("CPUS(A/I/O/T)", "C", _cpus_by_use),
     }
 
 
@@ -229,29 +227,9 @@ def _features(node: Row) -> str:
     return ",".join(node["features"]) or NULL
 
 
-def _gres(node: Row) -> str:
-    return ",".join(_gpu(kind, count) for kind, count in node["gpus"].items()) or NULL
-
-
-def _gres_used(node: Row) -> str:
-    def used(kind: str) -> str:
-        held = node["gpus_used"].get(kind, [])
-        return f"{_gpu(kind, len(held))}(IDX:{number_ranges(held) or 'N/A'})"
-
-    return ",".join(used(kind) for kind in node["gpus"]) or NULL
-
-
-def _gpu(kind: str, count: int) -> str:
-    return ":".join(word for word in ("gpu", kind, str(count)) if word)
-
-
-def _load(node: Row) -> float | None:
-    return None if node["cpu_pct"] is None else node["cpu_pct"] * node["cpus"] / 100
-
-
-def _free(node: Row) -> float | None:
-    used = node["mem_used_bytes"]
-    return None if used is None else (node["mem_bytes"] - used) // MIB
+def _cpus_busy(node: Row) -> float | None:
+    load = cpu_load(node)
+    return None if load is None else load / 100
 
 
 def _layout(node: Row) -> tuple[int, ...]:

@@ -25,12 +25,20 @@ from warpdeck.slurm.console.arguments import (
 )
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.watch_loop import iterate, pause_s
-from warpdeck.slurm.format.format_strings import Column, Layout, Row, long_columns, short_columns
+from warpdeck.slurm.format.format_strings import (
+    Column,
+    Field,
+    Layout,
+    Row,
+    letters_of,
+    long_columns,
+    short_columns,
+)
 from warpdeck.slurm.format.node_states import WORDS, picks
 from warpdeck.slurm.format.timestamps import Stamps, ctime
 from warpdeck.slurm.format.units import clock
 
-from .node_fields import LETTERS, Print, as_fields, group, prints
+from .node_fields import Print, as_fields, group, prints
 
 OPTIONS = options(
     "sinfo",
@@ -141,11 +149,12 @@ def _complain(stamps: Stamps, console: Console) -> None:
 
 
 def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict[str, Print]) -> None:
-    columns = _columns(asked, site, lambda sentence: print(sentence, file=console.streams.err))
+    printable = as_fields(named)
+    columns = _columns(asked, site, printable, lambda sentence: print(sentence, file=console.streams.err))
     fields = [column.field for column in columns if column.field]
     rows = _rows(asked, site, [named[field] for field in fields], of_names=bool(NAMED_BY & {*fields}))
-    _sort(rows, asked, site, named)
-    layout = Layout(columns, as_fields(named))
+    _sort(rows, asked, named)
+    layout = Layout(columns, printable)
     lines = [] if asked.has("noheader") else [layout.titles()]
     if lines and asked.has("clusters"):
         lines.insert(0, CLUSTER_LINE)
@@ -157,21 +166,24 @@ def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict
 # Columns
 
 
-def _columns(asked: SinfoOptions, site: SinfoTables, complain: Callable[[str], None]) -> list[Column]:
+def _columns(
+    asked: SinfoOptions, site: SinfoTables, fields: dict[str, Field], complain: Callable[[str], None]
+) -> list[Column]:
     def unknown_name(word: str) -> None:
         complain(f"sinfo: error: Invalid job format specification: {word}")
 
     def unknown_letter(word: str) -> None:
         complain(f"Invalid node format specification: {word}")
 
+    letters = letters_of(fields)
     form = asked.values.get("Format")
     if form is not None and form.lower() != "all":
-        return long_columns(form, NAMES, unknown_name)
+        return long_columns(form, {name: name for name in fields} | OTHER_NAMES, unknown_name)
     form = "%all" if form is not None else asked.values.get("format", _default(asked, site))
     if form.lower() == "%all":
-        last = list(LETTERS)[-1]
-        return [Column(field, suffix=_gap(letter, last)) for letter, field in LETTERS.items()]
-    return short_columns(form, LETTERS, unknown_letter)
+        last = list(letters)[-1]
+        return [Column(field, suffix=_gap(letter, last)) for letter, field in letters.items()]
+    return short_columns(form, letters, unknown_letter)
 
 
 def _gap(letter: str, last: str) -> str:
@@ -179,12 +191,8 @@ def _gap(letter: str, last: str) -> str:
     return " " if letter == last else "|" if letter.islower() else " |"
 
 
-NAMES = {
-    **{name: name for name in LETTERS.values()},
-    "priority": "prioritytier",
-    "share": "oversubscribe",
-} | {name: name for name in ("gresused", "allocmem", "statecomplete", "comment", "extra", "port")}
-"""Names of -O -> names of the columns in `prints`."""
+OTHER_NAMES = {"priority": "prioritytier", "share": "oversubscribe"}
+"""Second names of -O -> names of the columns."""
 
 
 def _default(asked: SinfoOptions, site: SinfoTables) -> str:
@@ -292,17 +300,18 @@ def _names(text: str | None) -> frozenset[str] | None:
         raise WordsError(f"sinfo: error: '{text}' invalid entry for --nodes") from None
 
 
-def _sort(rows: list[Row], asked: SinfoOptions, site: SinfoTables, named: dict[str, Print]) -> None:
+def _sort(rows: list[Row], asked: SinfoOptions, named: dict[str, Print]) -> None:
     """Sort the rows in place by the letters of -S, the most important first.
 
     Unknown letters are ignored. Equal rows keep the configured order of partitions and nodes.
     """
+    by_letter = {each.letter: each for each in named.values() if each.letter}
     usual = ORDER_OF_NODES if asked.has("Node") else ORDER
     for word in reversed(listed(asked.values.get("sort", usual))):
         letter = word.lstrip("+-#")[:1]
-        if letter not in LETTERS:
+        each = by_letter.get(letter)
+        if each is None:
             continue
-        each = named[LETTERS[letter]]
         key: Callable[[Row], Any] = each.value or each.text
         if letter == "P" and "#" in word:
             key = lambda row: row["part"]["position"]  # noqa: E731

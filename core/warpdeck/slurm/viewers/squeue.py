@@ -26,8 +26,10 @@ from warpdeck.slurm.console.watch_loop import iterate, pause_s
 from warpdeck.slurm.format.format_strings import (
     Column,
     Field,
+    Key,
     Layout,
     Row,
+    letters_of,
     long_columns,
     needed,
     short_columns,
@@ -91,7 +93,7 @@ class View(NamedTuple):
     kind: str
     letters: Mapping[str, str]
     fields: dict[str, Field]
-    keys: dict[str, job_order.Key]
+    keys: dict[str, Key]
 
 
 def main(words: list[str], console: Console) -> int:
@@ -189,13 +191,14 @@ def _print(layout: Layout, rows: list[Row], asked: JobFilterOptions, console: Co
 
 
 def _jobs_view(asked: JobFilterOptions, console: Console, now: float, stamps: Stamps) -> View:
-    fields = job_fields.JobFields(console.env, now=now, stamps=stamps, convert=not asked.has("noconvert"))
-    return View("job", job_fields.LETTERS, fields.by_name, job_order.job_keys(fields))
+    convert = not asked.has("noconvert")
+    fields = job_fields.JobFields(console.env, now=now, stamps=stamps, convert=convert).by_name
+    return View("job", letters_of(fields), fields, job_order.job_keys(fields))
 
 
 def _steps_view(now: float, stamps: Stamps) -> View:
     fields = step_fields.step_fields(now=now, stamps=stamps)
-    return View("job step", step_fields.LETTERS, fields, step_fields.step_keys(fields, now=now))
+    return View("job step", letters_of(fields), fields, step_fields.step_keys(fields))
 
 
 def _columns(asked: JobFilterOptions, view: View) -> list[Column]:
@@ -217,7 +220,7 @@ def _default(asked: JobFilterOptions) -> str:
     return LONG if asked.has("long") else DEFAULT
 
 
-def _keys(asked: JobFilterOptions, view: View) -> tuple[list[job_order.Key], WordsError | None]:
+def _keys(asked: JobFilterOptions, view: View) -> tuple[list[Key], WordsError | None]:
     """Return the sort keys, or no keys and the error of an invalid sort order."""
     usual = (
         "P,i" if asked.has("steps") else job_order.DEFAULT_START if asked.has("start") else job_order.DEFAULT
@@ -229,7 +232,7 @@ def _keys(asked: JobFilterOptions, view: View) -> tuple[list[job_order.Key], Wor
         return [], WordsError(f"squeue: error: Invalid sort specification: {error}")
 
 
-def _needs(columns: list[Column], keys: list[job_order.Key], view: View) -> list[str]:
+def _needs(columns: list[Column], keys: list[Key], view: View) -> list[str]:
     of_keys = [word for key in keys for word in key.needs.split()]
     ties = ("array_job_id", "array_task_id", "tasks_text", "tasks_folded", "state", "partition")
     return list(dict.fromkeys([*needed(columns, view.fields), *of_keys, *ties]))

@@ -1,29 +1,31 @@
-"""Step columns of squeue -s: the letters of -o and the names of -O that apply to steps."""
+"""Step fields of squeue -s: the letters of -o and the names of -O that apply to steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.notation.values.durations import format_duration
-from warpdeck.slurm.format.format_strings import NULL, Field, Row, whole
+from warpdeck.slurm.format.format_strings import NULL, Field, Key, Row, cut, fixed, letters_of, whole
 from warpdeck.slurm.format.timestamps import Stamps
 
-from .job_order import Key
-
-LETTERS = {
-    "b": "tres-per-node", "i": "stepid", "j": "stepname", "l": "timelimit", "u": "username", "A": "numtasks",
-    "M": "timeused", "N": "nodes", "P": "partition", "S": "starttime", "U": "userid",
-}  # fmt: skip
 NOT_ASKED = "N/A"
 FIXED = {
-    "cluster": ("CLUSTER", CLUSTER_NAME), "container": ("CONTAINER", NULL), "cpufreq": ("CPU_FREQ", "0-0:0"),
-    "cpus-per-tres": ("CPUS_PER_TRES", NULL), "gres": ("TRES_PER_JOB", NULL), "mem-per-tres": ("MEM_PER_TRES", NULL),
-    "network": ("NETWORK", NULL), "resvports": ("RESERVED_PORTS", NULL), "timelimit": ("TIME_LIMIT", "UNLIMITED"),
-    "tres-bind": ("TRES_BIND", NULL), "tres-freq": ("TRES_FREQ", NULL), "tres-per-job": ("TRES_PER_STEP", NULL),
-    "tres-per-node": ("TRES_PER_JOB", NULL), "tres-per-socket": ("TRES_PER_SOCKET", NULL),
-    "tres-per-step": ("TRES_PER_STEP", NULL), "tres-per-task": ("TRES_PER_TASK", NULL),
-}  # fmt: skip
+    "cluster": fixed("CLUSTER", CLUSTER_NAME),
+    "container": fixed("CONTAINER", NULL),
+    "cpufreq": fixed("CPU_FREQ", "0-0:0"),
+    "cpus-per-tres": fixed("CPUS_PER_TRES", NULL),
+    "gres": fixed("TRES_PER_JOB", NULL),
+    "mem-per-tres": fixed("MEM_PER_TRES", NULL),
+    "network": fixed("NETWORK", NULL),
+    "resvports": fixed("RESERVED_PORTS", NULL),
+    "timelimit": fixed("TIME_LIMIT", "UNLIMITED", "l"),
+    "tres-bind": fixed("TRES_BIND", NULL),
+    "tres-freq": fixed("TRES_FREQ", NULL),
+    "tres-per-job": fixed("TRES_PER_STEP", NULL),
+    "tres-per-node": fixed("TRES_PER_JOB", NULL, "b"),
+    "tres-per-socket": fixed("TRES_PER_SOCKET", NULL),
+    "tres-per-step": fixed("TRES_PER_STEP", NULL),
+    "tres-per-task": fixed("TRES_PER_TASK", NULL),
+}
 
 
 def step_fields(*, now: float, stamps: Stamps) -> dict[str, Field]:
@@ -31,35 +33,37 @@ def step_fields(*, now: float, stamps: Stamps) -> dict[str, Field]:
 
     A row is a `LiveStep` of the controller merged with the values of its `row`.
     """
-    made = {name: Field(title, "", _always(text)) for name, (title, text) in FIXED.items()}
-    return made | {
+    return {
+        **FIXED,
         "arrayjobid": Field("ARRAY_JOB_ID", "", _array),
         "arraytaskid": Field("ARRAY_TASK_ID", "", _task),
-        "jobid": Field("JOB_ID", "", lambda row: str(row["job_id"])),
-        "nodes": Field("NODELIST", "", lambda row: row["node_list"], whole),
-        "numcpus": Field("NUM_CPUS", "", lambda row: str(row["cpus"])),
-        "numtasks": Field("TASKS", "", lambda row: str(row["tasks"])),
-        "partition": Field("PARTITION", "", lambda row: row["partition"]),
-        "starttime": Field("START_TIME", "", lambda row: stamps.text(row["start"])),
-        "stepid": Field("STEPID", "", lambda row: row["id"]),
-        "stepname": Field("NAME", "", lambda row: row["name"]),
-        "stepstate": Field("STATE", "", lambda row: row["state"]),
-        "timeused": Field("TIME", "", lambda row: format_duration(now - row["start"]), whole),
-        "userid": Field("UID", "", lambda row: str(row["uid"])),
-        "username": Field("USER", "", lambda row: row["user"]),
+        "jobid": _column("JOB_ID", "job_id"),
+        "nodes": _column("NODELIST", "node_list", "N")._replace(fit=whole),
+        "numcpus": _column("NUM_CPUS", "cpus"),
+        "numtasks": _column("TASKS", "tasks", "A", sort=_number("tasks")),
+        "partition": _column("PARTITION", "partition", "P"),
+        "starttime": Field(
+            "START_TIME", "", lambda row: stamps.text(row["start"]), letter="S", sort=_number("start")
+        ),
+        "stepid": _column("STEPID", "id", "i", sort=Key("", by_id)),
+        "stepname": _column("NAME", "name", "j"),
+        "stepstate": _column("STATE", "state"),
+        "timeused": Field(
+            "TIME",
+            "",
+            lambda row: format_duration(now - row["start"]),
+            whole,
+            letter="M",
+            sort=Key("", lambda row: now - row["start"]),
+        ),
+        "userid": _column("UID", "uid", "U", sort=_number("uid")),
+        "username": _column("USER", "user", "u"),
     }
 
 
-def step_keys(fields: dict[str, Field], *, now: float) -> dict[str, Key]:
+def step_keys(fields: dict[str, Field]) -> dict[str, Key]:
     """Return the sort key of each letter of -o that applies to steps."""
-    numbers = {
-        "A": Key("", lambda row: row["tasks"]),
-        "i": Key("", by_id),
-        "M": Key("", lambda row: now - row["start"]),
-        "S": Key("", lambda row: row["start"]),
-        "U": Key("", lambda row: row["uid"]),
-    }
-    return {letter: numbers.get(letter) or Key("", fields[name].text) for letter, name in LETTERS.items()}
+    return {letter: fields[name].key() for letter, name in letters_of(fields).items()}
 
 
 def by_id(row: Row) -> tuple[int, int, float, str]:
@@ -69,6 +73,14 @@ def by_id(row: Row) -> tuple[int, int, float, str]:
     return row["array_job_id"], row["array_task_id"] or 0, number, last
 
 
+def _column(title: str, column: str, letter: str = "", *, sort: Key | None = None) -> Field:
+    return Field(title, "", lambda row: str(row[column]), cut, letter, sort)
+
+
+def _number(column: str) -> Key:
+    return Key("", lambda row: row[column])
+
+
 def _array(row: Row) -> str:
     """Return the array's job ID, or 0 if the job is no array task."""
     return "0" if row["array_task_id"] is None else str(row["array_job_id"])
@@ -76,7 +88,3 @@ def _array(row: Row) -> str:
 
 def _task(row: Row) -> str:
     return NOT_ASKED if row["array_task_id"] is None else str(row["array_task_id"])
-
-
-def _always(text: str) -> Callable[[Row], str]:
-    return lambda row: text
