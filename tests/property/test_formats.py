@@ -17,7 +17,7 @@ from warpdeck.model import ArraySpec
 from warpdeck.protocol.site_rows import PartitionRow
 from warpdeck.slurm.format.format_strings import Layout, letters_of, long_columns, needed, short_columns
 from warpdeck.slurm.format.timestamps import Stamps
-from warpdeck.slurm.viewers import job_fields, node_fields, step_fields
+from warpdeck.slurm.viewers import job_dump, job_fields, node_fields, step_fields
 from warpdeck.slurm.viewers.job_order import SortError, job_keys, parse, sort
 
 NOW = time.time()
@@ -121,3 +121,17 @@ def test_every_letter_has_a_field_and_every_field_its_needs():
         assert set(letters.values()) <= set(fields)
         for field in fields.values():
             assert set(field.needs.split()) <= set(rows[0])
+
+
+def test_the_json_of_a_job_reads_only_the_columns_that_it_names():
+    for row in KINDS["jobs"][2]:
+        few = {name: row[name] for name in job_dump.NEEDS}
+        assert job_dump.job_object(few) == job_dump.job_object(row)
+
+
+def test_each_field_reads_only_the_columns_that_it_names():
+    for field in PRINTED.values():
+        for row in KINDS["jobs"][2]:
+            assert field.text({name: row[name] for name in field.needs.split()}) == field.text(row)
+            key = field.key()
+            assert key.value({name: row[name] for name in key.needs.split()}) == key.value(row)

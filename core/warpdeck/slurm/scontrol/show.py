@@ -28,7 +28,7 @@ Row = dict[str, Any]
 NO_TASK = "4294967294"
 """Value that replaces %a in the file names of array tasks that are still pending as one record."""
 NO_ID = "scontrol_print_job error: Invalid job id specified"
-WANTED = sorted({*FIELDS, *job_dump.NEEDS.split()})
+WANTED = sorted({*FIELDS, *job_dump.NEEDS})
 
 
 class Entity(NamedTuple):

@@ -249,6 +249,6 @@ def _dump(asked: JobFilterOptions, console: Console, client: SyncClient) -> None
 
     if not asked.has("states", "start"):
         asked = asked._replace(values={**asked.values, "states": "all"})
-    rows = job_rows(asked, client, needs=NEEDS.split())
+    rows = job_rows(asked, client, needs=NEEDS)
     rows.sort(key=lambda row: row["id"])
     dump(console, {"jobs": [job_object(row) for row in rows]}, yaml=asked.has("yaml"))
