@@ -336,35 +336,40 @@ def _tasks(ask: _Ask, counts: _Counts) -> str:
 
 
 def _node_tasks(ask: _Ask, counts: _Counts) -> str:
-    name = ask.name
-    if not ask.node or not ask.task:
-        return ""
-    if ask.node % ask.task:
-        return f"Failed to validate job spec, --gres={name}/--{name}s-per-node not multiple of --{name}s-per-task."
-    tasks = ask.node // ask.task
-    if counts.per_node not in (None, 0, tasks):
-        return (
-            f"Failed to validate job spec. Based on --gres={name}/--{name}s-per-node and --{name}s-per-task "
-            "requested number of tasks per node differ from --ntasks-per-node."
-        )
-    counts.per_node = tasks
-    return ""
+    option = f"--gres={ask.name}/--{ask.name}s-per-node"
+    words, counts.per_node = _tasks_by_place(
+        ask, option=option, gpus=ask.node, tasks=counts.per_node, place="node", places="node"
+    )
+    return words
 
 
 def _socket_tasks(ask: _Ask, counts: _Counts) -> str:
+    option = f"--{ask.name}s-per-socket"
+    words, counts.per_socket = _tasks_by_place(
+        ask, option=option, gpus=ask.socket, tasks=counts.per_socket, place="socket", places="sockets"
+    )
+    return words
+
+
+def _tasks_by_place(
+    ask: _Ask, *, option: str, gpus: int, tasks: int | None, place: str, places: str
+) -> tuple[str, int | None]:
+    """Derive the tasks on each node or socket from its GPUs and from those of each task.
+
+    Return (Slurm's error message or "", the number of tasks).
+    """
     name = ask.name
-    if not ask.socket or not ask.task:
-        return ""
-    if ask.socket % ask.task:
-        return f"Failed to validate job spec, --{name}s-per-socket not multiple of --{name}s-per-task."
-    tasks = ask.socket // ask.task
-    if counts.per_socket not in (None, 0, tasks):
+    if not gpus or not ask.task:
+        return "", tasks
+    if gpus % ask.task:
+        return f"Failed to validate job spec, {option} not multiple of --{name}s-per-task.", tasks
+    found = gpus // ask.task
+    if tasks not in (None, 0, found):
         return (
-            f"Failed to validate job spec. Based on --{name}s-per-socket and --{name}s-per-task requested number of "
-            "tasks per sockets differ from --ntasks-per-socket."
-        )
-    counts.per_socket = tasks
-    return ""
+            f"Failed to validate job spec. Based on {option} and --{name}s-per-task requested number of tasks per "
+            f"{places} differ from --ntasks-per-{place}."
+        ), tasks
+    return "", found
 
 
 def _cpus(ask: _Ask, counts: _Counts) -> str:
