@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.property.measured import ENVIRON, UNREACHED, VALUES, comes_back, shown_by, without_controller
 from tests.slurm_parity.peer import PACKAGES
 
+from warpdeck.notation.option_values.option_fields import OptionSource
 from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05
 from warpdeck.notation.options.variables import SALLOC_VARIABLES, SRUN_VARIABLES
 from warpdeck.notation.verdict.launch import judge_launch
-from warpdeck.notation.verdict.option_fields import OptionSource
 
 COMMAND_S = 60.0
 TABLES = {"salloc": SALLOC_22_05, "srun": SRUN_22_05}

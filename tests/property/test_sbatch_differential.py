@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.property.measured import ENVIRON, UNREACHED, VALUES, comes_back, shown_by, without_controller
 from tests.slurm_parity.peer import PACKAGES
 
+from warpdeck.notation.option_values.option_fields import OptionSource
 from warpdeck.notation.options.options import SBATCH_22_05
-from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import judge
 
 SBATCH_S = 60.0

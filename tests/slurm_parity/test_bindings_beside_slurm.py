@@ -14,12 +14,12 @@ import pytest
 from tests.slurm_parity.ours import OurSlurm
 from tests.slurm_parity.peer import RealSlurm
 
+from warpdeck.notation.option_values.option_fields import OptionSource
 from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05
 from warpdeck.notation.step.srun import parse_srun
 from warpdeck.notation.step.step_arguments import TOLD
 from warpdeck.notation.values.exports import NICENESS
 from warpdeck.notation.verdict.launch import judge_launch
-from warpdeck.notation.verdict.option_fields import OptionSource
 
 pytestmark = pytest.mark.slurm
 PLACE = OptionSource(cwd="/", environ={}, now=0.0)

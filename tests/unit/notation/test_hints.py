@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.notation.request.hints import told_of
+from warpdeck.notation.option_values.table import told_of
 
 
 @pytest.mark.parametrize(

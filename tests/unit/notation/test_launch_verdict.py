@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warpdeck.notation.option_values.option_fields import OptionSource
 from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05
 from warpdeck.notation.verdict.launch import judge_launch
-from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import Verdict
 
 NOW = 1_800_000_000.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from warpdeck.notation.option_values.option_fields import OptionSource
 from warpdeck.notation.script_lint import in_words, remarks
-from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import judge
 
 

@@ -14,7 +14,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.client.submission import Draft, draft_script
 from warpdeck.notation.foreign.option_mapping import Meaning
 from warpdeck.notation.foreign.pbs_resources import resources
-from warpdeck.notation.verdict.option_fields import OptionSource
+from warpdeck.notation.option_values.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import Verdict, judge
 
 NOW = 1_800_000_000.0

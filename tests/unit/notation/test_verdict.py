@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warpdeck.notation.option_values.option_fields import OptionSource
 from warpdeck.notation.options.options import SBATCH, SBATCH_22_05, with_plugins
-from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import Verdict, judge
 
 NOW = 1_800_000_000.0

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import pytest
 
+from warpdeck.notation.option_values.option_fields import OptionSource
 from warpdeck.notation.options.options import NONE, SALLOC_22_05, SBATCH_22_05, SRUN_22_05
 from warpdeck.notation.options.variables import SALLOC_VARIABLES, SBATCH_VARIABLES, SRUN_VARIABLES
 from warpdeck.notation.verdict.launch import judge_launch
-from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import judge
 from warpdeck.slurm.submit import scancel
 from warpdeck.slurm.viewers import sinfo, squeue

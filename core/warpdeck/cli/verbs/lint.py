@@ -16,10 +16,10 @@ from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.arguments import Arguments
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.submission import draft_script, dry_run, local_files
+from warpdeck.notation.option_values.option_fields import OptionSource
 from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES
 from warpdeck.notation.options.options import SBATCH, SBATCH_22_05, with_plugins
 from warpdeck.notation.script_lint import Remark, in_words, remarks
-from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import Verdict, judge
 
 

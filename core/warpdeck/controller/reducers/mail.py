@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from warpdeck.model import FINISHED, Job, JobState
-from warpdeck.notation.request.mail import SHARES
+from warpdeck.notation.option_values.notices import MAIL_SHARES
 
 FAILURES = frozenset(
     {JobState.FAILED, JobState.TIMEOUT, JobState.NODE_FAIL, JobState.OUT_OF_MEMORY, JobState.DEADLINE}
@@ -23,7 +23,7 @@ WAITING = frozenset({JobState.PENDING, JobState.CONFIGURING})
 NEVER = "DependencyNeverSatisfied"
 """Pending reason of a job that can never start but is not ended for that (--kill-on-invalid-dep=no)."""
 INVALID = "INVALID_DEPEND"
-ONCE = (*SHARES, INVALID)
+ONCE = (*MAIL_SHARES, INVALID)
 """Events that are reported only once."""
 DAY_S = 86_400
 
@@ -98,7 +98,7 @@ def _events(before: MailedEvents, job: Job, others: Iterable[MailedEvents], now:
         found.append("BEGIN")
     if job.state is JobState.RUNNING and job.time_limit_s and job.start_at_unix is not None:
         share = (now - job.start_at_unix - job.suspended_s) / job.time_limit_s
-        over = [event for event, least in SHARES.items() if share >= least and event not in before.told]
+        over = [event for event, least in MAIL_SHARES.items() if share >= least and event not in before.told]
         found += over
     return found
 
@@ -139,7 +139,7 @@ WORDS = {
     "REQUEUE": "Requeued",
     "INVALID_DEPEND": "Invalid dependency",
     "TIME_LIMIT": "Reached time limit",
-    **{event: f"Reached {share:.0%} of time limit" for event, share in SHARES.items()},
+    **{event: f"Reached {share:.0%} of time limit" for event, share in MAIL_SHARES.items()},
 }
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.values.hostfile import names_in
+from warpdeck.notation.values.hostlist import names_in
 
 Reader = Callable[[str], str]
 """Returns the content of a file. The path is relative to the submit directory. Raises OSError."""

@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from warpdeck.base.errors import UserError
+from warpdeck.notation.option_values.job_values import MAX_NODES
 from warpdeck.notation.values.hostlist import by_number
-
-MAX_NODES = 100_000
 
 
 def join_gpus(resources: dict[str, Any]) -> None:
@@ -59,6 +58,36 @@ def _quotient(many: int, each: int, options: str) -> int:
     if many % each:
         raise UserError(f"{options} do not fit: {many} is no multiple of {each}", "write counts that fit")
     return many // each
+
+
+def fit_tasks_to_gpus(resources: dict[str, Any]) -> None:
+    """Apply --ntasks-per-gpu: derive the number of tasks from the GPUs, or the number of GPUs from the tasks.
+    Raises UserError.
+    """
+    each = resources.get("tasks_per_gpu")
+    if each is None:
+        return
+    gpus, tasks = resources["gpus"], resources.get("tasks")
+    if resources.get("nodes_min") != resources.get("nodes_max"):
+        raise UserError("--ntasks-per-gpu does not go with a range of --nodes", "write one number")
+    if gpus.get("per_task") is not None or resources.get("tasks_per_node") is not None:
+        raise UserError("--ntasks-per-gpu excludes --gpus-per-task and --ntasks-per-node", "keep one of them")
+    if "share_pct" in gpus or "shards" in gpus:
+        raise UserError("--ntasks-per-gpu does not go with a part of a GPU", "ask for whole GPUs")
+    if gpus and tasks is None:
+        if gpus.get("total") is not None:
+            resources["tasks"] = gpus["total"] * each
+        else:
+            resources["tasks_per_node"] = gpus["per_node"] * each
+    elif tasks is None:
+        raise UserError("--ntasks-per-gpu says nothing alone", "say --gpus or --ntasks beside it")
+    elif not gpus:
+        if tasks % each:
+            raise UserError(
+                "-n/--ntasks has to be a multiple of --ntasks-per-gpu",
+                f"write -n {max(1, tasks // each) * each}",
+            )
+        gpus["total"] = tasks // each
 
 
 def fit_nodes(resources: dict[str, Any], *, cuts: bool) -> list[str]:

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from warpdeck.notation.option_values.step_values import patience
 from warpdeck.notation.options.getopt import parse_components
 from warpdeck.notation.options.options import COMMAND, NO_PLUGINS, SALLOC, with_plugins
 from warpdeck.notation.options.variables import SALLOC_VARIABLES, override
 from warpdeck.notation.request.request import Options
 from warpdeck.notation.values.signals import parse_signal
-
-from .step_options import patience
 
 
 class Salloc(msgspec.Struct, kw_only=True):

@@ -14,6 +14,10 @@ from typing import Any
 
 from warpdeck.base.cluster import CLUSTER_OPTIONS, other_cluster
 from warpdeck.base.errors import SAID, UserError
+from warpdeck.base.slurm_version import VERSION
+from warpdeck.notation.option_values.bind_help import help_of
+from warpdeck.notation.option_values.option_fields import OptionSource, OptionText
+from warpdeck.notation.option_values.table import row
 from warpdeck.notation.options.getopt import parse_leading
 from warpdeck.notation.options.options import (
     HONOURED,
@@ -32,14 +36,16 @@ from warpdeck.notation.request.request import Options
 from warpdeck.notation.values.containers import OPTIONS as CONTAINER_OPTIONS
 from warpdeck.notation.values.containers import check_container
 from warpdeck.notation.values.exports import exported
-from warpdeck.notation.values.hostfile import names_in
-from warpdeck.notation.verdict.bind_help import help_of
+from warpdeck.notation.values.hostlist import names_in
 
 from .multiprog import parse_programs
+from .srun_help import HELP
 from .step_arguments import told_of_step
-from .step_options import ACTS, Srun, Streams
+from .step_options import Srun, Streams
 
 WHERE = "srun"
+_TEXTS = {"help": HELP, "usage": HELP, "version": VERSION}
+"""Options that print a text instead of running a step."""
 _STREAMS_ONLY = frozenset(
     {"output", "error", "input", "export", "open-mode", "chdir", "gpu-bind", "propagate"}
 )
@@ -109,17 +115,21 @@ def parse_srun(
     options = [one for one in options if one[0] in SRUN.options]
     _check_pairs({name for name, _ in options})
     job = environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", "")
-    asked = Srun(ask={}, streams=Streams(), job=job, environ=environ, files=files)
-    asked.ask["limits"] = propagated("ALL", files.get(LIMITS_FILE, ""))
+    limits = propagated("ALL", files.get(LIMITS_FILE, ""))
+    asked = Srun(ask={"limits": limits}, streams=Streams(), job=job, environ=environ, files=files)
+    fields: dict[str, Any] = {"ask": asked.ask, "streams": {}}
     inside = bool(asked.job) or any(option == "jobid" for option, _ in options)
     set_by = _by_variables(environ, inside=inside)
     for option, value, variable in set_by:
-        _apply(asked, option, value, f"{WHERE}: {variable}")
+        _apply(asked, fields, option, value, where=f"{WHERE}: {variable}")
     for option, value in options:
         if option == "nodefile" or (option in ("nodelist", "exclude") and "/" in value):
             names = _names(asked, value)
             option, value = "exclude" if option == "exclude" else "nodelist", ",".join(dict.fromkeys(names))
-        _apply(asked, option, value, WHERE)
+        _apply(asked, fields, option, value, where=WHERE)
+    asked.streams = Streams(**fields.pop("streams"))
+    for name, found in fields.items():
+        setattr(asked, name, found)
     if (listed := environ.get("SLURM_HOSTFILE")) and "nodelist" not in asked.ask:
         asked.ask |= {"hosts": _names(asked, listed), "distribution": "arbitrary"}
     _count_by_gpus(asked.ask)
@@ -202,23 +212,29 @@ def _by_variables(environ: Mapping[str, str], *, inside: bool) -> Options:
     return [one for one in given if one[1] and not (SRUN.options[one[0]].takes == NONE and one[1] == "0")]
 
 
-def _apply(asked: Srun, option: str, value: str, where: str) -> None:
-    if option in CONTAINER_OPTIONS:
-        CONTAINER_OPTIONS[option](asked.ask.setdefault("container", {}), value)
+def _apply(asked: Srun, fields: dict[str, Any], option: str, text: str, *, where: str) -> None:
+    """Apply an option to the fields of `asked`, its step and its streams. Raises UserError."""
+    known, effect = SRUN.options[option], row(option).step
+    source = OptionSource(
+        cwd="", environ=asked.environ, now=0, read_text=lambda name: asked.files.get(name, "")
+    )
+    if option in CONTAINER_OPTIONS and effect is not None:
+        effect.apply(fields, OptionText(option, text, source))
         return
-    if option in CLUSTER_OPTIONS and not other_cluster(value):
+    if option in CLUSTER_OPTIONS and not other_cluster(text):
         return
-    if (answer := help_of(option, value)) is not None:
-        asked.told, asked.told_code = answer
+    if (answer := help_of(option, text)) is not None:
+        fields["told"], asked.told_code = answer
         return
-    if SRUN.options[option].here == REFUSED:
+    if known.here == REFUSED:
         raise unsupported(option, where)
-    try:
-        act = ACTS.get(option)
-        if act is not None:
-            act(asked, value)
-    except UserError as error:
-        raise UserError(f"{where}: {error.message}", error.hint) from None
-    asked.passed_over |= SRUN.options[option].here == NOTED
+    if option in _TEXTS:
+        fields["told"] = _TEXTS[option]
+    elif effect is not None:
+        try:
+            effect.apply(fields, OptionText(option, text, source))
+        except UserError as error:
+            raise UserError(f"{where}: {error.message}", error.hint) from None
+    asked.passed_over |= known.here == NOTED
     if option in _OF_JOBS:
-        asked.job_options.append((option, value, where))
+        asked.job_options.append((option, text, where))

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from warpdeck.notation.request.hints import ANY_NUMBER
+from warpdeck.notation.option_values.bindings import binds, cpu_bind_told, distribution, mem_bind_told
+from warpdeck.notation.option_values.job_values import ANY_NUMBER
 from warpdeck.notation.values.refusal import Refusal
-from warpdeck.notation.verdict.bindings import binds, cpu_bind_told, distribution, mem_bind_told
 
 TOLD = (
     "SLURM_CPU_BIND",

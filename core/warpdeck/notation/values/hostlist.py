@@ -1,4 +1,6 @@
-"""Converts between hostlists ("gpu[01-03,07],login") and names. Numbers keep their width."""
+"""Converts between hostlists ("gpu[01-03,07],login") and names, and parses files of names. Numbers keep their
+width.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from collections.abc import Iterable
 from warpdeck.base.errors import UserError
 
 from .lists import split_list
+from .refusal import Refusal
 
 MAX_HOSTS = 100_000
 """Maximum number of names that one expression may stand for."""
@@ -16,6 +19,7 @@ MAX_NAME_CHARS = 255
 MAX_DIGITS = 18
 """Maximum number of digits of a number in a range."""
 
+MAX_FILE_LINES = 100_000
 _RANGES = re.compile(r"\[([0-9,\-]+)\]")
 _NUMBER = re.compile(rf"([0-9]{{1,{MAX_DIGITS}}})")
 
@@ -90,3 +94,22 @@ def _group(prefix: str, width: int, numbers: list[int]) -> str:
 def by_number(name: str) -> list[tuple[int, str]]:
     """Return a sort key that compares numbers in names by value: n2 before n10."""
     return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in _NUMBER.split(name) if piece]
+
+
+def names_in(text: str, name: str) -> list[str]:
+    """Return all names of a file in order, repeated as often as they are listed. Raises Refusal, which names the
+    file.
+
+    The text has one name on each line or several with commas, NAME*COUNT for several tasks, and # for comments.
+    """
+    names: list[str] = []
+    for number, line in enumerate(text.splitlines()[:MAX_FILE_LINES], start=1):
+        words = line.partition("#")[0]
+        if not words:
+            continue
+        if not words[0].isalnum():
+            raise Refusal(f"Invalid hostfile {name} contents on line {number}", "write a name on each line")
+        for word in filter(None, words.split(",")):
+            host, _, times = word.strip().partition("*")
+            names += [host] * (int(times) if times.isdecimal() and len(times) < 6 else 1)
+    return names

@@ -1,11 +1,27 @@
-"""Errors with the wording of sbatch."""
+"""Errors with the wording and the exit codes of sbatch, srun and salloc.
+
+Source: the man pages, and the commands of Slurm 22.05. SLURM_EXIT_ERROR and SLURM_EXIT_IMMEDIATE are exit codes
+for commands whose program never ran. Only errors after the options were read have these codes. An invalid option
+value has Slurm's own exit code, and so do errors that Slurm calls fatal.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from warpdeck.base.errors import UserError
 
 VALUE_EXIT = 255
 """sbatch's exit code for an invalid option value."""
+PLAIN = 1
+ERROR = "SLURM_EXIT_ERROR"
+IMMEDIATE = "SLURM_EXIT_IMMEDIATE"
+
+
+def exit_code(environ: Mapping[str, str], variable: str = ERROR) -> int:
+    """Return the exit code from the variable if it is a nonzero number, else 1."""
+    text = environ.get(variable, "")
+    return (int(text) % 256 if text.isascii() and text.isdigit() and len(text) < 10 else 0) or PLAIN
 
 
 class Refusal(UserError):

@@ -6,20 +6,22 @@ nodes.
 
 from __future__ import annotations
 
-import re
-
-from warpdeck.notation.values.hostfile import names_in
-from warpdeck.notation.values.hostlist import MAX_HOSTS, collapse
+from warpdeck.notation.option_values.bind_help import answer
+from warpdeck.notation.option_values.bindings import binds
+from warpdeck.notation.option_values.hosts import MAX_NUMBER, hosts_of, no_hosts
+from warpdeck.notation.option_values.option_fields import ENVIRONMENT, LINE, Fields, OptionSource
+from warpdeck.notation.option_values.table import take_back
+from warpdeck.notation.values.hostlist import collapse, names_in
 from warpdeck.notation.values.numbers import int32
 from warpdeck.notation.values.refusal import VALUE_EXIT, Refusal
-
-from .bind_help import answer
-from .bindings import binds
-from .option_fields import ENVIRONMENT, LINE, Fields, OptionSource
 
 _LAYOUT_OPTIONS = ("ntasks-per-core", "threads-per-core", "extra-node-info")
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 _LEAVE_ONE = "keep one of them"
+MAX_HOSTS_NAMED = 1_000_000
+"""Maximum number of nodes named by all components of a script together. A thousand components could each name
+the longest list.
+"""
 
 
 def check(fields: Fields, place: OptionSource) -> None:
@@ -35,7 +37,7 @@ def check(fields: Fields, place: OptionSource) -> None:
     hosts = _read_hosts(fields, place)
     fields.hosts_named += len(hosts)
     if fields.hosts_named > MAX_HOSTS_NAMED:
-        raise _no_hosts(f"error: the components name over {MAX_HOSTS_NAMED:,} nodes")
+        raise no_hosts(f"error: the components name over {MAX_HOSTS_NAMED:,} nodes")
     _complete_counts(fields, hosts)
     if fields.deadline and fields.begin and fields.deadline < fields.begin:
         raise Refusal(
@@ -52,7 +54,7 @@ def _check_tasks_per_gpu(fields: Fields) -> None:
     if not gpu and not tres:
         return
     if {gpu, tres} == {LINE, ENVIRONMENT}:
-        fields.take_back("ntasks-per-tres" if gpu == LINE else "ntasks-per-gpu")
+        take_back(fields, "ntasks-per-tres" if gpu == LINE else "ntasks-per-gpu")
         gpu, tres = (gpu, None) if gpu == LINE else (None, tres)
     if gpu and tres:
         per_gpu, per_tres = fields.counts["ntasks-per-gpu"], fields.counts["ntasks-per-tres"]
@@ -88,7 +90,7 @@ def _check_memory(fields: Fields) -> None:
     if on_line:
         for option in _MEMORY:
             if option != on_line[0]:
-                fields.take_back(option)
+                take_back(fields, option)
     elif sum(fields.by(option, ENVIRONMENT) for option in _MEMORY) > 1:
         raise _fatal("SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive.")
 
@@ -105,11 +107,11 @@ def _take_hint(fields: Fields) -> None:
         laid.add(fields.given.get("cpu-bind"))
     if fields.by("hint", LINE) and LINE not in laid:
         for option in _LAYOUT_OPTIONS:
-            fields.take_back(option)
+            take_back(fields, option)
     elif LINE in laid or ENVIRONMENT in laid:
-        fields.take_back("hint")
+        take_back(fields, "hint")
         return
-    fields.take_back("cpu-bind")
+    take_back(fields, "cpu-bind")
     for word in _hint_words(fields.hint):
         _apply_hint(fields, word)
 
@@ -182,65 +184,6 @@ def _read_hosts(fields: Fields, place: OptionSource) -> list[str]:
     if "nodelist" not in texts:
         return []
     return hosts_of(texts["nodelist"])
-
-
-_TOKEN = re.compile(r"[^\s,\[\]]*(?:\[[^\]]*\][^\s,\[\]]*)+|[^\s,]+")
-"""A name, or several with ranges in brackets. An unclosed bracket is an ordinary character."""
-_RANGE = re.compile(r"\s*(\d+)\s*(?:-(\d*))?\s*")
-MAX_RANGE = 65_536
-"""Slurm's own limit on the size of one range."""
-
-
-def hosts_of(text: str) -> list[str]:
-    """Return the names in a hostlist as sbatch counts them, without repetitions. Raises Refusal."""
-    names: dict[str, None] = {}
-    for token in _TOKEN.findall(text):
-        for name in _names_of(token):
-            names[name] = None
-            if len(names) > MAX_HOSTS:
-                raise _no_hosts("")
-    return list(names)
-
-
-def _names_of(token: str) -> list[str]:
-    pieces = re.split(r"\[([^\]]*)\]", token)
-    if len(pieces) == 1:
-        return [token]
-    if pieces[-1] or any("[" in piece or "]" in piece for piece in pieces):
-        raise _no_hosts("")
-    made = [""]
-    for at, piece in enumerate(pieces):
-        words = [number for item in piece.split(",") for number in _numbers(item)] if at % 2 else [piece]
-        if len(made) * len(words) > MAX_HOSTS:
-            raise _no_hosts("")
-        made = [before + word for before in made for word in words]
-    return made
-
-
-def _numbers(item: str) -> list[str]:
-    match = _RANGE.fullmatch(item)
-    if match is None or len(match[1]) > MAX_NUMBER or len(match[2] or "") > MAX_NUMBER:
-        raise _no_hosts(f"error: _parse_single_range: Invalid range: `{item}'")
-    low, high = int(match[1]), int(match[2] or match[1])
-    if high < low:
-        raise _no_hosts(f"error: _parse_single_range: Invalid range: `{item}'")
-    if high - low >= MAX_RANGE:
-        raise _no_hosts(f"error: _parse_single_range: Too many hosts in range `{item}'")
-    return [f"{number:0{len(match[1])}d}" for number in range(low, high + 1)]
-
-
-MAX_NUMBER = 18
-"""Maximum number of digits of a node's number."""
-
-
-MAX_HOSTS_NAMED = 1_000_000
-"""Maximum number of nodes named by all components of a script together. A thousand components could each name
-the longest list.
-"""
-
-
-def _no_hosts(words: str) -> Refusal:
-    return Refusal("memory allocation failure", "write node[01-04,07]", more=(words,) if words else ())
 
 
 def read_hostfile(name: str, place: OptionSource) -> str:

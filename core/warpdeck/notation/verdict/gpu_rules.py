@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 
+from warpdeck.notation.option_values.option_fields import Fields, OptionSource
 from warpdeck.notation.values.numbers import LONG_MAX, strtol
 from warpdeck.notation.values.refusal import Refusal
-
-from .option_fields import Fields, OptionSource
 
 _WRONG = "Invalid generic resource (gres) specification"
 _WRONG_TYPE = "Invalid GRES specification (with and without type identification)"

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from warpdeck.notation.option_values.bindings import cpu_bind
+from warpdeck.notation.option_values.option_fields import ENVIRONMENT, LINE, Fields, OptionSource
 from warpdeck.notation.options.options import OptionTable
 from warpdeck.notation.options.variables import SALLOC_VARIABLES, SRUN_VARIABLES
 from warpdeck.notation.values.refusal import VALUE_EXIT, Refusal
 
-from .bindings import cpu_bind
 from .checks import check
-from .launch_values import SALLOCS, SRUNS
-from .option_fields import ENVIRONMENT, LINE, Fields, OptionSource
 from .reading import Reading, exit_of
 from .verdict import Fault, Verdict, check_clusters, check_rest, shown
 
@@ -27,7 +26,7 @@ def judge_launch(words: Sequence[str], place: OptionSource, *, known: OptionTabl
     is_srun = known.command == "srun"
     fields = Fields()
     fields.is_srun = is_srun
-    reading = Reading(fields, place, known=known, own=SRUNS if is_srun else SALLOCS)
+    reading = Reading(fields, place, known=known, is_launch=True)
     verdict.given.append(reading.given)
     try:
         reading.variables(SRUN_VARIABLES if is_srun else SALLOC_VARIABLES)

@@ -4,24 +4,26 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
 from warpdeck.notation.foreign.option_mapping import Meaning
+from warpdeck.notation.option_values.option_fields import (
+    ENVIRONMENT,
+    LINE,
+    Fields,
+    OptionSource,
+    OptionText,
+)
+from warpdeck.notation.option_values.table import read_value, take_back
 from warpdeck.notation.options.getopt import OptionReader
 from warpdeck.notation.options.options import NONE, OPTIONAL, REQUIRED, OptionTable
 from warpdeck.notation.options.variables import is_on
-from warpdeck.notation.values.exit_codes import PLAIN, exit_code
-from warpdeck.notation.values.refusal import VALUE_EXIT, Refusal
-
-from .option_fields import ENVIRONMENT, LINE, Fields, OptionSource, Setter
-from .values import set_value
+from warpdeck.notation.values.refusal import PLAIN, VALUE_EXIT, Refusal, exit_code
 
 EARLY = frozenset({"help", "quiet", "usage", "verbose", "version", "wrap"})
 """Options that are honored only on a command line."""
-SBATCHS: Mapping[str, Setter] = {}
-"""sbatch has no setters of its own besides those of `values`."""
 SAME = {"cpu_bind": "cpu-bind", "pack-group": "het-group", "tasks-per-node": "ntasks-per-node"}
 
 
@@ -44,12 +46,12 @@ class Reading:
     """Reads the options of one component. `line` is the current line, `given` the options read so far."""
 
     def __init__(
-        self, fields: Fields, place: OptionSource, *, known: OptionTable, own: Mapping[str, Setter] = SBATCHS
+        self, fields: Fields, place: OptionSource, *, known: OptionTable, is_launch: bool = False
     ) -> None:
         self.fields = fields
         self._place = place
         self._known = known
-        self._own = own
+        self._is_launch = is_launch
         self._environ = dict(place.environ)
         self._set: list[tuple[str, str]] | None = None
         """The variables that are set; None until they are looked up. They are cached because a script may
@@ -69,7 +71,7 @@ class Reading:
             text = self._environ[variable]
             is_flag = self._takes(option) == NONE
             if is_flag and not is_on(text):
-                self.fields.take_back(option)
+                take_back(self.fields, option)
             elif option not in EARLY:
                 self.given.append(Given(option, text, 0))
                 self._take(option, None if is_flag else text, ENVIRONMENT)
@@ -118,10 +120,8 @@ class Reading:
             text = None
         name = SAME.get(option, option)
         try:
-            if name in self._own:
-                self._own[name](self.fields, text, self._place)
-            else:
-                set_value(self.fields, name, text, self._place)
+            value = OptionText(name, text, self._place)
+            read_value(self.fields, value, is_launch=self._is_launch)
         except Refusal as error:
             error.exit_code = error.exit_code or VALUE_EXIT
             raise

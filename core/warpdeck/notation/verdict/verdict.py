@@ -14,6 +14,8 @@ from typing import NamedTuple
 from warpdeck.base.cluster import other_cluster
 from warpdeck.base.errors import UserError
 from warpdeck.notation.foreign.translation import IGNORE, Translation, is_ignored, translation
+from warpdeck.notation.option_values.option_fields import Fields, OptionSource
+from warpdeck.notation.option_values.table import begin_component, show_value
 from warpdeck.notation.options.directives import Component, components, script_fault, words_of
 from warpdeck.notation.options.options import SBATCH_22_05, OptionTable
 from warpdeck.notation.options.variables import SBATCH_VARIABLES
@@ -21,9 +23,7 @@ from warpdeck.notation.values.refusal import VALUE_EXIT, Refusal, invalid
 
 from .checks import check, complete_paths
 from .gpu_rules import check_gpus
-from .option_fields import Fields, OptionSource
 from .reading import EARLY, Given, Reading, exit_of
-from .values import show_value
 
 _UNSHOWN = EARLY | {"het-group"}
 LIMITS = frozenset(["CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS"])
@@ -80,7 +80,7 @@ def judge(
     try:
         for number, component in enumerate(parts):
             if number:
-                fields.begin_component()
+                begin_component(fields)
             reading.given = []
             verdict.given.append(reading.given)
             _directives(reading, component, base)

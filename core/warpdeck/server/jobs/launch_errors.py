@@ -12,10 +12,10 @@ from warpdeck.base.errors import ANSWERED, SAID, UserError
 from warpdeck.base.passwd import group_there, user_there
 from warpdeck.controller.reducers.step_commands import BUSY, EXPIRED, STARTING
 from warpdeck.model import JobId
+from warpdeck.notation.option_values.option_fields import OptionSource
 from warpdeck.notation.options.options import OptionTable
-from warpdeck.notation.values.exit_codes import IMMEDIATE, PLAIN, exit_code
+from warpdeck.notation.values.refusal import IMMEDIATE, PLAIN, exit_code
 from warpdeck.notation.verdict.launch import judge_launch
-from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import Fault
 from warpdeck.ports.caller import Principal
 from warpdeck.protocol import requests as ask

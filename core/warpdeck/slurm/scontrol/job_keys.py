@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.request.mail import parse_mail_types
-from warpdeck.notation.request.request import MAX_NICE
+from warpdeck.notation.option_values.notices import parse_mail_types
+from warpdeck.notation.option_values.slurm_values import MAX_NICE
 from warpdeck.notation.values.dependencies import parse_dependencies
 from warpdeck.notation.values.durations import parse_limit
 from warpdeck.notation.values.gres import parse_gpus, parse_gres

@@ -28,7 +28,7 @@ from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES
 from warpdeck.notation.options.getopt import MISUSED, UNKNOWN, as_word, parse_components
 from warpdeck.notation.options.options import COMMAND, SBATCH, OptionTable
 from warpdeck.notation.step import container_help
-from warpdeck.notation.values.exit_codes import exit_code
+from warpdeck.notation.values.refusal import exit_code
 from warpdeck.protocol.refusals import WORDS, in_slurms_words, said_first
 from warpdeck.slurm.console.console import CommandError, Console
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from warpdeck.base.passwd import group_there, user_there
 from warpdeck.client.submission import MAX_FILE_CHARS
+from warpdeck.notation.option_values.option_fields import OptionSource
 from warpdeck.notation.options.options import SBATCH_22_05, OptionTable
-from warpdeck.notation.verdict.option_fields import OptionSource
 from warpdeck.notation.verdict.verdict import Fault, judge
 from warpdeck.slurm.console.console import CommandError, Console
 

@@ -7,12 +7,12 @@ import re
 from warpdeck.notation.values.numbers import UNLIMITED, count, int32, is_blank, seconds, strtol, time_text
 from warpdeck.notation.values.refusal import Refusal
 
-from .option_fields import Fields, Getter, OptionSource, Setter
+from .option_fields import Fields, OptionText, SlurmValue
 
 
-def set_nodes(fields: Fields, text: str | None, place: OptionSource) -> None:
-    """Set COUNT or MIN-MAX. A missing minimum is 1."""
-    word = text or ""
+def _read_nodes(fields: Fields, value: OptionText) -> None:
+    """Read COUNT or MIN-MAX. A missing minimum is 1."""
+    word = value.word
     low, dash, high = word.partition("-")
     least = _node_count(low)
     if dash:
@@ -44,24 +44,28 @@ def _no_node_count(text: str) -> Refusal:
     return Refusal(f'"{text}" is not a valid node count', "write COUNT or MIN-MAX")
 
 
-def show_nodes(fields: Fields) -> str:
+def _show_nodes(fields: Fields, option: str) -> str:
     if fields.min_nodes != fields.max_nodes:
         return f"{fields.min_nodes}-{fields.max_nodes}"
     return str(fields.min_nodes)
 
 
-def set_switches(fields: Fields, text: str | None, place: OptionSource) -> None:
-    number, at, wait = (text or "").partition("@")
+def _read_switches(fields: Fields, value: OptionText) -> None:
+    number, at, wait = value.word.partition("@")
     if at:
         fields.switches_wait_s = seconds(wait)
     fields.switches = count("switches", number)
 
 
-def set_switch_wait(fields: Fields, text: str | None, place: OptionSource) -> None:
-    fields.switches_wait_s = seconds(text or "")
+def _read_switch_req(fields: Fields, value: OptionText) -> None:
+    fields.switches = count("switches", value.text)
 
 
-def show_switches(fields: Fields) -> str:
+def _read_switch_wait(fields: Fields, value: OptionText) -> None:
+    fields.switches_wait_s = seconds(value.word)
+
+
+def _show_switches(fields: Fields, option: str) -> str:
     if fields.switches_wait_s in (None, UNLIMITED):
         return str(fields.switches)
     return f"{fields.switches}@{time_text(fields.switches_wait_s or 0)}"
@@ -70,9 +74,9 @@ def show_switches(fields: Fields) -> str:
 _LAYOUT = ("sockets", "cores", "threads")
 
 
-def set_extra(fields: Fields, text: str | None, place: OptionSource) -> None:
-    """Set SOCKETS[:CORES[:THREADS]]; each is a count, a range or *."""
-    pieces = [*(text or "").split(":"), "", ""][:3]
+def _read_extra(fields: Fields, value: OptionText) -> None:
+    """Read SOCKETS[:CORES[:THREADS]]; each is a count, a range or *."""
+    pieces = [*value.word.split(":"), "", ""][:3]
     for field, ordinal, piece in zip(_LAYOUT, ("first", "second", "third"), pieces, strict=True):
         setattr(fields, field, _layout_count(piece, ordinal))
     fields.extra_set = True
@@ -103,7 +107,7 @@ def _layout_count(text: str, ordinal: str) -> int | None:
     return least
 
 
-def show_extra(fields: Fields) -> str:
+def _show_extra(fields: Fields, option: str) -> str:
     first = "" if fields.sockets is None else str(fields.sockets)
     rest = "".join(f":{value}" for value in (fields.cores, fields.threads) if value is not None)
     return first + rest or "unset"
@@ -113,19 +117,23 @@ _THREADS = 0x8000
 """Slurm stores cores and threads in one number, and this bit marks threads."""
 
 
-def set_spec(option: str) -> Setter:
-    def set_spec(fields: Fields, text: str | None, place: OptionSource) -> None:
-        number = count(option, text, positive=option == "thread-spec")
-        fields.core_spec = number | _THREADS if option == "thread-spec" else number
+def _read_spec(fields: Fields, value: OptionText) -> None:
+    """Read --core-spec or --thread-spec."""
+    of_threads = value.option == "thread-spec"
+    number = count(value.option, value.text, positive=of_threads)
+    fields.core_spec = number | _THREADS if of_threads else number
 
-    return set_spec
+
+def _show_spec(fields: Fields, option: str) -> str:
+    number = fields.core_spec
+    if number in (None, 0xFFFE) or bool(number & _THREADS) != (option == "thread-spec"):
+        return "unset"
+    return str(number & ~_THREADS)
 
 
-def show_spec(*, threads: bool) -> Getter:
-    def show(fields: Fields) -> str:
-        number = fields.core_spec
-        if number in (None, 0xFFFE) or bool(number & _THREADS) != threads:
-            return "unset"
-        return str(number & ~_THREADS)
-
-    return show
+EXTRA_NODE_INFO = SlurmValue(_read_extra, _show_extra, (*_LAYOUT, "extra_set"))
+NODES = SlurmValue(_read_nodes, _show_nodes, ("min_nodes", "max_nodes", "nodes_set"))
+SPEC = SlurmValue(_read_spec, _show_spec, ("core_spec",))
+SWITCHES = SlurmValue(_read_switches, _show_switches, ("switches", "switches_wait_s"))
+SWITCH_REQ = SlurmValue(_read_switch_req)
+SWITCH_WAIT = SlurmValue(_read_switch_wait)

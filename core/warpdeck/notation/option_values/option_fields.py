@@ -8,8 +8,7 @@ apply to each component separately.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-
-from warpdeck.notation.options.options import SBATCH_22_05
+from typing import NamedTuple
 
 LINE, ENVIRONMENT = "line", "environment"
 """Where an option was given: LINE on a command line or in the script, ENVIRONMENT by a variable."""
@@ -97,57 +96,40 @@ class Fields:
         self.hosts_named = 0
         """Number of nodes named by this component and those before it."""
 
-    def take_back(self, option: str) -> None:
-        """Reset an option as if it had not been given."""
-        self.given.pop(option, None)
-        self.texts.pop(option, None)
-        self.counts.pop(option, None)
-        for name in FIELDS_OF.get(option, ()):
-            self.__dict__.pop(name, None)
-
-    def begin_component(self) -> None:
-        """Begin another component and keep only options that apply to the whole job."""
-        for kept in (self.given, self.texts, self.counts):
-            for option in kept.keys() & EACH:
-                del kept[option]
-        for name in self.__dict__.keys() & _EACH_FIELDS:
-            del self.__dict__[name]
-
     def by(self, option: str, where: str) -> bool:
         """Return whether the option was given in this place (LINE or ENVIRONMENT)."""
         return self.given.get(option) == where
 
 
-FIELDS_OF: dict[str, tuple[str, ...]] = {
-    "core-spec": ("core_spec",),
-    "cores-per-socket": ("cores",),
-    "cpus-per-task": ("cpus_per_task", "cpus_set"),
-    "distribution": ("distribution", "plane_size"),
-    "exclusive": ("shared",),
-    "extra-node-info": ("sockets", "cores", "threads", "extra_set"),
-    "gres-flags": ("gres_flags",),
-    "hint": ("hint",),
-    "mail-type": ("mail_types",),
-    "mem-bind": ("mem_bind", "mem_bind_types"),
-    "mincpus": ("min_cpus",),
-    "no-requeue": ("requeue",),
-    "nodes": ("min_nodes", "max_nodes", "nodes_set"),
-    "ntasks": ("ntasks", "ntasks_set"),
-    "overcommit": ("overcommit",),
-    "oversubscribe": ("shared",),
-    "requeue": ("requeue",),
-    "sockets-per-node": ("sockets",),
-    "switches": ("switches", "switches_wait_s"),
-    "thread-spec": ("core_spec",),
-    "threads-per-core": ("threads",),
-}
-"""Fields that an option sets besides its own entry, for options that can be reset."""
+class OptionText(NamedTuple):
+    """An option as given. `text` is None if it was given without a value."""
 
-EACH = frozenset(name for name, option in SBATCH_22_05.options.items() if option.each)
-"""Options whose values are not taken over by the next component of a heterogeneous job."""
-_EACH_FIELDS = frozenset(field for option in EACH for field in FIELDS_OF.get(option, ()))
+    option: str
+    text: str | None
+    source: OptionSource
 
-Setter = Callable[[Fields, str | None, OptionSource], None]
-"""Function that parses and stores an option's value; raises Refusal."""
-Getter = Callable[[Fields], str]
-"""Function that returns the stored value of an option as text."""
+    @property
+    def word(self) -> str:
+        """The value; "" if there is none."""
+        return self.text or ""
+
+
+Getter = Callable[[Fields, str], str]
+"""Function that returns the stored value of an option as Slurm's commands print it."""
+
+
+def show_stored(fields: Fields, option: str) -> str:
+    """Return a value that is stored under its option's name."""
+    if option in fields.counts:
+        return str(fields.counts[option])
+    return fields.texts.get(option, "(null)")
+
+
+class SlurmValue(NamedTuple):
+    """How Slurm's commands read and show the value of an option."""
+
+    read: Callable[[Fields, OptionText], None]
+    """Function that parses and stores the value; raises Refusal."""
+    show: Getter = show_stored
+    fields: tuple[str, ...] = ()
+    """Attributes of `Fields` that the option sets besides its own entry."""

@@ -7,9 +7,9 @@ import signal
 from warpdeck.notation.values.numbers import is_blank, strtol
 from warpdeck.notation.values.refusal import invalid
 
-from .option_fields import Fields, OptionSource
+from .option_fields import Fields, OptionText, SlurmValue
 
-MAIL_BITS = {
+_MAIL_BITS = {
     "ARRAY_TASKS": 1,
     "INVALID_DEPEND": 2,
     "BEGIN": 4,
@@ -23,33 +23,40 @@ MAIL_BITS = {
     "TIME_LIMIT": 1024,
 }
 _ALL_MAIL = sum(
-    MAIL_BITS[name] for name in ["INVALID_DEPEND", "BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT"]
+    _MAIL_BITS[name] for name in ["INVALID_DEPEND", "BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT"]
 )
+MAIL_SHARES = {"TIME_LIMIT_50": 0.5, "TIME_LIMIT_80": 0.8, "TIME_LIMIT_90": 0.9}
+"""Events that occur when this share of the time limit has passed."""
 
 
-def set_mail_type(fields: Fields, text: str | None, place: OptionSource) -> None:
+def _read_mail_type(fields: Fields, value: OptionText) -> None:
     """Add mail types. If the option is given several times, all of them count."""
-    fields.mail_types |= mail_bits(text)
+    fields.mail_types |= _mail_bits(value.word)
 
 
-def mail_bits(text: str | None) -> int:
+def parse_mail_types(text: str) -> list[str]:
+    """Return the events that --mail-type names; [] for NONE. Raises UserError."""
+    bits = _mail_bits(text)
+    return [name for name, bit in _MAIL_BITS.items() if bits & bit]
+
+
+def _mail_bits(text: str) -> int:
     """Return the bits of the events. Invalid words are ignored unless all words are invalid. Raises
     UserError.
     """
     found, none = 0, False
-    for word in filter(None, (text or "").upper().split(",")):
+    for word in filter(None, text.upper().split(",")):
         if word == "NONE":
             found, none = 0, True
             break
-        found |= _ALL_MAIL if word == "ALL" else MAIL_BITS.get(word, 0)
+        found |= _ALL_MAIL if word == "ALL" else _MAIL_BITS.get(word, 0)
     if not found and not none:
         raise invalid("mail-type", "write such as BEGIN,END,FAIL or ALL")
     return found
 
 
-def mail_text(types: int) -> str:
-    """Return the canonical form of a --mail-type value."""
-    return ",".join(name for name, bit in MAIL_BITS.items() if types & bit) or "NONE"
+def _show_mail_type(fields: Fields, option: str) -> str:
+    return ",".join(name for name, bit in _MAIL_BITS.items() if fields.mail_types & bit) or "NONE"
 
 
 _SIGNALS = [
@@ -75,9 +82,9 @@ MAX_LEAD_S = 65_535
 DEFAULT_LEAD_S = 60
 
 
-def set_signal(fields: Fields, text: str | None, place: OptionSource) -> None:
-    """Set [R][B][:]SIGNAL[@SECONDS]. R and B stay set once they were given."""
-    word = text or ""
+def read_signal(fields: Fields, value: OptionText) -> None:
+    """Read [R][B][:]SIGNAL[@SECONDS]. R and B stay set once they were given. Raises Refusal."""
+    word = value.word
     for letter in ("R", "B", "R"):
         if word[:1].upper() == letter:
             fields.warn_reservation = fields.warn_reservation or letter == "R"
@@ -106,7 +113,11 @@ def signal_name(number: int) -> str:
     return names.get(number, str(number))
 
 
-def show_signal(fields: Fields) -> str:
+def show_signal(fields: Fields, option: str) -> str:
     where = ("R" if fields.warn_reservation else "") + ("B" if fields.warn_batch else "")
     lead = f"@{fields.warn_s}" if fields.warn_s != DEFAULT_LEAD_S else ""
     return f"{where}{':' if where else ''}{signal_name(fields.warn_signal)}{lead}"
+
+
+MAIL_TYPE = SlurmValue(_read_mail_type, _show_mail_type, ("mail_types",))
+SIGNAL = SlurmValue(read_signal, show_signal)
