@@ -67,7 +67,7 @@ class Await(Follow):
         self.core.apply = touching  # type: ignore[method-assign]
 
     def make_watch(self) -> EndWaiters:
-        return EndWaiters(lambda: self.core.state, self.core.store, CommitBarrier(self.core.store))
+        return EndWaiters(self.core.state, self.core.store, CommitBarrier(self.core.store))
 
     @rule(which=pick, both=st.booleans())
     def somebody_waits(self, which: int, both: bool) -> None:

@@ -14,6 +14,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.config import decode
 from warpdeck.controller.events.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted
 from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import (
     ArraySpec,
@@ -62,15 +63,15 @@ class Rig:
     async def controller(self) -> AsyncIterator[Controller]:
         """Runs a controller; its end is a kill: nothing is told, the nodes go on."""
         fleet = SimFleet(self.nodes, clock=time.time, rng=self.rng, run_time=self.run_time)
-        made = Controller(
-            self.store,
-            fleet,
+        adapters = Adapters(
+            store=self.store,
+            fleet=fleet,
             trees=TreeFiles("/nonexistent"),
             outputs=NoOutputs(),
             clock=time.time,
-            config=self.config,
             submit_host="test",
         )
+        made = Controller(adapters, config=self.config)
         await made.load()
         task = asyncio.get_running_loop().create_task(made.run())
         if not made.state.nodes:

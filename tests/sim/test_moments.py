@@ -6,7 +6,7 @@ import msgspec
 from tests.sim.test_site import BOB, HOUR_S, Site, on_site
 
 from warpdeck.controller.events.events import ReservationMade
-from warpdeck.controller.loop.controller import REPLAN_S
+from warpdeck.controller.loop.planner import REPLAN_S
 from warpdeck.model import Dependencies, JobState, NodeName, Reservation
 from warpdeck.notation.values.dependencies import parse_dependencies
 

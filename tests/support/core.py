@@ -130,7 +130,9 @@ class Core:
 
     def reload(self) -> State:
         """The state as the store has it."""
-        return State.from_store(done(self.store.load(finished_since_unix=0.0)))
+        state = State()
+        state.load(done(self.store.load(finished_since_unix=0.0)))
+        return state
 
     # ---- shorthand
 

@@ -21,8 +21,9 @@ from warpdeck.client.client import Client
 from warpdeck.config import Config
 from warpdeck.controller.events.events import Effect, NodeAdded, NodeUp, Reported, Submitted
 from warpdeck.controller.launch.code_trees import TreeFiles
-from warpdeck.controller.loop.controller import GROUPS_S, Controller
-from warpdeck.controller.reducers.rule_changes import GroupsOf, unix_groups
+from warpdeck.controller.loop.adapters import Adapters
+from warpdeck.controller.loop.controller import Controller
+from warpdeck.controller.loop.site_rules import GROUPS_S, GroupsOf, unix_groups
 from warpdeck.model import Job, JobId, Node, NodeName
 from warpdeck.ports.ports import OutputCollector, Store
 from warpdeck.server.server import ApiServer
@@ -162,14 +163,17 @@ async def served(
     paths = Paths(str(home))
     trees = TreeFiles(paths.trees)
     fleet = fleet or QuietFleet()
-    controller = Controller(
-        store or MemoryStore(),
-        fleet,
+    adapters = Adapters(
+        store=store or MemoryStore(),
+        fleet=fleet,
         trees=trees,
         outputs=outputs or NoOutputs(),
         clock=clock,
-        config=config or Config(**settings),
         submit_host="test",
+    )
+    controller = Controller(
+        adapters,
+        config=config or Config(**settings),
         groups_of=groups_of,
         groups_every_s=groups_every_s,
     )

@@ -23,6 +23,7 @@ from warpdeck.base.paths import Paths
 from warpdeck.config import ConfigError, load
 from warpdeck.controller.events.events import NodeAdded
 from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.collector import Collector
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.loop.log_limit import RateLimit
@@ -57,16 +58,15 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     try:
         fleet = AgentFleet(paths, await store.controller_id(), random.Random(), on_ended=collector.collect)
         trees = TreeFiles(paths.trees)
-        controller = Controller(
-            store,
-            fleet,
+        adapters = Adapters(
+            store=store,
+            fleet=fleet,
             trees=trees,
             outputs=Outputs(fleet, paths.outputs),
             clock=time.time,
-            config=decoded.config,
             submit_host=socket.gethostname(),
-            config_lines=decoded.lines,
         )
+        controller = Controller(adapters, config=decoded.config, config_lines=decoded.lines)
         with collector.loading():
             await controller.load()
         server = ApiServer(controller, trees, paths, stop=stop)
@@ -78,7 +78,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
                 await _add_this_machine(controller)
             await server.start()
             exporter = Exporter(controller)
-            controller.on_reload = exporter.follow
+            controller.rules.on_reload = exporter.follow
             await exporter.follow(controller.config)
             mailer = group.create_task(Mailer(controller).run())
             leave_starter(paths)

@@ -43,7 +43,7 @@ class LimitUse(Message, frozen=True, kw_only=True, tag="limit_use"):
 class Diagnosis(Message, frozen=True, kw_only=True, tag="diagnosis"):
     """Ask for the scheduler's statistics. `reset` sets them to 0; only admins may do that.
 
-    Answer: see controller.diagnosis
+    Answer: see controller.loop.scheduler_statistics
     """
 
     reset: bool = False

@@ -98,5 +98,5 @@ async def _amend(connection: Connection, message: ask.Amend) -> dict[str, Any]:
 
 def _config(server: Services) -> dict[str, Any]:
     controller = server.controller
-    lines = [[list(path), line] for path, line in controller.config_lines.items()]
+    lines = [[list(path), line] for path, line in controller.rules.lines.items()]
     return {"file": server.paths.config, "text": write(controller.config), "lines": lines}

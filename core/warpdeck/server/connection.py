@@ -248,7 +248,7 @@ class Connection:
             "t": "welcome",
             "version": requests.API_VERSION,
             "warpdeck": __version__,
-            "controller": self.server.controller.controller_id,
+            "controller": self.server.controller.state.controller_id,
             "user": self.who.user,
             "uid": self.who.uid,
             "admin": self.who.admin,
@@ -340,7 +340,7 @@ class Connection:
                 self.send({"t": "ok", "id": message.id, "result": result})
                 took_s = asyncio.get_running_loop().time() - begun
                 kind = str(message.__struct_config__.tag)
-                self.server.controller.diagnosis.count_request(kind, self.who.user, took_s)
+                self.server.controller.statistics.count_request(kind, self.who.user, took_s)
         except UserError as error:
             self.send_error(message.id, error)
         except (RemoteError, StoreError) as error:

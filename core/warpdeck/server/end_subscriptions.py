@@ -105,7 +105,7 @@ async def wait_for(connection: Connection, job: Job, reached: Callable[[Job], bo
             if now is None:
                 raise UserError(f"job {job.label()} no longer exists", "see `sacct` or `warpdeck queue`")
             if reached(now):
-                await controller.commits.settled()
+                await controller.ends.commits.settled()
                 if now.id not in state.jobs or state.jobs[now.id] is now:
                     return now
                 continue

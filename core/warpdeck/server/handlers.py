@@ -326,7 +326,7 @@ class Handlers:
         asked = dict.fromkeys(each.dependencies for each in requests if each.dependencies)
         clauses = [clause for dependencies in asked for clause in dependencies.clauses]
         ended = await self._ended(clause.job_id for clause in clauses if clause.kind != "singleton")
-        await self._controller.learn_groups([self._connection.who.user])
+        await self._controller.rules.learn_groups([self._connection.who.user])
         return Submitted(who=self._connection.who, request=request, components=components, ended=ended)
 
     async def _ended(self, numbers: Iterable[JobId]) -> tuple[Job, ...]:

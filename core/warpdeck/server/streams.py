@@ -294,7 +294,7 @@ async def subscribe(connection: Connection, message: ask.Subscribe) -> None:
     listener.jobs.update(dict.fromkeys(sorted(state.jobs)))
     listener.nodes.update(dict.fromkeys(sorted(state.nodes)))
     try:
-        with controller.watched():
+        with controller.nodes.watched():
             await _tell_changes(connection, message, listener)
     finally:
         controller.hub.leave(listener)

@@ -20,6 +20,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.config import Config
 from warpdeck.controller.events.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted
 from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import ArraySpec, GpuAsk, Job, JobId, Link, Node, NodeName, Request, Resources
 from warpdeck.ports.caller import Principal
@@ -134,15 +135,15 @@ class SimCluster:
         called after each change.
         """
         fleet = FaultyFleet(self)
-        controller = Controller(
-            self.store,
-            fleet,
+        adapters = Adapters(
+            store=self.store,
+            fleet=fleet,
             trees=TreeFiles("/nonexistent"),
             outputs=NoOutputs(),
             clock=self.now_unix,
-            config=self.config,
             submit_host="simulated",
         )
+        controller = Controller(adapters, config=self.config)
         await controller.load()
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(controller.run())

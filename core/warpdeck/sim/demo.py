@@ -29,6 +29,7 @@ from warpdeck.base.paths import Paths
 from warpdeck.config import Config, load
 from warpdeck.controller.events.events import NodeAdded, NodeDrained, Submitted
 from warpdeck.controller.launch.code_trees import TreeFiles
+from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import JobId, JobState, Node, NodeName, Request
 from warpdeck.ports.caller import Principal
@@ -107,15 +108,15 @@ async def simulated(
     """
     fleet = SimFleet(nodes, clock=clock.now, rng=rng, run_time=run_time, sleep=clock.sleep)
     trees = TreeFiles(paths.trees)
-    controller = Controller(
-        store,
-        fleet,
+    adapters = Adapters(
+        store=store,
+        fleet=fleet,
         trees=trees,
         outputs=NoOutputs(),
         clock=clock.now,
-        config=_config(paths, config),
         submit_host="demo",
     )
+    controller = Controller(adapters, config=_config(paths, config))
     await controller.load()
     server = ApiServer(controller, trees, paths, stop=stop)
     async with asyncio.TaskGroup() as group:
@@ -155,8 +156,8 @@ async def _settled(controller: Controller, nodes: list[SimNode], clock: SimClock
     listener = controller.hub.listen()
     try:
         while True:
-            await controller.heard()
-            await controller.wait_for_pass()
+            await controller.events.heard()
+            await controller.planner.wait_for_pass()
             moving = sum(controller.state.index.in_state.get(state, 0) for state in MOVING)
             late = any(until <= clock.now() for node in nodes for until, _ in node.due.values())
             if not moving and not late:

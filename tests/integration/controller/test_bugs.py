@@ -54,7 +54,7 @@ async def test_a_node_whose_welcome_meets_a_bug_is_lost_and_says_why(short_tmp: 
         job_id = await submitted(site)
         await site.until(lambda: bool(site.fleet.launches))
         agent.jobs[job_id, 0] = wire.JobReport(job_id, 0, phase="running", started_at=WRONG)
-        site.controller.post((A, agent.welcome()))
+        site.controller.nodes.post((A, agent.welcome()))
         state = site.controller.state
         await site.until(lambda: state.node_status.links[A] is Link.LOST)
         assert "controller's log" in state.node_status.link_reasons[A]

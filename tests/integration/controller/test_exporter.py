@@ -82,7 +82,7 @@ async def test_gpus_are_told_as_dcgm_tells_them(site: Served, exporter: Exporter
     reading = wire.GpuSample(
         index=1, util_pct=87, mem_used_bytes=20 * GIB, power_w=350.5, temp_c=61, links=links
     )
-    site.controller.post(
+    site.controller.nodes.post(
         (agent.name, wire.Sample(at_unix=1.0, cpu_pct=12.5, mem_used_bytes=GIB, gpus=[reading]))
     )
     fault = wire.Fault(number=1, at_unix=9e9, check="xid", gpu=1, uuid="a-1", message="Xid 79", xid=79)

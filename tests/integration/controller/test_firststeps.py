@@ -52,7 +52,7 @@ async def test_the_first_step_is_in_the_transaction_in_which_its_job_begins(shor
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
         job = await allocation(site)
-        with site.controller.first_steps.waiting(step_of(job)) as first:
+        with site.controller.events.first_steps.waiting(step_of(job)) as first:
             await site.told("a", agent.begin((job.id, 0)))
             step = await first.made()
         assert step is not None and (step.job_id, step.number) == (job.id, 0)
@@ -67,7 +67,7 @@ async def test_a_step_over_several_nodes_is_asked_for_once_its_job_runs(short_tm
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         agents = {name: await site.add_node(name) for name in ("a", "b")}
         job = await allocation(site, nodes=2)
-        with site.controller.first_steps.waiting(step_of(job)) as first:
+        with site.controller.events.first_steps.waiting(step_of(job)) as first:
             await _begin_all(site, agents, job)
             assert await first.made() is None
         assert not site.controller.state.steps.get(job.id)
@@ -77,7 +77,7 @@ async def test_whoever_has_left_gets_no_step(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         agent = await site.add_node("a")
         job = await allocation(site)
-        with pytest.raises(TimeoutError), site.controller.first_steps.waiting(step_of(job)):
+        with pytest.raises(TimeoutError), site.controller.events.first_steps.waiting(step_of(job)):
             raise TimeoutError  # --immediate, for one
         await site.told("a", agent.begin((job.id, 0)))
         assert not site.controller.state.steps.get(job.id)
@@ -88,9 +88,9 @@ async def test_a_step_that_could_not_be_committed_is_asked_for_anew(short_tmp: P
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
         job = await allocation(site)
-        with site.controller.first_steps.waiting(step_of(job)) as first:
+        with site.controller.events.first_steps.waiting(step_of(job)) as first:
             disk.full = True
-            site.controller.post((agent.name, agent.begin((job.id, 0))))
+            site.controller.nodes.post((agent.name, agent.begin((job.id, 0))))
             await asyncio.wait([first.answer])
             assert await first.made() is None
             disk.full = False

@@ -57,6 +57,6 @@ async def test_an_idle_session_is_shown_until_it_is_used_again(short_tmp: Path) 
         await site.told("a", agent.begin((job, 0)))
         for idle in ([wire.IdleSession(job_id=job, since_unix=77.0)], []):
             sample = wire.Sample(at_unix=1.0, cpu_pct=0.0, mem_used_bytes=0, idle=idle)
-            site.controller.post((agent.name, sample))
+            site.controller.nodes.post((agent.name, sample))
             [row] = await client.jobs()
             assert row.idle_since == (77.0 if idle else None)

@@ -78,8 +78,8 @@ async def test_a_full_disk_refuses_what_is_asked_and_loses_nothing_that_agents_s
             await control.apply(Submitted(who=ANN, request=ask()))
         assert control.state.next_job_id == 2 and len(control.state.jobs) == 1
         seen = control.hub.listen()
-        control.post((agent.name, agent.begin((1, 0))))
-        control.post((agent.name, agent.end((1, 0), exit_code=3)))
+        control.nodes.post((agent.name, agent.begin((1, 0))))
+        control.nodes.post((agent.name, agent.end((1, 0), exit_code=3)))
         before = disk.refused
         async with asyncio.timeout(WAIT_S):
             while disk.refused < before + 2:  # tried again by itself
@@ -99,8 +99,8 @@ async def test_a_node_is_not_read_on_before_what_it_said_is_on_disk(short_tmp: P
         agent = await site.add_node("a")
         await site.controller.apply(Submitted(who=ANN, request=ask()))
         disk.full = True
-        site.controller.post((agent.name, agent.end((1, 0), exit_code=3)))
-        heard = asyncio.ensure_future(site.controller.heard())
+        site.controller.nodes.post((agent.name, agent.end((1, 0), exit_code=3)))
+        heard = asyncio.ensure_future(site.controller.events.heard())
         await site.until(lambda: disk.refused > 0)
         await asyncio.wait([heard], timeout=0.05)
         assert not heard.done()
@@ -145,12 +145,12 @@ async def test_the_planner_outlives_a_full_disk(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
         stranger = [wire.GpuProcess(pid=1, mem_bytes=GIB)]
-        site.controller.post((agent.name, sample(stranger)))
+        site.controller.nodes.post((agent.name, sample(stranger)))
         await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
         await site.until(lambda: JobId(1) in site.controller.state.planned.pending_reasons)
         disk.full = True
         seen = site.controller.hub.listen()
-        site.controller.post((agent.name, sample([])))  # nobody asked: the planner finds out by itself
+        site.controller.nodes.post((agent.name, sample([])))  # nobody asked: the planner finds out by itself
         async with asyncio.timeout(WAIT_S):
             while not disk.refused:
                 await seen.changed.wait()
@@ -174,7 +174,7 @@ async def test_who_leaves_or_joins_a_group_is_noticed_while_their_job_waits(shor
     ) as site:
         control = site.controller
         await site.add_node("a")
-        await control.learn_groups([ANN.user])
+        await control.rules.learn_groups([ANN.user])
         for _ in range(2):
             await control.apply(Submitted(who=ANN, request=ask(gpus=4)))
 
@@ -195,9 +195,9 @@ async def test_no_pass_is_made_for_those_who_are_held(short_tmp: Path) -> None:
         held = await site.controller.apply(Submitted(who=ANN, request=ask(hold=True)))
         assert held.job is not None
         await site.until(lambda: bool(site.controller.state.planned.pending_reasons))
-        passes = site.controller.tally.passes
+        passes = site.controller.statistics.counters.passes
         await site.add_node("b")
         await site.add_node("c")
-        assert site.controller.tally.passes == passes
+        assert site.controller.statistics.counters.passes == passes
         await site.controller.apply(Released(who=ANN, jobs=(str(held.job.id),)))
         await site.until(lambda: len(site.fleet.launches) == 1)

@@ -84,7 +84,7 @@ async def test_output_of_an_earlier_start_is_taken_from_the_node_that_had_it_alo
         stray = wire.JobReport(1, 0, phase="exited", stdout_path="spool:out")
         assert site.controller.state.jobs[JobId(1)].restarts == 1
         for node in (b, a):
-            site.controller.post((node.name, stray))
+            site.controller.nodes.post((node.name, stray))
         await site.until(lambda: bool(collected.begun))
         await site.until(
             lambda: len([each for each in site.fleet.sent if isinstance(each, wire.Forget)]) >= 3

@@ -28,7 +28,7 @@ async def test_a_configuration_comes_into_force_whole_though_its_author_hangs_up
 
     async with served(short_tmp / "h") as site:
         Path(site.paths.config).write_text("" if asked == "amend" else "[partitions.gpu]\n")
-        site.controller.on_reload = slowly
+        site.controller.rules.on_reload = slowly
         raw = await Raw.connect(site.paths)
         raw.say(asked, id=1, **fields)
         await begun.wait()

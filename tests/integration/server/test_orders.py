@@ -18,11 +18,11 @@ async def test_many_tasks_are_ordered_some_at_a_time_and_each_once(short_tmp: Pa
     async with served(short_tmp / "h") as site:
         array = ArraySpec(ranges=((0, 999, 1),))
         await site.controller.apply(Submitted(who=ANN, request=ask(array=array, hold=True)))
-        before = site.controller.tally.events
+        before = site.controller.statistics.counters.events
         tasks = [f"1_{2 * number}" for number in range(2 * ORDERED_AT_ONCE + 1)]
         async with await site.client() as client:
             done = await client.cancel([*tasks, "1_1000", *tasks])
-        assert site.controller.tally.events - before == 3
+        assert site.controller.statistics.counters.events - before == 3
         cancelled = [job for job in site.controller.state.jobs.values() if job.state is JobState.CANCELLED]
         assert sorted(job.array_task_id or 0 for job in cancelled) == [2 * n for n in range(len(tasks))]
         assert len(done.jobs) == len(tasks) and done.errors == [

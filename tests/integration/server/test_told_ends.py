@@ -49,7 +49,7 @@ async def joined(site: Served) -> tuple[Job, Raw]:
 async def end(site: Served, job: Job) -> None:
     """Its node tells the end; the state shows it, and the disk is at it."""
     said = StepReport(job_id=job.id, restarts=0, step=0, phase="exited", ends=[TaskEnded(rank=0, code=3)])
-    site.controller.post((NodeName("a"), said))
+    site.controller.nodes.post((NodeName("a"), said))
     await site.until(lambda: site.controller.state.steps[job.id][0].is_finished)
     await site.fleet.joined[0].ended("")
 
@@ -105,7 +105,7 @@ async def test_the_end_of_a_followed_job_is_told_once_it_is_on_disk(short_tmp: P
         raw.say("log", id=1, job=str(job.id), follow=True)
         await site.until(lambda: bool(site.fleet.joined))
         disk.gate.clear()
-        site.controller.post((agent.name, agent.end((job.id, 0), exit_code=3)))
+        site.controller.nodes.post((agent.name, agent.end((job.id, 0), exit_code=3)))
         await site.until(lambda: site.controller.state.jobs[job.id].is_finished)
         await site.fleet.joined[0].ended("")
         assert await heard_meanwhile(raw) == []

@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 from warpdeck.base.errors import RemoteError, StoreError
-from warpdeck.config import Config
 from warpdeck.controller.events.events import (
     AskHealth,
     CollectOutput,
@@ -30,6 +29,7 @@ from warpdeck.controller.events.events import (
     TakeBack,
     TellJob,
 )
+from warpdeck.controller.events.node_messages import heard
 from warpdeck.controller.launch.launching import build_launch, output_paths
 from warpdeck.controller.launch.step_launch import build_step_launch
 from warpdeck.controller.reducers.node_health import question
@@ -38,10 +38,13 @@ from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, NodeName
 from warpdeck.notation.values.umask import umask_of
-from warpdeck.ports.ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
 from warpdeck_agent.wire import WireError
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
+
+from .adapters import Adapters
+from .event_queue import EventQueue
+from .site_rules import SiteRules
 
 log = logging.getLogger("warpdeck.effects")
 
@@ -52,28 +55,11 @@ class EffectRunner:
     A node that is slow to accept a launch therefore does not delay other nodes.
     """
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        trees: TreeCache,
-        outputs: OutputCollector,
-        *,
-        store: Store,
-        state: Callable[[], State],
-        config: Callable[[], Config],
-        clock: Callable[[], float],
-        post: Callable[[FleetEvent], None],
-        submit_host: str,
-    ) -> None:
-        self._store = store
+    def __init__(self, state: State, adapters: Adapters, *, rules: SiteRules, queue: EventQueue) -> None:
         self._state = state
-        self._config = config
-        self._clock = clock
-        self._post = post
-        self._fleet = fleet
-        self._trees = trees
-        self._outputs = outputs
-        self._submit_host = submit_host
+        self._adapters = adapters
+        self._rules = rules
+        self._queue = queue
         self._queues: dict[NodeName, asyncio.Queue[Effect | asyncio.Future[None]]] = {}
         self._group: asyncio.TaskGroup | None = None
 
@@ -117,29 +103,32 @@ class EffectRunner:
             except WireError as error:
                 log.warning("%s: %s", type(effect).__name__, error)
                 what = "step" if isinstance(effect, LaunchStep) else "job"
-                self._excuse(effect, f"the {what} is too large to be sent to {effect.node}: {error}")
+                self._fail_launch(effect, f"the {what} is too large to be sent to {effect.node}: {error}")
             except Exception:
-                bug_reports.note(type(effect).__name__)
-                self._excuse(effect, "an error inside the controller, which is in the controller's log")
+                bug_reports.report_bug(type(effect).__name__)
+                self._fail_launch(effect, "an error inside the controller, which is in the controller's log")
 
-    def _excuse(self, effect: Effect, reason: str) -> None:
+    def _fail_launch(self, effect: Effect, reason: str) -> None:
         """Report that a launch failed because it could not be sent to its node.
 
         The report has the same form as one from the node.
         """
         match effect:
             case LaunchShare(job_id=job_id):
-                job = self._state().jobs.get(job_id)
+                job = self._state.jobs.get(job_id)
                 if job is not None:
                     failed = wire.LaunchFailed(job_id=job_id, restarts=job.restarts, message=reason)
-                    self._post((effect.node, failed))
+                    self._report(effect.node, failed)
             case LaunchStep(job_id=job_id, number=number):
-                step = find_step(self._state(), job_id, number)
+                step = find_step(self._state, job_id, number)
                 if step is not None:
                     ended = stepwire.StepReport(
                         job_id=job_id, restarts=step.restarts, step=number, phase="exited", message=reason
                     )
-                    self._post((effect.node, ended))
+                    self._report(effect.node, ended)
+
+    def _report(self, node: NodeName, report: wire.LaunchFailed | stepwire.StepReport) -> None:
+        self._queue.put(heard(node, report, received_unix=self._adapters.clock()))
 
     async def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -152,11 +141,11 @@ class EffectRunner:
             case CollectOutput():
                 await self._collect(effect)
             case DropNode():
-                await self._fleet.remove(effect.node)
+                await self._adapters.fleet.remove(effect.node)
             case LaunchStep():
                 await self._launch_step(effect)
             case _:
-                await self._fleet.send(effect.node, self._message(effect))
+                await self._adapters.fleet.send(effect.node, self._message(effect))
 
     def _message(
         self,
@@ -172,7 +161,7 @@ class EffectRunner:
         """Return the message of an effect that is one message to its node."""
         match effect:
             case KillShare():
-                site_s = self._config().grace_s
+                site_s = self._rules.config.grace_s
                 grace_s = site_s if effect.grace_s is None else effect.grace_s
                 return wire.Kill(
                     job_id=effect.job_id,
@@ -185,7 +174,7 @@ class EffectRunner:
             case TakeBack():
                 return wire.TakeBack(launches=[list(key) for key in effect.launches])
             case AskHealth():
-                return question(self._config(), now=self._clock())
+                return question(self._rules.config, now=self._adapters.clock())
             case SetSampling():
                 return wire.SampleEvery(interval_s=effect.interval_s)
             case TellJob():
@@ -200,41 +189,41 @@ class EffectRunner:
                 assert_never(effect)
 
     async def _launch(self, effect: LaunchShare) -> None:
-        job = self._state().jobs.get(effect.job_id)
+        job = self._state.jobs.get(effect.job_id)
         if job is None or job.allocation is None:
             return
         rank = job.allocation.node_names().index(effect.node)
-        config = self._config()
-        share, node = job.allocation.shares[rank], self._state().nodes.get(effect.node)
+        config = self._rules.config
+        share, node = job.allocation.shares[rank], self._state.nodes.get(effect.node)
         gpus = node.gpus if node is not None else ()
         launch = build_launch(
             job,
             rank,
-            submit_host=self._submit_host,
+            submit_host=self._adapters.submit_host,
             config=config,
-            nodes=self._state().nodes,
+            nodes=self._state.nodes,
             gpu_mem_bytes=next((gpu.mem_bytes for gpu in gpus if gpu.index in share.gpus), 0),
-            behind=None if job.behind is None else self._state().jobs.get(job.behind),
-            components=self._state().array_members(job.id) if job.component else (),
+            behind=None if job.behind is None else self._state.jobs.get(job.behind),
+            components=self._state.array_members(job.id) if job.component else (),
         )
-        tree = self._trees.find(job.uid, launch.tree.tree) if launch.tree is not None else None
+        tree = self._adapters.trees.find(job.uid, launch.tree.tree) if launch.tree is not None else None
         if launch.tree is not None and tree is not None:
             # The digest is the one of the owner's upload, as we read it. A digest that the job names could be
             # of another user's code.
             own = dataclasses.replace(launch.tree, sha256=tree.sha256, size_bytes=tree.size_bytes)
             launch = dataclasses.replace(launch, tree=own)
-        await self._fleet.launch(effect.node, launch, tree)
+        await self._adapters.fleet.launch(effect.node, launch, tree)
 
     async def _limit(self, effect: LimitShare) -> None:
-        job = self._state().jobs.get(effect.job_id)
+        job = self._state.jobs.get(effect.job_id)
         if job is not None and job.restarts == effect.restarts:
             told = wire.SetLimit(
                 job_id=effect.job_id, restarts=effect.restarts, time_limit_s=job.time_limit_s
             )
-            await self._fleet.send(effect.node, told)
+            await self._adapters.fleet.send(effect.node, told)
 
     async def _launch_step(self, effect: LaunchStep) -> None:
-        state = self._state()
+        state = self._state
         job, step = state.jobs.get(effect.job_id), find_step(state, effect.job_id, effect.number)
         if job is None or step is None or job.allocation is None or step.is_finished:
             return
@@ -244,11 +233,11 @@ class EffectRunner:
             effect.node,
             event=effect.asked,
             nodes=state.nodes,
-            submit_host=self._submit_host,
-            hooks=self._config().hooks,
+            submit_host=self._adapters.submit_host,
+            hooks=self._rules.config.hooks,
             components=state.array_members(job.array_job_id) if job.component else (),
         )
-        await self._fleet.send(effect.node, launch)
+        await self._adapters.fleet.send(effect.node, launch)
 
     def _step_kill(self, effect: KillStep) -> stepwire.StepKill:
         return stepwire.StepKill(
@@ -256,17 +245,17 @@ class EffectRunner:
             restarts=effect.restarts,
             step=effect.number,
             signal=effect.signal,
-            grace_s=0.0 if effect.at_once else self._config().grace_s,
+            grace_s=0.0 if effect.at_once else self._rules.config.grace_s,
         )
 
     async def _collect(self, effect: CollectOutput) -> None:
-        job = self._state().jobs.get(effect.job_id)
+        job = self._state.jobs.get(effect.job_id)
         if job is None or (not job.request.script and not job.request.output):
             return
         if effect.restarts != job.restarts and not await self._had(effect):
             log.warning("%s says that it had start %d of job %s", effect.node, effect.restarts, job.label())
             return
-        self._outputs.begin(
+        self._adapters.outputs.begin(
             job.id,
             effect.restarts,
             effect.node,
@@ -282,7 +271,7 @@ class EffectRunner:
         If the store cannot be read, the result is true, so that no output is lost.
         """
         try:
-            runs = await self._store.runs_of([effect.job_id])
+            runs = await self._adapters.store.runs_of([effect.job_id])
         except StoreError as error:
             log.warning("start %d of job %s: %s", effect.restarts, effect.job_id, error)
             return True
@@ -297,10 +286,12 @@ class EffectRunner:
 
     async def _forget_when_collected(self, effect: ForgetShare) -> None:
         try:
-            await self._outputs.finished(effect.job_id, effect.restarts, effect.node)
+            await self._adapters.outputs.finished(effect.job_id, effect.restarts, effect.node)
         except Exception:
-            bug_reports.note("collecting output")
-        await self._fleet.send(effect.node, wire.Forget(job_id=effect.job_id, restarts=effect.restarts))
+            bug_reports.report_bug("collecting output")
+        await self._adapters.fleet.send(
+            effect.node, wire.Forget(job_id=effect.job_id, restarts=effect.restarts)
+        )
 
 
 def _writes_with_others(job: Job) -> bool:

@@ -9,7 +9,7 @@ pending tasks merged into one record, requeued jobs, and records that were evict
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -59,12 +59,9 @@ class Waiter:
 
 
 class EndWaiters:
-    """The waiters of each submission.
+    """The waiters of each submission."""
 
-    `state` is called each time, because the state object is replaced when the controller loads.
-    """
-
-    def __init__(self, state: Callable[[], State], store: Store, commits: CommitBarrier) -> None:
+    def __init__(self, state: State, store: Store, commits: CommitBarrier) -> None:
         self.state = state
         self.store = store
         self.commits = commits
@@ -82,7 +79,7 @@ class EndWaiters:
         """
         if not self._waiters:
             return
-        known = self.state().jobs
+        known = self.state.jobs
         for job_id in jobs:
             job = known.get(job_id)
             for number in {job_id, job_id if job is None else job.array_job_id}:
@@ -118,7 +115,7 @@ class EndWaiters:
 
         This is the job's own record, or the shared record of its array if the task is pending there again.
         """
-        state = self.state()
+        state = self.state
         now = state.jobs.get(job.id)
         if now is not None and _holds(now, job):
             return now
@@ -198,7 +195,7 @@ class EndsAsked:
         wait = self._waits.get(number)
         if wait is None:
             return Page(number)
-        state = self._watch.state()
+        state = self._watch.state
         stored: list[Job] = []
         if wait.is_new:
             stored = await self._stored(number, wait)
@@ -218,7 +215,7 @@ class EndsAsked:
     async def _stored(self, number: JobId, wait: _Wait) -> list[Job]:
         """Return unreported ends of jobs that are in the store and not in memory."""
         found = await self._watch.store.named(number)
-        known = self._watch.state().jobs
+        known = self._watch.state.jobs
         return [
             job
             for job in found
@@ -233,7 +230,7 @@ class EndsAsked:
         if not jobs:
             return []
         await self._watch.commits.settled()
-        known = self._watch.state().jobs
+        known = self._watch.state.jobs
         for job in jobs:
             if job.id in known and known[job.id] is not job:
                 self._waiter.note(number, job.id)
@@ -241,7 +238,7 @@ class EndsAsked:
 
     def _is_open(self, number: JobId, wait: _Wait) -> bool:
         """Return whether a job of the submission still runs or waits, or its end was not yet reported."""
-        state = self._watch.state()
+        state = self._watch.state
 
         def is_open(job: Job) -> bool:
             return not job.is_finished or (job.id, job.restarts) not in wait.ended

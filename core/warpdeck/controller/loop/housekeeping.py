@@ -1,15 +1,54 @@
-"""Periodic work on jobs.
+"""Periodic work, every half minute.
 
-It evicts finished jobs from memory, and finds pending jobs whose priority changed enough to be sent again.
+Finished jobs are evicted from memory. Pending jobs are sent to clients again if their priority changed enough.
+Nodes are asked for their health.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 from warpdeck.controller.state.state import State
 from warpdeck.model import JobId
 
+from .change_listeners import ChangeListeners
+from .node_monitor import NodeMonitor
+from .planner import REPLAN_S
+from .site_rules import SiteRules
+
 PRIORITY_STEP = 0.05
 """Relative change of a pending job's priority above which its row is sent again."""
+
+
+class Housekeeping:
+    """Periodic work of one controller. `clock` returns Unix seconds."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        rules: SiteRules,
+        nodes: NodeMonitor,
+        hub: ChangeListeners,
+        clock: Callable[[], float],
+    ) -> None:
+        self._state = state
+        self._rules = rules
+        self._nodes = nodes
+        self._hub = hub
+        self._clock = clock
+        self._priorities = SentPriorities()
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        while True:
+            await asyncio.sleep(REPLAN_S)
+            before_unix = self._clock() - self._rules.config.keep_finished_s
+            self._hub.touch(jobs=evict_finished(self._state, ended_before_unix=before_unix))
+            self._hub.touch(jobs=self._priorities.moved(self._state.planned.priorities))
+            self._nodes.poll()
+            self._rules.count_use()
 
 
 def evict_finished(state: State, *, ended_before_unix: float) -> list[JobId]:
@@ -46,24 +85,24 @@ def needed_by_others(state: State) -> frozenset[JobId]:
     return frozenset(wanted)
 
 
-class ToldPriorities:
+class SentPriorities:
     """The priorities that were last sent to clients. Aging changes all priorities a little all the time."""
 
     def __init__(self) -> None:
-        self._told: dict[JobId, int] = {}
+        self._sent: dict[JobId, int] = {}
 
     def moved(self, now: dict[JobId, int]) -> list[JobId]:
         """Return the jobs with a priority that differs much from the value sent last.
 
         Their new priorities are recorded as sent.
         """
-        before = self._told
+        before = self._sent
         moved = [
             job_id
             for job_id, priority in now.items()
             if abs(priority - before.get(job_id, priority))
             > PRIORITY_STEP * abs(before.get(job_id, priority))
         ]
-        self._told = before = {job_id: before.get(job_id, now[job_id]) for job_id in now}
+        self._sent = before = {job_id: before.get(job_id, now[job_id]) for job_id in now}
         before.update({job_id: now[job_id] for job_id in moved})
         return moved

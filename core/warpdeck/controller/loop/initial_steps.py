@@ -20,6 +20,7 @@ from warpdeck.model import JobId, JobState
 from warpdeck.model.step import Step
 
 Asked = tuple[Event, "asyncio.Future[Outcome] | None"]
+"""An event, and the future of the caller that waits for its outcome."""
 
 
 class FirstStep:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.controller.events.events import Effect, Event, LaunchShare, Outcome, Planned
 from warpdeck.controller.planning.passes import Passes
 from warpdeck.controller.planning.recall import PrefetchRevoker
-from warpdeck.controller.presenters.loop_counters import LoopCounters
 from warpdeck.controller.reducers.array_fast_path import ArrayFastPath
 from warpdeck.controller.state.deadlines import next_moment
 from warpdeck.controller.state.state import State, amend
@@ -23,7 +22,10 @@ from warpdeck.controller.state.transaction import Transaction
 from warpdeck.policy import Plan
 
 from .change_listeners import ChangeListeners
+from .event_queue import EventQueue
+from .guarded_reduce import guarded_reduce
 from .scheduler_statistics import SchedulerStatistics
+from .site_rules import SiteRules
 from .wakeup import Wakeup
 
 log = logging.getLogger("warpdeck.controller")
@@ -37,35 +39,28 @@ equally long rest.
 
 
 class Planner:
-    """Planner of one controller.
-
-    `state` returns the present state. `apply` sends an event to the main loop. `decide` passes an event of
-    the planner to the reducer and returns None if the event was refused.
-    """
+    """Planner of one controller. It sends its decisions to `queue`. `clock` returns Unix seconds."""
 
     def __init__(
         self,
-        recall: PrefetchRevoker,
+        state: State,
+        queue: EventQueue,
         *,
-        state: Callable[[], State],
         clock: Callable[[], float],
-        apply: Callable[[Event], Awaitable[Outcome]],
-        decide: Callable[[Transaction, Event], Outcome | None],
-        count_use: Callable[[], None],
-        tally: LoopCounters,
-        diagnosis: SchedulerStatistics,
+        wakeup: Wakeup,
+        rules: SiteRules,
+        revoker: PrefetchRevoker,
+        statistics: SchedulerStatistics,
         hub: ChangeListeners,
     ) -> None:
-        self._recall = recall
         self._state = state
+        self._queue = queue
         self._clock = clock
-        self._apply = apply
-        self._decide = decide
-        self._count_use = count_use
-        self._tally = tally
-        self._diagnosis = diagnosis
+        self.wakeup = wakeup
+        self._rules = rules
+        self.revoker = revoker
+        self._statistics = statistics
         self._hub = hub
-        self.wakeup = Wakeup()
         self.planned = asyncio.Event()
         """Set when a pass has been made or no job is pending. A task that waits for the next pass clears it
         first.
@@ -73,13 +68,13 @@ class Planner:
         self._passes = Passes()
         self._succession = ArrayFastPath()
 
-    async def run(self, *, is_idle: Callable[[], bool]) -> None:
+    async def run(self) -> None:
         """Run passes until cancelled. The planner rests between passes, except when no event is queued."""
         while True:
             await self.wakeup.wait(self._passes.next_s(self._clock(), most_s=REPLAN_S))
-            if self._state().has_to_plan:
+            if self._state.has_to_plan:
                 took_s = await self._plan_once()
-                await asyncio.sleep(0 if is_idle() else max(REST_S, took_s))
+                await asyncio.sleep(0 if self._queue.is_empty else max(REST_S, took_s))
             else:
                 self.planned.set()
 
@@ -92,11 +87,11 @@ class Planner:
     async def _plan_once(self) -> float:
         """Run one pass, and return how long the planning itself took in seconds."""
         made = self._plan()
-        took_s = self._tally.last_pass_s
+        took_s = self._statistics.counters.last_pass_s
         decided = _decisions(made)
         if decided != Planned():
             try:
-                await self._apply(decided)
+                await self._queue.request(decided)
             except (UserError, InvalidTransition) as error:
                 log.warning("the plan (%d starts) was not committed: %s", len(made.starts), error)
         self.take_reasons(made)
@@ -110,23 +105,23 @@ class Planner:
         decided = self._succession.decide(txn.state, events, txn.now, successors=txn.successors)
         if decided is None:
             return None
-        outcome = self._decide(txn, decided)
+        outcome = guarded_reduce(txn, decided)
         wanted = sum(len(start.allocation.shares) for start in decided.starts)
         if outcome is None or len(outcome.effects) < wanted:
             return Outcome(effects=() if outcome is None else outcome.effects)  # A pass finds out the reason.
-        return amend(outcome, effects=(*outcome.effects, *self._hand(txn, outcome.effects)), replan=False)
+        return amend(outcome, effects=(*outcome.effects, *self._prefetch(txn, outcome.effects)), replan=False)
 
-    def _hand(self, txn: Transaction, starting: tuple[Effect, ...]) -> tuple[Effect, ...]:
+    def _prefetch(self, txn: Transaction, starting: tuple[Effect, ...]) -> tuple[Effect, ...]:
         """Prefetch further array tasks to the slots that got a new job in this transaction.
 
         The launches become part of the transaction.
         """
-        if self._recall.is_awaited:
+        if self.revoker.is_awaited:
             return ()
         moved = [heir for heir in txn.successors.values() if heir in txn.state.index.active]
         started = [effect.job_id for effect in starting if isinstance(effect, LaunchShare)]
         aheads = self._succession.ahead(txn.state, (*moved, *started))
-        outcome = self._decide(txn, Planned(aheads=aheads)) if aheads else None
+        outcome = guarded_reduce(txn, Planned(aheads=aheads)) if aheads else None
         return () if outcome is None else outcome.effects
 
     def plan_in_transaction(self, txn: Transaction) -> tuple[Plan, Outcome]:
@@ -135,22 +130,21 @@ class Planner:
         The pass sees the transaction's changes.
         """
         made = self._plan()
-        outcome = self._decide(txn, _decisions(made))
+        outcome = guarded_reduce(txn, _decisions(made))
         if outcome is None:
             return made, Outcome(replan=False)
-        return made, amend(outcome, effects=(*outcome.effects, *self._hand(txn, outcome.effects)))
+        return made, amend(outcome, effects=(*outcome.effects, *self._prefetch(txn, outcome.effects)))
 
     def _plan(self) -> Plan:
         """Run one pass over the present state."""
         loop = asyncio.get_running_loop()
-        state, now, begun = self._state(), self._clock(), loop.time()
-        self._count_use()
+        state, now, begun = self._state, self._clock(), loop.time()
+        self._rules.count_use()
         made = self._passes.make(state, now)
         took_s = loop.time() - begun
-        self._tally.count_pass(took_s)
-        self._diagnosis.count_pass(now, took_s, waiting=len(state.index.pending))
+        self._statistics.count_pass(now, took_s, waiting=len(state.index.pending))
         self._succession.learn(state, made, now)
-        self._recall.weigh(state, trusted=self._succession.trusted)
+        self.revoker.weigh(state, trusted=self._succession.trusted)
         return made
 
     def take_reasons(self, made: Plan) -> None:
@@ -158,7 +152,7 @@ class Planner:
 
         If the pass stopped at a limit, request another one.
         """
-        self._hub.touch(jobs=self._passes.keep(self._state(), made))
+        self._hub.touch(jobs=self._passes.keep(self._state, made))
         if made.more:
             self.wakeup.now()
         self.planned.set()
@@ -166,7 +160,7 @@ class Planner:
 
     def _set_alarm(self) -> None:
         """Schedule a pass for the next time at which the clock alone changes what may start or must end."""
-        now, state = self._clock(), self._state()
+        now, state = self._clock(), self._state
         moment = next_moment(state, now)
         soon = moment is not None and moment < now + REPLAN_S
         self.wakeup.set_alarm(moment - now if moment is not None and soon else None)

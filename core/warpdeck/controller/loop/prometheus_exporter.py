@@ -99,7 +99,7 @@ class Exporter:
         try:
             controller = self._controller
             picture = GaugeCollector(
-                controller.state, controller.tally, clients=len(controller.hub.listeners)
+                controller.state, controller.statistics.counters, clients=len(controller.hub.listeners)
             )
             text = await asyncio.to_thread(picture.text)
         finally:

@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from warpdeck.base.errors import InvalidTransition, UserError
-from warpdeck.controller.events.events import Event, Outcome, ReservationsTended
+from warpdeck.controller.events.events import ReservationsTended
 from warpdeck.controller.reducers.reservation_lifecycle import has_reservations, is_due, next_moment
 from warpdeck.controller.state.state import State
+
+from .event_queue import EventQueue
 
 log = logging.getLogger("warpdeck.controller")
 REST_S = 1.0
@@ -24,26 +26,17 @@ MOST_S = 3600.0
 
 
 class ReservationManager:
-    """Sends `ReservationsTended` to the controller whenever a change is due.
+    """Sends `ReservationsTended` to the main loop whenever a change is due."""
 
-    `state` returns the present state.
-    """
-
-    def __init__(
-        self,
-        *,
-        state: Callable[[], State],
-        clock: Callable[[], float],
-        apply: Callable[[Event], Awaitable[Outcome]],
-    ) -> None:
+    def __init__(self, state: State, queue: EventQueue, *, clock: Callable[[], float]) -> None:
         self._state = state
+        self._queue = queue
         self._clock = clock
-        self._apply = apply
         self._wanted = asyncio.Event()
 
     def note_change(self) -> None:
         """Record that jobs, nodes or reservations have changed."""
-        if has_reservations(self._state()):
+        if has_reservations(self._state):
             self._wanted.set()
 
     async def run(self) -> None:
@@ -52,7 +45,7 @@ class ReservationManager:
         while True:
             await self._wait(moment - self._clock())
             moment = math.inf
-            if has_reservations(self._state()):
+            if has_reservations(self._state):
                 moment = await self._look()
                 await asyncio.sleep(REST_S)
 
@@ -64,9 +57,9 @@ class ReservationManager:
 
     async def _look(self) -> float:
         """Apply the changes that are due. Return the time of the next change that the clock alone causes."""
-        if is_due(self._state(), self._clock()):
+        if is_due(self._state, self._clock()):
             try:
-                await self._apply(ReservationsTended())
+                await self._queue.request(ReservationsTended())
             except (UserError, InvalidTransition) as error:
                 log.warning("reservations were not tended: %s", error)
-        return next_moment(self._state(), self._clock())
+        return next_moment(self._state, self._clock())

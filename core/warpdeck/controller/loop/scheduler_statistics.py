@@ -1,6 +1,6 @@
 """Statistics of the controller since it started, or since an admin reset them. sdiag shows them.
 
-Monitoring needs counters that never decrease, so those are kept separately in `loop_counters`.
+Monitoring needs counters that never decrease. Those are in `counters`, which a reset does not change.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from warpdeck.controller.presenters.loop_counters import LoopCounters
 from warpdeck.controller.state.state import State
 from warpdeck.model import BY_ITSELF, FINISHED, HOLDS_RESOURCES, JobId, JobState
 
@@ -44,10 +45,11 @@ class SchedulerStatistics:
     """Times and counts of passes, jobs and requests."""
 
     def __init__(self, now: float) -> None:
+        self.counters = LoopCounters()
         self.reset(now)
 
     def reset(self, now: float) -> None:
-        """Reset all values to 0."""
+        """Reset all values except `counters` to 0."""
         self._since = now
         self._passes = Span()
         self._last_pass_unix: float | None = None
@@ -59,16 +61,18 @@ class SchedulerStatistics:
 
     def count_pass(self, now: float, took_s: float, *, waiting: int) -> None:
         """Count a planning pass over `waiting` pending jobs."""
+        self.counters.count_pass(took_s)
         self._passes.add(took_s)
         self._last_pass_unix = now
         self._looked_at += waiting
         self._last_queue = waiting
 
-    def count_jobs(self, state: State, before: Mapping[JobId, JobState | None]) -> None:
-        """Count the changes of a committed transaction.
+    def count_commit(self, state: State, before: Mapping[JobId, JobState | None]) -> None:
+        """Count a committed transaction and its changes.
 
         `before` holds the states that its jobs had before it.
         """
+        self.counters.commits += 1
         for job_id, was in before.items():
             job = state.jobs.get(job_id)
             if job is None or job.state is was:

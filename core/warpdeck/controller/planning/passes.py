@@ -136,7 +136,7 @@ class Passes:
         try:
             made = plan(_without(view, self._left_out), now, settings, memory=self._memory, tell=tell)
         except Exception:
-            bug_reports.note("a planning pass")
+            bug_reports.report_bug("a planning pass")
             self._memory = PassCache()
             self._leave_out(view, now, settings)
             made = plan(_without(view, self._left_out), now, settings, memory=self._memory)

@@ -23,7 +23,7 @@ RETRY_S = 1.0
 """Delay in seconds before a permanent task is restarted. It keeps a recurring bug from filling the log."""
 
 
-def note(doing: str) -> None:
+def report_bug(doing: str) -> None:
     """Log the exception that is being handled."""
     log.exception("a bug in %s", doing)
 
@@ -33,24 +33,24 @@ def refusal(doing: str) -> UserError:
 
     The caller's request had no effect.
     """
-    note(doing)
+    report_bug(doing)
     return UserError(
         "an error inside the controller: nothing was changed",
         "please report it; admins find the details in the controller's log",
     )
 
 
-async def lasting(work: Callable[[], Awaitable[None]], doing: str) -> None:
+async def supervised_task(work: Callable[[], Awaitable[None]], doing: str) -> None:
     """Run permanent work, and restart it after a bug."""
     while True:
         try:
             await work()
         except Exception:
-            note(doing)
+            report_bug(doing)
         await asyncio.sleep(RETRY_S)
 
 
-def unless(txn: Transaction, decide: Callable[[], T]) -> T | None:
+def undo_on_bug(txn: Transaction, decide: Callable[[], T]) -> T | None:
     """Return the result of a decision that is made along with unrelated events.
 
     After a bug, undo the decision's changes and return None, because the other events do not depend on it.
@@ -60,5 +60,5 @@ def unless(txn: Transaction, decide: Callable[[], T]) -> T | None:
         return decide()
     except Exception:
         txn.undo(mark)
-        note("a decision beside others' events")
+        report_bug("a decision beside others' events")
         return None

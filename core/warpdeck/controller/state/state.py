@@ -42,28 +42,26 @@ class State(Tables):
         self.accounting = Accounting()
         self.picture = ViewCache()
 
-    @classmethod
-    def from_store(cls, loaded: Loaded) -> State:
-        """Return the state with which a controller starts: all committed data, and no link up."""
-        state = cls()
-        state.next_job_id = loaded.next_job_id
-        state.unreadable = loaded.unreadable
+    def load(self, loaded: Loaded) -> None:
+        """Fill the empty state of a controller that starts: all committed data, and no link up."""
+        self.controller_id = loaded.controller_id
+        self.next_job_id = loaded.next_job_id
+        self.unreadable = loaded.unreadable
         for job in loaded.jobs:
-            state.upsert_job(job)
+            self.upsert_job(job)
         for node in loaded.nodes:
-            state.nodes[node.name] = node
-            state.node_status.links[node.name] = Link.CONNECTING
-        state.node_status.conditions = {each.node: each for each in loaded.conditions}
-        state.used = {row.key: row for row in loaded.usage}
+            self.nodes[node.name] = node
+            self.node_status.links[node.name] = Link.CONNECTING
+        self.node_status.conditions = {each.node: each for each in loaded.conditions}
+        self.used = {row.key: row for row in loaded.usage}
         for made in loaded.made:
-            upsert_created(state.made, made)
-        state.planned.waits = loaded.waits
-        state.reserved = {each.name: each for each in loaded.reservations}
+            upsert_created(self.made, made)
+        self.planned.waits = loaded.waits
+        self.reserved = {each.name: each for each in loaded.reservations}
         for step in loaded.steps:
-            state.upsert_step(step)
+            self.upsert_step(step)
         for job in loaded.last_runs:
-            state.learn(job)
-        return state
+            self.learn(job)
 
     def promise(self, job_id: JobId, at_unix: float) -> None:
         """Record the start that is reserved for a waiting job."""

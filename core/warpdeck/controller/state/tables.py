@@ -36,6 +36,8 @@ class Tables:
     def __init__(self) -> None:
         self.jobs: dict[JobId, Job] = {}
         self.nodes: dict[NodeName, Node] = {}
+        self.controller_id = ""
+        """Random name of this installation; it stays the same across restarts."""
         self.next_job_id = 1
         self.unreadable: tuple[UnreadableRow, ...] = ()
         self.site = Site()

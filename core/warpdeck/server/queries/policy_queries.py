@@ -37,7 +37,7 @@ Question = (
 
 async def answer(controller: Controller, question: Question, named: Collection[JobId]) -> dict[str, Any]:
     """Return the answer. `named` are the jobs that the request names. Raises UserError."""
-    controller.count_use()
+    controller.rules.count_use()
     state = controller.state
     match question:
         case ask.Priorities():
@@ -120,9 +120,9 @@ def diagnose(controller: Controller, *, reset: bool, admin: bool) -> dict[str, A
                 "ask an administrator",
                 code="not_admin",
             )
-        controller.diagnosis.reset(controller.clock())
+        controller.statistics.reset(controller.clock())
     state = controller.state
-    return controller.diagnosis.figures() | {
+    return controller.statistics.figures() | {
         "now": controller.clock(),
         "waiting": len(state.index.pending),
         "running": len(state.index.active),

@@ -65,7 +65,7 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
             if made.steps_made and made.exit is not None:
                 _tell_end(connection, message, made)
                 return
-            with connection.server.controller.first_steps.waiting(asked_for) as first:
+            with connection.server.controller.events.first_steps.waiting(asked_for) as first:
                 made = await begun(connection, message, made, immediate_s=wish.immediate_s)
         job = made
     else:

@@ -166,7 +166,7 @@ class StepStream(ClientStream):
         Ends are reported only after the commit, because a node may then forget the step.
         """
         if any(part.ends for step in steps for part in step.parts):
-            await self._controller.commits.settled()
+            await self._controller.ends.commits.settled()
         return all(now is step for now, step in zip(self._now(), steps, strict=True))
 
     async def _note_order(self, node: NodeName) -> None:
@@ -174,7 +174,7 @@ class StepStream(ClientStream):
 
         This avoids waiting for the node's message that the step has started.
         """
-        await self._controller.flushed(node)
+        await self._controller.effects.flushed(node)
         self._ordered.add(node)
         self.changed.set()
 

@@ -19,7 +19,7 @@ ARRAY = ArraySpec(ranges=((0, 5, 1),))
 
 
 def watch_of(core: Core) -> EndWaiters:
-    return EndWaiters(lambda: core.state, core.store, CommitBarrier(core.store))
+    return EndWaiters(core.state, core.store, CommitBarrier(core.store))
 
 
 def heard(watch: EndWaiters, asked: EndsAsked, core: Core) -> list[Page]:
@@ -124,7 +124,7 @@ async def test_an_end_is_told_once_it_is_on_disk(kept: bool) -> None:
     core = Core("a")
     disk = Disk()
     commits = CommitBarrier(disk)
-    watch = EndWaiters(lambda: core.state, core.store, commits)
+    watch = EndWaiters(core.state, core.store, commits)
     job = core.run()
     before = core.job(job)
     asked = EndsAsked(watch)

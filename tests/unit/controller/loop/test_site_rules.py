@@ -7,7 +7,7 @@ import grp
 import os
 
 from warpdeck.config import Config, decode
-from warpdeck.controller.reducers.rule_changes import RulesInForce, unix_groups
+from warpdeck.controller.loop.site_rules import RulesInForce, unix_groups
 
 GROUPS = {"ann": frozenset({"phys", "staff"}), "bob": frozenset({"chem"})}
 TWO = '[partitions.p]\nallow_groups = ["phys"]\n[partitions.q]\nallow_groups = ["chem", "phys"]\n'

@@ -1,0 +1,22 @@
+"""Everything outside the controller that its loop uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from warpdeck.ports.ports import Fleet, OutputCollector, Store, TreeCache
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapters:
+    """Implementations of the ports. A simulation passes its own clock, fleet and store."""
+
+    store: Store
+    fleet: Fleet
+    trees: TreeCache
+    outputs: OutputCollector
+    clock: Callable[[], float]
+    """Returns Unix seconds."""
+    submit_host: str
+    """Host name of the machine on which the controller runs."""

@@ -1,0 +1,108 @@
+"""Messages of nodes: samples are stored at once, and all other messages become events for the main loop.
+
+It also sets how often each node sends samples and asks for its health.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from warpdeck.controller.events.events import AskHealth, NodeLost, NodeUp
+from warpdeck.controller.events.node_messages import heard
+from warpdeck.controller.state.measurements import to_reading
+from warpdeck.controller.state.state import State
+from warpdeck.model import NodeName
+from warpdeck.ports.ports import FleetEvent
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps as stepwire
+
+from .adapters import Adapters
+from .change_listeners import ChangeListeners
+from .effects import EffectRunner
+from .event_queue import EventQueue
+from .fences import Fences
+from .health_polling import HealthPolling
+from .sample_rate import SampleRate
+from .wakeup import Wakeup
+
+
+class NodeMonitor:
+    """Receives the messages of all nodes of one controller."""
+
+    def __init__(
+        self,
+        state: State,
+        adapters: Adapters,
+        *,
+        queue: EventQueue,
+        effects: EffectRunner,
+        hub: ChangeListeners,
+        wakeup: Wakeup,
+    ) -> None:
+        self._state = state
+        self._fleet = adapters.fleet
+        self._clock = adapters.clock
+        self._queue = queue
+        self._effects = effects
+        self._hub = hub
+        self._wakeup = wakeup
+        self._fences = Fences()
+        self._sampling = SampleRate()
+        self._polling = HealthPolling()
+
+    def post(self, event: FleetEvent) -> None:
+        """Handle a message of a node."""
+        name, message = event
+        match message:
+            case wire.Sample():  # Samples come first because nearly all messages are samples.
+                self._take_sample(name, message)
+            case str():
+                self._queue.put(NodeLost(name=name, reason=message.partition(":")[2].strip()))
+            case wire.Welcome():
+                self._queue.put(NodeUp(name=name, welcome=message))
+                self._effects.add([AskHealth(node=name)])
+                self._effects.add(self._sampling.begins(name, nodes=len(self._state.nodes)))
+            case stepwire.StepFence():
+                self._effects.add(self._fences.take(name, message, self._state))
+            case _:
+                self._queue.put(heard(name, message, received_unix=self._clock()))
+
+    def ask_all(self) -> None:
+        """Ask all nodes that are up for their health, with the site's present settings."""
+        self._effects.add([AskHealth(node=name) for name in self._nodes_up()])
+
+    def poll(self) -> None:
+        """Ask the next nodes for their health, and send each node a changed sample interval."""
+        self._effects.add([AskHealth(node=name) for name in self._polling.next(self._nodes_up())])
+        self._set_sampling()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Let nodes send samples more often during the block, because a client watches.
+
+        The higher rate starts at once. The lower rate returns some time after the block ends.
+        """
+        with self._sampling.watched():
+            self._set_sampling()
+            yield
+
+    def _set_sampling(self) -> None:
+        self._effects.add(self._sampling.orders(self._nodes_up(), nodes=len(self._state.nodes)))
+
+    def _nodes_up(self) -> list[NodeName]:
+        return [name for name in self._state.nodes if self._fleet.is_up(name)]
+
+    def _take_sample(self, name: NodeName, sample: wire.Sample) -> None:
+        state = self._state
+        if name not in state.nodes:
+            return
+        before = state.picture.blocked(state, name)
+        last = state.node_status.readings.get(name)
+        reading = state.node_status.readings[name] = to_reading(sample)
+        others = state.picture.blocked(state, name).keys() != before.keys()
+        if others and state.reacts_to_events:
+            self._wakeup.now()
+        jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
+        idle = {*reading.idle, *(last.idle if last else ())}
+        self._hub.touch(jobs=[*jobs, *(job_id for job_id, _ in sorted(idle))], nodes=[name])
