@@ -24,11 +24,11 @@ from warpdeck.config import ConfigError, load
 from warpdeck.controller.events.events import NodeAdded
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.adapters import Adapters
-from warpdeck.controller.loop.collector import Collector
 from warpdeck.controller.loop.controller import Controller
-from warpdeck.controller.loop.log_limit import RateLimit
-from warpdeck.controller.loop.mailer import Mailer
-from warpdeck.controller.loop.prometheus_exporter import Exporter
+from warpdeck.daemon.collector import Collector
+from warpdeck.daemon.log_limit import RateLimit
+from warpdeck.daemon.mailer import Mailer
+from warpdeck.daemon.prometheus_exporter import Exporter
 from warpdeck.fleet.fleet import AgentFleet
 from warpdeck.fleet.openfiles import raise_limit
 from warpdeck.fleet.outputs import Outputs

@@ -24,7 +24,8 @@ from warpdeck.policy.limits.access import in_partition
 from warpdeck.policy.placement.pending_reason import before_its_time
 from warpdeck.policy.reservations.resource_pool import known
 from warpdeck.policy.resources.cluster import Ints
-from warpdeck.policy.scheduler.scheduling_pass import SchedulingPass, StartPlacement
+from warpdeck.policy.scheduler.job_starter import StartPlacement
+from warpdeck.policy.scheduler.scheduling_pass import SchedulingPass
 
 from .plan import decide
 
@@ -71,10 +72,10 @@ def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Estimat
         raise KeyError(job_id)
     decided = decide(view, now, settings, without_place=job_id)
     current = decided.current
-    ids = current.queue.table["id"]
+    ids = current.context.queue.table["id"]
     priority = int(decided.priorities[np.flatnonzero(ids == job_id)[0]])
     together = {job_id, *(each.id for each in job.components)}
-    starts = [each for each in current.starts if each.job_id in together]
+    starts = [each for each in current.starter.starts if each.job_id in together]
     if starts:
         names = (name for start in starts for name in start.allocation.node_names())
         return Estimate(
@@ -102,7 +103,7 @@ def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Estimat
         why=pending_reasons.get(job_id),
         priority=priority,
         ahead=len(ahead),
-        leaders=tuple(current.queue.jobs[row].id for row in ahead[:MAX_LEADERS]),
+        leaders=tuple(current.context.queue.jobs[row].id for row in ahead[:MAX_LEADERS]),
         changes=changes,
     )
 
@@ -111,10 +112,10 @@ def _ahead(current: SchedulingPass, before: Ints, job: PendingJob) -> Ints:
     """Return the rows before the job that do not start either and may use the same nodes."""
     wanted = _nodes(current, job.partition)
     meets = []
-    for name in current.queue.partitions.keys:
+    for name in current.context.queue.partitions.keys:
         theirs = _nodes(current, name)
         meets.append(wanted is None or theirs is None or not wanted.isdisjoint(theirs))
-    of = current.queue.of_kind["partition"][current.queue.table["kind"][before]]
+    of = current.context.queue.of_kind["partition"][current.context.queue.table["kind"][before]]
     found: Ints = before[current.who_waits(before) & np.array(meets, dtype=np.bool_)[of]]
     return found
 
@@ -122,7 +123,7 @@ def _ahead(current: SchedulingPass, before: Ints, job: PendingJob) -> Ints:
 def _nodes(current: SchedulingPass, names: str) -> frozenset[NodeName] | None:
     """Return the nodes of these partitions together; None means all nodes."""
     found: set[NodeName] = set()
-    for part in current.terms.partitions_named(names):
+    for part in current.context.terms.partitions_named(names):
         if part is None or part.nodes is None:
             return None
         found |= part.nodes
@@ -133,8 +134,8 @@ def _changes(current: SchedulingPass, job: PendingJob) -> Iterator[str]:
     """Iterate over the smallest change of each kind with which the job would start now."""
     # A pass compares requests by identity, so these must not be freed before the pass ends.
     tried: list[tuple[Resources, str]] = []
-    for partition in current.terms.partitions(job)[:1]:
-        shorter = _shorter(current, job, partition, current.terms.limit_s(job, partition))
+    for partition in current.context.terms.partitions(job)[:1]:
+        shorter = _shorter(current, job, partition, current.context.terms.limit_s(job, partition))
         if shorter:
             yield f"starts now with --time={shorter}"
         for smaller in _smaller(job.resources):
@@ -148,9 +149,9 @@ def _changes(current: SchedulingPass, job: PendingJob) -> Iterator[str]:
                 yield f"starts now with {found}"
         if job.reservation:
             continue
-        for other in current.view.partitions:
+        for other in current.context.view.partitions:
             moved = msgspec.structs.replace(job, partition=other.name)
-            if other not in current.terms.partitions(job) and _fits(current, moved, other):
+            if other not in current.context.terms.partitions(job) and _fits(current, moved, other):
                 yield f"starts now with --partition={other.name}"
                 break
 
@@ -161,7 +162,7 @@ def _shorter(
     """Return the longest limit, in the format of --time, with which the job would start now; "" if there is
     none.
     """
-    field = current.fields.get(job.reservation)
+    field = current.context.fields.get(job.reservation)
     if field is None:
         return ""
     shape = field.shape(job, partition)
@@ -171,7 +172,7 @@ def _shorter(
             longest = max(longest, field.timeline.longest_now(gang.wanted, mask))
     if longest < LEAST_LIMIT_S or (limit_s is not None and longest >= limit_s):
         return ""
-    if not known(current.now + longest, current.now):
+    if not known(current.context.now + longest, current.context.now):
         return ""
     if not _fits(
         current,
@@ -251,8 +252,12 @@ def _fits(current: SchedulingPass, changed: PendingJob, partition: PartitionView
     """Return whether the job would start now on the resources that the plan leaves free, without violating a
     rule or limit.
     """
-    if changed.reservation not in current.fields or (partition is not None and partition.state != "UP"):
+    if changed.reservation not in current.context.fields or (
+        partition is not None and partition.state != "UP"
+    ):
         return False
-    if current.settings.backfill == "none" and current.is_protecting_enough(current.queue.pool_of(changed)):
+    if current.context.settings.backfill == "none" and current.reserved.is_protecting_enough(
+        current.context.queue.pool_of(changed)
+    ):
         return False  # In strict order, jobs ahead of it must start first.
-    return isinstance(current.place(in_partition(changed, partition), partition), StartPlacement)
+    return isinstance(current.starter.place(in_partition(changed, partition), partition), StartPlacement)

@@ -50,7 +50,7 @@ def plan(
     decisions are the same.
     """
     decided = decide(view, now, settings, memory=memory)
-    current, table = decided.current, decided.current.queue.table
+    current, table = decided.current, decided.current.context.queue.table
     told = None if tell is None else np.isin(table["id"], list(tell))
     early = {job_id: why for job_id, why in decided.pending_reasons.items() if tell is None or job_id in tell}
     pending_reasons = explain(
@@ -69,14 +69,14 @@ def plan(
     ranks = dict(zip(ids.tolist(), priorities.tolist(), strict=True))
     _tell_components(view, pending_reasons, ranks)
     return Plan(
-        starts=tuple(current.starts),
-        reserves=tuple(current.reserves),
+        starts=tuple(current.starter.starts),
+        reserves=tuple(current.reserved.reserves),
         preempts=tuple(current.preempts),
         resumes=tuple(current.resumes),
         ends=tuple(decided.ends),
         pending_reasons=pending_reasons,
         priorities=ranks,
-        more=current.stopped,
+        more=current.starter.stopped,
     )
 
 
@@ -139,7 +139,7 @@ def decide(
     rows, ends, pending_reasons = _ready(memory.queue, now)
     table = memory.queue.table.of(rows)
     waiting = turns(table, memory.queue, memory.cluster_table, view, now)
-    current.protect(min(waiting.late_count, settings.overdue_reservations))
+    current.reserved.protect(min(waiting.late_count, settings.overdue_reservations))
     has_room: Mask = table["room_until_unix"] > now
     keys = in_order(
         table, memory.queue, view, has_room=has_room, priorities=priorities[rows], turns=waiting.keys

@@ -14,10 +14,10 @@ from tests.support.served import Served, served
 from warpdeck.config import Config
 from warpdeck.controller.events.events import HealthTold, Submitted
 from warpdeck.controller.loop.controller import Controller
-from warpdeck.controller.loop.prometheus_exporter import MAX_HEAD_BYTES, Exporter
 from warpdeck.controller.presenters.loop_counters import LoopCounters
 from warpdeck.controller.presenters.prometheus_gauges import GaugeCollector
 from warpdeck.controller.state.state import State
+from warpdeck.daemon.prometheus_exporter import MAX_HEAD_BYTES, Exporter
 from warpdeck.model import Gpu, GpuUuid, Node, NodeName
 from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire

@@ -15,7 +15,7 @@ from tests.integration.server.test_server import ANN, BOB, submitted
 from tests.support.core import ask
 from tests.support.served import Raw, frame, served
 
-from warpdeck.controller.loop.log_limit import LINES_A_SECOND, RateLimit
+from warpdeck.daemon.log_limit import LINES_A_SECOND, RateLimit
 from warpdeck.ports.ports import Changes
 from warpdeck.server import connection, quotas
 from warpdeck.server.connection import OUTBOX_BYTES

@@ -1,4 +1,4 @@
 """Run the controller: the task that owns the state, the planner, the effect runner and the background tasks.
 
-`controller.Controller` is the entry point. `mailer` and `prometheus_exporter` read from a running controller.
+`controller.Controller` is the entry point.
 """

@@ -60,7 +60,7 @@ class _Explainer:
     def __init__(
         self, current: SchedulingPass, rows: Ints, in_line: Ints, told: Mask | None, waits: Mask
     ) -> None:
-        table, count = current.queue.table, len(current.queue.kinds)
+        table, count = current.context.queue.table, len(current.context.queue.kinds)
         self._pass = current
         self._rows = rows
         self._ids: Ints = table["id"][rows]
@@ -109,8 +109,8 @@ class _Explainer:
 
     def _met(self, group: int) -> BlockReason:
         """Return the block reason that the jobs of the group have in common."""
-        asked = len(self._pass.queue.kinds)
-        return IN_LINE if group >= asked else self._pass.blocked_by(int(group)) or BUSY
+        asked = len(self._pass.context.queue.kinds)
+        return IN_LINE if group >= asked else self._pass.classes.blocked_by(int(group)) or BUSY
 
     def _obstacle(self, place: int) -> BlockReason:
         return self._own.get(place) or self._met(self._group[place])
@@ -149,19 +149,19 @@ class _Explainer:
 
     def _among(self, group: int) -> tuple[str, int]:
         """Return the partition and the pool of a group."""
-        kind = group % len(self._pass.queue.kinds)
-        queue = self._pass.queue
+        kind = group % len(self._pass.context.queue.kinds)
+        queue = self._pass.context.queue
         return queue.kinds[kind].partition, int(queue.of_kind["pool"][kind])
 
     def _affordable(self) -> int:
-        cells = self._pass.fields[""].timeline.cells
-        return min(self._pass.settings.max_forecasts, FORECAST_CELLS // max(1, cells))
+        cells = self._pass.context.fields[""].timeline.cells
+        return min(self._pass.context.settings.max_forecasts, FORECAST_CELLS // max(1, cells))
 
     def _alone(self, forecasts: int) -> list[int]:
         """Return the positions of the jobs that get a sentence of their own, in order, and note those that
         get a forecast.
         """
-        promised = np.isin(self._ids, list(self._pass.promised)) & self._waits
+        promised = np.isin(self._ids, list(self._pass.reserved.start_unix)) & self._waits
         own = (*self._own, *np.flatnonzero(promised).tolist(), *self._first.values())
         wanted = {place for place in own if self._told[place]}
         ahead: list[int] = []
@@ -206,8 +206,8 @@ class _Explainer:
         """
         if met.shape is None or met.shape.tenant is None:
             return met
-        shape = self._of(self._pass.fields[met.reservation]).alike(met.shape)
-        return self._pass.fields[met.reservation].cluster_table.unplaceable(
+        shape = self._of(self._pass.context.fields[met.reservation]).alike(met.shape)
+        return self._pass.context.fields[met.reservation].cluster_table.unplaceable(
             shape, met.duration_s, met.reservation
         )
 
@@ -220,18 +220,18 @@ class _Explainer:
     def _why(self, place: int, code: str, sentence: str) -> PendingReason:
         """Return the reason for a job, with its expected start if that is known."""
         current, obstacle, job_id = self._pass, self._obstacle(place), JobId(int(self._ids[place]))
-        at_unix = current.promised.get(job_id)
+        at_unix = current.reserved.start_unix.get(job_id)
         if at_unix is None and place in self._forecast_at and obstacle.shape is not None:
             at_unix = self._forecast(obstacle, obstacle.shape)
         leaving = [str(each.job_id) for each in current.preempts if each.for_job_id == job_id]
         if leaving:
             sentence = f"waits until preempted job {', '.join(leaving[:3])} has ended"
-        if at_unix is None or not known(at_unix, current.now):
+        if at_unix is None or not known(at_unix, current.context.now):
             return PendingReason(code=code, sentence=sentence)
         return PendingReason(code=code, sentence=sentence, expected_start_unix=at_unix)
 
     def _forecast(self, obstacle: BlockReason, shape: RequestClass) -> float | None:
-        field = self._pass.fields[obstacle.reservation]
+        field = self._pass.context.fields[obstacle.reservation]
         later = field.find_later(shape, obstacle.duration_s)
         if later is None:
             return None
@@ -258,12 +258,12 @@ class _Explainer:
     def _ahead(self, among: str | int, place: int) -> PendingJob | None:
         """Return the first waiting job of a partition or pool if it is another job."""
         first = self._first.get(among, place)
-        return self._pass.queue.jobs[self._rows[first]] if first != place else None
+        return self._pass.context.queue.jobs[self._rows[first]] if first != place else None
 
     def _find_words(
         self, obstacle: BlockReason, shape: RequestClass, ahead: PendingJob | None
     ) -> tuple[str, str]:
-        field = self._pass.fields[obstacle.reservation]
+        field = self._pass.context.fields[obstacle.reservation]
         begins = self._begins(obstacle.reservation)
         if begins:
             return "Reservation", begins
@@ -279,8 +279,10 @@ class _Explainer:
 
     def _begins(self, name: str) -> str:
         """Return a sentence if the job's reservation has not begun yet, else ""."""
-        now = self._pass.now
-        each = next((each for each in self._pass.view.reservations if name and each.name == name), None)
+        now = self._pass.context.now
+        each = next(
+            (each for each in self._pass.context.view.reservations if name and each.name == name), None
+        )
         if each is None or each.flex or each.start_unix <= now:
             return ""
         return f"its reservation {name} starts in {roughly(each.start_unix - now)}"
@@ -310,13 +312,13 @@ class _Explainer:
         """Return a sentence naming the reservation that now holds the usable nodes; "" if some usable node is
         in no reservation.
         """
-        now = self._pass.now
+        now = self._pass.context.now
         active = [
             each
-            for each in self._pass.view.reservations
+            for each in self._pass.context.view.reservations
             if each.start_unix <= now < each.end_unix and not each.parts
         ]
-        if not active or field is not self._pass.fields[""]:
+        if not active or field is not self._pass.context.fields[""]:
             return ""
         theirs = [(each, field.cluster.named(each.nodes) & takes) for each in active]
         inside = [each for each, rows in theirs if rows.any()]
@@ -331,15 +333,15 @@ class _Explainer:
         """Return a sentence about partial reservations on these nodes: those the job cannot use, or the one
         it is bound to; else "".
         """
-        now = self._pass.now
+        now = self._pass.context.now
         of_parts = [
             each
-            for each in self._pass.view.reservations
+            for each in self._pass.context.view.reservations
             if each.parts
             and each.start_unix <= now < each.end_unix
             and (field.cluster.named(each.nodes) & takes).any()
         ]
-        own = next((each for each in of_parts if self._pass.fields.get(each.name) is field), None)
+        own = next((each for each in of_parts if self._pass.context.fields.get(each.name) is field), None)
         if own is not None and not own.is_everywhere:
             return f"; reservation {own.name} has {in_words(own)}"
         others = [each for each in of_parts if each is not own]
@@ -352,14 +354,14 @@ class _Explainer:
         """Return a sentence about a reservation that begins before the job could end, or "" if there is
         none.
         """
-        if not self._pass.view.reservations:
+        if not self._pass.context.view.reservations:
             return ""
         spot = field.find_now(shape, INSTANT_S)
         names = set(field.names(spot)) if spot else set()
-        now = self._pass.now
+        now = self._pass.context.now
         closing = [
             each
-            for each in self._pass.view.reservations
+            for each in self._pass.context.view.reservations
             if now < each.start_unix < now + duration_s and names & each.nodes
         ]
         if not closing:

@@ -9,7 +9,7 @@ The module is pure: it reads no clock and does no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -18,18 +18,17 @@ import msgspec
 from warpdeck.model import JobId, PreemptedClaim
 from warpdeck.policy.input.decisions import Preempt
 from warpdeck.policy.input.site import Tres
-from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.input.view import PendingJob
 from warpdeck.policy.limits.access import in_partition
-from warpdeck.policy.limits.limits import LimitUsage
 from warpdeck.policy.placement.block_reason import BlockReason
 from warpdeck.policy.placement.placement import Taken
 from warpdeck.policy.placement.request_shape import Placement, RequestClass
-from warpdeck.policy.preemption.preemption import ROOM_KEPT_S, Claimant, Preemption, PreemptionRules, claimant
+from warpdeck.policy.preemption.preemption import ROOM_KEPT_S, Claimant, Preemption, claimant
 from warpdeck.policy.reservations.partial_reservation import outside_of_parts
 from warpdeck.policy.reservations.resource_pool import ResourcePool
 from warpdeck.policy.resources.tres import MIB, billing
 
-from .eligibility import Eligibility
+from .pass_context import PassContext
 
 
 class ComponentRequest(NamedTuple):
@@ -50,41 +49,35 @@ class _Try:
 
 
 class Evictions:
-    """The evictions of one pass: `preempts` receives the decisions, `promise` is called with each start that they make certain."""
+    """The evictions of one pass.
+
+    `preempts` receives the decisions. `promise` is called with each start that they make certain.
+    """
 
     def __init__(
         self,
+        context: PassContext,
         *,
-        view: View,
-        now: float,
-        fields: Mapping[str, ResourcePool],
-        terms: Eligibility,
-        rules: PreemptionRules,
-        ledger: LimitUsage,
-        billing_weights: Mapping[str, float],
         preempts: list[Preempt],
         promise: Callable[[PendingJob, ResourcePool, Placement, float], None],
     ) -> None:
-        self._now = now
-        self._fields = fields
-        self._terms = terms
-        self._rules = rules
-        self._ledger = ledger
-        self._billing_weights = billing_weights
+        self._context = context
         self._preempts = preempts
         self._promise = promise
-        self._preemption = Preemption(rules, fields[""].timeline, outside_of_parts(view), now)
+        self._preemption = Preemption(
+            context.rules, context.fields[""].timeline, outside_of_parts(context.view), context.now
+        )
         self._no_victims: set[Claimant] = set()
 
     def claimant(self, job: PendingJob) -> Claimant:
         """Return a key. Jobs with the same key may preempt the same jobs."""
-        return claimant(job, tenant=self._fields[""].cluster_table.tenant_of(job))
+        return claimant(job, tenant=self._context.fields[""].cluster_table.tenant_of(job))
 
     def may_preempt(self, job: PendingJob) -> bool:
         """Return whether there might be a job that it could preempt."""
-        if not self._rules.active or job.reservation or self.claimant(job) in self._no_victims:
+        if not self._context.rules.active or job.reservation or self.claimant(job) in self._no_victims:
             return False
-        return self._rules.may_preempt(job, self._terms.tres(job))
+        return self._context.rules.may_preempt(job, self._context.terms.tres(job))
 
     def make_room(
         self, job: PendingJob, obstacle: BlockReason, field: ResourcePool, shape: RequestClass
@@ -99,7 +92,7 @@ class Evictions:
             return False
         self._preempts.extend(told)
         self._preemption.tell(told)
-        ready = self._now + max(each.grace_s for each in told)
+        ready = self._context.now + max(each.grace_s for each in told)
         field.clear(spot, ready, obstacle.duration_s)
         self._promise(job, field, spot, ready)
         return True
@@ -108,13 +101,13 @@ class Evictions:
         """Preempt jobs so that all components fit at the same time. If that is impossible, preempt none and
         return False.
         """
-        before, made = self._ledger.mark(), _Try()
+        before, made = self._context.ledger.mark(), _Try()
         is_whole = all(self._keep(part, made) for part in parts)
         for part, _, taken in reversed(made.kept):
             part.field.release(taken)
         self._preemption.vacate(made.told, back=True)
         if not is_whole or not made.told:
-            self._ledger.undo(before)
+            self._context.ledger.undo(before)
             return False
         self._carry_out(leader, made)
         return True
@@ -129,18 +122,18 @@ class Evictions:
                 spot = found[0]
                 made.told += found[1]
                 self._preemption.vacate(found[1])
-        limit_s = self._terms.limit_s(job, part.shape.partition)
+        limit_s = self._context.terms.limit_s(job, part.shape.partition)
         if spot is None or self._would_break_a_limit(job, part.field, part.shape, spot):
             return False
-        if self._terms.bars(job, part.shape.partition, limit_s) is not None:
+        if self._context.terms.bars(job, part.shape.partition, limit_s) is not None:
             return False
-        made.kept.append((part, spot, part.field.clear(spot, self._now, part.duration_s)))
-        self._ledger.take(job, self._given(job, part.field, spot), limit_s)
+        made.kept.append((part, spot, part.field.clear(spot, self._context.now, part.duration_s)))
+        self._context.ledger.take(job, self._given(job, part.field, spot), limit_s)
         return True
 
     def _carry_out(self, leader: PendingJob, made: _Try) -> None:
         grace_s = max(each.grace_s for each in made.told)
-        ready, until_unix = self._now + grace_s, self._now + grace_s + ROOM_KEPT_S
+        ready, until_unix = self._context.now + grace_s, self._context.now + grace_s + ROOM_KEPT_S
         rooms: dict[JobId, PreemptedClaim] = {}
         for part, spot, _ in made.kept:
             part.field.clear(spot, ready, part.duration_s)
@@ -160,7 +153,7 @@ class Evictions:
         self, job: PendingJob, field: ResourcePool, shape: RequestClass, duration_s: float
     ) -> tuple[Placement, list[Preempt]] | None:
         given = partial(self._given, job, field)
-        return self._preemption.find(job, self._terms.tres(job), shape, duration_s, given=given)
+        return self._preemption.find(job, self._context.terms.tres(job), shape, duration_s, given=given)
 
     def _would_break_a_limit(
         self, job: PendingJob, field: ResourcePool, shape: RequestClass, spot: Placement
@@ -168,7 +161,7 @@ class Evictions:
         """Return whether the job would exceed a limit there, so that other jobs would be preempted in
         vain.
         """
-        ledger = self._ledger
+        ledger = self._context.ledger
         if not ledger.limits_anything:
             return False
         amounts = [field.amounts(row, need) for row, need in spot]
@@ -177,15 +170,15 @@ class Evictions:
             "mem": max(mem for _, mem, _ in amounts) // MIB,
             "gres/gpu": max(gpus for _, _, gpus in amounts),
         }
-        limit_s = self._terms.limit_s(job, shape.partition)
+        limit_s = self._context.terms.limit_s(job, shape.partition)
         return ledger.check(job, self._given(job, field, spot), limit_s, per_node=most) is not None
 
     def _given(self, job: PendingJob, field: ResourcePool, spot: Placement) -> Tres:
         """Return the most that the job would count there."""
-        given, amounts = dict(self._terms.tres(job)), [field.amounts(row, need) for row, need in spot]
+        given, amounts = dict(self._context.terms.tres(job)), [field.amounts(row, need) for row, need in spot]
         given["node"] = len(spot)
         given["cpu"] = sum(cpus for cpus, _, _ in amounts)
         given["mem"] = sum(mem for _, mem, _ in amounts) // MIB
         given["gres/gpu"] = sum(gpus for _, _, gpus in amounts)
-        given["billing"] = billing(given, self._billing_weights)
+        given["billing"] = billing(given, self._context.settings.billing_weights)
         return given

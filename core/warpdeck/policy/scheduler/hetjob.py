@@ -44,28 +44,31 @@ def start_components(current: SchedulingPass, leader: PendingJob, kind: int) -> 
     If they do not start, a start time is reserved if the leader is entitled to one.
     """
     jobs = (leader, *leader.components)
-    if current.starts and len(current.starts) + len(jobs) > current.settings.max_starts:
-        current.stopped = True
+    if (
+        current.starter.starts
+        and len(current.starter.starts) + len(jobs) > current.context.settings.max_starts
+    ):
+        current.starter.stopped = True
         current.blocked[leader.id] = BUSY
         return
     parts = _in_order(current, jobs)
-    failed = current.start_all([part.job for part in parts])
+    failed = current.starter.start_all([part.job for part in parts])
     if failed is None:
         return
     job, obstacle = failed
     current.blocked[leader.id] = _in_words(leader, job, obstacle)
-    if obstacle.shape is not None and not current.is_tried(leader):
-        _secure(current, leader, parts, int(current.queue.of_kind["pool"][kind]))
+    if obstacle.shape is not None and not current.reserved.is_tried(leader):
+        _secure(current, leader, parts, int(current.context.queue.of_kind["pool"][kind]))
 
 
 def _in_order(current: SchedulingPass, jobs: Sequence[PendingJob]) -> list[ComponentRequest]:
     found = []
     for job in jobs:
-        partition = current.terms.partitions(job)[0]
+        partition = current.context.terms.partitions(job)[0]
         # A deleted reservation has no pool. Jobs that name it are rejected in any case, wherever they are in
         # the order.
-        field = current.fields.get(job.reservation, current.fields[""])
-        limit_s = current.terms.limit_s(in_partition(job, partition), partition)
+        field = current.context.fields.get(job.reservation, current.context.fields[""])
+        limit_s = current.context.terms.limit_s(in_partition(job, partition), partition)
         found.append(ComponentRequest(job, field, field.shape(job, partition), planned_s(limit_s)))
     return sorted(found, key=lambda part: (*_difficulty(part), part.job.id))
 
@@ -88,23 +91,23 @@ def _secure(
     current: SchedulingPass, leader: PendingJob, parts: Sequence[ComponentRequest], pool: int
 ) -> None:
     """Reserve the first time at which all components fit, or preempt other jobs."""
-    protects = current.may_protect(pool)
+    protects = current.reserved.may_protect(pool)
     preempts_others = any(
         current.evictions.may_preempt(in_partition(part.job, part.shape.partition)) for part in parts
     )
     if not protects and not preempts_others:
         return
     at_unix, kept = _reserve(current, parts)
-    soon = bool(kept) and at_unix <= current.now + current.patience_s
+    soon = bool(kept) and at_unix <= current.context.now + current.patience_s
     if preempts_others and not soon:
         _release(kept)
         if current.evictions.make_room_together(leader, parts):
-            current.count_protected(pool)
+            current.reserved.count_protected(pool)
             return
         at_unix, kept = _reserve(current, parts) if protects else (at_unix, [])
     if kept and (protects or soon):
         places = [(part.field, spot) for part, spot, _ in kept]
-        current.protect_all([part.job for part, _, _ in kept], places, at_unix=at_unix, pool=pool)
+        current.reserved.protect_all([part.job for part, _, _ in kept], places, at_unix=at_unix, pool=pool)
     else:
         _release(kept)
 
@@ -113,7 +116,7 @@ def _reserve(current: SchedulingPass, parts: Sequence[ComponentRequest]) -> tupl
     """Return the first time at which all components fit, with their reservations; no reservations if there is
     none.
     """
-    at_unix, kept = current.now, _Kept()
+    at_unix, kept = current.context.now, _Kept()
     for _ in range(MAX_ROUNDS):
         later = _place_at(parts, at_unix, kept)
         if later == at_unix:

@@ -23,14 +23,16 @@ from .scheduling_pass import SchedulingPass
 
 def resumptions(current: SchedulingPass) -> Iterator[Resume]:
     """Iterate over the suspended jobs to resume in this pass, oldest first, and take their resources."""
-    stopped = [job for job in current.view.running if job.suspended and job.resumes_to is not None]
+    stopped = [job for job in current.context.view.running if job.suspended and job.resumes_to is not None]
     if not stopped:
         return
     blocked = (
-        [job for job in current.view.pending if job.id in current.blocked] if current.rules.active else []
+        [job for job in current.context.view.pending if job.id in current.blocked]
+        if current.context.rules.active
+        else []
     )
     for job in sorted(stopped, key=lambda each: each.id):
-        field = current.fields.get(job.reservation, current.fields[""])
+        field = current.context.fields.get(job.reservation, current.context.fields[""])
         if not _is_claimed(current, job, blocked) and _take_back(field, job):
             yield Resume(job_id=job.id)
 
@@ -45,9 +47,13 @@ def _is_claimed(current: SchedulingPass, job: RunningJob, blocked: Iterable[Pend
             continue
         asked.add(current.evictions.claimant(waiting))
         usable = obstacle.shape.usable()
-        rows = [current.fields[""].cluster.row.get(name) for name in job.allocation.node_names()]
+        rows = [current.context.fields[""].cluster.row.get(name) for name in job.allocation.node_names()]
         there = not waiting.reservation and any(row is not None and usable[row] for row in rows)
-        if there and current.rules.claim(waiting, current.terms.tres(waiting), as_running) is not None:
+        if (
+            there
+            and current.context.rules.claim(waiting, current.context.terms.tres(waiting), as_running)
+            is not None
+        ):
             return True
     return False
 

@@ -59,14 +59,14 @@ def main_pass(current: SchedulingPass, rows: Ints) -> Ints:
     """Offer the jobs of these rows, in order, a start or a reservation. Return the rows of the jobs behind
     them.
     """
-    if current.rules.quotas:
+    if current.context.rules.quotas:
         return _borrowers_last(current, rows)
-    table, jobs = current.queue.table.of(rows), current.queue.jobs
-    pools = current.queue.of_kind["pool"]
-    last = np.full(len(current.queue.pools), len(rows), dtype=np.int64)
+    table, jobs = current.context.queue.table.of(rows), current.context.queue.jobs
+    pools = current.context.queue.of_kind["pool"]
+    last = np.full(len(current.context.queue.pools), len(rows), dtype=np.int64)
     """By pool, the position of the last job that was offered anything."""
     for pool in range(len(last)):
-        if current.is_protecting_enough(pool):
+        if current.reserved.is_protecting_enough(pool):
             last[pool] = -1
     kinds = table["kind"]
     walk = Walk(kinds, last[pools] >= 0, always=table["is_throttled"])
@@ -77,32 +77,32 @@ def main_pass(current: SchedulingPass, rows: Ints) -> Ints:
         _try(current, jobs[rows[place]], kind)
         if current.is_over:
             walk.is_open[:] = False
-        elif current.is_protecting_enough(pool):
+        elif current.reserved.is_protecting_enough(pool):
             last[pool] = place
             walk.is_open[pools == pool] = False
-        elif current.is_settled(kind):
+        elif current.classes.is_settled(kind):
             walk.is_open[kind] = False
     return rows[np.arange(len(rows)) > last[pools[kinds]]] if len(rows) else rows
 
 
 def backfill_pass(current: SchedulingPass, rows: Ints) -> None:
     """Start the jobs of these rows, in order, wherever that delays no reservation."""
-    table, jobs = current.queue.table.of(rows), current.queue.jobs
+    table, jobs = current.context.queue.table.of(rows), current.context.queue.jobs
     kinds = table["kind"]
-    is_open = np.zeros(len(current.queue.kinds), dtype=np.bool_)
+    is_open = np.zeros(len(current.context.queue.kinds), dtype=np.bool_)
     is_open[kinds] = True
-    is_open &= ~current.skip_unplaceable()
-    for kind in current.met:
-        is_open[kind] &= current.may_preempt(kind)
+    is_open &= ~current.classes.skip_unplaceable()
+    for kind in current.classes.met:
+        is_open[kind] &= current.classes.may_preempt(kind)
     walk = Walk(kinds, is_open, always=table["is_throttled"])
     for place, kind in walk:
-        was_met = kind in current.met
+        was_met = kind in current.classes.met
         _try(current, jobs[rows[place]], kind)
         if current.is_over:
             walk.is_open[:] = False
-        elif kind in current.met:
-            walk.is_open[kind] = current.may_preempt(kind)
-            same = None if was_met else current.meet_the_same(kind)
+        elif kind in current.classes.met:
+            walk.is_open[kind] = current.classes.may_preempt(kind)
+            same = None if was_met else current.classes.meet_the_same(kind)
             if same is not None:
                 walk.is_open &= ~same
 
@@ -112,10 +112,10 @@ def _borrowers_last(current: SchedulingPass, rows: Ints) -> Ints:
     would borrow.
     """
     behind: list[int] = []
-    kinds, jobs = current.queue.table["kind"].tolist(), current.queue.jobs
-    pools = current.queue.of_kind["pool"]
+    kinds, jobs = current.context.queue.table["kind"].tolist(), current.context.queue.jobs
+    pools = current.context.queue.of_kind["pool"]
     for row in _by_quota(current, rows.tolist()):
-        if current.is_protecting_enough(int(pools[kinds[row]])):
+        if current.reserved.is_protecting_enough(int(pools[kinds[row]])):
             behind.append(row)
         else:
             _try(current, jobs[row], kinds[row])
@@ -125,8 +125,10 @@ def _borrowers_last(current: SchedulingPass, rows: Ints) -> Ints:
 def _by_quota(current: SchedulingPass, rows: list[int]) -> Iterator[int]:
     borrowing = []
     for row in rows:
-        job = current.queue.jobs[row]
-        if current.has_room(job) or current.rules.within_quota(job, current.terms.tres(job)):
+        job = current.context.queue.jobs[row]
+        if current.context.has_room(job) or current.context.rules.within_quota(
+            job, current.context.terms.tres(job)
+        ):
             yield row
         else:
             borrowing.append(row)

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from tests.support.core import Core, ask
 
-from warpdeck.controller.loop.mailer import addresses, message
 from warpdeck.controller.reducers.mail import MailedEvents, mails, seen, told
+from warpdeck.daemon.mailer import addresses, message
 from warpdeck.model import ArraySpec, ExitStatus, Job, JobId, JobState, Request
 
 PENDING, RUNNING = MailedEvents(JobState.PENDING, 0), MailedEvents(JobState.RUNNING, 0)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from warpdeck.controller.loop import collector
-from warpdeck.controller.loop.collector import Collector
+from warpdeck.daemon import collector
+from warpdeck.daemon.collector import Collector
 
 
 class Ring:

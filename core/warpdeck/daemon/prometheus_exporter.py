@@ -17,7 +17,7 @@ from warpdeck.config import Config
 from warpdeck.controller.presenters.prometheus_gauges import GaugeCollector
 
 if TYPE_CHECKING:
-    from .controller import Controller
+    from warpdeck.controller.loop.controller import Controller
 
 log = logging.getLogger("warpdeck.metrics")
 

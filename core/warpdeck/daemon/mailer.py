@@ -26,8 +26,7 @@ from warpdeck_agent.client.visible import visible_word
 
 if TYPE_CHECKING:
     from warpdeck.config import Config
-
-    from .controller import Controller
+    from warpdeck.controller.loop.controller import Controller
 
 log = logging.getLogger("warpdeck.mail")
 

@@ -1,0 +1,79 @@
+"""The blocked jobs of a pass for which resources are reserved, so that backfill does not delay them.
+
+The module is pure: it reads no clock and does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from warpdeck.model import JobId
+from warpdeck.policy.input.decisions import Reserve
+from warpdeck.policy.input.settings import MOST_PROTECTED
+from warpdeck.policy.input.view import PendingJob
+from warpdeck.policy.placement.request_shape import Placement
+from warpdeck.policy.reservations.resource_pool import ResourcePool, known
+
+from .pass_context import PassContext
+
+
+class ReservedStarts:
+    """The reserved starts of one pass, and how many blocked jobs of each pool get one.
+
+    Nothing is reserved for the job `without_place`, because changes of it are being tried out.
+    """
+
+    def __init__(self, context: PassContext, *, without_place: JobId | None) -> None:
+        self._context = context
+        self._without_place = without_place
+        self._most_protected = context.settings.most_protected()
+        self._protected: Counter[int] = Counter()
+        """Number of blocked jobs with a reservation, by pool."""
+        self.reserves: list[Reserve] = []
+        self.start_unix: dict[JobId, float] = {}
+        """The start times that are reserved for blocked jobs."""
+
+    def protect(self, count: int) -> None:
+        """Protect at least this many blocked jobs of each pool with reservations, if the policy protects
+        any.
+        """
+        if self._context.settings.backfill == "easy" and self._most_protected:
+            self._most_protected = max(self._most_protected, count)
+
+    def is_protecting_enough(self, pool: int) -> bool:
+        """Return whether as many blocked jobs of the pool have a reservation as the policy wants."""
+        return self._protected[pool] >= self._most_protected
+
+    def is_tried(self, job: PendingJob) -> bool:
+        """Return whether this is the job whose changes are being tried out, so that nothing is reserved for
+        it.
+        """
+        return job.id == self._without_place
+
+    def may_protect(self, pool: int) -> bool:
+        """Return whether another blocked job of the pool gets a reservation."""
+        return not self.is_protecting_enough(pool) and len(self.start_unix) < MOST_PROTECTED
+
+    def count_protected(self, pool: int) -> None:
+        """Count one more job of the pool that has a reservation."""
+        self._protected[pool] += 1
+
+    def protect_all(
+        self,
+        jobs: Sequence[PendingJob],
+        spots: Sequence[tuple[ResourcePool, Placement]],
+        *,
+        at_unix: float,
+        pool: int,
+    ) -> None:
+        """Record that these jobs wait for `at_unix` and for these placements, which are already reserved."""
+        self.count_protected(pool)
+        for job, (field, spot) in zip(jobs, spots, strict=True):
+            self.promise(job, field, spot, at_unix)
+
+    def promise(self, job: PendingJob, field: ResourcePool, spot: Placement, at_unix: float) -> None:
+        """Record that the job waits and has this placement reserved from `at_unix` on."""
+        self.start_unix[job.id] = at_unix
+        if known(at_unix, self._context.now):
+            self.reserves.append(Reserve(job_id=job.id, at_unix=at_unix, nodes=field.names(spot)))
