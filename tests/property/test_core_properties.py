@@ -8,7 +8,6 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.support import invariants
 from tests.support.core import ANN, BOB, ROOT, Core, ask
 
 from warpdeck.controller.events.events import (
@@ -30,6 +29,7 @@ from warpdeck.controller.events.events import (
     Updated,
 )
 from warpdeck.controller.reducers.reduce import reduce
+from warpdeck.controller.state.invariants import violations
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.transaction import Transaction
@@ -260,8 +260,7 @@ class Storm(RuleBasedStateMachine):
     @invariant()
     def promises_hold(self) -> None:
         if hasattr(self, "core"):
-            for holds in invariants.OF_STATE:
-                holds(self.core.state)
+            assert violations(self.core.state) == []
             assert durable(self.core.reload()) == durable(self.core.state)
 
 

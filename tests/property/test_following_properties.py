@@ -11,7 +11,6 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.support import invariants
 from tests.support.core import ANN, BOB, Core, Launch, ask
 
 from warpdeck.controller.events.events import (
@@ -32,6 +31,7 @@ from warpdeck.controller.events.events import (
     TakeBack,
 )
 from warpdeck.controller.reducers.array_fast_path import ArrayFastPath
+from warpdeck.controller.state.invariants import violations
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, JobId, NodeName, iter_tasks
 from warpdeck.policy import Settings, plan
@@ -271,8 +271,7 @@ class Follow(RuleBasedStateMachine):
     @invariant()
     def promises_hold(self) -> None:
         if hasattr(self, "core"):
-            for holds in invariants.OF_STATE:
-                holds(self.core.state)
+            assert violations(self.core.state) == []
             assert sorted(self.core.reload().index.follower.items()) == sorted(
                 self.core.state.index.follower.items()
             )

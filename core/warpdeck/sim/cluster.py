@@ -1,8 +1,8 @@
 """The real controller, reducer and planner over failing simulated nodes, from one seed and in virtual time.
 
 Faults: links break and return, nodes reboot and lose their jobs, launches are refused, jobs fail, and the
-controller is killed between any two steps and starts again on the same store. The caller checks the
-invariants after each step. A seed that shows a bug always shows it again.
+controller is killed between any two steps and starts again on the same store. The state's invariants are
+checked after each change. A seed that shows a bug always shows it again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from warpdeck.controller.events.events import Cancelled, Held, NodeAdded, Releas
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
+from warpdeck.controller.state.invariants import violations
 from warpdeck.model import ArraySpec, GpuAsk, Job, JobId, Link, Node, NodeName, Request, Resources
 from warpdeck.ports.caller import Principal
 from warpdeck.store import MemoryStore
@@ -243,7 +244,10 @@ CALM_S = 86_400.0
 
 
 async def _check(controller: Controller, checked: Callable[[Controller], None]) -> None:
-    """Call `checked` after each change of a job or of a node's link. Measurements change neither."""
+    """Check the invariants of the state and call `checked` after each change of a job or of a node's link.
+
+    Measurements change neither.
+    """
     listener = controller.hub.listen()
     jobs: list[Job] = []
     links: dict[NodeName, Link] = {}
@@ -254,6 +258,7 @@ async def _check(controller: Controller, checked: Callable[[Controller], None]) 
             state = controller.state
             same = len(jobs) == len(state.jobs) and all(map(operator.is_, jobs, state.jobs.values()))
             if not same or links != state.node_status.links:
+                assert not (found := violations(state)), "\n".join(found)
                 checked(controller)
             jobs, links = list(state.jobs.values()), dict(state.node_status.links)
     finally:

@@ -1,7 +1,7 @@
 """Periodic work, every half minute.
 
 Finished jobs are evicted from memory. Pending jobs are sent to clients again if their priority changed enough.
-Nodes are asked for their health.
+Nodes are asked for their health. A sample of the state is checked for violated invariants.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from warpdeck.model import JobId
 from .change_listeners import ChangeListeners
 from .node_monitor import NodeMonitor
 from .planner import REPLAN_S
+from .self_check import SelfCheck
 from .site_rules import SiteRules
 
 PRIORITY_STEP = 0.05
@@ -39,6 +40,7 @@ class Housekeeping:
         self._hub = hub
         self._clock = clock
         self._priorities = SentPriorities()
+        self._check = SelfCheck(state)
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -49,6 +51,7 @@ class Housekeeping:
             self._hub.touch(jobs=self._priorities.moved(self._state.planned.priorities))
             self._nodes.poll()
             self._rules.count_use()
+            self._check.run_once()
 
 
 def evict_finished(state: State, *, ended_before_unix: float) -> list[JobId]:

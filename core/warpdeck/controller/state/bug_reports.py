@@ -28,6 +28,11 @@ def report_bug(doing: str) -> None:
     log.exception("a bug in %s", doing)
 
 
+def report_violation(violation: str) -> None:
+    """Log a violated invariant of the state. No exception is being handled."""
+    log.error("a bug in the state: %s", violation)
+
+
 def refusal(doing: str) -> UserError:
     """Log the exception that is being handled, and return an error for the caller.
 
