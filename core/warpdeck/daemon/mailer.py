@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from warpdeck.controller.reducers.mail import ONCE, Mail, MailedEvents, mails, seen, told
 from warpdeck.model import JobId, JobState
 from warpdeck_agent.client.visible import visible_word
+
+from .mail import ONCE, Mail, MailedEvents, mails, seen, told
 
 if TYPE_CHECKING:
     from warpdeck.config import Config

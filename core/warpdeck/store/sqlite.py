@@ -17,12 +17,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import quote
 
-import aiosqlite
 import msgspec
 
-from warpdeck.base.errors import StoreError, UserError
+from warpdeck.base.errors import StoreError
 from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Reservation
 from warpdeck.model.past import GroupCost, PastQuery
 from warpdeck.model.step import Step
@@ -38,6 +36,7 @@ from warpdeck.ports.ports import (
 )
 
 from . import conditions, made, past
+from .database import Database, open_database, open_reader, within
 from .jobrows import JOB, NO_REQUEST, each_job
 from .salvage import Salvage, job_ids, rows_set_aside, set_aside
 from .schema import MIGRATIONS, WHOLE_JOB
@@ -46,18 +45,9 @@ log = logging.getLogger(__name__)
 
 MAX_VALUES = 900
 """Maximum number of values in one query. Older versions of SQLite accept 999."""
-ROWS_AT_ONCE = 64
-"""Number of rows that a cursor fetches at once. This is aiosqlite's own default; our queries fetch all
-rows.
-"""
-
 PAST_FILLED = "past_filled"
 PAST_MOST_S = 20.0
 """Maximum number of seconds for a query about finished jobs. A query over a million rows takes one second."""
-STEPS_BETWEEN_LOOKS = 100_000
-"""Number of SQLite virtual machine instructions between two checks of the clock. They take some
-milliseconds.
-"""
 
 _T = TypeVar("_T")
 _NODE = msgspec.msgpack.Decoder(Node)
@@ -91,48 +81,20 @@ WHERE finished = 1 AND job_id IN (SELECT id FROM jobs WHERE finished = 0) ORDER 
 _LAST_OF_USER = "WHERE finished = 1 AND user = ? ORDER BY end_at DESC LIMIT ?"
 
 
-class _Database(aiosqlite.Connection):
-    """An aiosqlite connection that runs a whole function in its thread.
-
-    Each call of aiosqlite goes to the thread and back, so a transaction is sent as one call.
-    """
-
-    async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Run `work` in the database's thread and return its result. Raises sqlite3.Error."""
-        found: _T = await self._execute(lambda: work(self._conn))  # type: ignore[no-untyped-call]
-        return found
-
-    async def transact(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Run `work` between BEGIN and COMMIT. If any of it fails, roll back and raise the error."""
-        await self._execute(self._transact_in_thread, work)  # type: ignore[no-untyped-call]
-
-    def _transact_in_thread(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        db = self._conn
-        try:
-            db.execute("BEGIN IMMEDIATE")
-            work(db)
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
-
-
 class SqliteStore:
     """Store over one database file. Create it with `SqliteStore.open`."""
 
-    def __init__(self, db: _Database, path: str) -> None:
+    def __init__(self, db: Database, path: str) -> None:
         self._db = db
         self._path = path
-        self._reader: asyncio.Task[_Database] | None = None
+        self._reader: asyncio.Task[Database] | None = None
 
     @classmethod
     async def open(cls, path: str) -> SqliteStore:
         """Open or create the database (mode 0600), and migrate it. Raises StoreError."""
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            db = _Database(lambda: sqlite3.connect(path, isolation_level=None), ROWS_AT_ONCE)
-            await db
+            db = await open_database(path)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"cannot open the database {path}: {error}") from error
         store = cls(db, path)
@@ -271,9 +233,9 @@ class SqliteStore:
         """Read over a separate connection. A query may look at a million rows, and no commit waits for it."""
         try:
             if self._reader is None:
-                self._reader = asyncio.create_task(_open_reader(self._path))
+                self._reader = asyncio.create_task(open_reader(self._path))
             reader = await asyncio.shield(self._reader)
-            return await reader.read(lambda db: _within(db, PAST_MOST_S, work))
+            return await reader.read(lambda db: within(db, PAST_MOST_S, work))
         except sqlite3.Error as error:
             raise StoreError(f"cannot read {self._path}: {error}") from error
 
@@ -370,31 +332,6 @@ class SqliteStore:
 
     async def _set_meta(self, key: str, value: str) -> None:
         await self._db.execute(_PUT_META, (key, value))
-
-
-async def _open_reader(path: str) -> _Database:
-    db = _Database(lambda: sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True), ROWS_AT_ONCE)
-    await db
-    return db
-
-
-def _within(db: sqlite3.Connection, most_s: float, work: Callable[[sqlite3.Connection], _T]) -> _T:
-    """Run `work`, and raise UserError if it takes longer than `most_s` seconds.
-
-    Runs in the database's thread.
-    """
-    until = time.monotonic() + most_s
-    db.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
-    try:
-        return work(db)
-    except sqlite3.OperationalError as error:
-        if time.monotonic() <= until:
-            raise
-        raise UserError(
-            "that takes too long to look up", "narrow it: by a user, an account, or a state"
-        ) from error
-    finally:
-        db.set_progress_handler(None, 0)
 
 
 def _fill_past(db: sqlite3.Connection) -> None:

@@ -45,30 +45,9 @@ def build_step_launch(
     leader = components[0] if components else None
     ask = event.ask
     at = step.node_names().index(node)
-    share, world = step.shares[at], event.world or _world_of(step)
-    rank_in_job = job.allocation.node_names().index(node)
-    env = {
-        **{name: value for name, value in ask.env.items() if name not in PMI_VARIABLES},
-        **made_environment(job, rank_in_job, submit_host=submit_host),
-        **{name: value for name, value in ask.env.items() if name.startswith(TOLD)},
-        **_layout(step, at, world),
-        **address_variables((*job.allocation.node_names(), *world.nodes), nodes),
-        "SLURM_DISTRIBUTION": ask.env.get("SLURM_DISTRIBUTION")
-        or ask.distribution
-        or ("block" if step.task_count() > len(step.shares) else "cyclic"),
-        **component_variables(components),
-        **_of_leader(leader, event.world),
-        "SLURM_LAUNCH_NODE_IPADDR": master_address(job.allocation.node_names(), nodes),
-        **task_variables(world.tasks, world.at + at),
-        **_gpus(share),
-        **_rendezvous(step, event, nodes),
-    }
-    if ask.distribution == "plane":
-        env["SLURM_DIST_PLANESIZE"] = str(ask.plane_size)
-    if ask.tasks_per_node is not None:
-        env["SLURM_NTASKS_PER_NODE"] = str(ask.tasks_per_node)
-    if ask.tasks_per_gpu is not None:
-        env["SLURM_NTASKS_PER_TRES"] = str(ask.tasks_per_gpu)
+    share, rank_in_job = step.shares[at], job.allocation.node_names().index(node)
+    env = made_environment(job, rank_in_job, submit_host=submit_host)
+    env = _environment(job, step, at, env, event=event, nodes=nodes, components=components)
     return wire.StepLaunch(
         job_id=job.id,
         restarts=job.restarts,
@@ -88,6 +67,51 @@ def build_step_launch(
         prologs=[program for program in (hooks.task_prolog, ask.task_prolog) if program],
         epilogs=[program for program in (ask.task_epilog, hooks.task_epilog) if program],
     )
+
+
+def _environment(
+    job: Job,
+    step: Step,
+    at: int,
+    job_env: Mapping[str, str],
+    *,
+    event: StepAsked,
+    nodes: Mapping[NodeName, Node],
+    components: Sequence[Job],
+) -> dict[str, str]:
+    """Return the environment of the tasks on the step's node with index `at`.
+
+    `job_env` is the environment that the job has on that node.
+    """
+    assert job.allocation is not None
+    ask, world, names = event.ask, event.world or _world_of(step), job.allocation.node_names()
+    return {
+        **{name: value for name, value in ask.env.items() if name not in PMI_VARIABLES},
+        **job_env,
+        **{name: value for name, value in ask.env.items() if name.startswith(TOLD)},
+        **_layout(step, at, world),
+        **address_variables((*names, *world.nodes), nodes),
+        "SLURM_DISTRIBUTION": ask.env.get("SLURM_DISTRIBUTION")
+        or ask.distribution
+        or ("block" if step.task_count() > len(step.shares) else "cyclic"),
+        **component_variables(components),
+        **_of_leader(components[0] if components else None, event.world),
+        "SLURM_LAUNCH_NODE_IPADDR": master_address(names, nodes),
+        **task_variables(world.tasks, world.at + at),
+        **_gpus(step.shares[at]),
+        **_rendezvous(step, event, nodes),
+        **_of_options(ask),
+    }
+
+
+def _of_options(ask: StepAsk) -> dict[str, str]:
+    """Return the variables of the options that the user gave."""
+    values = {
+        "SLURM_DIST_PLANESIZE": ask.plane_size if ask.distribution == "plane" else None,
+        "SLURM_NTASKS_PER_NODE": ask.tasks_per_node,
+        "SLURM_NTASKS_PER_TRES": ask.tasks_per_gpu,
+    }
+    return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def _own_memory(share: StepShare, whole: Share) -> int:

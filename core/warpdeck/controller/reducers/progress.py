@@ -21,7 +21,6 @@ from warpdeck.controller.events.events import (
 )
 from warpdeck.controller.state.array_record_splitting import fold_back
 from warpdeck.controller.state.measurements import to_curve, to_own, to_usage
-from warpdeck.controller.state.nodeclock import end_of, moment, start_of
 from warpdeck.controller.state.state import amend
 from warpdeck.controller.state.suspect_nodes import HELD_AFTER_NODES
 from warpdeck.controller.state.transaction import Transaction
@@ -32,6 +31,7 @@ from . import hetjob_components, step_commands
 from .allocations import RELEASED
 from .job_commands import end_job, put_back
 from .launch_prefetch import move_up, step_in
+from .node_clock import end_of, moment, start_of
 from .node_failures import blame, blame_check
 from .suspension import set_right
 

@@ -11,23 +11,48 @@ from typing import TypeVar
 
 import msgspec
 
-from warpdeck.model import Job, JobId, JobState, Link, NodeName, Reservation, count_tasks
+from warpdeck.model import Job, JobId, JobState, Link, Node, NodeName, Reservation, count_tasks
 from warpdeck.model.created_by_nonce import upsert_created
 from warpdeck.model.step import Step
+from warpdeck.policy import Refusal, Settings
 from warpdeck.ports.ports import Loaded
 
 from .accounting import Accounting, key_of
-from .admission_cache import AdmissionCache
 from .deadlines import has_deadline, rests
 from .tables import Tables
 from .view_cache import ViewCache
 
 _T = TypeVar("_T", bound=msgspec.Struct)
+MAX_KEPT = 10_000
+"""Maximum number of cached answers. A site has a few hundred kinds of request."""
+Answers = dict[tuple[object, ...], Refusal | None]
 MAX_ENDED_STEPS = 64
 """Number of ended steps per job that stay in memory for requests that wait for a step's end.
 
 The store has all of them.
 """
+
+
+class AdmissionCache:
+    """Cached answers to the question whether the empty cluster could ever hold a request.
+
+    An answer depends only on the nodes and the rules, and takes long to compute on a large cluster. It is
+    therefore kept for equal requests until the nodes or the rules change.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: tuple[Node, ...] = ()
+        self._settings: Settings | None = None
+        self._answers: Answers = {}
+
+    def answers(self, nodes: tuple[Node, ...], settings: Settings) -> Answers:
+        """Return the answers kept for these nodes and settings. The table is empty if either has changed.
+
+        The settings object stays the same when only usage is counted again.
+        """
+        if self._settings is not settings or self._nodes != nodes or len(self._answers) >= MAX_KEPT:
+            self._settings, self._nodes, self._answers = settings, nodes, {}
+        return self._answers
 
 
 class State(Tables):

@@ -12,22 +12,113 @@ from collections.abc import Collection
 from warpdeck.config import Site
 from warpdeck.model import (
     BY_ITSELF,
+    Condition,
     Job,
     JobId,
     JobState,
+    Link,
     Node,
+    NodeHealth,
     NodeName,
+    PendingReason,
+    Reading,
     Request,
     Reservation,
+    Resources,
 )
 from warpdeck.model.created_by_nonce import MadeTable
 from warpdeck.model.step import Step
-from warpdeck.ports.ports import UnreadableRow, UsageRow
+from warpdeck.policy import NO_BACKLOG
+from warpdeck.policy.priority.predict import Predictor
+from warpdeck.ports.ports import UnreadableRow, UsageRow, Waits
 
-from .job_index import JobIndex
-from .node_status import NodeStatus
-from .planner_results import PlannerResults
-from .request_shapes import RequestShapes
+from .suspect_nodes import SuspectNodes
+
+MAX_SHAPES = 10_000
+"""Maximum number of different requests that are remembered. A site has a few hundred."""
+
+
+class NodeStatus:
+    """Volatile facts about each node: link, readings, health. They are learned again after a restart."""
+
+    def __init__(self) -> None:
+        self.links: dict[NodeName, Link] = {}
+        self.link_reasons: dict[NodeName, str] = {}
+        self.readings: dict[NodeName, Reading] = {}
+        self.health: dict[NodeName, NodeHealth] = {}
+        self.conditions: dict[NodeName, Condition] = {}
+        """The last recorded condition of each node."""
+        self.suspects = SuspectNodes()
+        """Nodes on which jobs fail at once."""
+
+    def drop(self, name: NodeName) -> None:
+        """Forget a node, so that a later node of the same name starts without a history."""
+        for table in (self.links, self.link_reasons, self.readings, self.health, self.conditions):
+            table.pop(name, None)
+
+
+class JobIndex:
+    """Indexes over the jobs in memory. They follow from the jobs and are updated with each change of a job.
+
+    Sets of job ids are dictionaries, because these keep their order.
+    """
+
+    def __init__(self) -> None:
+        self.pending: dict[JobId, None] = {}
+        self.timed: dict[JobId, None] = {}
+        """Waiting jobs that the clock alone can affect; see deadlines.py."""
+        self.resting: dict[JobId, None] = {}
+        """Waiting jobs that are held and have no deadline."""
+        self.leaders: dict[JobId, None] = {}
+        """Waiting jobs that lead a heterogeneous job."""
+        self.led: dict[JobId, None] = {}
+        """Waiting components of heterogeneous jobs, without the leaders."""
+        self.active: dict[JobId, None] = {}
+        self.in_reservations: dict[JobId, None] = {}
+        """Jobs that wait for a reservation or run in one."""
+        self.follower: dict[JobId, JobId] = {}
+        """Job -> the prefetched job that takes over its allocation when it ends; see launch_prefetch.py."""
+        self.in_state: dict[JobState, int] = {}
+        """Number of jobs in memory in each state."""
+        self.members: dict[JobId, dict[JobId, None]] = {}
+        """Members of arrays and heterogeneous jobs by submission.
+
+        Any other job is its submission's only member.
+        """
+        self.on_node: dict[NodeName, dict[JobId, None]] = {}
+
+
+class PlannerResults:
+    """Everything that the last passes reported about waiting jobs."""
+
+    def __init__(self) -> None:
+        self.pending_reasons: dict[JobId, PendingReason] = {}
+        self.priorities: dict[JobId, int] = {}
+        self.untold: dict[JobId, None] = {}
+        """Waiting jobs that are new or changed since the planner last computed their pending reasons."""
+        self.backlog = NO_BACKLOG
+        """Estimated start times of waiting jobs for which the passes compute no start."""
+        self.promised: dict[JobId, float] = {}
+        """Starts that the last passes reserved for waiting jobs."""
+        self.predictor = Predictor()
+        """Predicts run times from the previous jobs of each user. It is filled from the store at a start."""
+        self.waits = Waits()
+
+
+class RequestShapes:
+    """One object for equal resource requests, because the planner compares requests by identity.
+
+    The table is emptied when it is full.
+    """
+
+    def __init__(self) -> None:
+        self._shapes: dict[Resources, Resources] = {}
+
+    def one(self, asked: Resources) -> Resources:
+        """Return the first object seen that is equal to `asked`."""
+        if len(self._shapes) >= MAX_SHAPES:
+            self._shapes.clear()
+        return self._shapes.setdefault(asked, asked)
 
 
 class Tables:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.support.core import Core, ask
 
-from warpdeck.controller.reducers.mail import MailedEvents, mails, seen, told
+from warpdeck.daemon.mail import MailedEvents, mails, seen, told
 from warpdeck.daemon.mailer import addresses, message
 from warpdeck.model import ArraySpec, ExitStatus, Job, JobId, JobState, Request
 

@@ -8,9 +8,8 @@ eligible, or to have ended long before its start, the present is used as well.
 
 from __future__ import annotations
 
+from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Job, NodeName
-
-from .transaction import Transaction
 
 
 def moment(txn: Transaction, name: NodeName, at_unix: float) -> float:
