@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from warpdeck.client import client, site_queries
 from warpdeck.model.states import COMPACT
-from warpdeck.protocol import job_rows, node_rows, site_rows
+from warpdeck.protocol import job_rows, node_rows, results, site_rows
 
 from .configuration import is_table
 from .fields import field_text
@@ -19,7 +18,7 @@ from .markdown import cell, code, escaped, page, sentence, table
 JSON_OF = (
     ("warpdeck queue", "a list", job_rows.JobRow),
     ("warpdeck show JOB", "one object", job_rows.JobDetail),
-    ("warpdeck status", "one object, `running` and `host`", client.Status),
+    ("warpdeck status", "one object, `running` and `host`", results.Status),
     ("warpdeck submit, warpdeck rerun", "an object: `job_id`, `label`, `tasks`, `notes`", None),
     ("warpdeck cancel, hold, release, suspend, resume, requeue", "an object: `jobs`, `errors`", None),
     ("warpdeck logs JOB", "an object with the `text`", None),
@@ -27,7 +26,7 @@ JSON_OF = (
     ("warpdeck snapshot diff JOB", "an object: `old`, `new`, `diff`, `at`", None),
     ("warpdeck config show", "an object: `file`, `settings`", None),
     ("warpdeck config check FILE", "an object: `ok`, `errors`, `warnings`", None),
-    ("warpdeck config reload", "one object", site_queries.Reloaded),
+    ("warpdeck config reload", "one object", results.Reloaded),
     ("warpdeck show JOB --environment", "an object: variable → value", None),
     ("warpdeck why JOB", "one object", site_rows.ForecastRow),
     ("warpdeck submit --dry-run", "one object, and `notes`", site_rows.ForecastRow),
@@ -40,8 +39,8 @@ JSON_OF = (
         node_rows.PastNodeRow,
     ),
     ("warpdeck node check", "a list", node_rows.NodeHealthRow),
-    ("warpdeck prio", "one object", site_queries.Priorities),
-    ("warpdeck share", "one object", site_queries.Shares),
+    ("warpdeck prio", "one object", results.Priorities),
+    ("warpdeck share", "one object", results.Shares),
     ("warpdeck partitions", "an object; its list holds", site_rows.PartitionRow),
     ("warpdeck reservations", "an object; its list holds", site_rows.ReservationRow),
     ("warpdeck qos", "an object; its list holds", site_rows.QosRow),

@@ -18,7 +18,7 @@ from warpdeck.client.client import Client
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import Job, JobId, JobState, NodeName, Request
 from warpdeck.notation.values.durations import parse_limit
-from warpdeck.protocol.requests import Submit
+from warpdeck.protocol.requests import DryRun, Forecast, Submit
 from warpdeck.sim.clock import SimClock
 from warpdeck.sim.demo import simulated
 from warpdeck.sim.fleet import SimNode
@@ -38,7 +38,7 @@ class Cluster:
         self.clock = clock
 
     async def submit(self, request: Request) -> JobId:
-        return JobId((await self.client.request(Submit(request=request), dict))["job_id"])
+        return JobId((await self.client.ask(Submit(request=request))).job_id)
 
     def job(self, job_id: JobId) -> Job:
         return self.controller.state.jobs[job_id]
@@ -76,7 +76,7 @@ async def test_a_request_starts_when_its_dry_run_said(short_tmp: Path) -> None:
     async with one_node(short_tmp) as cluster:
         await cluster.runs(await cluster.submit(ask("first", gpus=4, time_limit_s=7200)))
         request = ask("asked", gpus=4, time_limit_s=600)
-        said = await cluster.client.dry_run(request)
+        said = await cluster.client.ask(DryRun(request=request))
         assert said.verdict == "later" and said.expected_start is not None
         job_id = await cluster.submit(request)
         await cluster.is_explained(job_id)
@@ -94,22 +94,25 @@ async def test_what_is_said_to_start_it_now_does(short_tmp: Path, limit_s: int |
         head = await cluster.submit(ask("head", gpus=4, time_limit_s=600))
         await cluster.is_explained(head)
         request = ask("asked", gpus=2, time_limit_s=limit_s)
-        said = await cluster.client.dry_run(request)
+        said = await cluster.client.ask(DryRun(request=request))
         assert said.verdict == "later" and [each.label for each in said.leaders] == [str(head)]
         shorter = next(change for change in said.changes if "--time=" in change).partition("--time=")[2]
         changed = msgspec.structs.replace(request, time_limit_s=parse_limit(shorter))
-        assert (await cluster.client.dry_run(changed)).verdict == "now"
+        assert (await cluster.client.ask(DryRun(request=changed))).verdict == "now"
         as_it_was, as_said = await cluster.submit(request), await cluster.submit(changed)
         await cluster.runs(as_said)
         assert cluster.job(as_it_was).state is JobState.PENDING
-        why = await cluster.client.forecast(str(as_it_was))
+        why = await cluster.client.ask(Forecast(job=str(as_it_was)))
         assert why.verdict == "later" and why.job == str(as_it_was)
 
 
 async def test_many_who_ask_at_once_all_get_an_answer(short_tmp: Path) -> None:
     async with one_node(short_tmp) as cluster:
         await cluster.runs(await cluster.submit(ask("all", gpus=4, time_limit_s=7200)))
-        asked = [cluster.client.dry_run(ask(gpus=1 + number % 4, time_limit_s=600)) for number in range(20)]
+        asked = [
+            cluster.client.ask(DryRun(request=ask(gpus=1 + number % 4, time_limit_s=600)))
+            for number in range(20)
+        ]
         found = await asyncio.gather(*asked)
         assert {each.verdict for each in found} == {"later"}
         assert len(cluster.controller.state.jobs) == 1

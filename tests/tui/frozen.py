@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from warpdeck.base.paths import Paths
-from warpdeck.client.client import Delta
 from warpdeck.client.peek_terminal import Glance
 from warpdeck.model import GpuLinks
 from warpdeck.model.past import GroupCost, PastQuery
@@ -24,6 +23,7 @@ from warpdeck.protocol.job_rows import (
     WhyRow,
 )
 from warpdeck.protocol.node_rows import CheckRow, GpuRow, NodeRow, PastNodeRow, ProcessRow
+from warpdeck.protocol.results import Delta
 from warpdeck.protocol.site_rows import AheadRow, ForecastRow
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.data.connection import Listener
@@ -283,7 +283,7 @@ class FrozenCore:
     """What Core answers, from above."""
 
     paths = Paths("/nowhere")
-    site = FrozenSite()
+    ask = FrozenSite().ask
 
     async def watch(self, listener: Listener) -> None:
         listener.linked("alice")

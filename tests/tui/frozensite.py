@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from warpdeck.client.site_queries import Priorities, Shares
+from warpdeck.protocol import requests, results
 from warpdeck.protocol.job_rows import EventRow
+from warpdeck.protocol.request_base import RequestMessage
+from warpdeck.protocol.results import Priorities, Shares
 from warpdeck.protocol.site_rows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow
 
 NOW = 1_767_870_720.0
@@ -14,6 +18,22 @@ NOW = 1_767_870_720.0
 
 class FrozenSite:
     """The site's tables."""
+
+    async def ask(self, request: RequestMessage[Any]) -> Any:
+        match request:
+            case requests.Partitions():
+                return results.Partitions(partitions=await self.partitions())
+            case requests.Reservations():
+                return results.Reservations(reservations=await self.reservations())
+            case requests.QosList():
+                return results.QosList(qos=await self.qos())
+            case requests.Events():
+                return results.Events(events=await self.events())
+            case requests.Shares():
+                return await self.shares()
+            case requests.Priorities():
+                return await self.priorities()
+        raise AssertionError(request)
 
     async def partitions(self) -> list[PartitionRow]:
         states = {"allocated": 5, "mixed": 1, "idle": 1, "drained": 1}

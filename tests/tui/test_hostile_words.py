@@ -12,11 +12,10 @@ import msgspec
 import pytest
 
 from tests.tui.frozen import FrozenCore
-from tests.tui.frozensite import FrozenSite
 from tests.tui.pictures import freeze, stands, still
 from warpdeck.base.paths import Paths
-from warpdeck.client.client import Delta
 from warpdeck.client.peek_terminal import Glance
+from warpdeck.protocol.results import Delta
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.screens.admin import TABS
 
@@ -83,7 +82,6 @@ class Hostile:
 
 class HostileCore(Hostile):
     paths = FrozenCore.paths
-    site = Hostile(FrozenSite())
 
     def __init__(self) -> None:
         super().__init__(FrozenCore())

@@ -25,9 +25,9 @@ from textual.widget import Widget
 
 from warpdeck.base.errors import UNCERTAIN, UserError
 from warpdeck.base.paths import Paths, config_dir, default_paths
-from warpdeck.client.client import GONE, Delta
-from warpdeck.client.site_queries import Reloaded
+from warpdeck.client.client import GONE
 from warpdeck.protocol.job_rows import JobRow
+from warpdeck.protocol.results import Delta, Reloaded
 from warpdeck_tui.data.action_log import ActionLog
 from warpdeck_tui.data.client_state import ClientState
 from warpdeck_tui.data.connection import Core

@@ -9,8 +9,8 @@ from rich.style import Style
 from textual.screen import Screen
 
 from warpdeck.base.errors import UserError
-from warpdeck.client.site_queries import Reloaded
 from warpdeck.protocol.job_rows import JobRow
+from warpdeck.protocol.results import Reloaded
 
 from .data.action_log import ActionLog
 from .data.client_state import ClientState

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from warpdeck.client.client import Delta
 from warpdeck.protocol.job_rows import JobRow
+from warpdeck.protocol.results import Delta
 from warpdeck_tui.viewmodels.jobs.arrays import fold_key
 from warpdeck_tui.viewmodels.shell.notifications import bundle, desktop_sequence, event
 

@@ -21,8 +21,9 @@ from rich.cells import cell_len
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.client.client import Client
-from warpdeck.client.site_queries import SiteClient
 from warpdeck.model.past import PastQuery
+from warpdeck.protocol import requests
+from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow, PastNodeRow
 from warpdeck_tui.terminal.glyph_sets import in_words
 from warpdeck_tui.viewmodels.jobs import job as job_page
@@ -107,7 +108,14 @@ async def _node_rows(paths: Paths, wanted: PlainRequest) -> Sequence[NodeRow]:
 
 async def _nodes_of(client: Client, wanted: PlainRequest) -> Sequence[NodeRow]:
     """Return the state of the nodes now or at the wanted time."""
-    return await (client.nodes() if wanted.at is None else client.nodes_at(wanted.at))
+    if wanted.at is None:
+        return (await client.ask(requests.Nodes())).nodes
+    return (await client.ask(requests.NodesAt(at=wanted.at))).nodes
+
+
+async def _jobs_of(client: Client, user: str | None = None) -> Sequence[JobRow]:
+    """Return the unfinished jobs, of one user if given."""
+    return (await client.ask(requests.Jobs(users=() if user is None else (user,)))).jobs
 
 
 def _clean(line: str) -> str:
@@ -116,7 +124,7 @@ def _clean(line: str) -> str:
 
 
 async def _queue(client: Client, wanted: PlainRequest) -> Text:
-    rows = {row.id: row for row in await client.jobs(user=wanted.user)}
+    rows = {row.id: row for row in await _jobs_of(client, wanted.user)}
     listing, now = Listing(), time.time()
     while listing.follow(rows, Choice(wanted.user)) and listing.behind:
         pass
@@ -169,7 +177,7 @@ async def _node(client: Client, wanted: PlainRequest) -> Text:
 
 
 async def _job(client: Client, wanted: PlainRequest) -> Text:
-    detail, now = await client.job(wanted.what), time.time()
+    detail, now = await client.ask(requests.JobInfo(job=wanted.what)), time.time()
     shown: list[Line] = [job_page.head(detail.row, now=now), (), *job_page.details(detail, now=now)]
     lines = _text(shown)
     if detail.gpus:
@@ -185,22 +193,24 @@ async def _job(client: Client, wanted: PlainRequest) -> Text:
 
 async def _history(client: Client, wanted: PlainRequest) -> Text:
     now = time.time()
-    past = await client.past(PastQuery(user=wanted.user, limit=PAST_JOBS), counted=True)
+    query = PastQuery(user=wanted.user, limit=PAST_JOBS)
+    past = await client.ask(requests.Past(query=query, counted=True))
     titles = [column.title for column in columns_of(PAST_COLUMNS)]
     shown = _table(titles, [job_row(row, PAST_COLUMNS, now=now) for row in past.jobs])
     return [f"last {len(past.jobs)} of {past.total} finished jobs", *shown]
 
 
 async def _usage(client: Client, wanted: PlainRequest) -> Text:
-    return usage_text(await client.past_costs(PastQuery(user=wanted.user))).splitlines()
+    costs = await client.ask(requests.PastCosts(query=PastQuery(user=wanted.user)))
+    return usage_text(costs.groups).splitlines()
 
 
 async def _idle(client: Client, _: PlainRequest) -> Text:
     now = time.time()
-    rows = idle_jobs(await client.jobs(), now)
+    rows = idle_jobs(await _jobs_of(client), now)
     used = {}
     for row in rows[:MAX_ASKED]:
-        told = (await client.curves(job=str(row.id))).used
+        told = (await client.ask(requests.Curves(job=str(row.id)))).used
         if told is not None:
             used[row.id] = told
     found = wastes(rows, used, now)
@@ -209,32 +219,40 @@ async def _idle(client: Client, _: PlainRequest) -> Text:
 
 
 async def _sessions(client: Client, wanted: PlainRequest) -> Text:
-    open_ones = sessions(await client.jobs(), user=wanted.user)
-    forwards = await client.forwards()
+    open_ones = sessions(await _jobs_of(client), user=wanted.user)
+    forwards = (await client.ask(requests.Forwards())).forwards
     rows = [line for _, line in session_rows(open_ones, forwards, now=time.time())]
     return [sessions_summary(open_ones, forwards), *(_table(SESSION_TITLES, rows) if rows else [])]
 
 
 async def _site(client: Client, _: PlainRequest) -> Text:
     """Return the tables of the site, one after the other."""
-    site, now = SiteClient(client), time.time()
+    now = time.time()
+    reservations = await client.ask(requests.Reservations())
+    events = await client.ask(requests.Events())
     shown: dict[str, tuple[Sequence[Column], Sequence[site_tables.Row]]] = {
         "partitions": (
             site_tables.PARTITION_COLUMNS,
-            site_tables.partition_rows(await site.partitions()),
+            site_tables.partition_rows((await client.ask(requests.Partitions())).partitions),
         ),
         "reservations": (
             site_tables.RESERVATION_COLUMNS,
-            site_tables.reservation_rows(await site.reservations(), now=now),
+            site_tables.reservation_rows(reservations.reservations, now=now),
         ),
-        "QoS": (site_tables.QOS_COLUMNS, site_tables.qos_rows(await site.qos())),
-        "shares": (site_tables.ACCOUNT_COLUMNS, site_tables.account_rows((await site.shares()).shares)),
+        "QoS": (site_tables.QOS_COLUMNS, site_tables.qos_rows((await client.ask(requests.QosList())).qos)),
+        "shares": (
+            site_tables.ACCOUNT_COLUMNS,
+            site_tables.account_rows((await client.ask(requests.Shares())).shares),
+        ),
         "priorities": (
             site_tables.PRIORITY_COLUMNS,
-            site_tables.priority_rows((await site.priorities()).jobs),
+            site_tables.priority_rows((await client.ask(requests.Priorities())).jobs),
         ),
-        "drains": (site_tables.DRAIN_COLUMNS, site_tables.drain_rows(await client.nodes(), now=now)),
-        "events": (site_tables.EVENT_COLUMNS, site_tables.event_rows(await site.events())[:SITE_EVENTS]),
+        "drains": (
+            site_tables.DRAIN_COLUMNS,
+            site_tables.drain_rows((await client.ask(requests.Nodes())).nodes, now=now),
+        ),
+        "events": (site_tables.EVENT_COLUMNS, site_tables.event_rows(events.events)[:SITE_EVENTS]),
     }
     lines: Text = []
     for title, (columns, rows) in shown.items():

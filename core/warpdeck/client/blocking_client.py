@@ -5,58 +5,55 @@ It imports only the standard library, because the command line starts often.
 
 from __future__ import annotations
 
-import itertools
 import os
 import select
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator
 
-from warpdeck.base.errors import RESTART, UserError
+from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck_agent.client.access import connect_path
 from warpdeck_agent.wire.frames import (
     DATA_CHUNK_BYTES,
     HEADER_BYTES,
-    JSON,
     MAX_REQUEST_BYTES,
-    FrameDecoder,
     WireError,
     data_frame,
     json_frame,
-    parse_json,
-    split_data,
 )
+
+from .wire_connection import (
+    AGAIN_EVERY_S,
+    WireConnection,
+    connection_error,
+    gone,
+    hello,
+    join_rows,
+    user_error,
+    welcome_of,
+)
+from .wire_connection import AGAIN_S as AGAIN_S
+from .wire_connection import ANSWER_S as ANSWER_S
+from .wire_connection import ENDED as ENDED
+from .wire_connection import GONE as GONE
+from .wire_connection import LOST as LOST
+from .wire_connection import STEPS as STEPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket as socket
     from typing import Any, Self, TypeVar
 
+    from .wire_connection import Event, NumberedEvent
+
     _Asked = TypeVar("_Asked")
     _Answer = TypeVar("_Answer")
-    Event = tuple[str, Any]
-    """("progress", line), ("rows", part), ("ok", result), ("data", bytes), ("end", message), ("delta", message)"""
 
-VERSION = 1
-"""Same as protocol.API_VERSION. It is repeated here because importing that module imports msgspec."""
-ANSWER_S = 120.0
-"""Seconds to wait for an answer before the controller counts as stuck."""
-
-AGAIN_S = 120.0
-"""Seconds during which a request is repeated while the controller is away."""
-AGAIN_EVERY_S = 0.2
 TOLD_AFTER_S = 1.0
 """Seconds of waiting before the user is told that the client waits for the controller."""
-GONE = "gone"
-"""Code of the UserError for a lost connection."""
-LOST = "lost"
-"""Same as protocol.LOST."""
-ENDED = "ended"
-"""Same as protocol.ENDED."""
 _SHORTEN = "shorten the script, or pass less of the environment: --export=NONE"
-_VALUE_OF = {"ok": "result", "progress": "line", "rows": "part"}
 
 
 class SyncClient:
@@ -64,10 +61,8 @@ class SyncClient:
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
-        self._decoder = FrameDecoder()
-        self._frames: deque[tuple[int, bytes]] = deque()
-        self._aside: deque[tuple[int, str, Any]] = deque()
-        self._ids = itertools.count(1)
+        self._wire = WireConnection()
+        self._aside: deque[NumberedEvent] = deque()
         self._passed_on: set[int] = set()
         self._paths: Paths | None = None
         self.welcome: dict[str, Any] = {}
@@ -92,12 +87,8 @@ class SyncClient:
         """Connect to a running controller. Raises UserError, with the code GONE if no controller answers."""
         try:
             client = cls.over(connect_path(paths.socket))
-        except PermissionError as error:
-            raise UserError(
-                f"the controller in {paths.home} is not yours", "set WARPDECK_HOME to your own"
-            ) from error
         except OSError as error:
-            raise UserError("no controller is running", "start it with `warpdeck up`", code=GONE) from error
+            raise connection_error(error, paths) from error
         client._paths = paths
         return client
 
@@ -220,14 +211,14 @@ class SyncClient:
                 if isinstance(error, UserError) and error.code != GONE:
                     raise
                 if time.monotonic() > until:
-                    raise _gone() from error
+                    raise gone() from error
                 if time.monotonic() > told_at:
                     self._say("waiting for the controller")
                     told_at = until + 1
                 time.sleep(AGAIN_EVERY_S)
             else:
-                self._link, self._decoder = fresh._link, fresh._decoder
-                self._frames, self._aside = fresh._frames, fresh._aside
+                fresh._wire.replaces(self._wire)
+                self._link, self._wire, self._aside = fresh._link, fresh._wire, fresh._aside
                 self._passed_on.clear()
                 return
 
@@ -246,13 +237,13 @@ class SyncClient:
 
     def begin(self, kind: str, **fields: Any) -> int:
         """Send a request and return its number, which is also the number of its stream."""
-        number = next(self._ids)
+        number = self.number()
         self._send(_request_frame({"t": kind, "id": number, **fields}))
         return number
 
     def number(self) -> int:
         """Return a new number for a further stream of the next request."""
-        return next(self._ids)
+        return self._wire.number()
 
     def events(self, number: int, *, timeout_s: float | None = None) -> Iterator[Event]:
         """Yield the next event of that request if one comes in time.
@@ -263,7 +254,7 @@ class SyncClient:
         if event is not None:
             yield event[1:]
 
-    def any_event(self, numbers: Container[int]) -> tuple[int, str, Any]:
+    def any_event(self, numbers: Container[int]) -> NumberedEvent:
         """Return the next event of these requests as (request id, message type, value).
 
         Raises UserError if the event is an error.
@@ -274,9 +265,9 @@ class SyncClient:
 
     def has_buffered(self, number: int) -> bool:
         """Return whether an event of that request may already be buffered, where select cannot see it."""
-        return bool(self._frames) or any(event[0] == number for event in self._aside)
+        return self._wire.is_buffered or any(event[0] == number for event in self._aside)
 
-    def _event(self, numbers: Container[int], timeout_s: float | None) -> tuple[int, str, Any] | None:
+    def _event(self, numbers: Container[int], timeout_s: float | None) -> NumberedEvent | None:
         """Return the oldest event of these requests, or None if none comes in time.
 
         Events of other requests are kept.
@@ -285,14 +276,13 @@ class SyncClient:
             if event[0] in numbers:
                 del self._aside[position]
                 return self._deliver(event)
-        while (frame := self._next(timeout_s)) is not None:
-            event = _sort(frame)
-            if event[0] in numbers or (event[0] == 0 and event[1] == "error"):
-                return self._deliver(event)
-            self._aside.append(event)
+        while (received := self._next(timeout_s)) is not None:
+            if received[0] in numbers or (received[0] == 0 and received[1] == "error"):
+                return self._deliver(received)
+            self._aside.append(received)
         return None
 
-    def _deliver(self, event: tuple[int, str, Any]) -> tuple[int, str, Any]:
+    def _deliver(self, event: NumberedEvent) -> NumberedEvent:
         number, word, value = event
         if word == "error":
             raise user_error(value)
@@ -337,35 +327,35 @@ class SyncClient:
                     return
 
     def _greet(self) -> None:
-        self._send(json_frame({"t": "hello", "version": VERSION, "client": "cli"}))
-        frame = self._next(ANSWER_S)
-        if frame is None:
+        self._send(hello("cli"))
+        event = self._next(ANSWER_S)
+        if event is None:
             raise _no_answer()
-        self.welcome = _parse(frame[1])
-        if self.welcome["t"] == "error":
-            raise user_error(self.welcome)
+        self.welcome = welcome_of(event)
 
     def _send(self, frame: bytes) -> None:
         try:
             self._link.sendall(frame)
         except (OSError, TimeoutError) as error:
-            frames = self._drain()
-            for kind, payload in frames:
-                if kind == JSON and _parse(payload)["t"] == "error":
-                    raise user_error(_parse(payload)) from error
-            raise _gone() from error
+            if refusal := self._refusal():
+                raise refusal from error
+            raise gone() from error
 
-    def _drain(self) -> list[tuple[int, bytes]]:
-        found = list(self._frames)
+    def _refusal(self) -> UserError | None:
+        """Return the error that the controller sent before it closed the connection, or None."""
         try:
             self._link.settimeout(0.5)
-            found += list(self._decoder.feed(self._link.recv(1 << 16)))
-        except (OSError, WireError):
-            return found
-        return found
+            self._wire.feed(self._link.recv(1 << 16))
+        except (OSError, UserError):
+            pass  # The frames received before are still decoded.
+        while (event := self._wire.next_event()) is not None:
+            if event[1] == "error":
+                return user_error(event[2])
+        return None
 
-    def _next(self, timeout_s: float | None) -> tuple[int, bytes] | None:
-        while not self._frames:
+    def _next(self, timeout_s: float | None) -> NumberedEvent | None:
+        """Receive and return the next event, or None if none comes in time."""
+        while (event := self._wire.next_event()) is None:
             if timeout_s is not None and not select.select([self._link], [], [], timeout_s)[0]:
                 return None
             try:
@@ -375,12 +365,9 @@ class SyncClient:
             except OSError:
                 data = b""
             if not data:
-                raise _gone()
-            try:
-                self._frames.extend(self._decoder.feed(data))
-            except WireError as error:
-                raise _strange(error) from error
-        return self._frames.popleft()
+                raise gone()
+            self._wire.feed(data)
+        return event
 
 
 def _request_frame(message: dict[str, Any]) -> bytes:
@@ -399,57 +386,5 @@ def _request_frame(message: dict[str, Any]) -> bytes:
     return frame
 
 
-def _sort(frame: tuple[int, bytes]) -> tuple[int, str, Any]:
-    """Return a frame's request id, message type and value."""
-    kind, payload = frame
-    if kind != JSON:
-        stream, data = split_data(payload)
-        return stream, "data", data
-    message = _parse(payload)
-    word = message["t"]
-    return message.get("stream", message.get("id", 0)), word, message.get(_VALUE_OF.get(word, ""), message)
-
-
-def _parse(payload: bytes) -> dict[str, Any]:
-    try:
-        return parse_json(payload)
-    except WireError as error:
-        raise _strange(error) from error
-
-
-def _gone() -> UserError:
-    return UserError(
-        "connection to the controller lost", "try again, or check it with `warpdeck status`", code=GONE
-    )
-
-
 def _no_answer() -> UserError:
     return UserError("no answer from the controller", "see its log; `warpdeck status` prints the path")
-
-
-def _strange(error: WireError) -> UserError:
-    return UserError(f"unexpected message from the controller: {error}", f"if its version differs, {RESTART}")
-
-
-def join_rows(parts: Sequence[dict[str, Any]], result: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer with the rows of its earlier pages prepended."""
-    joined = dict(result)
-    for part in reversed(parts):
-        for key, rows in part.items():
-            joined[key] = [*rows, *joined[key]]
-    return joined
-
-
-def user_error(message: dict[str, Any]) -> UserError:
-    """Return the UserError that an error message describes."""
-    return UserError(
-        str(message.get("message", "")),
-        str(message.get("hint", "")),
-        exit_code=int(message.get("exit_code", 1)),
-        code=str(message.get("code", "")),
-        details={str(key): str(value) for key, value in (message.get("details") or {}).items()},
-    )
-
-
-STEPS = "steps"
-"""Code of the error that tells srun to use a job step, which is needed for several tasks."""

@@ -9,24 +9,11 @@ from typing import Self
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.protocol import requests as ask
-from warpdeck.protocol.job_rows import JobRow
+from warpdeck.protocol import requests
+from warpdeck.protocol.results import Ends
 
 from .client import Client
 from .inbox import Inbox
-
-
-class Ends(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs that have started and jobs that have ended, since the previous message.
-
-    `done` lists the submissions that have nothing left to wait for. `unknown` lists those of them that the
-    controller does not know, or no longer knows.
-    """
-
-    begun: list[JobRow] = []
-    ended: list[JobRow] = []
-    done: list[int] = []
-    unknown: list[int] = []
 
 
 class EndsStream:
@@ -43,14 +30,14 @@ class EndsStream:
     @classmethod
     async def begin(cls, client: Client) -> Self:
         """Open a wait that has no submissions yet. Raises UserError."""
-        number, inbox = await client.begin(ask.AwaitEnds(begun=True), Inbox())
+        number, inbox = await client.begin(requests.AwaitEnds(begun=True), Inbox())
         # Wait for the "ok". Before it the controller knows no stream to which submissions could be added.
         await inbox.get()
         return cls(client, number, inbox)
 
     async def add(self, jobs: Iterable[int]) -> None:
         """Wait for these submissions, too. They are named by their numbers. Raises UserError."""
-        await self._client.send(ask.AwaitMore(stream=self._number, jobs=tuple(jobs)))
+        await self._client.send(requests.AwaitMore(stream=self._number, jobs=tuple(jobs)))
 
     async def __aiter__(self) -> AsyncGenerator[Ends, None]:
         """Yield messages forever. Raises UserError with the code GONE when the connection is lost.
@@ -59,9 +46,9 @@ class EndsStream:
         """
         try:
             while True:
-                item = await self._inbox.get()
-                if isinstance(item, dict) and item["t"] == "ends":
-                    yield msgspec.convert(item, Ends)
+                word, value = await self._inbox.get()
+                if word == "ends":
+                    yield msgspec.convert(value, Ends)
         finally:
             with contextlib.suppress(UserError):
                 await self._client.forget(self._number)

@@ -1,43 +1,46 @@
-"""Queues of received messages that a request of the asyncio client has not taken yet."""
+"""Queues of received events that a request of the asyncio client has not taken yet."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
 
-from .blocking_client import user_error
+from .wire_connection import user_error
+
+if TYPE_CHECKING:
+    from .wire_connection import Event
 
 
 class Inbox:
-    """Received JSON messages and data of one request, in order. `failed` is raised after the last one."""
+    """Received events of one request, in order. `failed` is raised after the last one."""
 
     def __init__(self) -> None:
-        self.items: deque[dict[str, Any] | bytes] = deque()
+        self.events: deque[Event] = deque()
         self.failed: UserError | None = None
         self._arrived = asyncio.Event()
 
-    def put(self, item: dict[str, Any] | bytes) -> None:
-        self.items.append(item)
+    def put(self, event: Event) -> None:
+        self.events.append(event)
         self._arrived.set()
 
     def fail(self, error: UserError) -> None:
         self.failed = error
         self._arrived.set()
 
-    async def get(self) -> dict[str, Any] | bytes:
-        """Return the next item. Raises UserError for an error message or a lost connection."""
-        while not self.items:
+    async def get(self) -> Event:
+        """Return the next event. Raises UserError for an error message or a lost connection."""
+        while not self.events:
             if self.failed is not None:
                 raise self.failed
             self._arrived.clear()
             await self._arrived.wait()
-        item = self.items.popleft()
-        if isinstance(item, dict) and item["t"] == "error":
-            raise user_error(item)
-        return item
+        word, value = self.events.popleft()
+        if word == "error":
+            raise user_error(value)
+        return word, value
 
 
 class Merged(Inbox):
@@ -46,13 +49,12 @@ class Merged(Inbox):
     Deltas that were not taken yet are merged, so it never holds more than all rows.
     """
 
-    def put(self, item: dict[str, Any] | bytes) -> None:
-        if isinstance(item, dict) and item["t"] == "delta" and self.items:
-            waiting = self.items[-1]
-            if isinstance(waiting, dict) and waiting["t"] == "delta":
-                self.items[-1] = merge(waiting, item)
-                return
-        super().put(item)
+    def put(self, event: Event) -> None:
+        word, value = event
+        if word == "delta" and self.events and self.events[-1][0] == "delta":
+            self.events[-1] = word, merge(self.events[-1][1], value)
+        else:
+            super().put(event)
 
 
 def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

@@ -26,12 +26,15 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck.client import code
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.client.client import GONE, Changed, Client, Status
+from warpdeck.client.client import GONE, Client
 from warpdeck.client.submission import Submitted, submit
 from warpdeck.model import split_ranges
 from warpdeck.notation.values.job_ids import TaskRanges, parse_job_id
+from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow
 from warpdeck.protocol.node_rows import NodeRow
+from warpdeck.protocol.request_base import RequestMessage
+from warpdeck.protocol.results import Changed, Status
 
 from .asyncjob import AsyncJob
 from .drafting import Snapshots, draft
@@ -139,8 +142,10 @@ class AsyncClient:
         finished: bool = False,
     ) -> list[JobRow]:
         """Return the unfinished jobs, oldest first. `finished`, `states` and `ids` include ended jobs, too."""
-        words = [str(each) for each in ids]
-        return await self.ask(lambda link: link.jobs(user=user, states=states, ids=words, finished=finished))
+        words = (str(each) for each in ids)
+        users = () if user is None else (user,)
+        wanted = requests.Jobs(users=users, states=tuple(states), ids=tuple(words), finished=finished)
+        return (await self._result(wanted)).jobs
 
     async def wait(
         self, jobs: Sequence[AsyncJob | str | int], *, timeout_s: float | None = None
@@ -157,19 +162,19 @@ class AsyncClient:
         Raises UserError if there is one job and it fails. With several jobs, the answer's `errors` contains
         the failures. A signal whose answer is lost is not sent again; this raises UserError, too.
         """
-        words = [str(getattr(job, "id", job)) for job in jobs]
+        order = requests.Cancel(jobs=tuple(str(getattr(job, "id", job)) for job in jobs), signal=signal)
         if signal:
-            await self.ask(lambda link: link.status())  # This request ensures that the connection works.
-            return await (await self._link()).cancel(words, signal=signal)
-        return await self.ask(lambda link: link.cancel(words, signal=signal))
+            await self.status()  # This request ensures that the connection works.
+            return await (await self._link()).ask(order)
+        return await self._result(order)
 
     async def detail(self, job: str | int) -> JobDetail:
         """Return all details of a job of any age."""
-        return await self.ask(lambda link: link.job(str(job)))
+        return await self._result(requests.JobInfo(job=str(job)))
 
     async def metrics(self, job: str | int = "", *, node: str = "", step_s: float = 1.0) -> Curves:
         """Return the resource use of a job over its life, or of a node lately in steps of 1, 10 or 60 s."""
-        return await self.ask(lambda link: link.curves(job=str(job), node=node, step_s=step_s))
+        return await self._result(requests.Curves(job=str(job), node=node, step_s=step_s))
 
     async def diff(self, job: str | int, other: str | int = "") -> str:
         """Return the difference from the code of job `other` to the code of `job`. Without `other`, compare
@@ -190,15 +195,15 @@ class AsyncClient:
         """Return all nodes by name, with state, CPUs, memory, and GPUs with their last readings. Empty on a
         cluster without nodes.
         """
-        return await self.ask(lambda link: link.nodes())
+        return (await self._result(requests.Nodes())).nodes
 
     async def node(self, name: str) -> NodeRow:
         """Return one node. Raises UserError if no node has this name."""
-        return (await self.ask(lambda link: link.nodes(name=name)))[0]
+        return (await self._result(requests.Nodes(name=name))).nodes[0]
 
     async def status(self) -> Status:
         """Return the controller's status: the caller's identity, the number of nodes, and the jobs by state."""
-        return await self.ask(lambda link: link.status())
+        return await self._result(requests.Status())
 
     # The connection
 
@@ -221,6 +226,9 @@ class AsyncClient:
         async with contextlib.aclosing(self._watch.news(row.array_job_id)) as told:
             async for news in told:
                 yield news
+
+    async def _result(self, request: RequestMessage[T]) -> T:
+        return await self.ask(lambda link: link.ask(request))
 
     async def _link(self) -> Client:
         """Return the connection. A controller that was stopped on purpose is not started again."""

@@ -13,9 +13,11 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.client.client import GONE, LOST, Changed, Client
+from warpdeck.client.client import GONE, LOST, Client
 from warpdeck.model import Snapshot
+from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow
+from warpdeck.protocol.results import Changed
 from warpdeck.protocol.site_rows import ForecastRow
 
 from .outcome import Outcome
@@ -74,7 +76,7 @@ class AsyncJob:
 
     async def why(self) -> ForecastRow:
         """Return why the job waits, when it should start, and what would start it now."""
-        return await self._client.ask(lambda link: link.forecast(self.id))
+        return await self._client.ask(lambda link: link.ask(requests.Forecast(job=self.id)))
 
     async def wait(self, *, timeout_s: float | None = None) -> Outcome:
         """Wait until the job, or every task of the array, has ended. Raises TimeoutError; the job continues."""

@@ -17,10 +17,10 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from warpdeck.base.paths import Paths
-from warpdeck.client.client import Changed, Status
 from warpdeck.model import Snapshot
 from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow
 from warpdeck.protocol.node_rows import NodeRow
+from warpdeck.protocol.results import Changed, Status
 from warpdeck.protocol.site_rows import ForecastRow
 
 from .asyncclient import AsyncClient

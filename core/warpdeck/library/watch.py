@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
 from warpdeck.client.client import GONE, Client
-from warpdeck.client.end_stream import Ends, EndsStream
+from warpdeck.client.end_stream import EndsStream
 from warpdeck.model import Ranges
 from warpdeck.notation.values.job_ids import parse_job_id
 from warpdeck.protocol.job_rows import JobRow
+from warpdeck.protocol.results import Ends
 
 RETURN_FIRST_S = 0.1
 RETURN_MOST_S = 5.0

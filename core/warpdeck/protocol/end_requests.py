@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from .request_base import Message, Name, Number, Numbers
+from .request_base import Message, Name, Number, Numbers, RequestMessage
+from .results import Result
 
 
-class AwaitEnds(Message, frozen=True, kw_only=True, tag="await_ends"):
+class AwaitEnds(RequestMessage[Result], frozen=True, kw_only=True, tag="await_ends"):
     """Wait for submissions, named by their numbers in `jobs`.
 
     The controller sends Ends messages forever. It first reports the jobs that have already ended. Then it
@@ -27,7 +28,7 @@ class AwaitMore(Message, frozen=True, kw_only=True, tag="await_more"):
     jobs: Numbers
 
 
-class Settle(Message, frozen=True, kw_only=True, tag="settle"):
+class Settle(RequestMessage[Result], frozen=True, kw_only=True, tag="settle"):
     """Wait until the output of a finished job or array has arrived from nodes that do not see its folder.
 
     The answer also comes if this takes longer than a moment. Answer: {}

@@ -10,7 +10,8 @@ from warpdeck.model import Snapshot
 from warpdeck.model.annotations import Annotating
 from warpdeck.model.change import JobChange
 
-from .request_base import Creating, Message, Name, OnJobs, Reference
+from .request_base import Creating, Name, OnJobs, Reference, RequestMessage
+from .results import Result, SubmittedJob
 
 MAX_ANNOTATED = 1000
 """Maximum number of records changed in one transaction, because other requests wait for it."""
@@ -56,7 +57,7 @@ class Requeue(OnJobs, frozen=True, kw_only=True, tag="requeue"):
     unfinished_only: bool = False
 
 
-class Rerun(Creating, frozen=True, kw_only=True, tag="rerun"):
+class Rerun(Creating[SubmittedJob], frozen=True, kw_only=True, tag="rerun"):
     """Submit one of the caller's jobs again as it was recorded. It is answered like Submit.
 
     `12_3` names a task of an array, `12` the whole array.
@@ -98,7 +99,7 @@ class JobUpdate(OnJobs, frozen=True, kw_only=True, tag="job_update"):
     change: JobChange
 
 
-class JobAnnotate(Message, frozen=True, kw_only=True, tag="job_annotate"):
+class JobAnnotate(RequestMessage[Result], frozen=True, kw_only=True, tag="job_annotate"):
     """Change comments or derived exit codes in the records of jobs, which are named by number.
 
     Either all change or none.

@@ -8,10 +8,12 @@ import msgspec
 
 from warpdeck.model import Reservation
 
-from .request_base import Creating, GpuIndices, Message, Name, Reference
+from . import job_rows, results
+from .node_rows import NodeRow
+from .request_base import Creating, GpuIndices, Name, Reference, RequestMessage
 
 
-class Nodes(Message, frozen=True, kw_only=True, tag="nodes"):
+class Nodes(RequestMessage[results.Nodes], frozen=True, kw_only=True, tag="nodes"):
     """Ask for the nodes. `name` selects one node; an unknown name is an error.
 
     Answer: {"nodes": [NodeRow]}, or with `facts` {"nodes": [NodeFacts]}
@@ -21,7 +23,7 @@ class Nodes(Message, frozen=True, kw_only=True, tag="nodes"):
     facts: bool = False
 
 
-class NodesAt(Message, frozen=True, kw_only=True, tag="nodes_at"):
+class NodesAt(RequestMessage[results.PastNodes], frozen=True, kw_only=True, tag="nodes_at"):
     """Ask for the state of the nodes at the time `at` (Unix seconds). `name` selects one node.
 
     Answer: {"nodes": [PastNodeRow]}
@@ -31,7 +33,7 @@ class NodesAt(Message, frozen=True, kw_only=True, tag="nodes_at"):
     name: Name = ""
 
 
-class NodeAdd(Creating, frozen=True, kw_only=True, tag="node_add"):
+class NodeAdd(Creating[NodeRow], frozen=True, kw_only=True, tag="node_add"):
     """Add the node `target`: [USER@]HOST[:PORT], or "local". Progress lines come before the answer.
 
     The error code "host_key" has the details {"fingerprint", "key_type", "host"}. Ask the user to confirm the
@@ -45,7 +47,7 @@ class NodeAdd(Creating, frozen=True, kw_only=True, tag="node_add"):
     accept_host_key: Name = ""
 
 
-class Curves(Message, frozen=True, kw_only=True, tag="curves"):
+class Curves(RequestMessage[job_rows.Curves], frozen=True, kw_only=True, tag="curves"):
     """Ask for resource usage over time.
 
     For a `job`, or a step of it (12.0, 12.batch), the answer has one complete curve per node and the total
@@ -62,7 +64,7 @@ class Curves(Message, frozen=True, kw_only=True, tag="curves"):
     step_s: Annotated[float, msgspec.Meta(ge=1, le=60)] = 1.0
 
 
-class NodeDrain(Message, frozen=True, kw_only=True, tag="node_drain"):
+class NodeDrain(RequestMessage[NodeRow], frozen=True, kw_only=True, tag="node_drain"):
     """Drain a node, or with `gpus` only these of its GPUs."""
 
     name: Name
@@ -70,14 +72,14 @@ class NodeDrain(Message, frozen=True, kw_only=True, tag="node_drain"):
     gpus: GpuIndices = ()
 
 
-class NodeResume(Message, frozen=True, kw_only=True, tag="node_resume"):
+class NodeResume(RequestMessage[NodeRow], frozen=True, kw_only=True, tag="node_resume"):
     """Resume a node with all of its GPUs, or with `gpus` only these of its GPUs."""
 
     name: Name
     gpus: GpuIndices = ()
 
 
-class NodeCheck(Message, frozen=True, kw_only=True, tag="node_check"):
+class NodeCheck(RequestMessage[results.NodeHealth], frozen=True, kw_only=True, tag="node_check"):
     """Ask for the health of one node, or with `name` "" of all nodes.
 
     For admins all checks run again. Other users get the last results.
@@ -88,7 +90,7 @@ class NodeCheck(Message, frozen=True, kw_only=True, tag="node_check"):
     name: Name = ""
 
 
-class ReservationMake(Creating, frozen=True, kw_only=True, tag="reservation_make"):
+class ReservationMake(Creating[results.Result], frozen=True, kw_only=True, tag="reservation_make"):
     """Make a reservation of nodes; only admins may ask.
 
     With `instead` it replaces the one with the same name. Answer: {}
@@ -98,13 +100,13 @@ class ReservationMake(Creating, frozen=True, kw_only=True, tag="reservation_make
     instead: bool = False
 
 
-class ReservationRemove(Message, frozen=True, kw_only=True, tag="reservation_rm"):
+class ReservationRemove(RequestMessage[results.Result], frozen=True, kw_only=True, tag="reservation_rm"):
     """Remove a reservation; only admins may ask. Answer: {}"""
 
     name: Name
 
 
-class NodeRemove(Message, frozen=True, kw_only=True, tag="node_rm"):
+class NodeRemove(RequestMessage[results.Result], frozen=True, kw_only=True, tag="node_rm"):
     """Remove a node.
 
     This is refused while jobs run there, unless `force` is set: they then end as NODE_FAIL.

@@ -5,11 +5,12 @@ Part of the protocol.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
-from .request_base import Creating, Message, Name, Number, Reference
+from .request_base import Creating, Message, Name, Number, Reference, RequestMessage
+from .results import OpenedJob, Result
 
 Taken = dict[
     Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,7}\.[0-9]{1,2}\Z")],
@@ -21,7 +22,7 @@ Numbers are strings, as in the agent's messages.
 """
 
 
-class Run(Creating, frozen=True, kw_only=True, tag="run"):
+class Run(Creating[OpenedJob], frozen=True, kw_only=True, tag="run"):
     """Run a command, given as the arguments of `warpdeck run` with the client's environment and folder.
 
     The answer is followed by progress lines while the job waits. Standard output is sent on stream `id`,
@@ -38,7 +39,7 @@ class Run(Creating, frozen=True, kw_only=True, tag="run"):
     cwd: Reference = "/"
 
 
-class Srun(Creating, frozen=True, kw_only=True, tag="srun"):
+class Srun(Creating[dict[str, Any]], frozen=True, kw_only=True, tag="srun"):
     """Run a job step, given as srun's own arguments with its environment and folder.
 
     Progress lines come while the step waits. After the answer data flows both ways, each piece with a header
@@ -63,7 +64,7 @@ class Srun(Creating, frozen=True, kw_only=True, tag="srun"):
     writes: Annotated[tuple[str, ...], msgspec.Meta(max_length=16)] | None = None
 
 
-class Session(Creating, frozen=True, kw_only=True, tag="session"):
+class Session(Creating[OpenedJob], frozen=True, kw_only=True, tag="session"):
     """Open a terminal outside of any allocation.
 
     It takes srun's own arguments including --pty, the client's environment and folder, and the size of its
@@ -80,7 +81,7 @@ class Session(Creating, frozen=True, kw_only=True, tag="session"):
     cols: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 80
 
 
-class SrunAttach(Message, frozen=True, kw_only=True, tag="srun_attach"):
+class SrunAttach(RequestMessage[dict[str, Any]], frozen=True, kw_only=True, tag="srun_attach"):
     """Reconnect to the step `step`, such as 12.0.
 
     `have` is the number of bytes taken of each stream ("RANK.CHANNEL").
@@ -92,7 +93,7 @@ class SrunAttach(Message, frozen=True, kw_only=True, tag="srun_attach"):
     have: Taken = msgspec.field(default_factory=dict)
 
 
-class Salloc(Creating, frozen=True, kw_only=True, tag="salloc"):
+class Salloc(Creating[dict[str, Any]], frozen=True, kw_only=True, tag="salloc"):
     """Make an allocation that is held for the client, given as salloc's own arguments.
 
     Progress lines come while it waits. After the answer nothing follows until the allocation ends.
@@ -106,13 +107,13 @@ class Salloc(Creating, frozen=True, kw_only=True, tag="salloc"):
     cwd: Reference = "/"
 
 
-class SallocAttach(Message, frozen=True, kw_only=True, tag="salloc_attach"):
+class SallocAttach(RequestMessage[Result], frozen=True, kw_only=True, tag="salloc_attach"):
     """Reconnect to an allocation after the controller restarted. Answer: {}"""
 
     job: Number
 
 
-class Command(Creating, frozen=True, kw_only=True, tag="command"):
+class Command(Creating[dict[str, Any]], frozen=True, kw_only=True, tag="command"):
     """Run one of Slurm's commands for a user's shell or for a process of a job.
 
     The request has the command's arguments, environment, folder and host. Data is sent in pieces that begin

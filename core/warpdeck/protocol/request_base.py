@@ -1,13 +1,19 @@
-"""Base classes and field types of the requests, and the messages that are pushed to clients.
+"""Base classes and field types of the requests.
 
 The field types limit untrusted input.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from functools import cache
+from typing import Annotated, Any, Generic, TypeVar, cast, get_args
 
 import msgspec
+
+from .results import Changed
+
+R = TypeVar("R")
 
 MAX_REFERENCES = 100_000
 """Maximum number of jobs that one request may name."""
@@ -35,15 +41,19 @@ Channel = Annotated[str, msgspec.Meta(pattern=r"\A(out|err)\Z")]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", forbid_unknown_fields=False):
-    """Base class of all requests."""
+    """Base class of all messages of clients."""
 
     id: Number = 0
+
+
+class RequestMessage(Message, Generic[R], frozen=True, kw_only=True):
+    """Base class of the messages that get an answer. `R` is the type of the answer's `result`."""
 
 
 Nonce = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{32})?\Z")]
 
 
-class Creating(Message, frozen=True, kw_only=True):
+class Creating(RequestMessage[R], Generic[R], frozen=True, kw_only=True):
     """Base class of all requests that create something.
 
     `nonce` is 32 hexadecimal digits that the client chose at random. A request with a nonce that was already
@@ -54,7 +64,7 @@ class Creating(Message, frozen=True, kw_only=True):
     nonce: Nonce = ""
 
 
-class OnJobs(Message, frozen=True, kw_only=True):
+class OnJobs(RequestMessage[Changed], frozen=True, kw_only=True):
     """Base class of orders for jobs.
 
     Answer: {"jobs": [label], "errors": [str], "parts": {job: {tasks: code}}}
@@ -67,30 +77,25 @@ class OnJobs(Message, frozen=True, kw_only=True):
     jobs: References
 
 
-class Delta(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="delta"):
-    """Pushed to a subscriber: new or changed rows, and the ids of removed ones.
-
-    The first messages, up to the one with `ready`, carry all rows. `jobs` are rows.JobRow and `nodes` are
-    noderows.NodeRow, as JSON objects.
-    """
-
-    id: int
-    jobs: list[Any] = []
-    gone_jobs: list[int] = []
-    nodes: list[Any] = []
-    gone_nodes: list[str] = []
-    ready: bool = False
+def message_kinds(base: type[Message] = Message) -> Iterator[type[Message]]:
+    """Yield the classes of messages that have no subclass. The others are only common bases."""
+    for kind in base.__subclasses__():
+        if kind.__subclasses__():
+            yield from message_kinds(kind)
+        else:
+            yield kind
 
 
-class Ends(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="ends"):
-    """Pushed to a client that sent AwaitEnds: jobs that have started and jobs that have ended.
+def result_type(kind: type[RequestMessage[R]]) -> type[R]:
+    """Return the type of the results of this kind of request, which its base class RequestMessage names."""
+    return cast(type[R], _declared_result(kind))
 
-    `done` lists the submissions that have nothing left to wait for. `unknown` lists those of them that the
-    controller does not know, or no longer knows. A row is sent once for each start of its job.
-    """
 
-    id: int
-    begun: list[Any] = []
-    ended: list[Any] = []
-    done: list[int] = []
-    unknown: list[int] = []
+@cache
+def _declared_result(kind: type) -> Any:
+    for each in kind.__mro__:
+        for base in vars(each).get("__orig_bases__", ()):
+            for argument in get_args(base):
+                if not isinstance(argument, TypeVar):
+                    return argument
+    raise TypeError(f"{kind.__name__} does not declare its result")

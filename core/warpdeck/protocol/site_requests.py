@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from warpdeck.model.amendment import MAX_CHANGES, Amendment
 from warpdeck.model.past import PastQuery
 
-from .request_base import Message, References
+from . import results
+from .job_rows import PastJobs
+from .request_base import References, RequestMessage
 
 MAX_EVENTS = 500
 """Maximum number of lines in one answer: some screens."""
 
 
-class Priorities(Message, frozen=True, kw_only=True, tag="priorities"):
+class Priorities(RequestMessage[results.Priorities], frozen=True, kw_only=True, tag="priorities"):
     """Ask for the pending jobs, highest priority first; `ids` selects some of them.
 
     Jobs of equal priority are ordered by `queue_order`: submission, response or promised.
@@ -26,21 +28,21 @@ class Priorities(Message, frozen=True, kw_only=True, tag="priorities"):
     ids: References = ()
 
 
-class Shares(Message, frozen=True, kw_only=True, tag="shares"):
+class Shares(RequestMessage[results.Shares], frozen=True, kw_only=True, tag="shares"):
     """Ask for the shares and usage of all accounts.
 
     Answer: {"shares": [siterows.ShareRow], "half_life_s": float | None}
     """
 
 
-class LimitUse(Message, frozen=True, kw_only=True, tag="limit_use"):
+class LimitUse(RequestMessage[results.LimitUse], frozen=True, kw_only=True, tag="limit_use"):
     """Ask for the current usage that counts against the limits of each association and each QoS.
 
     Answer: {"uses": [siterows.UseRow]}
     """
 
 
-class Diagnosis(Message, frozen=True, kw_only=True, tag="diagnosis"):
+class Diagnosis(RequestMessage[dict[str, Any]], frozen=True, kw_only=True, tag="diagnosis"):
     """Ask for the scheduler's statistics. `reset` sets them to 0; only admins may do that.
 
     Answer: see controller.loop.scheduler_statistics
@@ -49,29 +51,29 @@ class Diagnosis(Message, frozen=True, kw_only=True, tag="diagnosis"):
     reset: bool = False
 
 
-class Partitions(Message, frozen=True, kw_only=True, tag="partitions"):
+class Partitions(RequestMessage[results.Partitions], frozen=True, kw_only=True, tag="partitions"):
     """Ask for the partitions. If config.toml has none, there is one with all nodes.
 
     Answer: {"partitions": [siterows.PartitionRow], "configured": bool}
     """
 
 
-class Reservations(Message, frozen=True, kw_only=True, tag="reservations"):
+class Reservations(RequestMessage[results.Reservations], frozen=True, kw_only=True, tag="reservations"):
     """Ask for the reservations. Answer: {"reservations": [siterows.ReservationRow]}"""
 
 
-class QosList(Message, frozen=True, kw_only=True, tag="qos"):
+class QosList(RequestMessage[results.QosList], frozen=True, kw_only=True, tag="qos"):
     """Ask for the QoS. Answer: {"qos": [siterows.QosRow]}"""
 
 
-class PluginOptions(Message, frozen=True, kw_only=True, tag="plugin_options"):
+class PluginOptions(RequestMessage[dict[str, Any]], frozen=True, kw_only=True, tag="plugin_options"):
     """Ask for the options that job scripts may use in addition to Slurm's.
 
     Answer: {"options": {name: "required", "none" or "optional"}}
     """
 
 
-class Amend(Message, frozen=True, kw_only=True, tag="amend"):
+class Amend(RequestMessage[results.Reloaded], frozen=True, kw_only=True, tag="amend"):
     """Change config.toml and put it into force. Only the controller's own user and root may ask.
 
     Either all changes are made, or none with the error that a reload has.
@@ -82,18 +84,18 @@ class Amend(Message, frozen=True, kw_only=True, tag="amend"):
     changes: Annotated[tuple[Amendment, ...], msgspec.Meta(min_length=1, max_length=MAX_CHANGES)]
 
 
-class Licenses(Message, frozen=True, kw_only=True, tag="licenses"):
+class Licenses(RequestMessage[dict[str, Any]], frozen=True, kw_only=True, tag="licenses"):
     """Ask for the licenses. Answer: {"licenses": [{"name", "total", "used"}]}"""
 
 
-class Settings(Message, frozen=True, kw_only=True, tag="settings"):
+class Settings(RequestMessage[dict[str, Any]], frozen=True, kw_only=True, tag="settings"):
     """Ask for the configuration in force, expressed as parameters of slurm.conf.
 
     Answer: {"settings": {name: text}}
     """
 
 
-class Past(Message, frozen=True, kw_only=True, tag="past"):
+class Past(RequestMessage[PastJobs], frozen=True, kw_only=True, tag="past"):
     """Ask for a page of the finished jobs. `counted` asks for the `total` number of matching jobs.
 
     The error code "moved" means that the job next to which the page begins is in the queue again.
@@ -105,7 +107,7 @@ class Past(Message, frozen=True, kw_only=True, tag="past"):
     counted: bool = False
 
 
-class PastCosts(Message, frozen=True, kw_only=True, tag="past_costs"):
+class PastCosts(RequestMessage[results.PastCosts], frozen=True, kw_only=True, tag="past_costs"):
     """Ask for the resource costs of the jobs that match the query.
 
     Answer: {"groups": [model.past.GroupCost]}
@@ -114,7 +116,32 @@ class PastCosts(Message, frozen=True, kw_only=True, tag="past_costs"):
     query: PastQuery = PastQuery()
 
 
-class Events(Message, frozen=True, kw_only=True, tag="events"):
+class Events(RequestMessage[results.Events], frozen=True, kw_only=True, tag="events"):
     """Ask for recent events of jobs, the latest first. Answer: {"events": [rows.EventRow]}"""
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_EVENTS)] = MAX_EVENTS
+
+
+class Reload(RequestMessage[results.Reloaded], frozen=True, kw_only=True, tag="reload"):
+    """Put config.toml into force. Only the controller's own user and root may ask.
+
+    An error with the code "config" changes nothing. Its details["problems"] lists all problems, one per line.
+
+    Answer: {"changes": [str], "warnings": [str]}
+    """
+
+
+class ConfigInForce(RequestMessage[dict[str, Any]], frozen=True, kw_only=True, tag="config"):
+    """Ask for the configuration in force as TOML, and the line of the file on which each key stood.
+
+    Only the controller's own user and root may ask.
+
+    Answer: {"file": str, "text": str, "lines": [[[str], int]]}
+    """
+
+
+class Shutdown(RequestMessage[results.Result], frozen=True, kw_only=True, tag="shutdown"):
+    """Stop the controller; agents and jobs keep running.
+
+    Only the controller's own user and root may ask. Answer: {}
+    """

@@ -6,6 +6,7 @@ An event is marked with its nonce, so a repeated request creates nothing.
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import msgspec
 
@@ -17,7 +18,7 @@ from warpdeck.protocol.request_base import Creating
 from warpdeck.protocol.requests import Submit
 
 
-def mark_of(message: Creating) -> Mark | None:
+def mark_of(message: Creating[Any]) -> Mark | None:
     """Return the mark of a request, or None if the client sent no nonce.
 
     The mark has the nonce and a digest of the request. The digest leaves out stream numbers and data that the
@@ -42,7 +43,7 @@ def _timeless(request: Request) -> Request:
     return msgspec.structs.replace(request, begin_at_unix=None, deadline_unix=None, code_due_unix=None)
 
 
-def marked(event: Submitted, message: Creating) -> Submitted:
+def marked(event: Submitted, message: Creating[Any]) -> Submitted:
     """Return the event with the mark of its request."""
     return msgspec.structs.replace(event, mark=mark_of(message))
 

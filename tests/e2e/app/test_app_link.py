@@ -11,7 +11,7 @@ from tests.support.home import Home
 from tests.support.waiting import WAIT_S
 
 from warpdeck.base.paths import Paths
-from warpdeck.client.client import Delta
+from warpdeck.protocol.results import Delta
 from warpdeck_tui.data.connection import Core
 
 HANGS = "Controller not responding, waiting"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import assert_type
 
 import warpdeck
-from warpdeck.client.client import Changed, Status
 from warpdeck.model import Snapshot
 from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow
 from warpdeck.protocol.node_rows import NodeRow
+from warpdeck.protocol.results import Changed, Status
 from warpdeck.protocol.site_rows import ForecastRow
 
 

@@ -14,10 +14,12 @@ from tests.support.waiting import WAIT_S
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
-from warpdeck.client.client import GONE, Client, Delta
+from warpdeck.client.client import GONE, Client
 from warpdeck.client.inbox import merge
+from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
+from warpdeck.protocol.results import Delta
 from warpdeck_agent.wire.frames import data_frame, json_frame, parse_json, read_frame
 
 Serve = Callable[["Peer"], Awaitable[None]]
@@ -94,8 +96,10 @@ async def test_answers_find_their_callers_in_any_order(short_tmp: Path) -> None:
 
     async with controller(short_tmp / "h", serve) as paths, await Client.connect(paths) as client:
         assert client.welcome.user == "ada"
-        one, two = await asyncio.gather(client.jobs(user="one"), client.jobs(user="two"))
-        assert (one[0].name, two[0].name) == ("one", "two")
+        one, two = await asyncio.gather(
+            *(client.ask(requests.Jobs(users=(name,))) for name in ("one", "two"))
+        )
+        assert (one.jobs[0].name, two.jobs[0].name) == ("one", "two")
 
 
 async def test_an_error_says_what_the_controller_said(short_tmp: Path) -> None:
@@ -106,7 +110,7 @@ async def test_an_error_says_what_the_controller_said(short_tmp: Path) -> None:
 
     async with controller(short_tmp / "h", serve) as paths, await Client.connect(paths) as client:
         with pytest.raises(UserError, match="no such node") as raised:
-            await client.node_resume("x")
+            await client.ask(requests.NodeResume(name="x"))
         assert (raised.value.hint, raised.value.code) == ("see node ls", "not_found")
 
 
@@ -116,11 +120,11 @@ async def test_a_lost_connection_ends_every_wait(short_tmp: Path) -> None:
         await peer.next()
 
     async with controller(short_tmp / "h", serve) as paths, await Client.connect(paths) as client:
-        waits = [asyncio.ensure_future(client.status()) for _ in range(2)]
+        waits = [asyncio.ensure_future(client.ask(requests.Status())) for _ in range(2)]
         ended = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), WAIT_S)
         assert [getattr(each, "code", "") for each in ended] == [GONE, GONE]
         with pytest.raises(UserError) as raised:
-            await client.status()
+            await client.ask(requests.Status())
         assert raised.value.code == GONE
 
 
@@ -132,7 +136,7 @@ async def test_an_answer_of_another_shape_is_one_clear_sentence(short_tmp: Path)
 
     async with controller(short_tmp / "h", serve) as paths, await Client.connect(paths) as client:
         with pytest.raises(UserError, match="unexpected answer"):
-            await client.status()
+            await client.ask(requests.Status())
 
 
 async def test_garbage_from_the_controller_is_one_clear_sentence(short_tmp: Path) -> None:
@@ -143,7 +147,7 @@ async def test_garbage_from_the_controller_is_one_clear_sentence(short_tmp: Path
 
     async with controller(short_tmp / "h", serve) as paths, await Client.connect(paths) as client:
         with pytest.raises(UserError, match="unexpected message"):
-            await client.status()
+            await client.ask(requests.Status())
 
 
 async def test_deltas_that_nobody_took_arrive_as_one(short_tmp: Path) -> None:
@@ -160,7 +164,7 @@ async def test_deltas_that_nobody_took_arrive_as_one(short_tmp: Path) -> None:
         first = asyncio.ensure_future(anext(deltas))
         seen = [await asyncio.wait_for(first, WAIT_S)]
         with pytest.raises(UserError):  # its answer has no fields, but comes after all deltas
-            await client.status()
+            await client.ask(requests.Status())
         if not seen[0].ready:
             seen.append(await asyncio.wait_for(anext(deltas), WAIT_S))
         await deltas.aclose()

@@ -52,11 +52,11 @@ async def test_an_idle_session_is_shown_until_it_is_used_again(short_tmp: Path) 
     async with served(short_tmp / "h") as site, await site.client() as client:
         agent = await site.add_node("a")
         session = requests.Submit(request=ask(pty=PtySize(rows=24, cols=80)))
-        job = (await client.request(session, dict))["job_id"]
+        job = (await client.ask(session)).job_id
         await site.until(lambda: bool(site.fleet.launches))
         await site.told("a", agent.begin((job, 0)))
         for idle in ([wire.IdleSession(job_id=job, since_unix=77.0)], []):
             sample = wire.Sample(at_unix=1.0, cpu_pct=0.0, mem_used_bytes=0, idle=idle)
             site.controller.nodes.post((agent.name, sample))
-            [row] = await client.jobs()
+            [row] = (await client.ask(requests.Jobs())).jobs
             assert row.idle_since == (77.0 if idle else None)

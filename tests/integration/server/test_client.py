@@ -10,6 +10,8 @@ from pathlib import Path
 
 from tests.support.served import served
 
+from warpdeck.protocol import requests
+
 
 class Asker:
     """As a screen, which its tasks' contexts hold."""
@@ -23,7 +25,7 @@ async def test_who_was_answered_is_not_kept_until_the_answer_would_have_been_lat
 
         async def ask(asker: Asker) -> None:
             _ASKER.set(asker)
-            await client.jobs()
+            await client.ask(requests.Jobs())
 
         asker = Asker()
         kept = weakref.ref(asker)

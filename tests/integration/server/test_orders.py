@@ -11,6 +11,7 @@ from tests.support.served import served
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Submitted
 from warpdeck.model import ArraySpec, JobState
+from warpdeck.protocol import requests
 from warpdeck.server.handlers import ORDERED_AT_ONCE
 
 
@@ -21,7 +22,7 @@ async def test_many_tasks_are_ordered_some_at_a_time_and_each_once(short_tmp: Pa
         before = site.controller.statistics.counters.events
         tasks = [f"1_{2 * number}" for number in range(2 * ORDERED_AT_ONCE + 1)]
         async with await site.client() as client:
-            done = await client.cancel([*tasks, "1_1000", *tasks])
+            done = await client.ask(requests.Cancel(jobs=(*tasks, "1_1000", *tasks)))
         assert site.controller.statistics.counters.events - before == 3
         cancelled = [job for job in site.controller.state.jobs.values() if job.state is JobState.CANCELLED]
         assert sorted(job.array_task_id or 0 for job in cancelled) == [2 * n for n in range(len(tasks))]
@@ -45,6 +46,6 @@ async def test_a_step_that_cannot_be_ended_is_told_with_what_to_do(
         await site.controller.apply(Submitted(who=ANN, request=ask()))
         async with await site.client() as client:
             with pytest.raises(UserError) as refused:
-                await client.cancel([named])
+                await client.ask(requests.Cancel(jobs=(named,)))
             assert refused.value.message == words
-            assert (await client.cancel([named, "1"])).errors == [words]
+            assert (await client.ask(requests.Cancel(jobs=(named, "1")))).errors == [words]

@@ -66,7 +66,7 @@ async def test_bad_clients_get_one_sentence_and_harm_nobody(short_tmp: Path, dat
         assert len(said) == 1 and words in said[0]["message"] and said[0]["hint"]
         await bad.close()
         async with await site.client() as good:
-            assert (await good.status()).pid == os.getpid()
+            assert (await good.ask(requests.Status())).pid == os.getpid()
 
 
 async def test_a_client_of_another_version_is_told_what_to_do(short_tmp: Path) -> None:
@@ -85,7 +85,7 @@ async def test_half_a_frame_holds_up_nobody(short_tmp: Path) -> None:
         half = await Raw.connect(site.paths)
         half.write(frame(b"{", length=1000))
         async with await site.client() as good:
-            await good.status()
+            await good.ask(requests.Status())
         await half.close()
 
 
@@ -224,7 +224,7 @@ async def test_a_client_that_asks_and_never_reads_waits_alone(short_tmp: Path) -
             deaf.say("jobs", id=number, limit=1000)
         async with await site.client() as good:
             for _ in range(20):
-                await good.status()
+                await good.ask(requests.Status())
         [connection] = [each for each in site.server.connections if each.unread_bytes]
         page_bytes = 300 * 2000
         assert connection.unread_bytes < OUTBOX_BYTES + page_bytes < wanted * page_bytes / 10
@@ -247,9 +247,11 @@ async def test_long_lists_come_in_pages_and_arrive_as_one(short_tmp: Path) -> No
         for number in range(count):
             await site.controller.apply(submitted(f"j{number}"))
         async with await site.client() as client:
-            rows = await client.jobs(limit=count)
+            rows = (await client.ask(requests.Jobs(limit=count))).jobs
             assert [row.id for row in rows] == list(range(1, count + 1))
-            assert [row.id for row in await client.jobs(limit=5)] == list(range(count - 4, count + 1))
+            assert [row.id for row in (await client.ask(requests.Jobs(limit=5))).jobs] == list(
+                range(count - 4, count + 1)
+            )
         raw = await Raw.connect(site.paths)
         raw.say("jobs", id=1, limit=count)
         assert [(await raw.next())["t"] for _ in range(3)] == ["rows", "rows", "ok"]
@@ -260,20 +262,22 @@ async def test_jobs_are_found_by_user_state_and_id(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
         async with await site.client() as client:
-            await client.request(requests.Submit(request=ask("one", hold=True)), dict)
+            await client.ask(requests.Submit(request=ask("one", hold=True)))
             two = msgspec.structs.replace(ask("two", hold=True), array=None)
-            await client.request(requests.Submit(request=two), dict)
-            await client.cancel(["2"])
-            assert [row.id for row in await client.jobs()] == [1]
-            assert [row.id for row in await client.jobs(finished=True)] == [1, 2]
-            assert [row.id for row in await client.jobs(states=["ca"])] == [2]
-            assert [row.id for row in await client.jobs(states=["PENDING", "CANCELLED"])] == [1, 2]
-            assert [row.id for row in await client.jobs(ids=["2"])] == [2]
-            assert await client.jobs(user="nobody") == []
+            await client.ask(requests.Submit(request=two))
+            await client.ask(requests.Cancel(jobs=("2",)))
+            assert [row.id for row in (await client.ask(requests.Jobs())).jobs] == [1]
+            assert [row.id for row in (await client.ask(requests.Jobs(finished=True))).jobs] == [1, 2]
+            assert [row.id for row in (await client.ask(requests.Jobs(states=("ca",)))).jobs] == [2]
+            assert [
+                row.id for row in (await client.ask(requests.Jobs(states=("PENDING", "CANCELLED")))).jobs
+            ] == [1, 2]
+            assert [row.id for row in (await client.ask(requests.Jobs(ids=("2",)))).jobs] == [2]
+            assert (await client.ask(requests.Jobs(users=("nobody",)))).jobs == []
             with pytest.raises(UserError, match="no job state 'BUSY'"):
-                await client.jobs(states=["BUSY"])
+                await client.ask(requests.Jobs(states=("BUSY",)))
             with pytest.raises(UserError, match="is no job id"):
-                await client.jobs(ids=["x"])
+                await client.ask(requests.Jobs(ids=("x",)))
 
 
 async def test_rows_hold_the_fields_that_were_asked_for(short_tmp: Path) -> None:
@@ -421,7 +425,7 @@ async def test_an_upload_that_breaks_off_leaves_nothing(short_tmp: Path) -> None
         folder = short_tmp / "h" / "trees" / "0"
         async with asyncio.timeout(30), await site.client() as other:
             while list(folder.iterdir()):
-                await other.status()
+                await other.ask(requests.Status())
 
 
 def test_the_request_model_is_what_submit_takes() -> None:
@@ -432,5 +436,5 @@ async def test_a_submission_is_answered_with_its_id(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         assert isinstance(site, Served)
         async with await site.client() as client:
-            done = await client.request(requests.Submit(request=ask()), dict)
-            assert (done["job_id"], done["label"], done["tasks"]) == (1, "1", 1)
+            done = await client.ask(requests.Submit(request=ask()))
+            assert (done.job_id, done.label, done.tasks) == (1, "1", 1)

@@ -26,6 +26,7 @@ from warpdeck.controller.events.events import (
     Submitted,
 )
 from warpdeck.model import ArraySpec, JobState, NodeName
+from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
 
@@ -65,8 +66,8 @@ async def fresh(site: Served) -> Mirror:
     """What a new question is answered."""
     mirror = Mirror()
     async with await site.client() as client:
-        mirror.jobs = {row.id: row for row in await client.jobs(finished=True)}
-        mirror.nodes = {row.name: row for row in await client.nodes()}
+        mirror.jobs = {row.id: row for row in (await client.ask(requests.Jobs(finished=True))).jobs}
+        mirror.nodes = {row.name: row for row in (await client.ask(requests.Nodes())).nodes}
     return mirror
 
 

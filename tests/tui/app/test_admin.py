@@ -22,9 +22,11 @@ from warpdeck.model import (
     Node,
     NodeName,
     Request,
+    Reservation,
     Resources,
 )
 from warpdeck.ports.ports import Changes
+from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import EventRow
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.site_rows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow
@@ -144,7 +146,7 @@ async def test_reservations_are_made_changed_and_removed_with_the_command_that_d
         await stage.told("--instead")
         await stage.press("Z")
         await stage.told("Undone: warpdeck reservation rm class")
-        assert not await stage.app.core.site.reservations()
+        assert not (await stage.app.core.ask(requests.Reservations())).reservations
 
 
 async def test_a_changed_reservation_keeps_what_its_form_does_not_show(folder: Path) -> None:
@@ -167,13 +169,15 @@ async def test_a_changed_reservation_keeps_what_its_form_does_not_show(folder: P
     }
 
     async with on_stage(folder, size=(100, 34)) as stage:
-        site = stage.app.core.site
+        core = stage.app.core
 
         async def told() -> dict[str, object]:
-            [row] = msgspec.json.decode(msgspec.json.encode(await site.reservations()))
+            [row] = msgspec.json.decode(
+                msgspec.json.encode((await core.ask(requests.Reservations())).reservations)
+            )
             return {name: row[name] for name in (*made, "node_list") if name in row}
 
-        await site.reserve(made, instead=False)
+        await core.ask(requests.ReservationMake(reservation=msgspec.convert(made, Reservation)))
         before = await told()
         assert before["parts"] == parts
         await stage.press("6", "tab")
@@ -184,7 +188,7 @@ async def test_a_changed_reservation_keeps_what_its_form_does_not_show(folder: P
         await stage.press("enter")
         await stage.shows("5:00:00")
         assert await told() == before
-        [changed] = await site.reservations()
+        [changed] = (await core.ask(requests.Reservations())).reservations
         assert changed.end is not None and changed.start is not None
         assert changed.end - changed.start == 5 * 3600
         await stage.press("Z")
@@ -199,20 +203,18 @@ async def test_a_changed_reservation_keeps_what_its_form_does_not_show(folder: P
 
 async def test_other_nodes_of_a_changed_reservation_share_evenly_anew(folder: Path) -> None:
     async with on_stage(folder, size=(100, 34)) as stage:
-        site = stage.app.core.site
+        core = stage.app.core
         parts = [{"node": "gpu01", "cpus": 12, "gpus": []}, {"node": "gpu02", "cpus": 4, "gpus": []}]
         end = time.time() + 7200
-        await site.reserve(
-            {
-                "name": "r",
-                "nodes": ["gpu01", "gpu02"],
-                "parts": parts,
-                "start_unix": 0.0,
-                "end_unix": end,
-                "users": [ME],
-            },
-            instead=False,
-        )
+        made = {
+            "name": "r",
+            "nodes": ["gpu01", "gpu02"],
+            "parts": parts,
+            "start_unix": 0.0,
+            "end_unix": end,
+            "users": [ME],
+        }
+        await core.ask(requests.ReservationMake(reservation=msgspec.convert(made, Reservation)))
         await stage.press("6", "tab")
         await stage.shows("[Reservations]", "r")
         await stage.press("e")
@@ -220,7 +222,7 @@ async def test_other_nodes_of_a_changed_reservation_share_evenly_anew(folder: Pa
         stage.field("tres").value = "cpu=10"
         await stage.press("enter")
         await stage.shows("[Reservations]")
-        [row] = await site.reservations()
+        [row] = (await core.ask(requests.Reservations())).reservations
         assert [part.cpus for part in row.parts] == [5, 5]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.tui.app.stage import on_stage
 
-from warpdeck.client.client import Delta
+from warpdeck.protocol.results import Delta
 from warpdeck_tui.screens.history import HistoryScreen
 from warpdeck_tui.screens.nodes import NodesScreen
 

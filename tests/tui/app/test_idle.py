@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.tui.app.stage import on_stage
 
-from warpdeck.client.client import Delta
 from warpdeck.protocol.job_rows import JobRow, UsageRow
+from warpdeck.protocol.results import Delta
 from warpdeck_tui.viewmodels.site.idle_gpus import idle_jobs, idle_words, waste_row, wastes
 
 NOW = 100_000.0

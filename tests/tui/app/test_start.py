@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 
 from warpdeck.base.paths import Paths
-from warpdeck.client.client import Delta
+from warpdeck.protocol.results import Delta
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.terminal.preload import LATER
 
@@ -105,7 +105,7 @@ def test_when_the_rows_are_there_all_that_a_key_may_open_is_imported(folder: Pat
 WARMED = """
 import asyncio, pkgutil, sys
 import warpdeck_tui
-from warpdeck.client.client import Delta
+from warpdeck.protocol.results import Delta
 from warpdeck.base.paths import Paths
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.terminal.preload import LATER

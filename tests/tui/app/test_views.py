@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from warpdeck.client.client import Delta
 from warpdeck.model import JobState
 from warpdeck.notation.filters.job_filter import holds as holds_of
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.protocol.job_rows import JobDetail, JobRow, WhyRow
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
+from warpdeck.protocol.results import Delta
 from warpdeck_tui.data.client_state import ClientState
 from warpdeck_tui.table.palette import ansi_styles
 from warpdeck_tui.user_files.themes import STATE_ROLES

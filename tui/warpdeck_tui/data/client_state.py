@@ -5,9 +5,9 @@ It is updated only by deltas from the controller, and read by the screens.
 
 from __future__ import annotations
 
-from warpdeck.client.client import Delta
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
+from warpdeck.protocol.results import Delta
 
 
 class ClientState:

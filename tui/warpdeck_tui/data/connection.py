@@ -7,7 +7,7 @@ import contextlib
 import os
 import random
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -15,25 +15,25 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.client import code
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.client.client import GONE, Changed, Client, Delta, LogOpened
+from warpdeck.client.client import GONE, Client
 from warpdeck.client.peek_terminal import Glance, glance
-from warpdeck.client.site_queries import SiteClient
 from warpdeck.model import Request
 from warpdeck.model.change import JobChange
 from warpdeck.model.past import Clause, GroupCost, PastQuery
 from warpdeck.notation.filters.job_filter import LONGEST_VALUE
-from warpdeck.protocol import requests as ask
+from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import (
     CurveRow,
     Curves,
     ForwardRow,
     JobDetail,
     JobRow,
-    JobVariables,
     PastJobs,
     UsageRow,
 )
 from warpdeck.protocol.node_rows import NodeRow, PastNodeRow
+from warpdeck.protocol.request_base import OnJobs, RequestMessage
+from warpdeck.protocol.results import Changed, Delta, LogOpened
 from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck_tui.viewmodels.jobs.queue import only_waiting
 
@@ -61,7 +61,13 @@ MAX_TASKS = 20_000
 """Largest number of tasks of an array that are listed, for moving from one to the next."""
 ASKED_AT_ONCE = 8
 """Largest number of simultaneous requests about jobs that the nodes must answer."""
-VERBS = ("cancel", "hold", "release", "requeue")
+ORDERS: dict[str, type[OnJobs]] = {
+    "cancel": requests.Cancel,
+    "hold": requests.Hold,
+    "release": requests.Release,
+    "requeue": requests.Requeue,
+}
+T = TypeVar("T")
 
 
 class Listener(Protocol):
@@ -164,7 +170,7 @@ class Core:
         while not client.lost:
             await asyncio.sleep(self._pulse_s)
             with contextlib.suppress(UserError), _answering(listener, self._late_s):
-                await client.forwards()
+                await client.ask(requests.Forwards())
 
     async def start_controller(self) -> None:
         """Start a controller after it was stopped; `watch` then connects to it."""
@@ -179,12 +185,16 @@ class Core:
             self._up.clear()
         await self._up.wait()
 
+    async def ask(self, request: RequestMessage[T]) -> T:
+        """Return the result of a request."""
+        return await self._live().ask(request)
+
     async def job(self, job: str) -> JobDetail:
-        return await self._live().job(job)
+        return await self.ask(requests.JobInfo(job=job))
 
     async def environment(self, job: str) -> dict[str, str]:
         """Return the environment variables with which this job of the user was submitted."""
-        return (await self._live().request(ask.JobEnvironment(job=job), JobVariables)).variables
+        return (await self.ask(requests.JobEnvironment(job=job))).variables
 
     async def used_by(self, rows: Sequence[JobRow]) -> dict[int, UsageRow]:
         """Return the resource usage so far of these running jobs, by job id.
@@ -193,42 +203,35 @@ class Core:
         """
         turn = asyncio.Semaphore(ASKED_AT_ONCE)
 
-        async def ask(row: JobRow) -> UsageRow | None:
+        async def used(row: JobRow) -> UsageRow | None:
             async with turn:
                 try:
-                    return (await self._live().curves(job=str(row.id))).used
+                    return (await self.ask(requests.Curves(job=str(row.id)))).used
                 except UserError:
                     return None
 
-        told = await asyncio.gather(*(ask(row) for row in rows))
-        return {row.id: used for row, used in zip(rows, told, strict=True) if used is not None}
+        told = await asyncio.gather(*(used(row) for row in rows))
+        return {row.id: usage for row, usage in zip(rows, told, strict=True) if usage is not None}
 
     async def nodes_at(self, at: float) -> list[PastNodeRow]:
         """Return the state of the nodes at the time `at`."""
-        return await self._live().nodes_at(at)
+        return (await self.ask(requests.NodesAt(at=at))).nodes
 
     async def node_curves(self, node: str, *, step_s: float) -> Curves:
         """Return the recent measurements of a node and its GPUs."""
-        return await self._live().curves(node=node, step_s=step_s)
+        return await self.ask(requests.Curves(node=node, step_s=step_s))
 
     async def submissions(self, user: str, *, limit: int) -> list[JobRow]:
         """Return the user's newest jobs, both ended and not ended."""
-        return await self._live().jobs(user=user, finished=True, limit=limit)
-
-    @property
-    def site(self) -> SiteClient:
-        """The requests of the "Site" screen, for administrators. Raises UserError if there is no
-        connection.
-        """
-        return SiteClient(self._live())
+        return (await self.ask(requests.Jobs(users=(user,), finished=True, limit=limit))).jobs
 
     async def past(self, query: PastQuery, *, counted: bool = False) -> PastJobs:
         """Return a page of the jobs that have ended."""
-        return await self._live().past(query, counted=counted)
+        return await self.ask(requests.Past(query=query, counted=counted))
 
     async def past_costs(self, query: PastQuery) -> list[GroupCost]:
         """Return the resource usage of the ended jobs, in groups."""
-        return await self._live().past_costs(query)
+        return (await self.ask(requests.PastCosts(query=query))).groups
 
     async def last_ended(self, user: str | None) -> list[JobRow]:
         """Return the first page of the user's ended jobs, the latest first."""
@@ -241,37 +244,55 @@ class Core:
         return (await self.past(PastQuery(user=user, clauses=(completed, named)))).jobs
 
     async def change(self, verb: str, jobs: Sequence[str]) -> Changed:
-        """Apply one of VERBS to the jobs."""
-        assert verb in VERBS
-        client = self._live()
+        """Apply one of ORDERS to the jobs."""
         if verb == "cancel":
-            return await _cancel(client, jobs)
-        calls = {"hold": client.hold, "release": client.release, "requeue": client.requeue}
-        return await calls[verb](jobs)
+            return await self._cancel(jobs)
+        return await self.ask(ORDERS[verb](jobs=tuple(jobs)))
+
+    async def _cancel(self, jobs: Sequence[str]) -> Changed:
+        """Cancel jobs.
+
+        A name that means the waiting tasks of an array does not affect tasks that have started meanwhile. Raises
+        UserError.
+        """
+        labels: list[str] = []
+        errors: list[str] = []
+        for waiting in (False, True):
+            named = [name for name in jobs if only_waiting(name) is waiting]
+            if named:
+                try:
+                    done = await self.ask(requests.Cancel(jobs=tuple(named), waiting_only=waiting))
+                except UserError as error:
+                    if len(named) == len(jobs):
+                        raise
+                    done = Changed(errors=[error.line])
+                labels += done.jobs
+                errors += done.errors
+        return Changed(jobs=labels, errors=errors)
 
     async def update(self, jobs: Sequence[str], change: JobChange) -> Changed:
         """Change properties of these jobs."""
-        return await self._live().update(jobs, change)
+        return await self.ask(requests.JobUpdate(jobs=tuple(jobs), change=change))
 
     async def node_add(
         self, target: str, *, name: str, accept_host_key: str, progress: Callable[[str], None]
     ) -> NodeRow:
-        return await self._live().node_add(
-            target, name=name, accept_host_key=accept_host_key, progress=progress
-        )
+        request = requests.NodeAdd(target=target, name=name, accept_host_key=accept_host_key)
+        return await self._live().ask(request, progress=progress)
 
     async def node_drain(self, name: str, *, reason: str) -> None:
-        await self._live().node_drain(name, reason=reason)
+        await self.ask(requests.NodeDrain(name=name, reason=reason))
 
     async def node_resume(self, name: str) -> None:
-        await self._live().node_resume(name)
+        await self.ask(requests.NodeResume(name=name))
 
     async def node_remove(self, name: str) -> None:
-        await self._live().node_remove(name)
+        await self.ask(requests.NodeRemove(name=name))
 
     async def tasks(self, row: JobRow) -> list[JobRow]:
         """Return all jobs of the row's array: tasks of any age, and the waiting ones."""
-        return await self._live().jobs(ids=[str(row.array_job_id)], finished=True, limit=MAX_TASKS)
+        wanted = requests.Jobs(ids=(str(row.array_job_id),), finished=True, limit=MAX_TASKS)
+        return (await self.ask(wanted)).jobs
 
     async def follow_log(
         self, job: str, *, channel: str, node: str = "", on_opened: Callable[[LogOpened], None] | None = None
@@ -329,7 +350,7 @@ class Core:
         return begin + len(last), [*parts, (begin, last)]
 
     async def curves(self, job: str) -> list[CurveRow]:
-        return list((await self._live().curves(job=job)).curves)
+        return list((await self.ask(requests.Curves(job=job))).curves)
 
     async def log_tail(self, job: str, *, channel: str, size_bytes: int) -> bytes:
         """Return the last `size_bytes` bytes of a job's output."""
@@ -373,26 +394,26 @@ class Core:
 
         draft = await asyncio.to_thread(submitting.draft_text, script, text, options, cwd, environ={})
         try:
-            requests = [msgspec.convert(each, Request) for each in (draft.request, *draft.components)]
+            first, *others = [msgspec.convert(each, Request) for each in (draft.request, *draft.components)]
         except msgspec.ValidationError as error:
             raise UserError(f"Invalid request: {error}", "Correct the options") from error
-        return await self._live().dry_run(*requests)
+        return await self.ask(requests.DryRun(request=first, components=tuple(others)))
 
     async def forecast(self, job: str) -> ForecastRow:
-        return await self._live().forecast(job)
+        return await self.ask(requests.Forecast(job=job))
 
     async def forwards(self) -> list[ForwardRow]:
         """Return the ports that the user's clients forward now."""
-        return await self._live().forwards()
+        return (await self.ask(requests.Forwards())).forwards
 
     async def forward_page(self, number: int) -> str:
         """Return the part after the host of the URL of one of the user's own forwards, including its
         token.
         """
-        return await self._live().forward_page(number)
+        return (await self.ask(requests.ForwardPage(number=number))).page
 
     async def end_forward(self, number: int) -> None:
-        await self._live().forward_end(number)
+        await self.ask(requests.ForwardEnd(number=number))
 
     async def glance(self, job: str, *, offset: int) -> Glance:
         """Return the output of a session's terminal from `offset` on. The session is not affected."""
@@ -434,25 +455,3 @@ class Core:
     def _glance(self, job: str, offset: int) -> Glance:
         with SyncClient.connect(self.paths, start=False) as client:
             return glance(client, job, offset=offset)
-
-
-async def _cancel(client: Client, jobs: Sequence[str]) -> Changed:
-    """Cancel jobs.
-
-    A name that means the waiting tasks of an array does not affect tasks that have started meanwhile. Raises
-    UserError.
-    """
-    labels: list[str] = []
-    errors: list[str] = []
-    for waiting in (False, True):
-        named = [name for name in jobs if only_waiting(name) is waiting]
-        if named:
-            try:
-                done = await client.cancel(named, waiting_only=waiting)
-            except UserError as error:
-                if len(named) == len(jobs):
-                    raise
-                done = Changed(errors=[error.line])
-            labels += done.jobs
-            errors += done.errors
-    return Changed(jobs=labels, errors=errors)

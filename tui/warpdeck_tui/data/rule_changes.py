@@ -9,20 +9,22 @@ import asyncio
 from pathlib import Path
 
 from warpdeck.base.errors import UserError
-from warpdeck.client.site_queries import Reloaded, SiteClient
+from warpdeck.protocol import requests
+from warpdeck.protocol.results import Reloaded
 
 from .action_log import Undo
+from .connection import Core
 
 RELOAD = "warpdeck config reload"
 """Command for the action log that reloads the rules. The change of the file follows it as a comment."""
 
 
 class RuleChanges:
-    """The rules of the controller that `site` asks. All methods raise UserError."""
+    """The rules of the controller that `core` asks. All methods raise UserError."""
 
-    def __init__(self, path: str, site: SiteClient) -> None:
-        self._path = Path(path)
-        self._site = site
+    def __init__(self, core: Core) -> None:
+        self._path = Path(core.paths.config)
+        self._core = core
 
     @property
     def name(self) -> str:
@@ -48,7 +50,7 @@ class RuleChanges:
             )
         await asyncio.to_thread(self._write, text)
         try:
-            return await self._site.reload()
+            return await self._core.ask(requests.Reload())
         except BaseException:
             await asyncio.shield(asyncio.to_thread(self._write, before))
             raise

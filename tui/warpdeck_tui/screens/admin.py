@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 from textual import work
@@ -17,12 +17,12 @@ from textual.binding import BindingType
 from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
-from warpdeck.client.site_queries import Priorities, Shares
 from warpdeck.model.amendment import Amendment
 from warpdeck.notation.config.toml_edit import amended
-from warpdeck.protocol.job_rows import EventRow
+from warpdeck.protocol import requests, results
 from warpdeck.protocol.node_rows import NodeRow
-from warpdeck.protocol.site_rows import PartitionRow, QosRow, ReservationRow
+from warpdeck.protocol.request_base import RequestMessage
+from warpdeck.protocol.site_rows import ReservationRow
 from warpdeck_tui.data.rule_changes import RELOAD, RuleChanges
 from warpdeck_tui.data.what_if import what_if
 from warpdeck_tui.screens.shared.dialogs import Ask, TextPage
@@ -106,12 +106,12 @@ class AdminScreen(NodeVerbs):
     def __init__(self) -> None:
         super().__init__()
         self._tab = NAMES[0]
-        self._partitions: list[PartitionRow] = []
-        self._reservations: list[ReservationRow] = []
-        self._qos: list[QosRow] = []
-        self._shares = Shares(shares=[])
-        self._priorities = Priorities(jobs=[])
-        self._events: list[EventRow] = []
+        self._partitions = results.Partitions(partitions=[])
+        self._reservations = results.Reservations(reservations=[])
+        self._qos = results.QosList(qos=[])
+        self._shares = results.Shares(shares=[])
+        self._priorities = results.Priorities(jobs=[])
+        self._events = results.Events(events=[])
         self._what_if: WhatIf | None = None
         self._what_if_words = EXAMPLE
         self._simulating = ""
@@ -140,18 +140,6 @@ class AdminScreen(NodeVerbs):
 
     # ---- Drawing
 
-    @property
-    def _asks(self) -> dict[str, Callable[[], Awaitable[object]]]:
-        site = self.deck.core.site
-        return {
-            "partitions": site.partitions,
-            "reservations": site.reservations,
-            "qos": site.qos,
-            "accounts": site.shares,
-            "priorities": site.priorities,
-            "events": site.events,
-        }
-
     @work(exclusive=True, group="ask")
     async def _ask(self) -> None:
         """Request the data of the visible table.
@@ -160,8 +148,9 @@ class AdminScreen(NodeVerbs):
         """
         tab = self._tab
         try:
-            if tab in self._asks:
-                setattr(self, _KEPT[tab], await self._asks[tab]())
+            if tab in _TABLES:
+                attribute, request = _TABLES[tab]
+                setattr(self, attribute, await self.deck.core.ask(request))
             self._told = ""
         except UserError as error:
             self._told = error.message
@@ -187,11 +176,11 @@ class AdminScreen(NodeVerbs):
     def _rows(self, now: float) -> Sequence[tables.Row]:
         match self._tab:
             case "partitions":
-                return tables.partition_rows(self._partitions)
+                return tables.partition_rows(self._partitions.partitions)
             case "reservations":
-                return tables.reservation_rows(self._reservations, now=now)
+                return tables.reservation_rows(self._reservations.reservations, now=now)
             case "qos":
-                return tables.qos_rows(self._qos)
+                return tables.qos_rows(self._qos.qos)
             case "accounts":
                 return tables.account_rows(self._shares.shares)
             case "priorities":
@@ -199,7 +188,7 @@ class AdminScreen(NodeVerbs):
             case "drains":
                 return tables.drain_rows(self.deck.board.node_list(), now=now)
             case "events":
-                return tables.event_rows(self._events)
+                return tables.event_rows(self._events.events)
             case _:
                 return what_if_rows(self._what_if)
 
@@ -208,7 +197,8 @@ class AdminScreen(NodeVerbs):
         key, now = self.table.cursor_key, time.time()
         match self._tab:
             case "partitions":
-                return next((tables.partition_words(row) for row in self._partitions if row.name == key), "")
+                partitions = self._partitions.partitions
+                return next((tables.partition_words(row) for row in partitions if row.name == key), "")
             case "reservations":
                 row = self._reservation
                 return tables.reservation_words(row, now=now) if row is not None else ""
@@ -221,7 +211,7 @@ class AdminScreen(NodeVerbs):
                 found_jobs = (row for row in jobs if str(row.number or row.label) == key)
                 return next((tables.priority_words(row, weights) for row in found_jobs), "")
             case "qos":
-                return next((tables.qos_words(row) for row in self._qos if row.name == key), "")
+                return next((tables.qos_words(row) for row in self._qos.qos if row.name == key), "")
             case "drains":
                 return printable(self.node.reason) if self.node is not None else ""
             case "what-if" if self._what_if is not None:
@@ -280,7 +270,7 @@ class AdminScreen(NodeVerbs):
     @property
     def _reservation(self) -> ReservationRow | None:
         key = self.table.cursor_key
-        return next((row for row in self._reservations if row.name == key), None)
+        return next((row for row in self._reservations.reservations if row.name == key), None)
 
     @property
     def job_keys(self) -> list[str]:
@@ -318,7 +308,7 @@ class AdminScreen(NodeVerbs):
 
     @property
     def _rules(self) -> RuleChanges:
-        return RuleChanges(self.deck.core.paths.config, self.deck.core.site)
+        return RuleChanges(self.deck.core)
 
     def action_new(self) -> None:
         if self._tab in KINDS:
@@ -354,16 +344,16 @@ class AdminScreen(NodeVerbs):
         row = self._reservation
         if row is None:
             return
-        name, site = row.name, self.deck.core.site
+        name = row.name
 
         async def remove() -> None:
-            await site.unreserve(name)
+            await self.deck.core.ask(requests.ReservationRemove(name=name))
             self._ask()
 
         self.confirmed(
             Question(f"Remove reservation {name}?", f"warpdeck reservation rm {name}"),
             remove,
-            reserving(site, msgspec.to_builtins(row), instead=False),
+            reserving(self.deck.core, msgspec.to_builtins(row), instead=False),
         )
 
     def _remove_rule(self, noun: str, name: str) -> None:
@@ -452,14 +442,15 @@ class AdminScreen(NodeVerbs):
         self.draw()
 
 
-_KEPT = {
-    "partitions": "_partitions",
-    "reservations": "_reservations",
-    "qos": "_qos",
-    "accounts": "_shares",
-    "priorities": "_priorities",
-    "events": "_events",
+_TABLES: dict[str, tuple[str, RequestMessage[Any]]] = {
+    "partitions": ("_partitions", requests.Partitions()),
+    "reservations": ("_reservations", requests.Reservations()),
+    "qos": ("_qos", requests.QosList()),
+    "accounts": ("_shares", requests.Shares()),
+    "priorities": ("_priorities", requests.Priorities()),
+    "events": ("_events", requests.Events()),
 }
+"""The attribute of the screen with the rows of a table, and the request for them."""
 
 
 def _split(words: str) -> list[str]:

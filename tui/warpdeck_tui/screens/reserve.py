@@ -6,6 +6,7 @@ import shlex
 import time
 from typing import Any, ClassVar, cast
 
+import msgspec
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -14,10 +15,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from warpdeck.base.errors import UserError
-from warpdeck.client.site_queries import SiteClient
+from warpdeck.model import Reservation
 from warpdeck.notation.filters.reservation_flags import FLAGS
 from warpdeck.notation.filters.reservations import Wish, parse_wish, wish_command, wish_of
+from warpdeck.protocol import requests
 from warpdeck_tui.data.action_log import Undo
+from warpdeck_tui.data.connection import Core
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.screens.shared.deck_screen import Arrives
 from warpdeck_tui.screens.shared.key_line import DialogKeys
@@ -85,19 +88,20 @@ class Reserve(Arrives[str], ModalScreen[str]):
     @work(exclusive=True)
     async def action_submit(self) -> None:
         deck, wish, before = cast(Deck, self.app), self._now(), self._before
-        site = deck.core.site
+        core = deck.core
         try:
-            await site.reserve(parse_wish(wish, time.time(), before=before), instead=self._instead)
+            await core.ask(reservation_request(wish, before, instead=self._instead))
         except UserError as error:
             line = self.query_one("#error", Static)
             line.update(f"{error.message}\n{error.hint}".strip())
             line.display = True
         else:
             back = (
-                reserving(site, before, instead=True)
+                reserving(core, before, instead=True)
                 if before is not None
                 else Undo(
-                    f"warpdeck reservation rm {shlex.quote(wish.name)}", lambda: site.unreserve(wish.name)
+                    f"warpdeck reservation rm {shlex.quote(wish.name)}",
+                    lambda: core.ask(requests.ReservationRemove(name=wish.name)),
                 )
             )
             deck.chronicle.add(wish_command(wish, instead=self._instead), back)
@@ -107,11 +111,24 @@ class Reserve(Arrives[str], ModalScreen[str]):
         self.dismiss("")
 
 
-def reserving(site: SiteClient, before: dict[str, Any], *, instead: bool) -> Undo:
+def reservation_request(
+    wish: Wish, before: dict[str, Any] | None, *, instead: bool
+) -> requests.ReservationMake:
+    """Return the request that makes the reservation. Raises UserError if it is invalid."""
+    fields = parse_wish(wish, time.time(), before=before)
+    try:
+        reservation = msgspec.convert(fields, Reservation)
+    except msgspec.ValidationError as error:
+        name = fields.get("name")
+        raise UserError(f"invalid reservation {name!r}: {error}", "see `warpdeck reservation`") from error
+    return requests.ReservationMake(reservation=reservation, instead=instead)
+
+
+def reserving(core: Core, before: dict[str, Any], *, instead: bool) -> Undo:
     """Return the undo of a changed or removed reservation, which restores it from its former row `before`."""
     wish = wish_of(before)
 
     async def reserve() -> None:
-        await site.reserve(parse_wish(wish, time.time(), before=before), instead=instead)
+        await core.ask(reservation_request(wish, before, instead=instead))
 
     return Undo(wish_command(wish, instead=instead), reserve)

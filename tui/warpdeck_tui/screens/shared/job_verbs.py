@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from warpdeck.base.errors import UserError
-from warpdeck.client.client import Changed
 from warpdeck.client.terminal import window_size
 from warpdeck.model.change import JobChange
 from warpdeck.notation.values.durations import format_duration
+from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import JobRow
+from warpdeck.protocol.results import Changed
 from warpdeck.protocol.site_rows import PriorityRow
 from warpdeck_tui.data.action_log import Undo
 from warpdeck_tui.deck import Deck
@@ -153,7 +154,7 @@ class JobVerbs:
     async def _ask_priority(self, rows: Sequence[JobRow]) -> None:
         names = targets("priority", rows, self._app.board.jobs.values())
         try:
-            found = await self._app.core.site.priorities([str(row.id) for row in rows])
+            found = await self._app.core.ask(requests.Priorities(ids=tuple(str(row.id) for row in rows)))
             ranks = {rank.label: rank for rank in found.jobs}
         except UserError as error:
             self._app.tell_error(error)

@@ -1,0 +1,213 @@
+"""Results of requests, and messages that the controller pushes, as the asyncio client decodes them.
+
+Each request names its result as the parameter of its base class RequestMessage. Rows are in the modules job_rows,
+node_rows and site_rows.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.model.past import GroupCost
+
+from .job_rows import EventRow, ForwardRow, JobRow
+from .node_rows import NodeHealthRow, NodeRow, PastNodeRow
+from .site_rows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow, UseRow
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """Base class of all results. Alone it is the result of a request whose answer has no fields."""
+
+
+class Welcome(Result, frozen=True, kw_only=True):
+    """The controller's greeting: its identity, and the user that it sees at our end of the connection."""
+
+    controller: str = ""
+    warpdeck: str = ""
+    user: str = ""
+    uid: int = -1
+    admin: bool = False
+
+
+class Status(Result, frozen=True, kw_only=True):
+    """Status of the controller."""
+
+    pid: int
+    home: str
+    version: str
+    uptime_s: float
+    user: str
+    jobs: dict[str, int]
+    nodes: int
+    log: str
+    clients: int = 0
+    unreadable: list[str] = []
+    """Records that could not be read and were set aside, such as "job 12" or "node gpu1"."""
+
+
+class SubmittedJob(Result, frozen=True, kw_only=True):
+    """The job of a submission. `tasks` is the number of tasks of its array, `notes` are remarks for the user."""
+
+    job_id: int
+    label: str
+    tasks: int
+    notes: list[str] = []
+
+
+class OpenedJob(Result, frozen=True, kw_only=True):
+    """The job made for a command or a terminal. `notes` are remarks for the user."""
+
+    job_id: int
+    notes: list[str] = []
+
+
+class StoredTree(Result, frozen=True, kw_only=True):
+    """Whether the controller has a packed tree, and the tree's digest and size if it has."""
+
+    have: bool
+    sha256: str = ""
+    size_bytes: int = 0
+
+
+class Changed(Result, frozen=True, kw_only=True):
+    """Result of a cancel, hold, release, requeue or update.
+
+    `jobs` are the labels of the changed jobs, `errors` the reasons for the jobs that were refused.
+    """
+
+    jobs: list[str] = []
+    errors: list[str] = []
+
+
+class Jobs(Result, frozen=True, kw_only=True):
+    """Jobs, oldest first."""
+
+    jobs: list[JobRow]
+
+
+class PastCosts(Result, frozen=True, kw_only=True):
+    """Resource costs of finished jobs, in groups."""
+
+    groups: list[GroupCost]
+
+
+class Events(Result, frozen=True, kw_only=True):
+    """Recent events of jobs, the latest first."""
+
+    events: list[EventRow]
+
+
+class Nodes(Result, frozen=True, kw_only=True):
+    """Nodes, in the order of their names."""
+
+    nodes: list[NodeRow]
+
+
+class PastNodes(Result, frozen=True, kw_only=True):
+    """Nodes as they were at a time in the past."""
+
+    nodes: list[PastNodeRow]
+
+
+class NodeHealth(Result, frozen=True, kw_only=True):
+    """Results of the health checks of nodes."""
+
+    nodes: list[NodeHealthRow]
+
+
+class Partitions(Result, frozen=True, kw_only=True):
+    """The partitions. `configured` is false if config.toml has none and there is one with all nodes."""
+
+    partitions: list[PartitionRow]
+    configured: bool = False
+
+
+class Reservations(Result, frozen=True, kw_only=True):
+    """The reservations of nodes."""
+
+    reservations: list[ReservationRow]
+
+
+class QosList(Result, frozen=True, kw_only=True):
+    """The levels of quality of service."""
+
+    qos: list[QosRow]
+
+
+class Priorities(Result, frozen=True, kw_only=True):
+    """The pending jobs, highest priority first. `weights` is the maximum of each part of the priority."""
+
+    jobs: list[PriorityRow]
+    weights: dict[str, float] = {}
+    queue_order: str = ""
+
+
+class Shares(Result, frozen=True, kw_only=True):
+    """The tree of accounts. If `half_life_s` is None, past usage does not decay."""
+
+    shares: list[ShareRow]
+    half_life_s: float | None = None
+
+
+class LimitUse(Result, frozen=True, kw_only=True):
+    """Usage that counts against limits, by association and QoS."""
+
+    uses: list[UseRow]
+
+
+class Reloaded(Result, frozen=True, kw_only=True):
+    """Changes that a new config.toml has made, as text, and warnings about likely mistakes in it."""
+
+    changes: list[str] = []
+    warnings: list[str] = []
+
+
+class Forwards(Result, frozen=True, kw_only=True):
+    """Ports that clients forward now."""
+
+    forwards: list[ForwardRow]
+
+
+class ForwardPage(Result, frozen=True, kw_only=True):
+    """The part of a forward's URL after the host, with its token."""
+
+    page: str
+
+
+class LogOpened(Result, frozen=True, kw_only=True):
+    """Properties of a log at the time when it was opened.
+
+    `offset` is the position at which its data begins, `size_bytes` the file's size. The others are its path
+    and node.
+    """
+
+    offset: int = 0
+    size_bytes: int = 0
+    path: str = ""
+    node: str = ""
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
+    """Pushed to a subscriber: new or changed rows, and the ids of removed ones.
+
+    The deltas up to the first with `ready` carry all rows.
+    """
+
+    jobs: list[JobRow] = []
+    gone_jobs: list[int] = []
+    nodes: list[NodeRow] = []
+    gone_nodes: list[str] = []
+    ready: bool = False
+
+
+class Ends(msgspec.Struct, frozen=True, kw_only=True):
+    """Pushed to a client that sent AwaitEnds: jobs that have started and jobs that have ended.
+
+    `done` lists the submissions that have nothing left to wait for. `unknown` lists those of them that the
+    controller does not know, or no longer knows. A row is sent once for each start of its job.
+    """
+
+    begun: list[JobRow] = []
+    ended: list[JobRow] = []
+    done: list[int] = []
+    unknown: list[int] = []
