@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import msgspec
 
@@ -89,17 +89,11 @@ _DECODER = msgspec.json.Decoder(requests.ClientMessage)
 _ENCODER = msgspec.json.Encoder()
 
 
-class Answers(Protocol):
-    """Protocol of the object that answers a connection's requests."""
-
-    async def handle(self, message: Any) -> Any:
-        """Return the result of a request, or None if it has opened a stream. Raises UserError."""
-
-
 class Connection:
     """A client's connection.
 
-    The kernel reported the user `who`; `caller` is set if the client is a job's process.
+    The kernel reported the user `who`; `caller` is set if the client is a job's process. `handle` returns the
+    result of a request, or None if the request has opened a stream, and raises UserError.
     """
 
     def __init__(
@@ -108,7 +102,7 @@ class Connection:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         who: Principal,
-        answers: Callable[[Connection], Answers],
+        handle: Callable[[Connection, Any], Awaitable[Any]],
         *,
         caller: Caller | None = None,
         beside: bool = False,
@@ -121,7 +115,7 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._writer.transport.set_write_buffer_limits(high=OUTBOX_BYTES)
-        self._answers = answers(self)
+        self._handle_request = handle
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._opening: set[int] = set()
         self._slots = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
@@ -362,7 +356,7 @@ class Connection:
         A request counts toward the user's limit meanwhile; a stream counts separately.
         """
         if isinstance(message, _STREAMS):
-            return await self._answers.handle(message)
+            return await self._handle_request(self, message)
         if isinstance(message, _PAGED):
             async with self._long_answers:
                 return await self._handle_counted(message)
@@ -373,7 +367,7 @@ class Connection:
         await of_user.acquire()
         self._counted.add(task)
         try:
-            return await self._answers.handle(message)
+            return await self._handle_request(self, message)
         finally:
             if task in self._counted:
                 self._counted.discard(task)

@@ -25,7 +25,7 @@ from warpdeck.ports.caller import Principal
 from warpdeck.protocol.requests import MAX_CLIENTS, MAX_CLIENTS_OF_USER
 
 from .connection import Connection
-from .handlers import Handlers
+from .handlers import handle
 from .services import Caller, Client, Services
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class ApiServer(Services):
         caller: Caller | None = None,
         beside: bool = False,
     ) -> Connection:
-        return Connection(self, reader, writer, who, Handlers, caller=caller, beside=beside)
+        return Connection(self, reader, writer, who, handle, caller=caller, beside=beside)
 
     async def _serve_client(self, connection: Connection) -> None:
         full = self._full(connection.who)

@@ -21,7 +21,7 @@ from warpdeck import __version__
 from warpdeck.base.errors import RESTART, UserError
 from warpdeck.model import Request
 from warpdeck.protocol import requests
-from warpdeck.server import handlers
+from warpdeck.server import paging
 from warpdeck.server.connection import MAX_STREAMS, OUTBOX_BYTES
 from warpdeck_agent.wire.frames import data_frame, json_frame
 
@@ -243,7 +243,7 @@ def submitted(name: str, **fields: Any) -> Any:
 
 async def test_long_lists_come_in_pages_and_arrive_as_one(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
-        count = 2 * handlers.JOB_PAGE_ROWS + 7
+        count = 2 * paging.JOB_PAGE_ROWS + 7
         for number in range(count):
             await site.controller.apply(submitted(f"j{number}"))
         async with await site.client() as client:

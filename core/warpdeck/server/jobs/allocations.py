@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from warpdeck.base.errors import ANSWERED, SAID, UserError
-from warpdeck.controller.events.events import HolderLeft, Submitted
+from warpdeck.controller.events.events import HolderLeft
 from warpdeck.controller.launch.environment import component_variables, made_environment
 from warpdeck.controller.launch.node_aliases import address_variables
 from warpdeck.controller.state.state import State
@@ -28,8 +28,8 @@ from warpdeck.server.connection import ClientStream, Connection
 from warpdeck.server.end_subscriptions import wait_for
 from warpdeck.server.nonces import known_job, marked
 
-Submission = Callable[..., Awaitable[Submitted]]
-"""A function that builds the event of a submission: Handlers.submission."""
+from .submissions import submission
+
 FILE = "file"
 """Code of the error that asks the client for the text of a file."""
 _OF_A_PROCESS = frozenset(
@@ -75,7 +75,6 @@ def wish_of(
 async def make_allocation(
     connection: Connection,
     message: ask.Srun | ask.Salloc,
-    submission: Submission,
     *,
     wish: Wish,
     known: OptionTable,
@@ -89,7 +88,9 @@ async def make_allocation(
     for note in wish.notes:
         await connection.progress(message.id, note)
     try:
-        outcome = await controller.apply(marked(await submission(wish.request, *wish.components), message))
+        outcome = await controller.apply(
+            marked(await submission(connection, wish.request, *wish.components), message)
+        )
     except UserError as error:
         from .launch_errors import in_its_words  # Imported here because it is seldom needed.
 
@@ -226,7 +227,7 @@ class HeldStream(ClientStream):
                 self._task.cancel()
 
 
-async def hold(connection: Connection, message: ask.Salloc, submission: Submission) -> None:
+async def hold(connection: Connection, message: ask.Salloc) -> None:
     """Make an allocation for salloc and hold it until the client ends."""
     controller = connection.server.controller
     with judged(connection, message, SALLOC_22_05) as judge:
@@ -248,7 +249,7 @@ async def hold(connection: Connection, message: ask.Salloc, submission: Submissi
         wish = wish._replace(components=tuple(each.request for each in others))
         if wish.notes:
             judge(None)
-    made = await make_allocation(connection, message, submission, wish=wish, known=SALLOC_22_05)
+    made = await make_allocation(connection, message, wish=wish, known=SALLOC_22_05)
     job = await begun(connection, message, made, immediate_s=wish.immediate_s)
     stream = HeldStream(connection, message.id, job)
     members = controller.state.array_members(job.id)

@@ -24,7 +24,7 @@ from warpdeck.server.nonces import known_job, marked
 from warpdeck.server.streams import exit_of, has_begun, settle_link
 from warpdeck_agent.wire import messages as wire
 
-from .allocations import Submission
+from .submissions import submission
 
 
 class RunStream(ClientStream):
@@ -93,13 +93,13 @@ class _Part:
         self._stream.part_ended(self._job, error)
 
 
-async def run(connection: Connection, message: ask.Run, submission: Submission) -> None:
+async def run(connection: Connection, message: ask.Run) -> None:
     """Submit a job and stream its output until it ends. Raises UserError."""
     if message.errors == message.id or message.errors in connection.streams:
         raise UserError(f"the stream {message.errors} is in use", "name another for standard error")
     request, notes = _request(connection, message)
     controller = connection.server.controller
-    outcome = await controller.apply(marked(await submission(request), message))
+    outcome = await controller.apply(marked(await submission(connection, request), message))
     assert outcome.made is not None
     notes += outcome.made.notes
     job = outcome.job or await controller.store.job(JobId(outcome.made.job_id)) or known_job(outcome)

@@ -23,7 +23,7 @@ from warpdeck.protocol import requests as ask
 from warpdeck.server.connection import Connection
 from warpdeck.server.nonces import marked
 
-from .allocations import Submission
+from .submissions import submission
 
 OF_STEPS = frozenset(
     {"container", "hosts", "immediate", "mpi", "programs", "relative", "task_epilog", "task_prolog"}
@@ -31,9 +31,7 @@ OF_STEPS = frozenset(
 """Fields of a step that a job with a single process cannot have."""
 
 
-async def open_session(
-    connection: Connection, message: ask.Session, submission: Submission
-) -> dict[str, Any]:
+async def open_session(connection: Connection, message: ask.Session) -> dict[str, Any]:
     """Submit a job with a terminal and return its id and notes. Raises UserError."""
     controller = connection.server.controller
     plugins = controller.config.submission.plugin_options
@@ -57,7 +55,7 @@ async def open_session(
         request = msgspec.convert(draft.request, Request, strict=False)
     except msgspec.ValidationError as error:
         raise UserError(f"invalid session: {error}", "see `srun --help`") from error
-    made = (await controller.apply(marked(await submission(request), message))).made
+    made = (await controller.apply(marked(await submission(connection, request), message))).made
     assert made is not None
     return {"job_id": made.job_id, "notes": [*notes, *made.notes]}
 

@@ -11,13 +11,36 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.controller.presenters import usage_rows
+from warpdeck.controller.presenters.step_rows import BATCH
 from warpdeck.controller.state.measurements import summed, to_curve, to_usage
 from warpdeck.model import Curve, Job, NodeName
+from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import CurveRow, UsageRow
+from warpdeck.server.connection import Connection
 from warpdeck_agent.wire import messages as wire
+
+from .job_lookup import find_job
 
 if TYPE_CHECKING:
     from warpdeck.controller.loop.controller import Controller
+
+
+async def answer(connection: Connection, message: ask.Curves) -> dict[str, Any]:
+    """Return the curves of a node, a job or a step. Raises UserError."""
+    controller = connection.server.controller
+    if bool(message.job) == bool(message.node):
+        raise UserError("metrics need either a job or a node", "give one of them")
+    if message.node:
+        return await of_node(controller, message.node, step_s=message.step_s)
+    job_word, dot, number = message.job.partition(".")
+    if dot and not number.isdecimal() and number != BATCH:
+        raise UserError(f"{message.job!r} is not a step", "use JOB.STEP, such as 12.0")
+    job = await find_job(connection, job_word)
+    if number == BATCH:
+        return await of_batch(controller, job)
+    if dot:
+        return await of_step(controller, job, int(number))
+    return await of_job(controller, job)
 
 
 async def of_node(controller: Controller, name: str, *, step_s: float) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from warpdeck.notation.values.master_address import has_own_master
 from warpdeck.ports.caller import may_touch
 from warpdeck.protocol import requests as ask
 from warpdeck.server.connection import ClientStream, Connection
-from warpdeck.server.jobs.allocations import FILE, Submission, Wish, begun, judged, make_allocation, wish_of
+from warpdeck.server.jobs.allocations import FILE, Wish, begun, judged, make_allocation, wish_of
 from warpdeck_agent.wire.steps import EVERY_TASK
 
 from .step_plan import Part, stream_plan, task_number, written_paths
@@ -40,7 +40,7 @@ NO_TASK = -1
 _COUNT = re.compile(r"[0-9]{1,6}")
 
 
-async def run(connection: Connection, message: ask.Srun, submission: Submission) -> None:
+async def run(connection: Connection, message: ask.Srun) -> None:
     """Parse srun's command line, start its step and connect the step to the client."""
     with judged(connection, message, SRUN_22_05) as judge:
         words, *further = programs_of(message.words)
@@ -59,7 +59,7 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
         wish = _wish(connection, message, asked) if job is None else None
     first: FirstStep | None = None
     if wish is not None:
-        made = await make_allocation(connection, message, submission, wish=wish, known=SRUN_22_05)
+        made = await make_allocation(connection, message, wish=wish, known=SRUN_22_05)
         asked_for = _event(connection, message, made, wanted)
         if made_before(connection.server.controller.state, asked_for) is None:
             if made.steps_made and made.exit is not None:
