@@ -19,6 +19,7 @@ from warpdeck.controller.state.state import State
 from .wakeup import Wakeup
 
 log = logging.getLogger("warpdeck.controller")
+group_log = logging.getLogger("warpdeck.rules")
 GROUPS_S = 300.0
 """Seconds between lookups of the Unix groups of all users with pending jobs. Lookups happen only if a
 partition restricts access by group.
@@ -38,7 +39,7 @@ def unix_groups(user: str) -> frozenset[str]:
         try:
             names.add(grp.getgrgid(gid).gr_name)
         except KeyError:
-            log.warning("user %s is in group %d, which has no name", user, gid)
+            group_log.warning("user %s is in group %d, which has no name", user, gid)
     return frozenset(names)
 
 
