@@ -25,7 +25,7 @@ from warpdeck.slurm.format.printing import (
     width_of,
 )
 from warpdeck.slurm.sacctmgr.abbreviations import Name, meant, names
-from warpdeck.slurm.sacctmgr.entities import TRES
+from warpdeck.slurm.sacctmgr.rows import TRES
 
 from . import reports, size_reports
 from .record_choice import in_group

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.slurm.format.account_tree import ROOT
 
-from .decision import Change, Decision, Nothing, Tables, check_default, default_changes, place_line, put
-from .entity_settings import FIELDS, FLAG_NAMES, LAST, Given, Values, shown, values_for
-from .listing import ListOptions
+from .change_arguments import ChangeOptions
+from .decision import Change, Decision, Tables, check_default, default_changes, put, section
+from .editable import EDITABLE
+from .messages import NOTHING_ADDED, Refused
+from .setting_values import FLAG_NAMES, Given, Values, shown, values_for
 
-NOTHING = " Nothing new added.\n"
+LAST = "DefQOS"
+"""Label that is printed after all others."""
 OF_ACCOUNT = ("Description", "Organization")
 SHOWN_WIDTH = 14
 QOS_WIDTH = 24
@@ -19,51 +22,55 @@ UNPADDED = ("MaxJobsPerUser", "MaxJobsPerAccount", "MaxSubmitJobsPerAccount")
 """Labels that Slurm prints without padding."""
 
 
-def add(entity: str, tables: Tables, wanted: ListOptions) -> Decision:
-    """Return the change that adds the named entities. Raises Nothing or Unknown."""
+def add(entity: str, tables: Tables, wanted: ChangeOptions) -> Decision:
+    """Return the change that adds the named entities. Raises Refused."""
     if not wanted.names:
-        raise Nothing(f" Need name of {entity} to add.\n")
+        raise Refused(f" Need name of {entity} to add.\n")
     return {"account": _accounts, "user": _users, "qos": _qos}[entity](tables, wanted)
 
 
-def _accounts(tables: Tables, wanted: ListOptions) -> Decision:
+def _accounts(tables: Tables, wanted: ChangeOptions) -> Decision:
     values = values_for(wanted.settings, {}, qos=tables.qos_names())
     parent = values.get("parent") or ""
     if parent == ROOT and not tables.account(ROOT):
         values.pop("parent")
     elif parent and not tables.account(parent):
-        raise Nothing(
+        raise Refused(
             f" Parent account '{parent}' doesn't exist on cluster {CLUSTER}\n"
             "        Contact your admin to add this account.\n No associations created.\n"
         )
-    names = [name for name in wanted.names if not tables.account(name) and name != ROOT]
-    if not names:
-        raise Nothing(NOTHING, is_error=False)
+    names = _new(wanted.names, {*(name.lower() for name in tables.accounts), ROOT})
     if parent in names:
-        raise Nothing(" An account is not below itself.\n No associations created.\n")
-    about = values.get("description"), values.get("organization")
+        raise Refused(" An account is not below itself.\n No associations created.\n")
     told = [" Adding Account(s)", *(f"  {name}" for name in names), " Settings"]
-    told += [f"  Description     = {about[0] or 'Account Name'}"]
-    told += [f"  Organization    = {about[1] or 'Parent/Account Name'}", " Associations"]
+    told += [f"  Description     = {values.get('description') or 'Account Name'}"]
+    told += [f"  Organization    = {values.get('organization') or 'Parent/Account Name'}", " Associations"]
     told += [f"  A = {name[:10]:<10} C = {CLUSTER:<10}" for name in names]
     if wanted.settings:
         told += [" Settings", *_association_lines({**values, "parent": parent or ROOT}, "account")]
-    return Decision(_text(told), [put(values, "accounts", name) for name in names])
+    return Decision(told, [put(values, "accounts", name) for name in names])
 
 
-def _users(tables: Tables, wanted: ListOptions) -> Decision:
+def _new(names: Sequence[str], known: Collection[str]) -> list[str]:
+    """Return the names that are not known. Raises Refused if there are none."""
+    found = [name for name in names if name not in known]
+    if not found:
+        raise Refused(told=NOTHING_ADDED)
+    return found
+
+
+def _users(tables: Tables, wanted: ChangeOptions) -> Decision:
     default = next(iter(wanted.where.get("defaultaccounts", [])), "")
     accounts = wanted.where.get("accounts") or ([default] if default else [])
     if not accounts:
-        raise Nothing(" Need name of account to add user to.\n")
+        raise Refused(" Need name of account to add user to.\n")
     unknown = next((name for name in (*accounts, *filter(None, [default])) if not tables.account(name)), "")
     if unknown:
-        raise Nothing(
+        raise Refused(
             f" This account '{unknown}' doesn't exist.\n        Contact your admin to add this account.\n"
             " No associations or wckeys created.\n"
         )
     values = values_for(wanted.settings, {}, qos=tables.qos_names())
-    known = {user for user, _ in tables.places(())}
     there = set(tables.places(wanted.names))
     fresh = [
         (user, tables.account(name))
@@ -72,21 +79,23 @@ def _users(tables: Tables, wanted: ListOptions) -> Decision:
         if (user, tables.account(name)) not in there
     ]
     if not fresh:
-        raise Nothing(NOTHING, is_error=False)
-    new = [user for user in wanted.names if user not in known]
-    told = [" Adding User(s)", *(f"  {user}" for user in new)] if new else []
+        raise Refused(told=NOTHING_ADDED)
+    new = [user for user in wanted.names if user not in {user for user, _ in tables.places(())}]
+    told = section(" Adding User(s)", (f"  {user}" for user in new))
     told += [" Settings =", f"  Default Account = {default}"] if default and new else []
-    told += [" Associations =", *(place_line(user, account) for user, account in fresh)]
+    told += [" Associations ="]
+    told += [f"  U = {user[:9]:<9} A = {account[:10]:<10} C = {CLUSTER:<10}" for user, account in fresh]
     told += [" Non Default Settings", *_association_lines(values, "user")]
     changes = []
     for user, account in fresh:
         before = {"qos": tables.qos_of(account)}
         own = values_for(wanted.settings, before, qos=tables.qos_names())
-        check_default(own, before, account, user)
-        changes.append(put(own, "accounts", account, "users", user))
+        path = ("accounts", account, "users", user)
+        check_default(own, before, path)
+        changes.append(put(own, *path))
     for user in wanted.names:
         changes += _defaults(tables, user, [account for each, account in fresh if each == user], default)
-    return Decision(_text(told), changes)
+    return Decision(told, changes)
 
 
 def _defaults(tables: Tables, user: str, fresh: Sequence[str], default: str) -> list[Change]:
@@ -95,7 +104,7 @@ def _defaults(tables: Tables, user: str, fresh: Sequence[str], default: str) -> 
     A user with several accounts needs a default, which is the first existing account unless another one is
     named.
     """
-    places = {account: tables.users_of(account)[user] for _, account in tables.places([user])}
+    places = tables.accounts_of(user)
     if len(places) + len(fresh) < 2:
         return []
     first = next((account for account, table in places.items() if table.get("default")), "")
@@ -103,16 +112,12 @@ def _defaults(tables: Tables, user: str, fresh: Sequence[str], default: str) -> 
     return default_changes({**places, **{account: {} for account in fresh}}, meant, user)
 
 
-def _qos(tables: Tables, wanted: ListOptions) -> Decision:
+def _qos(tables: Tables, wanted: ChangeOptions) -> Decision:
     values = values_for(wanted.settings, {}, qos=tables.qos_names())
-    there = {name.lower() for name in tables.qos_names()}
-    names = [name for name in wanted.names if name not in there]
-    if not names:
-        raise Nothing(NOTHING, is_error=False)
+    names = _new(wanted.names, {name.lower() for name in tables.qos_names()})
     told = [" Adding QOS(s)", *(f"  {name}" for name in names), " Settings"]
-    told += [f"  Description    = {name}" for name in names[:1]]
-    told += _qos_lines(wanted.settings, values)
-    return Decision(_text(told), [put(values, "qos", name) for name in names])
+    told += [f"  Description    = {names[0]}", *_qos_lines(wanted.settings, values)]
+    return Decision(told, [put(values, "qos", name) for name in names])
 
 
 def _qos_lines(settings: Sequence[Given], values: Values) -> list[str]:
@@ -132,11 +137,7 @@ def _qos_lines(settings: Sequence[Given], values: Values) -> list[str]:
 
 
 def _association_lines(values: Values, entity: str) -> list[str]:
-    fields = {field.key: field for field in FIELDS[entity].values() if field.label not in OF_ACCOUNT}
+    fields = {field.key: field for field in EDITABLE[entity].fields.values() if field.label not in OF_ACCOUNT}
     labels = {fields[key].label: shown(fields[key], value) for key, value in values.items() if key in fields}
     order = sorted(labels, key=lambda label: (label == LAST, label))
     return [f"  {label:<{SHOWN_WIDTH}}= {labels[label]}" for label in order]
-
-
-def _text(lines: Sequence[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)

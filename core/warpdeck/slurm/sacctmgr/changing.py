@@ -19,10 +19,11 @@ from warpdeck.slurm.format.job_states import ENDED
 
 from . import record_comments
 from .adding import add
-from .decision import Change, Decision, Nothing, Tables, put
+from .change_arguments import ChangeOptions, asked
+from .decision import Change, Decision, Tables, put
 from .deleting import delete
-from .entity_settings import Unknown
-from .listing import ListOptions, asked
+from .editable import EDITABLE, NOT_EDITABLE, editable_name
+from .messages import NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_TO_SET, Refused
 from .modifying import modify
 
 ENTITIES = {
@@ -30,15 +31,6 @@ ENTITIES = {
     "modify": '"Account", "Cluster", "Federation", "Job", "QOS", "Resource" or "User"',
     "delete": '"Account", "Cluster", "Coordinator", "Federation", "QOS", "Resource", or "User"',
 }
-OURS = ("account", "qos", "user")
-_ONE_CLUSTER = "there is one cluster, and what it has stands in config.toml"
-OTHERS = {
-    "cluster": _ONE_CLUSTER,
-    "coordinator": "root and the controller's own user change accounts",
-    "federation": _ONE_CLUSTER,
-    "resource": "licenses stand in config.toml, under [licenses]",
-}
-OTHER_WORDS = {"acct": "account", "accts": "account"}
 ANSWER_S = 30.0
 """Time in which the user must answer."""
 QUESTION = "Would you like to commit changes? (You have 30 seconds to decide)\n"
@@ -49,15 +41,14 @@ DENIED = """sacctmgr: error: Your user doesn't have privilege to perform this ac
  Error with request: Access/permission denied
 """
 DENIED_TO_ADD = " Problem adding {}: Access/permission denied\n"
-PROBLEMS = {"account": "accounts", "user": "users", "qos": "QOS"}
-NOTHING_DONE = {"modify": " Nothing modified\n", "delete": " Nothing deleted\n"}
 MAX_LINE = 1000
 
 
-def change(command: str, words: Sequence[str], console: Console, *, given: set[str]) -> int:
+def change(verb: str, words: Sequence[str], console: Console, *, given: set[str]) -> int:
     """Run the command and return the exit code. `given` holds sacctmgr's options. Raises CommandError."""
-    verb = {"create": "add", "remove": "delete"}.get(command, command)
-    entity = _entity(verb, words[0] if words else "")
+    word = words[0] if words else ""
+    is_job = verb == "modify" and word and "job".startswith(word.lower())
+    entity = "job" if is_job else editable_name(word)
     if not entity:
         console.streams.err.write(
             f"No valid entity in {verb} command\nInput line must include {ENTITIES[verb]}\n"
@@ -66,29 +57,28 @@ def change(command: str, words: Sequence[str], console: Console, *, given: set[s
     if "readonly" in given:
         console.streams.err.write("Can't run this command in readonly mode.\n")
         return 1
-    if entity == "job" and verb == "modify":
-        return _of_jobs(words[1:], console, given=given)
-    if entity in OTHERS:
-        raise CommandError(f"{verb} {entity} is not supported: {OTHERS[entity]}")
+    if is_job:
+        return _change_jobs(words[1:], console, given=given)
+    if entity in NOT_EDITABLE:
+        raise CommandError(f"{verb} {entity} is not supported: {NOT_EDITABLE[entity]}")
     try:
-        wanted = _asked(verb, entity, words[1:])
+        wanted = asked(verb, entity, words[1:])
+        if verb == "modify" and "set" not in (word.lower() for word in words[1:]):
+            raise Refused(NOTHING_TO_SET)
         with console.controller.connect() as client:
             decided = _decide(verb, entity, wanted, client)
-    except Unknown as error:
+    except Refused as error:
         of_qos = entity == "qos" and str(error).startswith(UNKNOWN)
+        console.streams.out.write(error.told)
         (console.streams.out if of_qos else console.streams.err).write(str(error))
         return 1
-    except Nothing as error:
-        (console.streams.err if error.is_error else console.streams.out).write(str(error))
-        return 1
-    console.streams.out.write(decided.told)
-    if "immediate" not in given and not _agreed(console):
-        console.streams.out.write(DISCARDED)
-        return 0
-    return _commit(decided, console)
+    console.streams.out.write("".join(f"{line}\n" for line in decided.told))
+    if _agreed(console, given):
+        _commit(decided, console)
+    return 0
 
 
-def _of_jobs(words: Sequence[str], console: Console, *, given: set[str]) -> int:
+def _change_jobs(words: Sequence[str], console: Console, *, given: set[str]) -> int:
     """Change records of jobs, which are stored by the controller and not in config.toml."""
     try:
         wanted = record_comments.asked(words)
@@ -97,7 +87,7 @@ def _of_jobs(words: Sequence[str], console: Console, *, given: set[str]) -> int:
         with console.controller.connect() as client:
             jobs = record_comments.found_jobs(client, wanted.where)
         record_comments.annotate(console, jobs, wanted.values, only_asks=True)
-    except record_comments.Refused as error:
+    except Refused as error:
         console.streams.out.write(error.told)
         console.streams.err.write(str(error))
         return 1
@@ -107,48 +97,23 @@ def _of_jobs(words: Sequence[str], console: Console, *, given: set[str]) -> int:
         console.streams.err.write(DENIED)
         return 1
     if not jobs:
-        console.streams.out.write(record_comments.NONE_MODIFIED)
+        console.streams.out.write(NOTHING_MODIFIED)
         console.streams.err.write(record_comments.NONE_FOUND)
         return 1
     console.streams.out.write(record_comments.told_jobs(jobs))
-    if "immediate" not in given and not _agreed(console):
-        console.streams.out.write(DISCARDED)
-        return 0
-    record_comments.annotate(console, jobs, wanted.values, only_asks=False)
+    if _agreed(console, given):
+        record_comments.annotate(console, jobs, wanted.values, only_asks=False)
     return 0
 
 
-def _entity(verb: str, word: str) -> str:
-    if verb == "modify" and word.lower() and "job".startswith(word.lower()):
-        return "job"
-    lowered = word.partition("=")[0].lower()
-    lowered = OTHER_WORDS.get(lowered, lowered)
-    return next(
-        (
-            each
-            for each in (*OURS, *OTHERS)
-            if lowered and (each.startswith(lowered) or lowered == f"{each}s")
-        ),
-        "",
-    )
-
-
-def _asked(verb: str, entity: str, words: Sequence[str]) -> ListOptions:
-    """Parse the arguments. Raises Unknown or Nothing."""
-    if verb == "modify" and "set" not in (word.lower() for word in words):
-        asked(verb, entity, words)
-        raise Nothing(" You didn't give me anything to set\n")
-    return asked(verb, entity, words)
-
-
-def _decide(verb: str, entity: str, wanted: ListOptions, client: Any) -> Decision:
-    """Return the change to make. Raises Nothing or Unknown."""
+def _decide(verb: str, entity: str, wanted: ChangeOptions, client: Any) -> Decision:
+    """Return the change to make. Raises Refused."""
     try:
         text = client.call("config")["text"]
     except UserError as error:
         if error.code != "not_admin":
             raise
-        raise Nothing(DENIED_TO_ADD.format(PROBLEMS[entity]) if verb == "add" else DENIED) from error
+        raise Refused(DENIED_TO_ADD.format(EDITABLE[entity].plural) if verb == "add" else DENIED) from error
     tables = Tables(values_of(text, "accounts"), values_of(text, "qos"))
     _check_clusters(verb, wanted.where.get("clusters", ()))
     if verb == "add":
@@ -163,14 +128,14 @@ def _decide(verb: str, entity: str, wanted: ListOptions, client: Any) -> Decisio
 def _check_clusters(verb: str, named: Sequence[str]) -> None:
     """Check the named clusters. There is only one, so a command about other clusters changes nothing.
 
-    Raises Nothing.
+    Raises Refused.
     """
     others = [name for name in named if name != CLUSTER]
     if others and verb == "add":
         told = f" This cluster '{others[0]}' doesn't exist.\n        Contact your admin to add it to accounting.\n"
-        raise Nothing(told)
+        raise Refused(told)
     if others and len(others) == len(named):
-        raise Nothing(NOTHING_DONE[verb], is_error=False)
+        raise Refused(told=NOTHING_DELETED if verb == "delete" else NOTHING_MODIFIED)
 
 
 def _with_normal(decided: Decision, tables: Tables) -> list[Change]:
@@ -178,18 +143,12 @@ def _with_normal(decided: Decision, tables: Tables) -> list[Change]:
 
     The default QoS exists without an entry in the file until another entry refers to it.
     """
-    named = (
-        name
-        for change in decided.changes
-        for value in (change["values"] or {}).values()
-        for name in _words(value)
+    values = [value for change in decided.changes for value in (change["values"] or {}).values()]
+    is_named = any(
+        NORMAL_QOS in value if isinstance(value, list) else value == NORMAL_QOS for value in values
     )
-    is_new = NORMAL_QOS in named and NORMAL_QOS not in tables.qos
+    is_new = is_named and NORMAL_QOS not in tables.qos
     return [*([put({}, "qos", NORMAL_QOS)] if is_new else []), *decided.changes]
-
-
-def _words(value: object) -> list[object]:
-    return value if isinstance(value, list) else [value]
 
 
 def _active(client: Any) -> list[tuple[int, str, str]]:
@@ -197,8 +156,13 @@ def _active(client: Any) -> list[tuple[int, str, str]]:
     return [(job["id"], job["account"], job["user"]) for job in jobs if job["state"] not in ENDED]
 
 
-def _agreed(console: Console) -> bool:
-    """Ask for confirmation. Return True for an answer that begins with y and arrives in time."""
+def _agreed(console: Console, given: set[str]) -> bool:
+    """Ask for confirmation, unless the option "immediate" is given, and report a refusal.
+
+    Return True for an answer that begins with y and arrives in time.
+    """
+    if "immediate" in given:
+        return True
     console.streams.out.write(QUESTION)
     began = time.monotonic()
     while True:
@@ -207,16 +171,18 @@ def _agreed(console: Console) -> bool:
         line = console.streams.stdin.readline(MAX_LINE)
         console.streams.out.write("\n")
         word = line.strip().lower()
+        if word[:1] == "y" and time.monotonic() - began <= ANSWER_S:
+            return True
         if word[:1] in ("y", "n", ""):
-            return word[:1] == "y" and time.monotonic() - began <= ANSWER_S
+            console.streams.out.write(DISCARDED)
+            return False
         console.streams.out.write("Y or N please\n")
 
 
-def _commit(decided: Decision, console: Console) -> int:
+def _commit(decided: Decision, console: Console) -> None:
     try:
         with console.controller.connect() as client:
             client.call("amend", changes=decided.changes)
     except UserError as error:
         told = str(error.details.get("problems", "")) or f"{error.message}\n{error.hint}".strip()
         raise CommandError(f"{told}\nnothing was changed") from error
-    return 0

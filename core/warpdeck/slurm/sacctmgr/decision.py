@@ -5,13 +5,18 @@ All functions are pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.base.cluster import NORMAL_QOS
+from warpdeck.slurm.format.account_tree import ROOT
+
+from .messages import Refused
 
 Table = Mapping[str, Any]
+Path = tuple[str, ...]
+"""Keys that lead to a table of config.toml: accounts NAME, accounts NAME users USER, or qos NAME."""
 Change = dict[str, Any]
 """`model.Amendment` in its wire format."""
 
@@ -39,6 +44,38 @@ class Tables(NamedTuple):
             if (not wanted or user.lower() in wanted) and (not among or account.lower() in among)
         ]
 
+    def accounts_of(self, user: str) -> dict[str, Table]:
+        """Return the accounts of a user, each with the user's table there."""
+        return {account: self.users_of(account)[name] for name, account in self.places([user])}
+
+    def parent(self, account: str) -> str:
+        return str(self.accounts[account].get("parent", "")) or ROOT
+
+    def selected(self, entity: str, names: Sequence[str], where: Mapping[str, Sequence[str]]) -> list[Path]:
+        """Return the paths of the entities with these names and conditions. Without either, all match."""
+        if entity == "user":
+            places = self.places(names, where.get("accounts", ()))
+            return [("accounts", account, "users", user) for user, account in places]
+        if entity == "qos":
+            return [("qos", name) for name in self.qos_names() if not names or name.lower() in names]
+        parents = where.get("parents", ())
+        return [
+            ("accounts", account)
+            for account in self.accounts
+            if (not names or account.lower() in names)
+            and (not parents or self.parent(account).lower() in parents)
+        ]
+
+    def table(self, path: Path) -> Table:
+        """Return the table at a path, with the QoS that an association may use; {} if there is none."""
+        match path:
+            case ("accounts", account):
+                return {**self.accounts[account], "qos": self.qos_of(account)}
+            case ("accounts", account, "users", user):
+                return {**self.users_of(account)[user], "qos": self.qos_of(account, user)}
+            case _:
+                return self.qos.get(path[-1], {})
+
     def qos_of(self, account: str, user: str = "") -> list[str]:
         """Return the QoS that an association may use.
 
@@ -63,19 +100,15 @@ class Decision(NamedTuple):
     It is an error if `changes` is empty.
     """
 
-    told: str
+    told: Sequence[str]
+    """The lines of the description."""
     changes: list[Change]
 
 
-class Nothing(Exception):
-    """Nothing is to be changed.
-
-    The text is printed on standard error if `is_error`, else on standard output.
-    """
-
-    def __init__(self, text: str, *, is_error: bool = True) -> None:
-        super().__init__(text)
-        self.is_error = is_error
+def section(title: str, lines: Iterable[str]) -> list[str]:
+    """Return the lines below their title; [] if there are none."""
+    found = list(lines)
+    return [title, *found] if found else []
 
 
 def put(values: Mapping[str, Any], *path: str) -> Change:
@@ -83,32 +116,28 @@ def put(values: Mapping[str, Any], *path: str) -> Change:
     return {"path": list(path), "values": dict(values)}
 
 
-def default_line(qos: str, account: str, user: str = "") -> str:
-    """Return an association and its default QoS as one line of an error message."""
-    whose = f"{account:<20} U = {user:<9}" if user else account
-    return f"  DefQOS = {qos:<10} C = {CLUSTER:<10} A = {whose}\n"
-
-
-def check_default(values: Mapping[str, Any], before: Mapping[str, Any], account: str, user: str = "") -> None:
-    """Raise Nothing if an association would get a default QoS that it may not use."""
-    allowed = values.get("qos") or before["qos"]
-    default = values.get("default_qos", before.get("default_qos")) or ""
-    if default and default not in allowed:
-        raise Nothing(
-            " These associations don't have access to their default qos.\n"
-            " Please give them access before they the default can be set to this.\n"
-            + default_line(default, account, user)
-        )
-
-
 def drop(*path: str) -> Change:
     """Return the change that removes a table."""
     return {"path": list(path), "values": None}
 
 
-def place_line(user: str, account: str) -> str:
-    """Return a user's association with an account as `add` prints it."""
-    return f"  U = {user[:9]:<9} A = {account[:10]:<10} C = {CLUSTER:<10}"
+def default_line(qos: str, path: Path) -> str:
+    """Return an association and its default QoS as one line of an error message."""
+    account, *user = path[1::2]
+    whose = f"{account:<20} U = {user[0]:<9}" if user else account
+    return f"  DefQOS = {qos:<10} C = {CLUSTER:<10} A = {whose}\n"
+
+
+def check_default(values: Table, before: Table, path: Path) -> None:
+    """Raise Refused if an association would get a default QoS that it may not use."""
+    allowed = values.get("qos") or before.get("qos", ())
+    default = values.get("default_qos", before.get("default_qos")) or ""
+    if default and default not in allowed:
+        raise Refused(
+            " These associations don't have access to their default qos.\n"
+            " Please give them access before they the default can be set to this.\n"
+            + default_line(default, path)
+        )
 
 
 def default_changes(places: Mapping[str, Table], wanted: str, user: str) -> list[Change]:
@@ -116,9 +145,8 @@ def default_changes(places: Mapping[str, Table], wanted: str, user: str) -> list
 
     `places`: account -> the user's table there.
     """
-    found = []
-    for account, table in places.items():
-        if bool(table.get("default")) != (account == wanted):
-            value = True if account == wanted else None
-            found.append(put({"default": value}, "accounts", account, "users", user))
-    return found
+    return [
+        put({"default": True if account == wanted else None}, "accounts", account, "users", user)
+        for account, table in places.items()
+        if bool(table.get("default")) != (account == wanted)
+    ]

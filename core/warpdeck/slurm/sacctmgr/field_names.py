@@ -1,15 +1,12 @@
 """Fields of sacctmgr's format= for all entities: titles, widths and the names that select them. Pure.
 
 For example, `show qos format=name,maxtresperuser` prints the same as `maxtrespu`, and `grpcpus` prints the
-cpu= part of GrpTRES. The rules were measured with Slurm 22.05.
+cpu= part of GrpTRES (`limits.PARTS`). The rules were measured with Slurm 22.05.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from warpdeck.slurm.format.printing import PrintedColumn, UnknownField, width_of
-from warpdeck.slurm.format.units import tres_text
 
 from .abbreviations import Name, meant, names
 
@@ -146,20 +143,6 @@ def _read(form: str) -> tuple[dict[str, int], tuple[Name, ...]]:
 WIDTHS, WORDS = _read(FORM)
 OF_WCKEYS = names("WCKeys:1=WCKey Name:1=WCKey Clusters:2=Cluster IDs:2=ID Users:1=User")
 """wckeys have their own field names."""
-PARTS = {
-    "GrpCPUs": ("grp_tres", "cpu"),
-    "GrpMem": ("grp_tres", "mem"),
-    "GrpNodes": ("grp_tres", "node"),
-    "GrpCPUMins": ("grp_tres_mins", "cpu"),
-    "GrpCPURunMins": ("grp_tres_run_mins", "cpu"),
-    "MaxCPUs": ("max_tres_per_job", "cpu"),
-    "MaxNodes": ("max_tres_per_job", "node"),
-    "MaxCPUMins": ("max_tres_mins_per_job", "cpu"),
-    "MaxCPUsPU": ("max_tres_per_user", "cpu"),
-    "MaxNodesPU": ("max_tres_per_user", "node"),
-    "MinCPUs": ("min_tres_per_job", "cpu"),
-}
-"""Old field, from before Slurm had TRES -> the limit and the TRES in it."""
 
 
 def columns_of(form: str, *, words: tuple[Name, ...] = WORDS) -> list[PrintedColumn]:
@@ -172,13 +155,3 @@ def columns_of(form: str, *, words: tuple[Name, ...] = WORDS) -> list[PrintedCol
             raise UnknownField(name)
         columns.append(PrintedColumn(title, width or WIDTHS.get(title, 10)))
     return columns
-
-
-def part_values(limits: Mapping[str, object]) -> dict[str, str]:
-    """Return the old fields (from before Slurm had TRES) for these limits."""
-    found = {}
-    for field, (limit, kind) in PARTS.items():
-        value = limits.get(limit)
-        if isinstance(value, dict) and kind in value:
-            found[field] = tres_text({kind: value[kind]}).partition("=")[2]
-    return found

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from warpdeck_agent.wire.hostnames import HostlistError, expand
 
-from .conditions import PLACES, ConditionOptions
+from .conditions import ConditionOptions
+from .entities import ENTITIES, PLACES
+from .rows import Row
 
-Row = dict[str, str]
 FIELDS = {
     "Accounts": "Account", "AdminLevel": "Admin", "Clusters": "Cluster", "DefaultAccount": "Def Acct", "DefaultQOS": "Def QOS",
     "Descriptions": "Descr", "Events": "Event", "IDs": "ID", "Names": "Name", "Nodes": "NodeName", "Organizations": "Org",
@@ -34,8 +35,9 @@ NOWHERE = dict.fromkeys(
 """Values that Slurm prints if there is no association."""
 
 
-def chosen(entity: str, key: str, rows: Sequence[Row], asked: ConditionOptions) -> list[Row]:
-    """Return the rows to print; `key` is the field with the entity's name."""
+def chosen(entity: str, rows: Sequence[Row], asked: ConditionOptions) -> list[Row]:
+    """Return the rows of an entity to print."""
+    key = ENTITIES[entity].key
     fields = {**FIELDS, "Names": key}
     own = {fields[name]: values for name, values in asked.where.items() if name in fields}
     if "WithSubAccounts" in asked.flags and "Account" in own:

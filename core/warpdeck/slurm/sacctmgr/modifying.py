@@ -5,96 +5,95 @@ from __future__ import annotations
 from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.slurm.format.account_tree import ROOT
 
-from .decision import Change, Decision, Nothing, Tables, check_default, default_changes, put
-from .entity_settings import Values, values_for
-from .listing import ListOptions
+from .change_arguments import ChangeOptions
+from .decision import (
+    Change,
+    Decision,
+    Path,
+    Tables,
+    check_default,
+    default_changes,
+    put,
+    section,
+)
+from .messages import NOTHING_MODIFIED, NOTHING_TO_SET, Refused
+from .setting_values import Values, values_for
 
-NOTHING = " Nothing modified\n"
-NOTHING_TO_SET = " You didn't give me anything to set\n"
-ABOUT = ("description", "organization")
+ABOUT = frozenset({"description", "organization"})
 """Settings of an account itself, as opposed to its association."""
 
 
-def modify(entity: str, tables: Tables, wanted: ListOptions) -> Decision:
-    """Return the change of the selected entities. Raises Nothing or Unknown."""
-    decided = {"account": _accounts, "user": _users, "qos": _qos}[entity](tables, wanted)
-    if not decided.changes:
-        raise Nothing(NOTHING, is_error=False)
-    return decided
-
-
-def _accounts(tables: Tables, wanted: ListOptions) -> Decision:
-    if not wanted.settings:
-        raise Nothing(NOTHING_TO_SET)
-    names = {name.lower() for name in wanted.names}
-    parents = wanted.where.get("parents", [])
-    changes: list[Change] = []
-    moved, told = [], []
-    for account, table in tables.accounts.items():
-        above = str(table.get("parent", "")) or ROOT
-        if (names and account.lower() not in names) or (parents and above.lower() not in parents):
-            continue
-        now = {**table, "qos": tables.qos_of(account)}
-        values = values_for(wanted.settings, now, qos=tables.qos_names())
-        check_default(values, now, account)
-        parent = values.get("parent")
-        if parent == ROOT and not tables.account(ROOT):
-            values["parent"] = None
-        elif parent and not tables.account(parent):
-            raise Nothing(
-                f" Parent account '{parent}' doesn't exist on cluster {CLUSTER}\n{NOTHING}", is_error=False
-            )
-        elif parent and parent == account.lower():
-            continue
-        changes.append(put(values, "accounts", account))
-        moved += [f"  C = {CLUSTER:<10} A = {account} of {above}"] if values.keys() - ABOUT else []
-        told += [f"  {account}"] if values.keys() & set(ABOUT) else []
-    lines = [" Modified account associations...", *moved] if moved else []
-    lines += [" Modified accounts...", *told] if told else []
-    return Decision("\n".join([*lines, ""]), changes)
-
-
-def _users(tables: Tables, wanted: ListOptions) -> Decision:
+def modify(entity: str, tables: Tables, wanted: ChangeOptions) -> Decision:
+    """Return the change of the selected entities. Raises Refused."""
     default = next(iter(wanted.where.get("defaultaccounts", [])), "")
     if not wanted.settings and not default:
-        raise Nothing(NOTHING_TO_SET)
-    places = tables.places(wanted.names, wanted.where.get("accounts", ()))
-    changes: list[Change] = []
-    lines: list[str] = []
-    if wanted.settings:
-        for user, account in places:
-            now = {**tables.users_of(account)[user], "qos": tables.qos_of(account, user)}
-            values: Values = values_for(wanted.settings, now, qos=tables.qos_names())
-            check_default(values, now, account, user)
-            changes.append(put(values, "accounts", account, "users", user))
-        lines += [" Modified user associations..."] if places else []
-        lines += [f"  C = {CLUSTER:<10} A = {account:<20} U = {user:<9}" for user, account in places]
+        raise Refused(NOTHING_TO_SET)
+    paths = tables.selected(entity, wanted.names, wanted.where)
+    changed: dict[Path, Values] = {}
+    for path in paths if wanted.settings else ():
+        now = tables.table(path)
+        values = values_for(wanted.settings, now, qos=tables.qos_names())
+        check_default(values, now, path)
+        if entity != "account" or _can_move(tables, path, values):
+            changed[path] = values
+    changes = [put(values, *path) for path, values in changed.items()]
+    told = _TOLD[entity](tables, changed)
     if default:
-        users = list(dict.fromkeys(user for user, _ in places))
-        _check_default(tables, users, default)
-        for user in users:
-            own = {account: tables.users_of(account)[user] for _, account in tables.places([user])}
-            changes += default_changes(own, tables.account(default), user)
-            # A user's only account is already the default, but Slurm reports it as modified, too.
-        lines += [" Modified users...", *(f"  {user}" for user in users)] if users else []
-    return Decision("\n".join([*lines, ""]), changes)
+        users = list(dict.fromkeys(path[-1] for path in paths))
+        changes += _new_defaults(tables, users, default)
+        # A user's only account is already the default, but Slurm reports it as modified, too.
+        told += section(" Modified users...", (f"  {user}" for user in users))
+    if not changes:
+        raise Refused(told=NOTHING_MODIFIED)
+    return Decision(told, changes)
 
 
-def _check_default(tables: Tables, users: list[str], default: str) -> None:
+def _can_move(tables: Tables, path: Path, values: Values) -> bool:
+    """Return whether an account can be below its new parent, if it gets one.
+
+    The root account is no parent in config.toml, unless it is defined there. Raises Refused if the parent does not
+    exist.
+    """
+    parent = values.get("parent")
+    if parent == ROOT and not tables.account(ROOT):
+        values["parent"] = None
+    elif parent and not tables.account(parent):
+        raise Refused(
+            told=f" Parent account '{parent}' doesn't exist on cluster {CLUSTER}\n{NOTHING_MODIFIED}"
+        )
+    elif parent and parent == path[-1].lower():
+        return False
+    return True
+
+
+def _told_accounts(tables: Tables, changed: dict[Path, Values]) -> list[str]:
+    moved = [
+        f"  C = {CLUSTER:<10} A = {name} of {tables.parent(name)}"
+        for (_, name), values in changed.items()
+        if values.keys() - ABOUT
+    ]
+    told = [f"  {name}" for (_, name), values in changed.items() if values.keys() & ABOUT]
+    return [*section(" Modified account associations...", moved), *section(" Modified accounts...", told)]
+
+
+def _told_users(_: Tables, changed: dict[Path, Values]) -> list[str]:
+    lines = (f"  C = {CLUSTER:<10} A = {account:<20} U = {user:<9}" for _, account, _, user in changed)
+    return section(" Modified user associations...", lines)
+
+
+def _told_qos(_: Tables, changed: dict[Path, Values]) -> list[str]:
+    return section(" Modified qos...", (f"  {name}" for _, name in changed))
+
+
+_TOLD = {"account": _told_accounts, "user": _told_users, "qos": _told_qos}
+
+
+def _new_defaults(tables: Tables, users: list[str], default: str) -> list[Change]:
+    """Return the changes that set the users' default account. Raises Refused if it is not one of theirs."""
     account = tables.account(default)
     without = [user for user in users if not account or user not in tables.users_of(account)]
     if without:
         lines = "".join(f"  U = {user} C = {CLUSTER}\n" for user in without)
         told = " Can't modify because these users aren't associated with new default account"
-        raise Nothing(f"{told} '{default}'...\n{lines}", is_error=False)
-
-
-def _qos(tables: Tables, wanted: ListOptions) -> Decision:
-    if not wanted.settings:
-        raise Nothing(NOTHING_TO_SET)
-    names = [name for name in tables.qos_names() if not wanted.names or name.lower() in wanted.names]
-    changes = [
-        put(values_for(wanted.settings, tables.qos.get(name, {}), qos=tables.qos_names()), "qos", name)
-        for name in names
-    ]
-    return Decision("\n".join([" Modified qos...", *(f"  {name}" for name in names), ""]), changes)
+        raise Refused(told=f"{told} '{default}'...\n{lines}")
+    return [change for user in users for change in default_changes(tables.accounts_of(user), account, user)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
@@ -19,18 +19,14 @@ from warpdeck.slurm.console.arguments import listed
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.format.units import moment
 
-CONDITIONS = ("accounts", "cluster", "endtime", "jobid", "starttime", "users")
-"""Conditions, each of which may be abbreviated to any length."""
-SETTINGS = {
-    "admincomment": ("admin_comment", 12),
-    "comment": ("comment", 7),
-    "derivedes": ("comment", 9),
-    "derivedexitcode": ("derived_exit", 12),
-    "systemcomment": ("system_comment", 13),
-}
-"""Key -> our field and the minimum number of letters."""
-NOTHING_TO_SET = " You didn't give me anything to set\n"
-NONE_MODIFIED = " Nothing modified\n"
+from .abbreviations import meant, names
+from .messages import NOTHING_TO_SET, Refused, no_condition, no_option
+
+CONDITIONS = names("accounts:1 cluster:1 endtime:1 jobid:1 starttime:1 users:1")
+SETTINGS = names(
+    "admincomment:12=admin_comment comment:7 derivedes:9=comment derivedexitcode:12=derived_exit "
+    "systemcomment:13=system_comment"
+)
 NONE_FOUND = (
     "sacctmgr: accounting_storage/slurmdbd: acct_storage_p_modify_job: Request didn't affect anything or your user "
     "doesn't have privilege to perform this action\n"
@@ -39,14 +35,6 @@ AT_ONCE = 1000
 """Number of records in one transaction (api.joborders.MAX_ANNOTATED)."""
 _NUMBER = re.compile(r"[ \t]*([+-]?\d+)")
 _JOB = re.compile(r"(\d+(?:[_+]\d+)?)(?:\..*)?")
-
-
-class Refused(Exception):
-    """Error whose text is sacctmgr's complete message; `told` is what it prints on standard output."""
-
-    def __init__(self, text: str, *, told: str = "") -> None:
-        super().__init__(text)
-        self.told = told
 
 
 class CommentOptions(NamedTuple):
@@ -70,8 +58,8 @@ def asked(words: Sequence[str]) -> CommentOptions:
     for word in words:
         key, equals, text = word.partition("=")
         lowered = key.lower().rstrip("+-") if sets else key.lower()
-        setting = _setting(lowered)
-        condition = next((each for each in CONDITIONS if lowered and each.startswith(lowered)), "")
+        setting = meant(lowered, SETTINGS).replace(" ", "_")
+        condition = meant(lowered, CONDITIONS)
         if lowered in ("set", "where") and not equals:
             sets = lowered == "set"
         elif sets and setting and not equals:
@@ -81,23 +69,16 @@ def asked(words: Sequence[str]) -> CommentOptions:
         elif sets and setting:
             values[setting] = _number(text) if setting == "derived_exit" else _unquoted(text)
         elif sets:
-            told += f" Unknown option: {word}\n Use keyword 'where' to modify condition\n"
+            told += no_option(word)
         elif condition and equals:
             where[condition] = text.strip("'\"")
         else:
-            complaint += f" Unknown condition: {word}\n Use keyword 'set' to modify value\n"
+            complaint += no_condition(word)
     if complaint:
         raise Refused(complaint + invalid, told=told)
     if not values:
         raise Refused(invalid + NOTHING_TO_SET, told=told)
     return CommentOptions(where, values, told, invalid)
-
-
-def _setting(key: str) -> str:
-    for name, (ours, least) in SETTINGS.items():
-        if len(key) >= least and name.startswith(key):
-            return ours
-    return ""
 
 
 def _number(text: str) -> int:
@@ -173,10 +154,7 @@ def annotate(
 ) -> None:
     """Set the values in the records, or only check the permission with `only_asks`. Raises UserError."""
     with console.controller.connect() as client:
-        for some in _chunks([job["id"] for job in jobs]):
+        ids = [job["id"] for job in jobs]
+        for at in range(0, len(ids), AT_ONCE):
+            some = ids[at : at + AT_ONCE]
             client.call("job_annotate", ids=some, annotating=values, only_asks=only_asks)
-
-
-def _chunks(numbers: list[int]) -> Iterator[list[int]]:
-    for at in range(0, len(numbers), AT_ONCE):
-        yield numbers[at : at + AT_ONCE]

@@ -6,32 +6,17 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from .abbreviations import meant, names
-from .entity_settings import Given, Unknown, given, no_option
+from .editable import EDITABLE
+from .messages import Refused, no_condition, no_option
+from .setting_values import Given, given
 
-CONDITIONS = {
-    "user": names(
-        "Names:1=names Users:1=names Clusters:1=clusters DefaultAccounts:8=defaultaccounts Accounts:2=accounts Acct:4=accounts"
-    ),
-    "account": names("Names:1=names Accounts:1=names Acct:4=names Clusters:1=clusters Parents:4=parents"),
-    "qos": names("Names:1=names QOSLevel:1=names"),
-}
-REFUSED = {
-    "user": {
-        "adminlevel": "root and the controller's own user administer",
-        "partitions": "a user's place in an account holds in all partitions",
-        "wckeys": "there are none",
-    },
-    "account": {},
-    "qos": {},
-}
-"""Settings that Slurm has and that do not exist here, with the reason."""
 NOTHING = ("none", "")
 """Values of unsupported settings that are accepted, because they match the fixed behavior."""
 LEAST = 3
 NO_CONDITION = " No conditions given to remove, not executing.\n"
 
 
-class ListOptions(NamedTuple):
+class ChangeOptions(NamedTuple):
     """The parsed arguments.
 
     `names` are the entity's own names in lower case. `where` holds conditions on accounts, parents or
@@ -43,8 +28,8 @@ class ListOptions(NamedTuple):
     settings: list[Given]
 
 
-def asked(verb: str, entity: str, words: Iterable[str]) -> ListOptions:
-    """Parse the arguments. Raises Unknown."""
+def asked(verb: str, entity: str, words: Iterable[str]) -> ChangeOptions:
+    """Parse the arguments. Raises Refused."""
     named: list[str] = []
     where: dict[str, list[str]] = {}
     settings: list[Given] = []
@@ -55,7 +40,7 @@ def asked(verb: str, entity: str, words: Iterable[str]) -> ListOptions:
             sets = word.lower() == "set" or verb == "add"
             continue
         key, equals, text = word.partition("=")
-        condition = meant(key, CONDITIONS[entity]) if equals else "names"
+        condition = meant(key, names(EDITABLE[entity].conditions)) if equals else "names"
         setting = given(entity, word) if equals and sets else None
         is_set = sets and verb == "modify"
         if refusal := _refusal(entity, key.lower().rstrip("+-")) if equals and setting is None else "":
@@ -69,21 +54,17 @@ def asked(verb: str, entity: str, words: Iterable[str]) -> ListOptions:
             where.setdefault(condition, []).extend(_listed(text))
         else:
             complaint += (
-                no_option(word, advises=(verb, entity) != ("add", "user")) if sets else _no_condition(word)
+                no_option(word, advises=(verb, entity) != ("add", "user")) if sets else no_condition(word)
             )
     if complaint:
         is_all = verb == "delete" and not named and not where
-        raise Unknown(complaint + (NO_CONDITION if is_all else ""))
-    return ListOptions(list(dict.fromkeys(named)), where, settings)
+        raise Refused(complaint + (NO_CONDITION if is_all else ""))
+    return ChangeOptions(list(dict.fromkeys(named)), where, settings)
 
 
 def _refusal(entity: str, key: str) -> str:
-    found = (why for each, why in REFUSED[entity].items() if len(key) >= LEAST and each.startswith(key))
-    return next(found, "")
-
-
-def _no_condition(word: str) -> str:
-    return f" Unknown condition: {word}\n Use keyword 'set' to modify value\n"
+    refused = EDITABLE[entity].refused.items()
+    return next((why for each, why in refused if len(key) >= LEAST and each.startswith(key)), "")
 
 
 def _listed(text: str) -> list[str]:
