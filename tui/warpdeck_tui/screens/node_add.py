@@ -5,84 +5,69 @@ key.
 from __future__ import annotations
 
 import shlex
-from typing import ClassVar, cast
+from collections.abc import Iterable
+from typing import ClassVar
 
 from textual import work
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
+from textual.containers import VerticalGroup
+from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from warpdeck.base.errors import UserError
 from warpdeck_tui.data.connection import Core
-from warpdeck_tui.deck import Deck
-from warpdeck_tui.screens.shared.deck_screen import Arrives
-from warpdeck_tui.screens.shared.key_line import DialogKeys
+from warpdeck_tui.screens.shared.form_dialog import FormDialog
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels.cells import plural
 from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.form import Form, show_or_hide
+from warpdeck_tui.widgets.form_fields import FormField, FormValues
 
 PROGRESS_LINES = 6
-FIELDS = (("address", "target", "[user@]host[:port], as in ssh"), ("name", "name", "default: the host name"))
+FIELDS = (
+    FormField("target", "address", "[user@]host[:port], as in ssh"),
+    FormField("name", "name", "default: the host name"),
+)
+ACCEPT = FormField("accept", hint="Type yes to accept this key")
 
 
-class NodeAdd(Arrives[None], ModalScreen[None]):
+class NodeAdd(FormDialog):
     """The dialog. Enter adds the machine.
 
     An unknown host key is shown first, and accepted only if the user types "yes".
     """
 
+    place = "add"
     BINDINGS: ClassVar[list[BindingType]] = bindings("add")
 
     def __init__(self, core: Core) -> None:
-        super().__init__()
+        super().__init__("Add a node", FIELDS)
         self._core = core
         self._fingerprint = ""
         self._told: list[str] = []
         self._adding = ""
         """The machine that is being added. The controller continues with it even if this dialog is closed."""
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Static("Add a node", classes="title", markup=False)
-            for title, name, hint in FIELDS:
-                with Horizontal(classes="field"):
-                    yield Static(title, classes="label", markup=False)
-                    yield Input(placeholder=hint, id=name, compact=True)
+    def compose_more(self) -> Iterable[Widget]:
+        with VerticalGroup(id="unknown-key"):
             yield Static("", id="key", classes="listed", markup=False)
-            yield Input(placeholder="Type yes to accept this key", id="accept", compact=True)
-            yield Static("", id="progress", classes="muted", markup=False)
-            yield Static("", id="error", classes="error", markup=False)
-            yield Static("", id="command", classes="command", markup=False)
-            yield DialogKeys("add")
+            yield Form((ACCEPT,), {}, id="answer")
+        yield Static("", id="progress", classes="muted", markup=False)
 
     def arrive(self) -> None:
-        self.query_one("#key").display = self.query_one("#accept").display = False
-        self._show("progress", "")
-        self._show("error", "")
-        self.on_input_changed()
+        super().arrive()
+        self._forget_key()
+        show_or_hide(self.query_one("#progress", Static), "")
 
-    def on_input_changed(self) -> None:
-        if self.is_left:
-            return
-        self.query_one("#command", Static).update(f"$ {self._command()}")
-
-    def _command(self) -> str:
-        name = f" --name {shlex.quote(self._value('name'))}" if self._value("name") else ""
-        target = shlex.quote(self._value("target")) if self._value("target") else "HOST"
-        return f"warpdeck node add {target}{name}"
-
-    def on_input_submitted(self) -> None:
-        self.action_submit()
+    def command(self, values: FormValues) -> str:
+        return f"$ {command_line(values)}"
 
     def action_submit(self) -> None:
         accept = self.query_one("#accept", Input)
         if self._adding:
-            self._say(f"Still adding {self._adding}")
-        elif not self._value("target"):
-            self._say("Enter an address")
-            self.query_one("#target").focus()
+            self.show_error(f"Still adding {self._adding}")
+        elif not self.form.values()["target"]:
+            self._ask_again("Enter an address")
         elif not accept.has_focus:
             self._forget_key()
             self._add("")
@@ -90,18 +75,22 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
             self._add(self._fingerprint)
         else:
             self._forget_key()
-            self._say("Host key not accepted; nothing was changed")
-            self.query_one("#target").focus()
+            self._ask_again("Host key not accepted; nothing was changed")
+
+    def _ask_again(self, words: str) -> None:
+        self.show_error(words)
+        self.form.input("target").focus()
 
     @work(exclusive=True)
     async def _add(self, accepted: str) -> None:
         self._told.clear()
-        self._say("")
-        self._adding = self._value("target")
+        self.show_error("")
+        values = self.form.values()
+        self._adding = values["target"]
         try:
             row = await self._core.node_add(
-                self._value("target"),
-                name=self._value("name"),
+                values["target"],
+                name=values["name"],
                 accept_host_key=accepted,
                 progress=self._progress,
             )
@@ -110,47 +99,41 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
             return
         finally:
             self._adding = ""
-        cast(Deck, self.app).chronicle.add(self._command())
+        self.deck.chronicle.add(command_line(values))
         has = f"{plural(row.cpus, 'CPU')}, {plural(len(row.gpus), 'GPU')}"
         self.app.notify(f"Added {row.name}: {has}", markup=False)
-        self.dismiss(None)
+        self.dismiss("")
 
     def _failed(self, error: UserError) -> None:
         if error.code != "host_key" or self._fingerprint:
-            self._say(f"{error.message}\n{error.hint}".strip())
+            self.show_error(self.error_words(error))
             return
         self._fingerprint = error.details["fingerprint"]
-        key, accept = self.query_one("#key", Static), self.query_one("#accept", Input)
         kind, host = error.details.get("key_type", ""), error.details.get("host", "")
-        key.update(
+        self.query_one("#key", Static).update(
             f"The host key of {host} is unknown. Compare it with the key of the machine:\n{kind} {self._fingerprint}"
         )
-        key.display = accept.display = True
-        accept.focus()
+        self.query_one("#unknown-key").display = True
+        self.query_one("#accept").focus()
 
     def _forget_key(self) -> None:
         self._fingerprint = ""
         self.query_one("#accept", Input).value = ""
-        self.query_one("#key").display = self.query_one("#accept").display = False
+        self.query_one("#unknown-key").display = False
 
     def _progress(self, line: str) -> None:
         self._told.append(printable(line))
-        self._show("progress", "\n".join(self._told[-PROGRESS_LINES:]))
-
-    def _say(self, words: str) -> None:
-        self._show("error", words)
-
-    def _show(self, name: str, words: str) -> None:
-        """Show a text in this line, or hide the line if the text is empty."""
-        line = self.query_one(f"#{name}", Static)
-        line.update(words)
-        line.display = bool(words)
-
-    def _value(self, name: str) -> str:
-        return self.query_one(f"#{name}", Input).value.strip()
+        show_or_hide(self.query_one("#progress", Static), "\n".join(self._told[-PROGRESS_LINES:]))
 
     def action_give_up(self) -> None:
         if self._adding:
             words = f"Still adding {self._adding}. It appears in the list of nodes when it is ready"
             self.app.notify(words, markup=False)
-        self.dismiss(None)
+        self.dismiss("")
+
+
+def command_line(values: FormValues) -> str:
+    """Return the command that adds this machine."""
+    name = f" --name {shlex.quote(values['name'])}" if values["name"] else ""
+    target = shlex.quote(values["target"]) if values["target"] else "HOST"
+    return f"warpdeck node add {target}{name}"

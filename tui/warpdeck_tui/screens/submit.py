@@ -31,7 +31,7 @@ from warpdeck_tui.user_files.external_editor import edited
 from warpdeck_tui.user_files.presets import check_name
 from warpdeck_tui.viewmodels.jobs.form import (
     FIELDS,
-    FieldError,
+    SCRIPT_TEXT,
     Sheet,
     arguments,
     belongs_to,
@@ -46,6 +46,8 @@ from warpdeck_tui.viewmodels.jobs.form import (
 )
 from warpdeck_tui.viewmodels.jobs.form_sources import preset_of
 from warpdeck_tui.viewmodels.jobs.script import BARE
+from warpdeck_tui.widgets.form import Form, show_or_hide
+from warpdeck_tui.widgets.form_fields import WHOLE_FORM, FieldError
 
 from .sweep import SweepGrid
 
@@ -95,13 +97,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
         with Vertical(classes="dialog form"):
             yield Static("New job", id="title", classes="title", markup=False)
             with Horizontal(id="sheet"):
-                with Vertical(id="fields"):
-                    for field in FIELDS:
-                        with Horizontal(classes="field"):
-                            yield Static(field.title, classes="label", markup=False)
-                            value = self._sheet.value(field.id)
-                            yield FormLine(value, placeholder=field.example, id=field.id, compact=True)
-                        yield Static("", id=f"{field.id}-error", classes="error", markup=False)
+                yield Form(FIELDS, self._sheet.values, line=FormLine, id="fields")
                 with Vertical(id="beside"):
                     yield ScriptText(self._sheet.text, id="text", compact=True, soft_wrap=False)
                     yield Static("", id="text-error", classes="error", markup=False)
@@ -151,10 +147,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
         """
         self._sheet = sheet
         with self.prevent(Input.Changed, TextArea.Changed):
-            for field in FIELDS:
-                line = self.query_one(f"#{field.id}", FormLine)
-                if field.id != but and line.value.strip() != sheet.value(field.id).strip():
-                    line.value = sheet.value(field.id)
+            self.query_one(Form).fill(sheet.values, but=but)
             area = self.query_one(ScriptText)
             if area.text != sheet.text:
                 area.text = sheet.text
@@ -176,7 +169,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
         try:
             text = edited(self.app, self._sheet.text, name=os.path.basename(self._path) or "job.sh")
         except UserError as error:
-            self._show_errors([FieldError("", in_words(error))])
+            self._show_errors([FieldError(WHOLE_FORM, in_words(error))])
         else:
             self._changed(written(self._sheet, text))
 
@@ -200,7 +193,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
         try:
             self._use(await self._filling.chosen(key, self._sheet))
         except UserError as error:
-            self._show_errors([FieldError("", in_words(error))])
+            self._show_errors([FieldError(WHOLE_FORM, in_words(error))])
 
     def _use(self, sheet: Sheet) -> None:
         """Replace the content of the form. If it names a script that was not read yet, the script is read."""
@@ -217,7 +210,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
         try:
             preset = preset_of(self._sheet)
         except UserError as error:
-            self._show_errors([FieldError("text", in_words(error))])
+            self._show_errors([FieldError(SCRIPT_TEXT, in_words(error))])
             return
 
         def save(name: str | None) -> None:
@@ -225,7 +218,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
                 try:
                     self._filling.save(name, preset)
                 except UserError as error:
-                    self._show_errors([FieldError("", in_words(error))])
+                    self._show_errors([FieldError(WHOLE_FORM, in_words(error))])
                 else:
                     self.app.notify(f"Saved preset {name}. Press Ctrl-O to load it", markup=False)
 
@@ -311,11 +304,10 @@ class NewJob(Arrives[str], ModalScreen[str]):
     def _show_errors(self, wrong: Iterable[FieldError]) -> None:
         """Show each error beside its field, and move the cursor to the first."""
         found = list(wrong)
-        for name in [*(field.id for field in FIELDS), "text", "form"]:
-            words = "; ".join(each.words for each in found if (each.field or "form") == name)
-            line = self.query_one(f"#{name}-error", Static)
-            line.update(words)
-            line.display = bool(words)
+        self.query_one(Form).show_errors(found)
+        for field in (SCRIPT_TEXT, WHOLE_FORM):
+            words = "; ".join(each.words for each in found if each.field == field)
+            show_or_hide(self.query_one(f"#{field or 'form'}-error", Static), words)
         if found and found[0].field:
             self.query_one(f"#{found[0].field}").focus()
 

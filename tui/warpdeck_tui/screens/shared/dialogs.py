@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
 from warpdeck.protocol.job_rows import JobRow
@@ -21,10 +21,12 @@ from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.jobs.job_columns import choice_row
 from warpdeck_tui.viewmodels.jobs.queue import Question
 from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.form_fields import FormField, FormValues
 from warpdeck_tui.widgets.log.view import LogView
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
 from .deck_screen import Arrives, TextPane
+from .form_dialog import FormDialog
 from .key_line import DialogKeys
 
 if TYPE_CHECKING:
@@ -73,13 +75,14 @@ class Confirm(Arrives[bool], ModalScreen[bool]):
         self.dismiss(False)
 
 
-class Ask(Arrives[str], ModalScreen[str]):
+class Ask(FormDialog):
     """A question that is answered with one line of text. The result is "" if the user canceled.
 
     `required` is the message for an empty answer. `check` raises UserError for an invalid answer, and its
     message is shown. `value` is the initial text.
     """
 
+    place = "ask"
     BINDINGS: ClassVar[list[BindingType]] = bindings("ask")
 
     def __init__(
@@ -91,47 +94,15 @@ class Ask(Arrives[str], ModalScreen[str]):
         value: str = "",
         check: Callable[[str], object] = str,
     ) -> None:
-        super().__init__()
-        self._title = title
-        self._value = value
-        self._check = check
-        self._required = required
+        answer = FormField("answer", required=required, check=check, selects_on_focus=False)
+        super().__init__(title, (answer,), {"answer": value})
         self._command = command
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Static(printable(self._title), classes="title", markup=False)
-            yield Input(self._value, id="answer", compact=True, select_on_focus=False)
-            yield Static("", id="error", classes="error", markup=False)
-            if self._command:
-                yield Static(f"$ {printable(self._command)}", classes="command", markup=False)
-            yield DialogKeys("ask")
+    def command(self, values: FormValues) -> str:
+        return f"$ {printable(self._command)}" if self._command else ""
 
-    def arrive(self) -> None:
-        self.query_one("#error").display = False
-
-    def on_input_submitted(self) -> None:
-        self.action_submit()
-
-    def action_submit(self) -> None:
-        answer = self.query_one(Input).value.strip()
-        try:
-            self._check(answer)
-        except UserError as error:
-            self._refuse(f"{error.message}. {error.hint}")
-        else:
-            if answer:
-                self.dismiss(answer)
-            else:
-                self._refuse(self._required)
-
-    def _refuse(self, words: str) -> None:
-        error = self.query_one("#error", Static)
-        error.update(words)
-        error.display = True
-
-    def action_give_up(self) -> None:
-        self.dismiss("")
+    def accept(self, values: FormValues) -> None:
+        self.dismiss(values["answer"])
 
 
 class Choose(Arrives[str], ModalScreen[str]):

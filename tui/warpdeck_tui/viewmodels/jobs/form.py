@@ -24,49 +24,29 @@ from warpdeck.protocol.job_rows import JobDetail
 from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck.protocol.start_text import starts_in_words
 from warpdeck_tui.viewmodels.cells import plural
+from warpdeck_tui.widgets.form_fields import FieldError, FormField
 
 from .script import BARE, Pair, as_words, body_of, with_body, with_option, with_others
 
-
-class FormField(NamedTuple):
-    """A field of the form.
-
-    `option` is the command-line option that it sets, or "" for the script and similar fields.
-    """
-
-    id: str
-    title: str
-    option: str
-    example: str
-
-
 FIELDS = (
-    FormField("folder", "folder", "", "current folder"),
-    FormField("script", "script", "", "train.sh"),
-    FormField("args", "arguments", "", "--lr 0.1"),
-    FormField("wrap", "or command", "", "python train.py"),
-    FormField("gpus", "GPUs", "gpus", "1, or h100:2"),
-    FormField("cpus", "CPUs/task", "cpus-per-task", "1"),
-    FormField("mem", "memory", "mem", "64G"),
-    FormField("time", "time limit", "time", "4:00:00"),
-    FormField("name", "job name", "job-name", "default: the script name"),
-    FormField("sweep", "sweep", "", "lr=0.1,0.2 seed=1..5"),
-    FormField("more", "more", "", "--array=0-9 --hold"),
-    FormField("code", "code of job", "", "default: current code; or a job ID"),
+    FormField("folder", "folder", "current folder"),
+    FormField("script", "script", "train.sh"),
+    FormField("args", "arguments", "--lr 0.1"),
+    FormField("wrap", "or command", "python train.py"),
+    FormField("gpus", "GPUs", "1, or h100:2", option="gpus"),
+    FormField("cpus", "CPUs/task", "1", option="cpus-per-task"),
+    FormField("mem", "memory", "64G", option="mem"),
+    FormField("time", "time limit", "4:00:00", option="time"),
+    FormField("name", "job name", "default: the script name", option="job-name"),
+    FormField("sweep", "sweep", "lr=0.1,0.2 seed=1..5"),
+    FormField("more", "more", "--array=0-9 --hold"),
+    FormField("code", "code of job", "default: current code; or a job ID"),
 )
 OPTIONS = {field.option: field.id for field in FIELDS if field.option}
 """Maps options to their fields. All other options are shown in the field "more"."""
+SCRIPT_TEXT = "text"
+"""Stands for the script beside the form in a FieldError."""
 Values = Mapping[str, str]
-
-
-class FieldError(NamedTuple):
-    """An error message and the field it belongs to.
-
-    "text" means the script beside the form, "" the whole form.
-    """
-
-    field: str
-    words: str
 
 
 class Sheet(NamedTuple):
@@ -286,7 +266,7 @@ def check(sheet: Sheet, *, now: float) -> list[FieldError]:
         try:
             script_options(sheet.text, "script")
         except UserError as error:
-            found.append(FieldError("text", in_words(error)))
+            found.append(FieldError(SCRIPT_TEXT, in_words(error)))
     return found
 
 

@@ -6,24 +6,12 @@ fields are the keys that change often. All other keys of the table are left unch
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from warpdeck.base.errors import UserError
 from warpdeck.model.amendment import Value
 from warpdeck.notation.config.rules import literal
-
-WORD, COUNT, NUMBER, NAMES = "word", "count", "number", "names"
-"""Types of fields: a text, a whole number, a number, names separated by commas."""
-
-
-class RuleField(NamedTuple):
-    """A field. `name` is the key in config.toml; `hint` is shown while the field is empty."""
-
-    name: str
-    kind: str
-    hint: str
+from warpdeck_tui.widgets.form_fields import FieldKind, FormField
 
 
 class Kind(NamedTuple):
@@ -31,7 +19,12 @@ class Kind(NamedTuple):
 
     table: str
     noun: str
-    fields: tuple[RuleField, ...]
+    fields: tuple[FormField, ...]
+
+
+def _field(name: str, hint: str, kind: FieldKind = FieldKind.TEXT) -> FormField:
+    """Return the field of the key `name`, which is also its label."""
+    return FormField(name, name, hint, kind)
 
 
 KINDS = {
@@ -39,42 +32,41 @@ KINDS = {
         "qos",
         "QoS",
         (
-            RuleField("priority", COUNT, "100; higher starts first"),
-            RuleField("preempts", NAMES, "normal,scavenger; QoS that it preempts"),
-            RuleField("preempt_mode", WORD, "requeue, suspend or cancel; for its own jobs"),
-            RuleField("grace_s", COUNT, "60; seconds before preemption"),
-            RuleField("usage_factor", NUMBER, "1.0; 0.0: usage is not counted"),
-            RuleField("max_wall", WORD, "12:00:00; per job"),
-            RuleField("max_tres_per_job", WORD, "gres/gpu=8"),
-            RuleField("max_tres_per_user", WORD, "gres/gpu=32,cpu=256"),
-            RuleField("grp_tres", WORD, "gres/gpu=64; all jobs together"),
-            RuleField("max_jobs_per_user", COUNT, "10; running jobs"),
-            RuleField("max_submit_per_user", COUNT, "100; pending and running jobs"),
+            _field("priority", "100; higher starts first", FieldKind.COUNT),
+            _field("preempts", "normal,scavenger; QoS that it preempts", FieldKind.NAMES),
+            _field("preempt_mode", "requeue, suspend or cancel; for its own jobs"),
+            _field("grace_s", "60; seconds before preemption", FieldKind.COUNT),
+            _field("usage_factor", "1.0; 0.0: usage is not counted", FieldKind.NUMBER),
+            _field("max_wall", "12:00:00; per job"),
+            _field("max_tres_per_job", "gres/gpu=8"),
+            _field("max_tres_per_user", "gres/gpu=32,cpu=256"),
+            _field("grp_tres", "gres/gpu=64; all jobs together"),
+            _field("max_jobs_per_user", "10; running jobs", FieldKind.COUNT),
+            _field("max_submit_per_user", "100; pending and running jobs", FieldKind.COUNT),
         ),
     ),
     "partitions": Kind(
         "partitions",
         "partition",
         (
-            RuleField("nodes", WORD, "gpu[01-16]; empty: all nodes"),
-            RuleField("state", WORD, "UP, DOWN, DRAIN, INACTIVE"),
-            RuleField("max_time", WORD, "2-00:00:00; per job"),
-            RuleField("default_time", WORD, "1:00:00; for jobs without --time"),
-            RuleField("max_nodes", COUNT, "4; per job"),
-            RuleField("priority_tier", COUNT, "1; higher starts first, before priority"),
-            RuleField("qos", WORD, "QoS with limits for the partition"),
-            RuleField("allow_groups", NAMES, "staff,phd; Unix groups"),
-            RuleField("allow_accounts", NAMES, "vision,speech"),
-            RuleField("allow_qos", NAMES, "normal,urgent"),
+            _field("nodes", "gpu[01-16]; empty: all nodes"),
+            _field("state", "UP, DOWN, DRAIN, INACTIVE"),
+            _field("max_time", "2-00:00:00; per job"),
+            _field("default_time", "1:00:00; for jobs without --time"),
+            _field("max_nodes", "4; per job", FieldKind.COUNT),
+            _field("priority_tier", "1; higher starts first, before priority", FieldKind.COUNT),
+            _field("qos", "QoS with limits for the partition"),
+            _field("allow_groups", "staff,phd; Unix groups", FieldKind.NAMES),
+            _field("allow_accounts", "vision,speech", FieldKind.NAMES),
+            _field("allow_qos", "normal,urgent", FieldKind.NAMES),
         ),
     ),
 }
-_NUMBERS = {COUNT: re.compile(r"\d{1,15}"), NUMBER: re.compile(r"\d{1,9}(\.\d{1,9})?")}
 
 
 def field_texts(kind: Kind, values: Mapping[str, Any]) -> dict[str, str]:
     """Return the texts of the form's fields for these values of the table."""
-    return {field.name: _text(values[field.name]) if field.name in values else "" for field in kind.fields}
+    return {field.id: _text(values[field.id]) if field.id in values else "" for field in kind.fields}
 
 
 def asked(kind: Kind, before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, Value | None]:
@@ -83,9 +75,9 @@ def asked(kind: Kind, before: Mapping[str, str], now: Mapping[str, str]) -> dict
     None means that the field was emptied, so its key is removed. Raises UserError.
     """
     return {
-        field.name: _value(field, now[field.name]) if now[field.name] else None
+        field.id: field.value(now[field.id]) if now[field.id] else None
         for field in kind.fields
-        if now[field.name] != before[field.name]
+        if now[field.id] != before[field.id]
     }
 
 
@@ -103,13 +95,3 @@ def _text(value: object) -> str:
     if isinstance(value, dict):
         return ",".join(f"{key}={count}" for key, count in value.items())
     return str(value)
-
-
-def _value(field: RuleField, text: str) -> Value:
-    if field.kind == NAMES:
-        return [name.strip() for name in text.split(",") if name.strip()]
-    if field.kind == WORD:
-        return text
-    if not _NUMBERS[field.kind].fullmatch(text):
-        raise UserError(f"{field.name} must be a number, not {text!r}", f"Example: {field.hint}")
-    return int(text) if field.kind == COUNT else float(text)
