@@ -3,6 +3,10 @@
 It supports the sequences with which shells, progress bars and full-screen programs place text (ECMA-48,
 xterm): moving, erasing, inserting, deleting, scrolling in a region, the alternate screen, and colors (see
 `ansi`). Titles and requests for an answer are ignored.
+
+The library pyte 0.8.2 does not replace this module: it has no alternate screen, turns 256 colors into RGB
+before the theme can map them, and raises TypeError for sequences such as `CSI ? 1 m` and `CSI 1;2 D`. It also
+replays 1 MB of output 2.3 to 2.8 times slower, and takes 136 ms to import.
 """
 
 from __future__ import annotations
