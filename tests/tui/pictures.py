@@ -106,7 +106,7 @@ async def _wear(pilot: Pilot[None], app: DeckApp, theme: str) -> None:
     for screen in app.screen_stack:
         if hasattr(screen, "recolour"):
             screen.recolour()
-    app.redraw()
+    app.refresher.redraw()
     await pilot.pause()
 
 

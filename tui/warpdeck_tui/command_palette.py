@@ -11,6 +11,7 @@ from typing import cast
 
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 
+from warpdeck_tui.table.actions import CHANGING
 from warpdeck_tui.viewmodels.shell.search_index import (
     JobSearch,
     Thing,
@@ -76,7 +77,7 @@ class Objects(Provider):
             find_users(jobs, query),
         ):
             for thing in things:
-                if not (deck.readonly and deck.changes(thing.kind)):
+                if not (deck.readonly and ("queue", thing.kind) in CHANGING):
                     yield Hit(thing.score, thing.title, partial(go, deck, thing), help=thing.words)
             await asyncio.sleep(0)
 
@@ -86,11 +87,11 @@ def go(deck: Deck, thing: Thing) -> None:
     does.
     """
     if thing.kind == "job":
-        deck.open_job(thing.key)
+        deck.navigation.open_job(thing.key)
     elif thing.kind == "node":
-        deck.open_node(thing.key)
+        deck.navigation.open_node(thing.key)
     elif thing.kind == "user":
-        deck.open_user(thing.key)
+        deck.navigation.open_user(thing.key)
     elif thing.kind == "attach":
         deck.verbs.attach(thing.key)
     elif thing.kind == "limit":

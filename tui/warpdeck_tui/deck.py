@@ -1,11 +1,12 @@
-"""The app as its screens see it: `DeckApp` implements it, and screens import only this."""
+"""The app as screens, dialogs and the palette know it. `app.DeckApp` implements these protocols."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence, Set
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from rich.style import Style
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from warpdeck.base.errors import UserError
@@ -16,9 +17,13 @@ from .data.action_log import ActionLog
 from .data.client_state import ClientState
 from .data.connection import Core
 from .table.actions import Action
-from .terminal.terminal_app import TerminalApp
+from .terminal.keyboard import Keyboard
+from .terminal.lent_terminal import Lender
+from .terminal.terminal_app import Pace
 from .theme_manager import ThemeManager
 from .user_files.settings import Settings
+
+R = TypeVar("R")
 
 
 class Command(NamedTuple):
@@ -47,94 +52,121 @@ class JobActions(Protocol):
     async def shell(self) -> None: ...
 
 
-class Deck(TerminalApp):
+class Navigation(Protocol):
+    """Opens screens."""
+
+    def show_queue(self) -> None:
+        """Close all screens above the queue."""
+
+    def open_job(self, key: str, *, pane: str = "", channel: str = "out") -> None:
+        """Open the page of the job with this id."""
+
+    def open_node(self, name: str) -> None:
+        """Open the screen of nodes, with the cursor on this node."""
+
+    def open_user(self, user: str) -> None:
+        """Open the queue, filtered to the jobs of this user."""
+
+
+class Forms(Protocol):
+    """Opens the "New job" form."""
+
+    def open_new(self) -> None: ...
+    def open_like(self, key: str) -> None: ...
+
+
+class FrontScreen(Protocol):
+    """The full screen in front, below any dialogs."""
+
+    @property
+    def job_keys(self) -> list[str]:
+        """The jobs that an action on jobs applies to."""
+        ...
+
+
+class Deck(Lender, Protocol):
     """The state and the calls that screens, dialogs and the palette share."""
 
     core: Core
     board: ClientState
-    user: str
-    everybody: bool
-    readonly: bool
     chronicle: ActionLog
-    lending: bool
-    """Whether the terminal is about to be lent to a job, so that keys wait."""
-    away: str
-    """Why there is no connection, or no answer over it, and the next step; "" if all is well."""
     looks: ThemeManager
     settings: Settings
+    keyboard: Keyboard
+    everybody: bool
+    """Whether lists show the jobs of all users."""
+    readonly: bool
+    low_bandwidth: bool
+    lending: bool
+    """True while the terminal is about to be handed over to a job. Keys wait meanwhile."""
 
     @property
-    def verbs(self) -> JobActions:
-        raise NotImplementedError
+    def verbs(self) -> JobActions: ...
+    @property
+    def navigation(self) -> Navigation: ...
+    @property
+    def forms(self) -> Forms: ...
+    @property
+    def pace(self) -> Pace: ...
 
     @property
     def palette(self) -> dict[str, Style]:
-        """The styles of the line widgets in the present theme."""
-        raise NotImplementedError
+        """Map style names of the line widgets to their styles in the current theme."""
+        ...
 
     @property
-    def front(self) -> Screen[Any] | None:
-        """The full screen in front, below any dialogs."""
-        raise NotImplementedError
+    def front(self) -> FrontScreen | None:
+        """The screen in front, or None if there is none that can be drawn."""
+        ...
 
     @property
     def marks(self) -> Set[str]:
-        """Keys of the jobs that are marked in the queue."""
-        raise NotImplementedError
+        """The keys of the rows that are marked in the queue."""
+        ...
 
     @property
     def keymap(self) -> dict[str, str]:
-        """Action id -> keys, where the user has changed them."""
-        raise NotImplementedError
+        """Map binding ids to keys, for those actions to which the user gave other keys than the default ones."""
+        ...
 
     def find_job(self, key: str) -> JobRow | None:
-        """Return the row of a job that the board or the screen in front shows."""
-        raise NotImplementedError
-
-    def open_job(self, key: str, *, pane: str = "", channel: str = "out") -> None:
-        """Open a job's page."""
-        raise NotImplementedError
-
-    def open_node(self, name: str) -> None:
-        """Open the map of GPUs at a node."""
-        raise NotImplementedError
-
-    def open_user(self, user: str) -> None:
-        """Open the queue with the jobs of one user."""
-        raise NotImplementedError
-
-    def new_job(self) -> None:
-        """Open the submission form."""
-        raise NotImplementedError
-
-    def new_like(self, key: str) -> None:
-        """Open the submission form, filled from a job."""
-        raise NotImplementedError
-
-    def changes(self, verb: str) -> bool:
-        """Return whether the verb changes anything on the site."""
-        raise NotImplementedError
+        """Return the job's row from the client state or from the screen that shows it, or None."""
 
     def tell_error(self, error: UserError) -> None:
-        """Show an error and its next step."""
-        raise NotImplementedError
+        """Show an error as one sentence and the next step."""
 
     def tell_reloaded(self, reloaded: Reloaded) -> None:
-        """Show the changes of a configuration that is in force now."""
-        raise NotImplementedError
+        """Show which settings changed when config.toml was read again."""
 
     def copy(self, text: str, *, shown: str = "") -> None:
-        """Copy to the clipboard. `shown` replaces the text in the message if the text holds a secret."""
-        raise NotImplementedError
+        """Copy the text to the terminal's clipboard (OSC 52), to the buffer of tmux and to a file.
+
+        The file serves terminals that have neither of the other two. `shown` is displayed in place of the
+        text if the text contains a secret.
+        """
 
     async def take_back(self, key: str = "") -> None:
-        """Undo an action of the action log, by default the last one."""
-        raise NotImplementedError
-
-    def action_show_queue(self) -> None:
-        """Show the queue."""
-        raise NotImplementedError
+        """Undo the latest change, or the change with this key. If that is impossible, show why."""
 
     def commands(self, screen: Screen[Any]) -> Iterable[Command]:
-        """Return every action that applies on this screen."""
-        raise NotImplementedError
+        """Yield the entries of the command palette: every action that applies to the screen in front."""
+        ...
+
+    def paint_words(self) -> str:
+        """Return how long the last key took until its effect was written, or "" if that is switched off."""
+        ...
+
+    # Methods of Textual's App
+
+    def notify(
+        self, message: str, *, severity: SeverityLevel = "information", markup: bool = True
+    ) -> None: ...
+    def push_screen(
+        self, screen: Screen[R], callback: Callable[[R | None], None] | None = None
+    ) -> object: ...
+    def run_worker(
+        self, work: Coroutine[Any, Any, None], *, group: str = "default", exclusive: bool = False
+    ) -> object: ...
+    def set_timer(self, delay: float, callback: Callable[[], None]) -> object: ...
+    def write_sequence(self, text: str) -> None:
+        """Write a sequence to the terminal that neither moves the cursor nor shows anything."""

@@ -131,7 +131,7 @@ class ThemeManager:
         app.set_class(True, f"-theme-{name}", update=False)
         app.set_class(app.current_theme.dark, "-dark-mode", update=False)
         app.set_class(not app.current_theme.dark, "-light-mode", update=False)
-        app._refresh_truecolor_filter(app.ansi_theme)
+        app.refresh_theme_filter()
         app.stylesheet.set_variables(app.get_css_variables())
 
     def tell(self) -> None:

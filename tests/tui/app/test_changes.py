@@ -67,7 +67,7 @@ async def test_a_failed_job_is_compared_with_the_one_that_worked(folder: Path) -
         stage.cluster.ends["llama"] = (0.0, 1)
         await stage.cluster.submit("llama", env={"LR": "0.3"}, resources=Resources(gpus=GpuAsk(per_node=2)))
         await stage.shows("✗ F")
-        stage.app.open_job("2")
+        stage.app.navigation.open_job("2")
         await stage.shows("job 2", "FAILED")
         await stage.press("W")
         await stage.shows(
@@ -78,7 +78,7 @@ async def test_a_failed_job_is_compared_with_the_one_that_worked(folder: Path) -
         )
         await stage.press("escape", "escape")
         await stage.hides("Changes from job 1")
-        stage.app.open_job("1")
+        stage.app.navigation.open_job("1")
         await stage.shows("job 1", "COMPLETED")
         await stage.press("W")
         await stage.told("has completed")

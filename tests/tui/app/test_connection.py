@@ -55,6 +55,6 @@ async def test_news_may_come_before_a_screens_widgets_are_there(folder: Path) ->
     async with on_stage(folder) as stage:
         for place in (NodesScreen, HistoryScreen):
             stage.app.push_screen(place())
-            stage.app.told(Delta())
-            stage.app.redraw()
+            stage.app.updates.told(Delta())
+            stage.app.refresher.redraw()
         await stage.shows("history:")

@@ -120,7 +120,7 @@ async def test_a_form_that_comes_late_says_so_and_disturbs_no_dialog(folder: Pat
     async with on_stage(folder) as stage:
         await stage.press("question_mark")
         await stage.shows("Help")
-        stage.app.open_form(Sheet())
+        stage.app.forms.open(Sheet())
         await stage.told("The form was not opened")
         await stage.shows("Help")
 

@@ -17,13 +17,13 @@ TURNS = 60
 """By then every screen stood in all tries; most stand within twenty."""
 
 OPENS: dict[str, Callable[[DeckApp], object]] = {
-    "job": lambda app: app.open_job("1"),
+    "job": lambda app: app.navigation.open_job("1"),
     "nodes": lambda app: app.action_show_nodes(),
     "history": lambda app: app.action_show_history(),
     "help": lambda app: app.action_help(),
     "text": lambda app: app.push_screen(TextPage("a title", "a text")),
     "question": lambda app: app.push_screen(Ask("Reason for draining", required="an answer")),
-    "form": lambda app: app.open_form(Sheet()),
+    "form": lambda app: app.forms.open(Sheet()),
 }
 
 
@@ -49,7 +49,7 @@ async def test_the_app_may_be_quit_before_a_screen_stands(folder: Path, turns: i
     async with on_stage(folder) as stage:
         await stage.cluster.submit("llama")
         await stage.shows("● R")
-        stage.app.open_job("1")
+        stage.app.navigation.open_job("1")
         await _turn(turns)
         stage.app.exit()
     assert stage.app.return_code == 0

@@ -66,7 +66,7 @@ async def test_what_looks_the_same_is_not_written(folder: Path) -> None:
         await stage.pilot.pause()
         stage.written()
         for _ in range(3):
-            stage.app.redraw()
+            stage.app.refresher.redraw()
             stage.app.screen.refresh()
             await stage.pilot.pause()
         assert stage.written() == ""

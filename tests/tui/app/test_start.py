@@ -64,11 +64,11 @@ async def test_the_first_paint_reads_one_theme_and_each_style_sheet_once(
 
 async def test_the_first_rows_do_not_wait_for_the_pace_of_news(folder: Path) -> None:
     async with waiting_app(folder) as (app, _):
-        app.linked("ada")
-        app.told(Delta(ready=True))
-        assert not app._draw_planned
-        app.told(Delta())
-        assert app._draw_planned
+        app.updates.linked("ada")
+        app.updates.told(Delta(ready=True))
+        assert not app.refresher.is_planned
+        app.updates.told(Delta())
+        assert app.refresher.is_planned
 
 
 @asynccontextmanager
@@ -116,7 +116,7 @@ async def main():
     async with app.run_test() as pilot:
         await pilot.pause()
         assert not set(LATER) & set(sys.modules)
-        app.told(Delta(ready=True))
+        app.updates.told(Delta(ready=True))
         while app.workers or LATER[-1] not in sys.modules:
             await pilot.pause(0.01)
 

@@ -1,10 +1,12 @@
 """Every private part of a library that the code uses, with the reason. A release that changes one fails here first.
 
-Each is used in one module only. There is no public way to the same end in the pinned release; the reason says why it is needed.
+Each is used in one module only, those of Textual in `terminal/textual_private.py`. There is no public way to the same end in the
+pinned release; the reason says why it is needed.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
@@ -12,59 +14,60 @@ import sys
 from pathlib import Path
 
 import pytest
+import textual
 
 ROOT = Path(__file__).parents[3]
 CLASS_PARTS = (
-    (
-        "textual.app",
-        "App",
-        "_display",
-        "terminal_app: a frame is written cell by cell, to save bytes over SSH",
-    ),
-    ("textual.app", "App", "_refresh_notifications", "terminal_app: notices are drawn in one frame"),
-    ("textual.app", "App", "_refresh_truecolor_filter", "theme_manager: a theme may turn to 16 colors"),
-    (
-        "textual.screen",
-        "Screen",
-        "_compositor_refresh",
-        "deck_screen: a screen is painted once its widgets exist",
-    ),
-    (
-        "textual._xterm_parser",
-        "XTermParser",
-        "feed",
-        "escapes: Esc and a key typed soon after it are two keys",
-    ),
+    ("textual.app", "App", "_display", "a frame is written cell by cell, to save bytes over SSH"),
+    ("textual.app", "App", "_parse_action", "an action that is switched off says why"),
+    ("textual.app", "App", "_refresh_notifications", "notices are drawn in one frame"),
+    ("textual.app", "App", "_refresh_truecolor_filter", "a theme may turn to 16 colors"),
+    ("textual.app", "App", "_unnotify", "at most three notices are shown"),
+    ("textual.screen", "Screen", "_compositor_refresh", "a screen is painted once its widgets exist"),
+    ("textual.screen", "Screen", "_on_timer_update", "a screen that appears is painted at once"),
+    ("textual.drivers.linux_driver", "LinuxDriver", "_enable_mouse_support", "a key switches the mouse"),
+    ("textual.drivers.linux_driver", "LinuxDriver", "_disable_mouse_support", "the same"),
+    ("textual.drivers.linux_driver", "LinuxDriver", "_sigtstp_application", "the app stops under a shell"),
+    ("textual.drivers.linux_driver", "LinuxDriver", "_sigcont_application", "the same"),
+    ("textual.widgets._toast", "ToastRack", "_toast_id", "containers of expired notices are removed"),
+    ("textual._xterm_parser", "XTermParser", "feed", "Esc and a key typed soon after it are two keys"),
     ("aiosqlite", "Connection", "_execute", "sqlite: one transaction is one call in the database's thread"),
     ("aiosqlite", "Connection", "_conn", "sqlite: the same"),
 )
 ATTRIBUTES = (
-    (
-        "textual.app",
-        "App",
-        "_filters",
-        "terminal_app: control characters of users are filtered from each line",
-    ),
-    ("textual.app", "App", "_batch_count", "terminal_app: nothing is written during a batch"),
-    ("textual.app", "App", "_driver", "lent_terminal: the terminal is lent to an interactive job"),
-    ("textual._parser", "Parser", "_tokens", "escapes: the pending Esc is ended"),
-    ("textual._parser", "Parser", "_gen", "escapes: the same"),
-    ("textual._parser", "Parser", "_awaiting", "escapes: the same"),
+    ("textual.app", "App", "_filters", "control characters of users are filtered from each line"),
+    ("textual.app", "App", "_batch_count", "nothing is written during a batch"),
+    ("textual.app", "App", "_driver", "the terminal is lent to an interactive job"),
+    ("textual.app", "App", "_notifications", "at most three notices are shown"),
+    ("textual.message_pump", "MessagePump", "_running", "nothing is written before the app runs"),
+    ("textual.message_pump", "MessagePump", "_closed", "nothing is written after the app has ended"),
+    ("textual.widget", "Widget", "_styles_cache", "removed widgets leave no lines in memory"),
+    ("textual.widget", "Widget", "_vertical_scrollbar", "the same"),
+    ("textual.widget", "Widget", "_horizontal_scrollbar", "the same"),
+    ("textual.driver", "Driver", "_app", "the app ends when its terminal is closed"),
+    ("textual.driver", "Driver", "_mouse", "a key switches the mouse"),
+    ("textual.driver", "Driver", "_auto_restart", "the app stops under a shell"),
+    ("textual.drivers.linux_driver", "LinuxDriver", "_must_signal_resume", "the same"),
+    ("textual.drivers.linux_driver", "LinuxDriver", "_file", "writing to a closed terminal is no error"),
+    ("textual.drivers.linux_driver", "LinuxDriver", "_writer_thread", "the same"),
+    ("textual._parser", "Parser", "_tokens", "the pending Esc is ended"),
+    ("textual._parser", "Parser", "_gen", "the same"),
+    ("textual._parser", "Parser", "_awaiting", "the same"),
+    ("textual._parser", "Parser", "_timeout_time", "the same"),
 )
 MODULE_PARTS = (
-    ("textual._compositor", "ChopsUpdate", "frame: the cells of an update are read from it"),
-    ("textual._compositor", "LayoutUpdate", "frame: the same"),
-    ("textual._parser", "ParseTimeout", "escapes: the pending Esc is ended"),
-    ("textual.widgets._toast", "ToastRack", "terminal_app: notices are drawn in one frame"),
-    (
-        "functools",
-        "_lru_cache_wrapper",
-        "library_caches: caches of colors are emptied after a change of theme",
-    ),
+    ("textual._compositor", "CompositorUpdate", "the cells of an update are read from it"),
+    ("textual._compositor", "ChopsUpdate", "the same"),
+    ("textual._compositor", "LayoutUpdate", "the same"),
+    ("textual._parser", "ParseTimeout", "the pending Esc is ended"),
+    ("textual.keys", "_character_to_key", "a user's keymap names keys by their characters"),
+    ("textual.widgets._toast", "ToastRack", "containers of expired notices are removed"),
     ("_json", "make_scanner", "jsontext: the json package takes 7 ms to import, half of a command's time"),
     ("_json", "make_encoder", "jsontext: the same"),
     ("_json", "encode_basestring", "jsontext: the same"),
 )
+PRIVATE_TEXTUAL = ROOT / "tui/warpdeck_tui/terminal/textual_private.py"
+"""The module of the app that uses all parts of Textual named above."""
 KNOWN = {"textual._compositor", "textual._parser", "textual._xterm_parser", "textual.widgets._toast"}
 
 
@@ -93,3 +96,46 @@ def test_no_other_private_module_of_a_package_is_imported() -> None:
                 if top not in sys.stdlib_module_names and not top.startswith("warpdeck") and "._" in name:
                     found.add(name)
     assert found == KNOWN
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in (ROOT / "tui").rglob("*.py") if path != PRIVATE_TEXTUAL],
+    ids=lambda path: path.stem,
+)
+def test_only_one_module_of_the_app_uses_private_parts_of_textual(path: Path) -> None:
+    """A private name in this module is neither imported from Textual nor only defined there."""
+    tree = ast.parse(path.read_text())
+    imports = [each for each in ast.walk(tree) if isinstance(each, ast.ImportFrom)]
+    assert not [
+        each.module
+        for each in imports
+        if (each.module or "").startswith("textual")
+        and ("._" in (each.module or "") or any(name.name.startswith("_") for name in each.names))
+    ]
+    used = {each.attr for each in ast.walk(tree) if isinstance(each, ast.Attribute) and is_private(each.attr)}
+    assert not (used & TEXTUAL_NAMES) - OWN_NAMES
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def names_defined_in(folder: Path) -> set[str]:
+    """Private names that modules define as functions, attributes of `self`, or variables."""
+    found = set()
+    for path in folder.rglob("*.py"):
+        if path == PRIVATE_TEXTUAL:
+            continue
+        for each in ast.walk(ast.parse(path.read_text())):
+            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.add(each.name)
+            elif isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
+                found.add(each.attr)
+            elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+                found.add(each.id)
+    return {name for name in found if is_private(name)}
+
+
+TEXTUAL_NAMES = names_defined_in(Path(textual.__file__).parent)
+OWN_NAMES = names_defined_in(ROOT / "tui") | {"_exit"}  # os._exit is public

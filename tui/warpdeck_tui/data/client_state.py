@@ -1,4 +1,4 @@
-"""The client's copy of the cluster state: jobs and nodes.
+"""The client's copy of the cluster state: jobs and nodes, and the state of the connection.
 
 It is updated only by deltas from the controller, and read by the screens.
 """
@@ -17,7 +17,13 @@ class ClientState:
     exist are removed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, user: str = "") -> None:
+        self.user = user
+        """The user, as the controller knows them once there was a connection."""
+        self.away = ""
+        """Text that says why there is no connection or no answer, and what the app does about it. Empty if
+        all is well.
+        """
         self.jobs: dict[int, JobRow] = {}
         self.nodes: dict[str, NodeRow] = {}
         self.gpus = self.held_gpus = 0

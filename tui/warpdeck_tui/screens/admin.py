@@ -280,11 +280,11 @@ class AdminScreen(NodeVerbs):
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
         if self.job_keys:
-            self.deck.open_job(self.job_keys[0])
+            self.deck.navigation.open_job(self.job_keys[0])
         elif self.node is not None:
-            self.deck.push_screen(NodeScreen(self.node.name))
+            self.app.push_screen(NodeScreen(self.node.name))
         elif self._tab == "accounts" and (user := event.key.partition(" ")[2]):
-            self.deck.open_user(user)
+            self.deck.navigation.open_user(user)
         elif self.check_action("change", ()):
             self.action_change()
 
@@ -294,7 +294,7 @@ class AdminScreen(NodeVerbs):
             self._simulating = ""
             self.draw()
         else:
-            self.deck.action_show_queue()
+            self.deck.navigation.show_queue()
 
     def action_copy(self) -> None:
         self.deck.copy(self.table.cursor_key.partition(" ")[0 if self._tab != "accounts" else 2])
@@ -314,14 +314,14 @@ class AdminScreen(NodeVerbs):
         if self._tab in KINDS:
             self._open_rule("")
         else:
-            self.deck.push_screen(Reserve(), self._made)
+            self.app.push_screen(Reserve(), self._made)
 
     def action_change(self) -> None:
         row = self._reservation
         if self._tab in KINDS and self.table.cursor_key:
             self._open_rule(self.table.cursor_key)
         elif row is not None:
-            self.deck.push_screen(Reserve(msgspec.to_builtins(row)), self._made)
+            self.app.push_screen(Reserve(msgspec.to_builtins(row)), self._made)
 
     def _open_rule(self, rule: str) -> None:
         """Open the form of a QoS or a partition, filled from config.toml."""
@@ -330,7 +330,7 @@ class AdminScreen(NodeVerbs):
         except UserError as error:
             self.deck.tell_error(error)
             return
-        self.deck.push_screen(form, self._made)
+        self.app.push_screen(form, self._made)
 
     def _made(self, name: str | None) -> None:
         if name:
@@ -378,7 +378,7 @@ class AdminScreen(NodeVerbs):
         )
 
     def action_add(self) -> None:
-        self.deck.push_screen(NodeAdd(self.deck.core))
+        self.app.push_screen(NodeAdd(self.deck.core))
 
     def action_config(self) -> None:
         """Open the site's rules in the user's editor.
@@ -387,7 +387,7 @@ class AdminScreen(NodeVerbs):
         """
         try:
             before = self._rules.read()
-            text = edited(self.app, self._draft or before, name=self._rules.name)
+            text = edited(self.deck, self._draft or before, name=self._rules.name)
         except UserError as error:
             self.deck.tell_error(error)
             return

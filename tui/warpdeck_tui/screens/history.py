@@ -71,8 +71,8 @@ class HistoryScreen(JobListScreen):
 
     def _choice(self) -> PastQuery:
         return PastQuery(
-            user=None if self.deck.everybody else self.deck.user,
-            clauses=parse_filter(self.filter_text, me=self.deck.user),
+            user=None if self.deck.everybody else self.deck.board.user,
+            clauses=parse_filter(self.filter_text, me=self.deck.board.user),
             order=self.order.column or "end",
             descending=self.order.descending if self.order.column else True,
         )
@@ -147,7 +147,7 @@ class HistoryScreen(JobListScreen):
         super().on_virtual_table_marked()
 
     def words(self) -> str:
-        whose = "all" if self.deck.everybody else f"{self.deck.user}'s"
+        whose = "all" if self.deck.everybody else f"{self.deck.board.user}'s"
         at = f", {self.table.cursor_index + 1:,} of {len(self._pages):,}" if len(self._pages) else ""
         matching = f" matching {self.filter_text}" if self.filter_text and at else ""
         adding = "   adding up..." if self._adding else ""
@@ -168,7 +168,7 @@ class HistoryScreen(JobListScreen):
         """
         self._adding = True
         self.tick()
-        whose = "all jobs" if self.deck.everybody else f"{self.deck.user}'s jobs"
+        whose = "all jobs" if self.deck.everybody else f"{self.deck.board.user}'s jobs"
         matching = f", {self.filter_text}" if self.filter_text else ""
         try:
             groups = await self.deck.core.past_costs(self._choice())
@@ -230,7 +230,7 @@ class HistoryScreen(JobListScreen):
         if self.filter_text or self.table.marked or self.query_one(FilterLine).has_focus:
             super().action_clear()
         else:
-            self.deck.action_show_queue()
+            self.deck.navigation.show_queue()
 
 
 def _jobs(count: int) -> str:

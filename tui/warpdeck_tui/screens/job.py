@@ -195,7 +195,7 @@ class JobScreen(DeckScreen):
             self.set_head(f"job {self.key}   {self._told or 'Loading...'}")
             return
         head = self.query_one("#head", Static)
-        away = self.deck.away
+        away = self.deck.board.away
         head.set_class(bool(away), "away")
         head.update(f" ⚠ {away}" if away else paint([view.head(row, now=now)], styles))
         died_of = self._ended.words if self._ended else ""
@@ -231,7 +231,11 @@ class JobScreen(DeckScreen):
     @work(exclusive=True, group="environment")
     async def _look_at_environment(self) -> None:
         """Request the environment, once, because it does not change."""
-        if self._detail is None or self._variables is not None or self._detail.row.user != self.deck.user:
+        if (
+            self._detail is None
+            or self._variables is not None
+            or self._detail.row.user != self.deck.board.user
+        ):
             return
         with contextlib.suppress(UserError):  # the page is useful without it
             self._variables = await self.deck.core.environment(self._detail.row.label)
@@ -376,12 +380,12 @@ class JobScreen(DeckScreen):
             self.app.notify(f"This is the {where} started task of the array", severity="warning")
             return
         pane, channel = self._pane, self.log_pane.channel
-        self.deck.pop_screen()
-        self.deck.open_job(str(other.id), pane=pane, channel=channel)
+        self.app.pop_screen()
+        self.deck.navigation.open_job(str(other.id), pane=pane, channel=channel)
 
     def action_back(self) -> None:
         if not (isinstance(self.focused, LogView) and self.focused.end_search()):
-            self.deck.pop_screen()
+            self.app.pop_screen()
 
     def action_diff(self) -> None:
         if self._detail is None or not self._detail.snapshot:
@@ -455,7 +459,7 @@ class JobScreen(DeckScreen):
             if now.snapshot and there.snapshot:
                 code = view.diff_text(await core.diff_with_job(now.snapshot, str(worked.id)))
             variables: tuple[dict[str, str], dict[str, str]] = {}, {}
-            if now.row.user == self.deck.user:
+            if now.row.user == self.deck.board.user:
                 variables = await core.environment(worked.label), await core.environment(now.row.label)
         except UserError as error:
             self.deck.tell_error(error)

@@ -91,4 +91,4 @@ class NodeScreen(NodeVerbs):
         self.deck.copy(self._node_name)
 
     def action_back(self) -> None:
-        self.deck.pop_screen()
+        self.app.pop_screen()

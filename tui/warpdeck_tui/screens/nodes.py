@@ -247,7 +247,7 @@ class NodesScreen(NodeVerbs):
     def action_idle(self) -> None:
         def opened(key: str | None) -> None:
             if key:
-                self.deck.open_job(key)
+                self.deck.navigation.open_job(key)
 
         self.app.push_screen(IdleGpus(), opened)
 
@@ -337,7 +337,7 @@ class NodesScreen(NodeVerbs):
         if self._wanted_at is not None:
             self._look_at(None)
         else:
-            self.deck.action_show_queue()
+            self.deck.navigation.show_queue()
 
     def on_cell_grid_selected(self) -> None:
         gpu = self._gpu
@@ -345,11 +345,11 @@ class NodesScreen(NodeVerbs):
             self.app.notify("No job on this GPU")
             return
         if self._at is not None:
-            self.deck.open_job(gpu.job)
+            self.deck.navigation.open_job(gpu.job)
             return
         job = next((row for row in self.deck.board.jobs.values() if row.label == gpu.job), None)
         if job is not None:
-            self.deck.open_job(str(job.id))
+            self.deck.navigation.open_job(str(job.id))
 
     def action_page(self) -> None:
         if self.node is not None:

@@ -53,8 +53,8 @@ class QueueScreen(JobListScreen):
         self._view = ""
 
     def draw(self) -> None:
-        user = None if self.deck.everybody else self.deck.user
-        choice = Choice(user, self.filter_text, self.order, self.deck.user)
+        user = None if self.deck.everybody else self.deck.board.user
+        choice = Choice(user, self.filter_text, self.order, self.deck.board.user)
         if self.listing.follow(self.deck.board.jobs, choice):
             self._summary = summary(self.listing.jobs.values())
         self.tick()
@@ -95,7 +95,7 @@ class QueueScreen(JobListScreen):
         """Open the array under the cursor, or fold the array whose task is under the cursor."""
         number, key = self._array_number(), self.table.cursor_key
         if number is None:
-            self.deck.notify("No array under the cursor", severity="warning")
+            self.app.notify("No array under the cursor", severity="warning")
             return
         self.listing.toggle(number)
         self.tick()
@@ -106,12 +106,12 @@ class QueueScreen(JobListScreen):
         count = len(self.listing.entries)
         if count > MOST_MARKED:
             words = f"Cannot mark {count:,} rows: the limit is {MOST_MARKED:,}. Narrow the list with a filter"
-            self.deck.notify(words, severity="warning")
+            self.app.notify(words, severity="warning")
         else:
             self.table.mark_all()
 
     def _whose(self) -> str:
-        return "all jobs" if self.deck.everybody else f"jobs of {self.deck.user}"
+        return "all jobs" if self.deck.everybody else f"jobs of {self.deck.board.user}"
 
     def words(self) -> str:
         view = f"[{self._view}] " if self._view else ""
@@ -167,7 +167,7 @@ class QueueScreen(JobListScreen):
         """Apply the next saved view. After the last one, return to the default view."""
         kept = self._kept()
         if not kept.views:
-            self.deck.notify("No saved views. Press W to save this one", severity="warning")
+            self.app.notify("No saved views. Press W to save this one", severity="warning")
             return
         names = ["", *kept.views]
         at = names.index(self._view) if self._view in names else 0

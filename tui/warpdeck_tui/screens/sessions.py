@@ -146,7 +146,7 @@ class SessionsScreen(DeckScreen):
     async def _look(self) -> None:
         """Update the screen of the session under the cursor."""
         row = self.deck.find_job(self.job_keys[0]) if self.job_keys else None
-        if row is None or row.state != "RUNNING" or row.user != self.deck.user:
+        if row is None or row.state != "RUNNING" or row.user != self.deck.board.user:
             return
         seen = self._seen.get(str(row.id), ShownSessions(Screen(cols=COLS)))
         try:
@@ -175,7 +175,7 @@ class SessionsScreen(DeckScreen):
 
     def draw(self) -> None:
         board = self.deck.board
-        found = sessions(board.jobs.values(), user=None if self.deck.everybody else self.deck.user)
+        found = sessions(board.jobs.values(), user=None if self.deck.everybody else self.deck.board.user)
         rows = session_rows(found, self._forwards, now=time.time())
         self.table.show(rows, empty="No sessions. Press i to open a shell")
         self.set_head(summary(found, self._forwards))
@@ -201,7 +201,7 @@ class SessionsScreen(DeckScreen):
         row = self.deck.find_job(self.job_keys[0]) if self.job_keys else None
         if row is not None and row.why is not None:
             words = row.why.sentence
-        options = shell_options(board.jobs.values(), user=self.deck.user, has_gpus=board.has_gpus())
+        options = shell_options(board.jobs.values(), user=self.deck.board.user, has_gpus=board.has_gpus())
         self.query_one("#told", Static).update(
             f"{printable(words)}\nKey i opens a shell with {in_words(options)}"
         )
@@ -209,7 +209,7 @@ class SessionsScreen(DeckScreen):
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
         if not event.key.startswith(FORWARD):
-            self.deck.open_job(event.key)
+            self.deck.navigation.open_job(event.key)
 
     def _forward(self) -> ForwardRow | None:
         """Return the forward under the cursor, or None."""
@@ -267,4 +267,4 @@ class SessionsScreen(DeckScreen):
             return ""
 
     def action_back(self) -> None:
-        self.deck.action_show_queue()
+        self.deck.navigation.show_queue()

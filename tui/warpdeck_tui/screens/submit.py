@@ -167,7 +167,9 @@ class NewJob(Arrives[str], ModalScreen[str]):
     def action_edit(self) -> None:
         """Edit the script in the user's own editor."""
         try:
-            text = edited(self.app, self._sheet.text, name=os.path.basename(self._path) or "job.sh")
+            text = edited(
+                cast(Deck, self.app), self._sheet.text, name=os.path.basename(self._path) or "job.sh"
+            )
         except UserError as error:
             self._show_errors([FieldError(WHOLE_FORM, in_words(error))])
         else:

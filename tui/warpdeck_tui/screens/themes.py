@@ -52,7 +52,7 @@ class ThemePicker(Arrives[None], ModalScreen[None]):
             yield DialogKeys("choose", opens="Choose")
 
     def arrive(self) -> None:
-        self._before = self._deck.theme
+        self._before = self.app.theme
         table = self.query_one(VirtualTable)
         table.show([_row(theme) for theme in self._deck.looks.themes])
         table.go_to(self._before)
@@ -61,7 +61,7 @@ class ThemePicker(Arrives[None], ModalScreen[None]):
 
     def on_virtual_table_moved(self, event: VirtualTable.Moved) -> None:
         event.stop()
-        if event.key and event.key != self._deck.theme and self.has_arrived:
+        if event.key and event.key != self.app.theme and self.has_arrived:
             self._deck.looks.use(event.key)
 
     def recolour(self) -> None:
@@ -77,7 +77,7 @@ class ThemePicker(Arrives[None], ModalScreen[None]):
         self.dismiss(None)
 
     def action_give_up(self) -> None:
-        if self._deck.theme != self._before:
+        if self.app.theme != self._before:
             self._deck.looks.use(self._before)
         self.dismiss(None)
 

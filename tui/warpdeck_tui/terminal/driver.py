@@ -13,13 +13,14 @@ import os
 import select
 import signal
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import IO
 
 from textual.drivers.linux_driver import LinuxDriver
 
 from warpdeck.client.terminal import is_gone
 
 from .escapes import EscapeParser
+from .textual_private import OpenDriver
 
 __all__ = ["LinuxDriver", "TerminalDriver"]
 
@@ -62,12 +63,8 @@ class _TerminalFile:
                 raise
 
 
-class TerminalDriver(LinuxDriver):
+class TerminalDriver(OpenDriver):
     """Textual's driver, with our handling of signals, of Esc and of a terminal that is closed."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._file: Any = _TerminalFile(self._file)
 
     _stopped = False
     _is_shown = False
@@ -75,6 +72,9 @@ class TerminalDriver(LinuxDriver):
     """Callback that returns whether Esc followed by this character means Alt with it now. It is called in the
     input thread.
     """
+
+    def guarded_file(self, file: IO[str]) -> _TerminalFile:
+        return _TerminalFile(file)
 
     def run_input_thread(self) -> None:
         """Read input until the app leaves the terminal, then read the answers that are still arriving."""
@@ -86,7 +86,7 @@ class TerminalDriver(LinuxDriver):
             if select.select([self.fileno], [], [], LOOK_UP_S)[0]:
                 came = self._read()
                 if not came:
-                    self._app.call_later(self._app.exit)
+                    self.leave_app()
                     return
                 text = decode(came)
                 for event in parser.feed(text) if text else ():
@@ -105,7 +105,7 @@ class TerminalDriver(LinuxDriver):
 
     def write(self, data: str) -> None:
         """Write to the terminal. Without a running writer thread, as after a hang-up, the data is dropped."""
-        if self._writer_thread is not None and self._writer_thread.is_alive():
+        if self.has_writer:
             super().write(data)
 
     def start_application_mode(self) -> None:
@@ -124,34 +124,17 @@ class TerminalDriver(LinuxDriver):
         self._is_shown = False
         super().stop_application_mode()
 
-    def turn_mouse(self, *, on: bool) -> None:
-        """Let the app handle the mouse, or return it to the terminal, which then selects and copies text."""
-        if on:
-            self._mouse = True
-            self._enable_mouse_support()
-        else:
-            self._disable_mouse_support()
-            self._mouse = False
-
-    @property
-    def has_mouse(self) -> bool:
-        return self._mouse
-
-    def _sigtstp_application(self, *_: object) -> None:
-        owns = self._auto_restart  # otherwise the terminal is handed over to a job
+    def on_stop_signal(self) -> None:
+        owns = self.owns_terminal  # otherwise the terminal is handed over to a job
         if owns:
             self.suspend_application_mode()
         self._stopped = True
         os.kill(os.getpid(), signal.SIGSTOP)
         self._stopped = False
         if owns:
-            self._begin_again()
+            self.resume()
 
-    def _sigcont_application(self, *_: object) -> None:
-        if self._auto_restart and not self._stopped and not is_gone(self.fileno):
+    def on_continue_signal(self) -> None:
+        if self.owns_terminal and not self._stopped and not is_gone(self.fileno):
             self.suspend_application_mode()
-            self._begin_again()
-
-    def _begin_again(self) -> None:
-        self._must_signal_resume = True
-        self.resume_application_mode()
+            self.resume()

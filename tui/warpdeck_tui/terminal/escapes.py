@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from textual._parser import ParseTimeout
-from textual._xterm_parser import XTermParser
 from textual.message import Message
+
+from .textual_private import OpenParser
 
 ESC = "\x1b"
 _BEGIN_SEQUENCES = "[]OPX^_" + ESC
@@ -22,7 +22,7 @@ and answers.
 _PASTE_BEGINS, _PASTE_ENDS = "[200~", "[201~"
 
 
-class EscapeParser(XTermParser):
+class EscapeParser(OpenParser):
     """Textual's parser of terminal input, with a different treatment of Esc."""
 
     def __init__(self, *, is_alt: Callable[[str], bool]) -> None:
@@ -39,7 +39,7 @@ class EscapeParser(XTermParser):
         at = 0
         while at < len(data):
             if self._is_key_behind_escape(data[at]):
-                yield from self._end_escape()
+                yield from self.end_escape()
             stop = data.find(ESC, at) + 1 or len(data)
             piece = data[at:stop]
             yield from super().feed(piece)
@@ -47,15 +47,8 @@ class EscapeParser(XTermParser):
             at = stop
 
     def _is_key_behind_escape(self, char: str) -> bool:
-        waits = not self._behind and self._awaiting.timeout is not None
+        waits = not self._behind and self.awaits_more
         return waits and not self._pasting and char not in _BEGIN_SEQUENCES and not self._is_alt(char)
-
-    def _end_escape(self) -> Iterable[Message]:
-        """End the pending Esc as if nothing had followed it for a while."""
-        self._timeout_time = None
-        self._awaiting = self._gen.throw(ParseTimeout())
-        while self._tokens:
-            yield self._tokens.popleft()
 
     def _remember(self, piece: str) -> None:
         self._behind = (self._behind + piece)[: len(_PASTE_BEGINS)]

@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.control import Control
 from rich.segment import Segment
 from rich.style import Style
-from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.strip import Strip
+
+from .textual_private import ChopsUpdate, CompositorUpdate, LayoutUpdate
 
 FrameCell = tuple[str, Style | None]
 """Text and style of one cell. The text is "" in the second column of a wide character."""

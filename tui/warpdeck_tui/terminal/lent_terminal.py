@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from textual.app import App
@@ -38,7 +39,23 @@ class Connect(Protocol):
     def __call__(self, *, start: bool = True) -> SyncClient: ...
 
 
-def join_terminal(app: App[None], connect: Connect, label: str, *, watch: bool = False) -> str:
+class Lender(Protocol):
+    """The app as the owner of the terminal."""
+
+    @property
+    def can_lend(self) -> bool:
+        """Whether the app has a terminal that it can hand over. It has none in a browser."""
+        ...
+
+    def suspend(self) -> AbstractContextManager[None]:
+        """Leave the terminal within this context."""
+        ...
+
+    def exit(self) -> None:
+        """End the app."""
+
+
+def join_terminal(app: Lender, connect: Connect, label: str, *, watch: bool = False) -> str:
     """Show the terminal of an interactive job in place of the app, until the job ends or the user detaches.
 
     Returns a message that says how it ended. If the controller or the node is lost meanwhile, the function
@@ -108,13 +125,13 @@ def _ending_signals_raise() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def check_lends(app: App[None]) -> None:
+def check_lends(app: Lender) -> None:
     """Raise UserError if the app has no terminal that it could hand over, for example in a browser."""
-    if app._driver is None or not app._driver.can_suspend:
+    if not app.can_lend:
         raise UserError("Cannot open a terminal here", "Run `warpdeck` in a shell")
 
 
-def lend_terminal(app: App[None], borrow: Callable[[], T]) -> T:
+def lend_terminal(app: Lender, borrow: Callable[[], T]) -> T:
     """Suspend the app, run `borrow` on the bare terminal, and resume.
 
     Exceptions of `borrow` are raised afterwards. If the terminal is closed meanwhile, or a terminating signal

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from functools import _lru_cache_wrapper
+from functools import lru_cache
 from typing import Any
 
 OWNERS = ("rich", "textual")
+CachedFunction = type(lru_cache(len))
 
 
 def empty_caches() -> None:
@@ -25,15 +26,13 @@ def empty_caches() -> None:
             cache.cache_clear()
 
 
-def _caches() -> Iterator[_lru_cache_wrapper[Any]]:
+def _caches() -> Iterator[Any]:
     """Yield the functions in modules and classes that functools has wrapped with a cache."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in OWNERS:
             for each in list(vars(module).values()):
                 inside = list(vars(each).values()) if isinstance(each, type) else [each]
-                yield from (
-                    found for found in map(_unwrapped, inside) if isinstance(found, _lru_cache_wrapper)
-                )
+                yield from (found for found in map(_unwrapped, inside) if isinstance(found, CachedFunction))
 
 
 def _unwrapped(member: object) -> object:

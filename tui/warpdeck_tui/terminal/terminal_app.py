@@ -10,23 +10,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from rich.console import RenderableType
 from rich.segment import Segment
 from textual import events
-from textual._compositor import CompositorUpdate
-from textual.app import App
+from textual.await_complete import AwaitComplete
 from textual.color import Color
 from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.geometry import Offset, Region
 from textual.notifications import Notify
-from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
-from textual.widgets._toast import ToastRack
 
 from warpdeck_agent.client.visible import OBEYED
 from warpdeck_tui.widgets.line_view import LineView
@@ -35,6 +32,7 @@ from .driver import LinuxDriver, TerminalDriver
 from .frame import Frame, Written
 from .glyph_sets import ascii_text
 from .keyboard import Keyboard, Settled, Typed
+from .textual_private import CompositorUpdate, OpenApp, ToastRack, forget_drawn, toast_id
 
 if TYPE_CHECKING:
     from textual.widgets import TextArea
@@ -98,32 +96,23 @@ def is_written_in(widget: object) -> TypeGuard[Input | TextArea]:
     return hasattr(type(widget), "cursor_blink")
 
 
-def forget_drawn(widgets: Iterable[Widget]) -> None:
-    """Clear the cached lines of removed widgets.
-
-    Otherwise Textual's color cache keeps the lines of a thousand widgets alive.
-    """
-    for widget in widgets:
-        for drawn in (widget, widget._vertical_scrollbar, widget._horizontal_scrollbar):
-            if drawn is not None:
-                drawn._styles_cache.clear()
-
-
-class TerminalApp(App[None]):
+class TerminalApp(OpenApp):
     """Base class of DeckApp."""
 
     def __init__(
         self, *, ansi_color: bool | None = None, low_bandwidth: bool = False, plain_signs: bool = False
     ) -> None:
         super().__init__(ansi_color=ansi_color)
-        self._filters.append(Harmless())
+        self.add_line_filter(Harmless())
         if plain_signs:
-            self._filters.append(Ascii())
+            self.add_line_filter(Ascii())
         self.animation_level = "none"
         self.low_bandwidth = low_bandwidth
         self.frame = Frame()
         self.keyboard = Keyboard(self, give=self._give, ready=lambda: self.stands)
         self._cursor_written = Offset(-1, -1)
+        self.lending = False
+        """True while the terminal is about to be handed over to a job. Keys wait meanwhile."""
         self.timed = False
         """Whether the head line shows how long keys take."""
         self._typed_at: float | None = None
@@ -133,6 +122,30 @@ class TerminalApp(App[None]):
     def stands(self) -> bool:
         """Whether the screen in front has its widgets and its focus."""
         return True
+
+    @property
+    def can_lend(self) -> bool:
+        """Whether the app has a terminal that it can hand over. It has none in a browser."""
+        return self.driver is not None and self.driver.can_suspend
+
+    def pop_screen(self) -> AwaitComplete:
+        """Close the screen in front, and cancel its workers before its widgets are removed.
+
+        A worker that went on would have no widget left to show its result in.
+        """
+        leaving = self.screen
+        for worker in list(self.workers):
+            if worker.node is leaving:
+                worker.cancel()
+        self.call_later(self.keyboard.go_on)
+        widgets = list(leaving.walk_children(Widget, with_self=True))
+        self.call_after_refresh(forget_drawn, widgets)
+        return super().pop_screen()
+
+    @property
+    def keymap(self) -> Mapping[str, str]:
+        """Map binding ids to the user's own keys. The app overrides it."""
+        return {}
 
     def recolour(self) -> None:
         """Apply a changed theme to the open screens. The app overrides it."""
@@ -195,8 +208,8 @@ class TerminalApp(App[None]):
 
     def on_mount(self) -> None:
         self.app_resume_signal.subscribe(self, lambda _: self.action_redraw())
-        if isinstance(self._driver, TerminalDriver):
-            self._driver.is_alt = self.is_alt
+        if isinstance(self.driver, TerminalDriver):
+            self.driver.is_alt = self.is_alt
 
     def get_driver_class(self) -> type[Driver]:
         chosen = super().get_driver_class()
@@ -209,18 +222,18 @@ class TerminalApp(App[None]):
         keys.
         """
         writes = bool(self.screen_stack) and is_written_in(self.focused)
-        return (writes and char in ALT_IN_TEXT) or any(ALT in keys for keys in self._keymap.values())
+        return (writes and char in ALT_IN_TEXT) or any(ALT in keys for keys in self.keymap.values())
 
     def action_mouse(self) -> None:
         """Switch the mouse between the app and the terminal.
 
         The terminal's own mouse selects and copies text without Shift.
         """
-        if not isinstance(self._driver, TerminalDriver):
+        if not isinstance(self.driver, TerminalDriver):
             self.notify("The mouse cannot be switched in a browser", severity="warning")
             return
-        on = not self._driver.has_mouse
-        self._driver.turn_mouse(on=on)
+        on = not self.driver.has_mouse
+        self.driver.turn_mouse(on=on)
         self.notify(
             "The app uses the mouse"
             if on
@@ -232,24 +245,23 @@ class TerminalApp(App[None]):
 
         These are the ones with the same text, and the oldest above MOST_NOTICES.
         """
-        shown = list(self._notifications)
+        shown = self.notifications
         again = [each for each in shown if each.message == event.notification.message]
         others = [each for each in shown if each not in again]
         for gone in [*again, *others[: len(others) + 1 - MOST_NOTICES]]:
-            self._unnotify(gone, refresh=False)
+            self.remove_notification(gone)
 
-    def _refresh_notifications(self) -> None:
+    def before_notifications(self) -> None:
         """Remove the containers of expired notifications first.
 
         Textual removes only the content and leaves the containers forever.
         """
         if self.screen_stack:
-            shown = {ToastRack._toast_id(each) for each in self._notifications}
+            shown = {toast_id(each) for each in self.notifications}
             for rack in self.screen.query_children(ToastRack):
                 for holder in rack.children:
                     if holder.id not in shown:
                         holder.remove()
-        super()._refresh_notifications()
 
     def on_resize(self) -> None:
         """Discard the copy of the cells, because terminals lose or wrap lines when they are resized."""
@@ -268,16 +280,16 @@ class TerminalApp(App[None]):
         line = event.input
 
         def show_cursor() -> None:
-            at = Region(line._cursor_offset, 0, width=1, height=1)
-            line.scroll_to_region(at, force=True, animate=False)
+            x = line.cursor_screen_offset.x - line.content_region.x + line.scroll_offset.x
+            line.scroll_to_region(Region(x, 0, width=1, height=1), force=True, animate=False)
 
         line.call_after_refresh(show_cursor)
 
     def write_sequence(self, text: str) -> None:
         """Write a sequence to the terminal that neither moves the cursor nor shows anything."""
-        if self._driver is not None and not self.is_headless:
-            self._driver.write(text)
-            self._driver.flush()
+        if self.driver is not None and not self.is_headless:
+            self.driver.write(text)
+            self.driver.flush()
 
     def action_redraw(self) -> None:
         """Draw everything again, because another program has written to the terminal."""
@@ -298,18 +310,16 @@ class TerminalApp(App[None]):
             behind = isinstance(focused, Input) and focused.cursor_at_end
             self.cursor_position = at - Offset(1, 0) if behind else at
 
-    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
-        """Write an update to the terminal. All output of Textual passes through this method."""
+    def to_display(self, renderable: RenderableType | None) -> RenderableType | None:
+        """Return the part of an update that the terminal does not show yet, or None if it shows everything."""
         self._park_cursor()
-        writes = self._running and not self._closed and not self._batch_count and not self.is_headless
-        if writes and self._driver is not None and isinstance(renderable, CompositorUpdate):
-            text = self.frame.difference(renderable, self.console)
-            cursor = self.screen.outer_size.clamp_offset(self.cursor_position)
-            if not text and cursor == self._cursor_written:
-                self.post_display_hook()
-                return
-            self._cursor_written = cursor
-            if self._typed_at is not None:
-                self._paint_s, self._typed_at = time.monotonic() - self._typed_at, None
-            renderable = Written(text)
-        super()._display(screen, renderable)
+        if not (self.writes and self.driver is not None and isinstance(renderable, CompositorUpdate)):
+            return renderable
+        text = self.frame.difference(renderable, self.console)
+        cursor = self.screen.outer_size.clamp_offset(self.cursor_position)
+        if not text and cursor == self._cursor_written:
+            return None
+        self._cursor_written = cursor
+        if self._typed_at is not None:
+            self._paint_s, self._typed_at = time.monotonic() - self._typed_at, None
+        return Written(text)

@@ -9,11 +9,9 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 
-from textual.app import App
-
 from warpdeck.base.errors import UserError
 from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES
-from warpdeck_tui.terminal.lent_terminal import lend_terminal
+from warpdeck_tui.terminal.lent_terminal import Lender, lend_terminal
 
 FALLBACK_EDITOR = "vi"
 """POSIX systems always have it."""
@@ -21,7 +19,7 @@ LOOK_UP_S = 0.2
 """Seconds between two checks for signals while the editor runs."""
 
 
-def edited(app: App[None], text: str, *, name: str) -> str:
+def edited(app: Lender, text: str, *, name: str) -> str:
     """Return the text as the user left it in the editor. Raises UserError; then nothing has changed."""
     return lend_terminal(app, lambda: edit(text, name=name))
 

@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 
 from warpdeck.base.errors import UserError
 from warpdeck_tui.table.actions import ACTIONS, NO_KEY, PLACES
 from warpdeck_tui.table.bindings import clashes, key_words, keys_of
+from warpdeck_tui.terminal.textual_private import key_name
 
 KEYS_FILE = "keys.toml"
 MAX_KEYS_BYTES = 64 * 1024
@@ -149,7 +150,7 @@ def _key(word: str) -> str:
     while (modifier := next((each for each in _MODIFIERS if bare.startswith(each)), "")) and bare != modifier:
         bare = bare.removeprefix(modifier)
     if len(bare) == 1 and bare.isprintable() and bare != " ":
-        return word[: -len(bare)] + _character_to_key(bare)
+        return word[: -len(bare)] + key_name(bare)
     if bare in _NAMED or bare in _characters():
         return word
     raise UserError(f'No such key: "{word}"', 'Write keys like "x", "f2", "ctrl+x" or "pagedown"')
@@ -157,7 +158,7 @@ def _key(word: str) -> str:
 
 def _characters() -> set[str]:
     """Return Textual's names of the keys for printable ASCII characters."""
-    return {_character_to_key(chr(code)) for code in range(33, 127)} | {"space"}
+    return {key_name(chr(code)) for code in range(33, 127)} | {"space"}
 
 
 def keymap_lines(keymap: Keymap, path: Path) -> list[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ from textual import events
 from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
-from textual.screen import Screen, ScreenResultType
+from textual.screen import ScreenResultType
 from textual.timer import Timer
 from textual.widgets import Static
 
@@ -21,6 +21,7 @@ from warpdeck_tui.deck import Deck
 from warpdeck_tui.table.actions import CHANGING, Action
 from warpdeck_tui.table.bindings import TARGETS, KeyHint, actions_at, bindings, key_line, looks_only
 from warpdeck_tui.table.palette import PLAIN, Palette
+from warpdeck_tui.terminal.textual_private import GatedScreen
 from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.cells import folded
 from warpdeck_tui.viewmodels.jobs.verbs import JOB_VERBS, NO_JOB, fits
@@ -30,7 +31,7 @@ from warpdeck_tui.widgets.line_view import LineView
 from .key_line import KeyLine
 
 
-class Arrives(Screen[ScreenResultType]):
+class Arrives(GatedScreen[ScreenResultType]):
     """A screen that may be closed before its widgets are mounted.
 
     Users who type ahead or quit do not wait for them.
@@ -70,16 +71,16 @@ class Arrives(Screen[ScreenResultType]):
     def _appear(self) -> None:
         """Allow painting, after the screen has handled its own first messages, such as its size."""
         self._is_seen = True
-        self._on_timer_update()
+        self.paint_changes()
 
-    def _compositor_refresh(self) -> None:
-        """Paint the changes. All painting in Textual passes through this method.
+    @property
+    def may_paint(self) -> bool:
+        """Whether the screen has handled its first messages.
 
-        Without this check, a screen that appears again would be painted once for each message that it
+        Without this condition, a screen that appears again would be painted once for each message that it
         receives.
         """
-        if self._is_seen or self.is_left:
-            super()._compositor_refresh()
+        return self._is_seen or self.is_left
 
     def arrive(self) -> None:
         """Called once the widgets are mounted. This is the first thing that the screen does."""
@@ -151,7 +152,7 @@ class DeckScreen(Arrives[None]):
     def works(self, action: Action) -> bool:
         """Return whether the action can be done now."""
         target = TARGETS.get(action.where, "screen")
-        owner = {"app": self.deck, "screen": self, "focused": self.focused}[target]
+        owner = {"app": self.app, "screen": self, "focused": self.focused}[target]
         return owner is not None and bool(owner.check_action(action.runs.partition("(")[0], ()))
 
     def hints(self) -> list[KeyHint]:
@@ -189,14 +190,14 @@ class DeckScreen(Arrives[None]):
 
     def set_head(self, words: str) -> None:
         """Show the head line: the screen's own text, after a warning if the controller is not reachable."""
-        away = self.deck.away
+        away = self.deck.board.away
         head = self.query_one("#head", Static)
         head.set_class(bool(away), "away")
         words = self.deck.paint_words() + printable(words)
         head.update(f" warpdeck  ⚠ {away}   {words}" if away else f" warpdeck  {words}")
 
     def action_new_job(self) -> None:
-        self.deck.new_job()
+        self.deck.forms.open_new()
 
     @property
     def _one_job(self) -> str:
@@ -206,12 +207,12 @@ class DeckScreen(Arrives[None]):
         """
         keys = self.job_keys
         if not keys:
-            self.deck.notify(NO_JOB, severity="warning")
+            self.app.notify(NO_JOB, severity="warning")
         return keys[0] if keys else ""
 
     def action_new_like(self) -> None:
         if key := self._one_job:
-            self.deck.new_like(key)
+            self.deck.forms.open_like(key)
 
     def action_copy(self) -> None:
         self.deck.copy(" ".join(self.job_keys))
@@ -222,7 +223,7 @@ class DeckScreen(Arrives[None]):
         if rows:
             self.deck.copy(shlex.join(["warpdeck", "show", *(row.label for row in rows)]))
         else:
-            self.deck.notify(NO_JOB, severity="warning")
+            self.app.notify(NO_JOB, severity="warning")
 
     def action_again(self) -> None:
         if key := self._one_job:

@@ -101,7 +101,7 @@ class FormOpening:
 
     async def _jobs(self) -> list[JobRow]:
         """Return the user's submissions, the latest first. Raises UserError."""
-        user = self._app.user
+        user = self._app.board.user
         return latest(await self._app.core.submissions(user, limit=LOOKED_AT), user=user)
 
 

@@ -157,7 +157,7 @@ class JobListScreen(DeckScreen):
         if self.array(event.key) is not None:
             self.action_fold()
         else:
-            self.deck.open_job(event.key)
+            self.deck.navigation.open_job(event.key)
 
     def action_fold(self) -> None:
         """Open or fold the array under the cursor, on screens that show arrays as one row."""
@@ -184,7 +184,7 @@ class JobListScreen(DeckScreen):
         if self.order.column:
             self.sort_by(self.order._replace(descending=not self.order.descending))
         else:
-            self.deck.notify("No sort column. Press s to choose one", severity="warning")
+            self.app.notify("No sort column. Press s to choose one", severity="warning")
 
     def use_columns(self, names: tuple[str, ...]) -> None:
         self.columns = names

@@ -242,14 +242,14 @@ class JobVerbs:
         """
         row = self._app.find_job(key)
         if row is None or not row.tasks_pending:
-            self._app.open_job(key, pane="log")
+            self._app.navigation.open_job(key, pane="log")
             return
         self.log_of_array(row)
 
     def log_of_array(self, row: JobRow) -> None:
         """Open the log of one task of the row's array."""
         tasks = tasks_of(row, self._app.board.jobs.values())
-        self._choose_task(row, tasks, self._app.open_job, "has no output yet")
+        self._choose_task(row, tasks, self._app.navigation.open_job, "has no output yet")
 
     def attach(self, key: str, *, watch: bool = False) -> None:
         """Show the terminal of an interactive job in place of the app, until it ends or the user leaves it.
@@ -280,7 +280,7 @@ class JobVerbs:
             check_lends(self._app)  # otherwise the job would hold its GPU without a user
             rows, cols = window_size(STDOUT)
             board = self._app.board
-            options = shell_options(board.jobs.values(), user=self._app.user, has_gpus=board.has_gpus())
+            options = shell_options(board.jobs.values(), user=self._app.board.user, has_gpus=board.has_gpus())
             done = await self._app.core.shell(options, rows=rows, cols=cols)
             self._app.chronicle.add(" ".join(["warpdeck run --pty", *options, "$SHELL"]))
             self.attach(str(done.job_id))

@@ -10,10 +10,9 @@ import os
 
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.results import Delta
+from warpdeck_tui.deck import Deck
 from warpdeck_tui.viewmodels.jobs.arrays import fold_key
 from warpdeck_tui.viewmodels.shell.notifications import bundle, desktop_sequence, event
-
-from .deck import Deck
 
 TOGETHER_S = 0.5
 MOST_KEPT = 10_000
@@ -23,8 +22,8 @@ MOST_KEPT = 10_000
 class DesktopNotifications:
     """The notifications of one app."""
 
-    def __init__(self, app: Deck) -> None:
-        self._app = app
+    def __init__(self, deck: Deck) -> None:
+        self._deck = deck
         self._news: list[tuple[str, JobRow]] = []
 
     def look(self, delta: Delta) -> None:
@@ -32,24 +31,24 @@ class DesktopNotifications:
 
         Must be called before the delta is applied to the client state.
         """
-        board = self._app.board
-        if not board.ready or self._app.settings.notify == "none":
+        board = self._deck.board
+        if not board.ready or self._deck.settings.notify == "none":
             return
         for row in delta.jobs:
             kind = event(board.jobs.get(row.id), row)
             if kind and len(self._news) < MOST_KEPT and self._is_heeded(row):
                 if not self._news:
-                    self._app.set_timer(TOGETHER_S, self._tell)
+                    self._deck.set_timer(TOGETHER_S, self._tell)
                 self._news.append((kind, row))
 
     def _is_heeded(self, row: JobRow) -> bool:
-        if self._app.settings.notify == "own" and row.user == self._app.user:
+        if self._deck.settings.notify == "own" and row.user == self._deck.board.user:
             return True
-        marks = self._app.marks
+        marks = self._deck.marks
         return str(row.id) in marks or (row.array_task_id is not None and fold_key(row.array_job_id) in marks)
 
     def _tell(self) -> None:
         lines, self._news = bundle(self._news), []
         for line in lines:
-            self._app.notify(line, markup=False)
-        self._app.write_sequence(desktop_sequence("; ".join(lines), in_tmux=bool(os.environ.get("TMUX"))))
+            self._deck.notify(line, markup=False)
+        self._deck.write_sequence(desktop_sequence("; ".join(lines), in_tmux=bool(os.environ.get("TMUX"))))

@@ -1,37 +1,31 @@
-"""The application class.
-
-It passes the controller's updates to the screens and the user's requests to the controller.
-"""
+"""The application class, which connects the parts with each other and with Textual's actions."""
 
 from __future__ import annotations
 
 import getpass
 import os
 import random
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.style import Style
 from textual import work
 from textual.actions import ActionParseResult
-from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
-from textual.widget import Widget
 
-from warpdeck.base.errors import UNCERTAIN, UserError
-from warpdeck.base.paths import Paths, config_dir, default_paths
-from warpdeck.client.client import GONE
+from warpdeck.base.errors import UserError
+from warpdeck.base.paths import Paths, default_paths
 from warpdeck.protocol.job_rows import JobRow
-from warpdeck.protocol.results import Delta, Reloaded
+from warpdeck.protocol.results import Reloaded
+from warpdeck_tui import screens
+from warpdeck_tui.command_palette import WHAT_IS_FOUND, Actions, Objects, Palette
 from warpdeck_tui.data.action_log import ActionLog
 from warpdeck_tui.data.client_state import ClientState
 from warpdeck_tui.data.connection import Core
-from warpdeck_tui.screens.queue import QueueScreen
+from warpdeck_tui.deck import Command
 from warpdeck_tui.screens.shared.deck_screen import Arrives, DeckScreen
 from warpdeck_tui.table.actions import CHANGING
 from warpdeck_tui.table.bindings import (
@@ -43,33 +37,27 @@ from warpdeck_tui.table.bindings import (
     keys_of,
     looks_only,
 )
+from warpdeck_tui.terminal import clipboard
 from warpdeck_tui.terminal.preload import load_later
-from warpdeck_tui.terminal.terminal_app import forget_drawn
-from warpdeck_tui.user_files.keymap import KEYS_FILE, NO_KEYMAP, Keymap, keymap_lines, read_keymap
+from warpdeck_tui.terminal.terminal_app import TerminalApp
+from warpdeck_tui.theme_manager import LOOK_S, ThemeManager
 from warpdeck_tui.user_files.settings import Settings, read_settings
 from warpdeck_tui.widgets.cells import printable
 
-from . import screens
-from .command_palette import WHAT_IS_FOUND, Actions, Objects, Palette
-from .deck import Command, Deck
 from .desktop_notifications import DesktopNotifications
-from .terminal import clipboard
-from .theme_manager import LOOK_S, ThemeManager
+from .job_forms import JobForms
+from .key_bindings import KeyBindings
+from .navigation import Navigator, Start
+from .refresher import Refresher
+from .undo import undo_change
+from .updates import Updates
 
 if TYPE_CHECKING:
-    from warpdeck_tui.screens.shared.form_opening import FormOpening
     from warpdeck_tui.screens.shared.job_verbs import JobVerbs
-    from warpdeck_tui.viewmodels.jobs.form import Sheet
-
-UNANSWERED = frozenset((GONE, UNCERTAIN))
-"""Error codes which mean that no answer arrived, so the request may or may not have been carried out."""
-NOTHING_TO_UNDO = "Nothing to undo. Press @ to list all changes"
-DRAW_SHARE = 0.05
-"""Largest share of one CPU core that redrawing after updates may take, however long the queue is."""
 
 
-class DeckApp(Deck):
-    """The full-screen app."""
+class DeckApp(TerminalApp):
+    """The full-screen app. It implements the protocol `Deck`."""
 
     TITLE = "warpdeck"
     COMMANDS: ClassVar = {Actions, Objects}
@@ -88,34 +76,31 @@ class DeckApp(Deck):
         low_bandwidth: bool = False,
         plain_signs: bool = False,
     ) -> None:
-        self._no_colour = bool(os.environ.get("NO_COLOR"))
-        # Without this, Textual would replace the colors by shades of gray, and NO_COLOR forbids those, too.
+        # Without `ansi_color`, Textual would replace the colors by shades of gray, and NO_COLOR forbids those, too.
         super().__init__(
-            ansi_color=True if self._no_colour else None,
+            ansi_color=True if os.environ.get("NO_COLOR") else None,
             low_bandwidth=low_bandwidth,
             plain_signs=plain_signs,
         )
         self.core = Core(paths or default_paths(), rng=random.Random())
-        self.board = ClientState()
-        self.user = getpass.getuser()
+        self.board = ClientState(user=getpass.getuser())
+        self.chronicle = ActionLog()
+        self.settings = Settings()
         self.everybody = everybody
         self.readonly = readonly
-        self.chronicle = ActionLog()
-        self.lending = False
-        """True while the terminal is about to be handed over to a job. Keys wait meanwhile."""
-        self.away = ""
-        """Text that says why there is no connection or no answer, and what the app does about it. Empty if
-        all is well.
-        """
-        self.own_keys: Keymap = NO_KEYMAP
-        self._at, self._moment = at, moment
         self.looks = ThemeManager(self, wanted=theme)
-        self.settings = Settings()
-        self.notices = DesktopNotifications(self)
-        self._draw_planned = False
-        self._draw_took_s = self._drawn_at = 0.0
-        self._last_job = ""
-        self._warms = False
+        self.navigation = Navigator(self, self)
+        self.refresher = Refresher(
+            self._draw_front, set_timer=self.set_timer, least_s=lambda: self.pace.news_s
+        )
+        self.updates = Updates(
+            self.board,
+            self.refresher,
+            DesktopNotifications(self),
+            load_later=lambda: self.call_after_refresh(self._load_later),
+        )
+        self._start = Start(*at, moment)
+        self._own_keys = KeyBindings()
         self.looks.begin()
 
     @cached_property
@@ -129,11 +114,9 @@ class DeckApp(Deck):
         return JobVerbs(self)
 
     @cached_property
-    def filling(self) -> FormOpening:
-        """The source of the values for the "New job" form. Created when the form is first opened."""
-        from warpdeck_tui.screens.shared.form_opening import FormOpening
-
-        return FormOpening(self)
+    def forms(self) -> JobForms:
+        """The "New job" form."""
+        return JobForms(self, self)
 
     @property
     def palette(self) -> dict[str, Style]:
@@ -159,9 +142,8 @@ class DeckApp(Deck):
         self.looks.tell()
         self._use_settings()
         self.set_interval(LOOK_S, self._look_at_themes)
-        self._use_keys()
-        self.push_screen(QueueScreen())
-        self._open_at(*self._at)
+        self._read_keys()
+        self.navigation.begin(self._start)
         # Connect only after the empty screen is drawn, because connecting may have to start a controller.
         self.call_after_refresh(self._watch)
 
@@ -169,24 +151,6 @@ class DeckApp(Deck):
     async def _look_at_themes(self) -> None:
         if self.app_focus:
             await self.looks.look_again()
-
-    def _open_at(self, screen: str, what: str) -> None:
-        """Open the screen to begin with."""
-        if screen == "job":
-            self.open_job(what)
-        elif screen == "node":
-            self.push_screen(screens.NodesScreen(what))
-            self.push_screen(screens.NodeScreen(what))
-        elif screen == "gpus":
-            self.push_screen(screens.NodesScreen(at=self._moment))
-        elif screen == "nodes":
-            self.push_screen(screens.NodesScreen(listed=True, at=self._moment))
-        elif screen == "history":
-            self.push_screen(screens.HistoryScreen())
-        elif screen == "site":
-            self.push_screen(screens.AdminScreen())
-        elif screen == "sessions":
-            self.push_screen(screens.SessionsScreen())
 
     def _use_settings(self) -> None:
         try:
@@ -197,51 +161,26 @@ class DeckApp(Deck):
     @property
     def marks(self) -> Set[str]:
         """The keys of the rows that are marked in the queue."""
-        queue = next((each for each in self.screen_stack if isinstance(each, QueueScreen)), None)
+        queue = self.navigation.queue
         return queue.table.marks if queue is not None and queue.has_arrived else frozenset()
 
-    def _use_keys(self) -> None:
+    def _read_keys(self) -> None:
         try:
-            self.own_keys = read_keymap(self._keys_file)
+            self._own_keys.read()
         except UserError as error:
             self.tell_error(error)
         self.set_keymap(self.keymap)
-
-    @property
-    def _keys_file(self) -> Path:
-        return Path(config_dir()) / KEYS_FILE
 
     @property
     def keymap(self) -> dict[str, str]:
         """Map binding ids to keys, for those actions to which the user gave other keys than the default
         ones.
         """
-        return self.own_keys.keys
+        return self._own_keys.keys
 
     @work(exclusive=True, group="watch")
     async def _watch(self) -> None:
-        await self.core.watch(self)
-
-    # ---- Callbacks of the connection to the controller
-
-    def linked(self, user: str) -> None:
-        self.user, self.away = user, ""
-        self.board.restart()
-        self.redraw()
-        self._drawn_at = 0.0  # draw the first rows at once, without waiting for the refresh interval
-
-    def told(self, delta: Delta) -> None:
-        self.notices.look(delta)
-        self.board.apply(delta)
-        self._warm_up()
-        if self._draw_planned:
-            return
-        wait_s = self._drawn_at + max(self.pace.news_s, self._draw_took_s / DRAW_SHARE) - time.monotonic()
-        if wait_s <= 0:
-            self.redraw()
-        else:
-            self._draw_planned = True
-            self.set_timer(wait_s, self.redraw)
+        await self.core.watch(self.updates)
 
     def watch_app_focus(self, focus: bool) -> None:
         """Start the clocks when the terminal gets the focus and stop them when it loses it.
@@ -251,32 +190,11 @@ class DeckApp(Deck):
         if self.front is not None:
             self.front.set_clocks()
             if focus:
-                self.redraw()
+                self.refresher.redraw()
 
-    def went_away(self, words: str) -> None:
-        self.away = words
-        self.redraw()
-        self._warm_up()
-
-    def came_back(self) -> None:
-        self.went_away("")
-
-    def redraw(self) -> None:
-        """Redraw the screen in front."""
-        self._draw_planned = False
-        began = time.process_time()
+    def _draw_front(self) -> None:
         if self.front is not None:
             self.front.draw()
-        self._draw_took_s = time.process_time() - began
-        self._drawn_at = time.monotonic()
-
-    def _warm_up(self) -> None:
-        """Start loading the remaining modules. This happens only once, after there is something to look
-        at.
-        """
-        if not self._warms:
-            self._warms = True
-            self.call_after_refresh(self._load_later)
 
     @work(group="warming")
     async def _load_later(self) -> None:
@@ -284,48 +202,10 @@ class DeckApp(Deck):
 
     # ---- Requests from the screens
 
-    def pop_screen(self) -> AwaitComplete:
-        """Close the screen in front, and cancel its workers before its widgets are removed.
-
-        A worker that went on would have no widget left to show its result in.
-        """
-        leaving = self.screen
-        for worker in list(self.workers):
-            if worker.node is leaving:
-                worker.cancel()
-        self.call_later(self.keyboard.go_on)
-        widgets = list(leaving.walk_children(Widget, with_self=True))
-        self.call_after_refresh(forget_drawn, widgets)
-        return super().pop_screen()
-
     def find_job(self, key: str) -> JobRow | None:
         """Return the job's row from the client state or from the screen that shows it, or None."""
         shown = self.front.shown_job(key) if self.front is not None else None
         return self.board.job(key) or shown
-
-    def open_job(self, key: str, *, pane: str = "", channel: str = "out") -> None:
-        """Open the page of the job with this id."""
-        self._last_job = key
-        self.push_screen(screens.JobScreen(key, pane=pane, channel=channel))
-
-    def open_node(self, name: str) -> None:
-        """Open the screen of nodes, with the cursor on this node."""
-        if isinstance(self.screen, screens.NodesScreen):
-            self.screen.go_to(name)
-        else:
-            self.action_show_queue()
-            self.push_screen(screens.NodesScreen(name))
-
-    def open_user(self, user: str) -> None:
-        """Open the queue, filtered to the jobs of this user."""
-        self.action_show_queue()
-        self.everybody = True
-        queue = next(each for each in self.screen_stack if isinstance(each, QueueScreen))
-        queue.narrow(f"user:{user}")
-
-    def changes(self, verb: str) -> bool:
-        """Return whether this action on jobs is one that --readonly switches off."""
-        return ("queue", verb) in CHANGING
 
     def tell_error(self, error: UserError) -> None:
         """Show an error as one sentence and the next step."""
@@ -364,7 +244,7 @@ class DeckApp(Deck):
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
         """Run an action. If the action is switched off here, show why, so that no key is ignored silently."""
-        target, name, _ = self._parse_action(action, default_namespace or self, namespaces)
+        target, name = self.action_target(action, default_namespace or self, namespaces)
         words = target.refused(name) if isinstance(target, DeckApp | DeckScreen) else ""
         if words and not self.lending:
             self.notify(words, severity="warning", markup=False)
@@ -379,33 +259,6 @@ class DeckApp(Deck):
     async def action_shell(self) -> None:
         await self.verbs.shell()
 
-    def new_job(self) -> None:
-        """Open the "New job" form, filled from the user's last job."""
-        self.keyboard.wait_for(self._fill_form(self.filling.last))
-
-    def new_like(self, key: str) -> None:
-        """Open the "New job" form, filled from this job."""
-        self.keyboard.wait_for(self._fill_form(partial(self.filling.of_job, key)))
-
-    @work(exclusive=True, group="form")
-    async def _fill_form(self, fill: Callable[[], Awaitable[Sheet]]) -> None:
-        try:
-            self.open_form(await fill())
-        except UserError as error:
-            self.tell_error(error)
-
-    def open_form(self, sheet: Sheet) -> None:
-        """Open the "New job" form with these values."""
-
-        def submitted(job_id: str | None) -> None:
-            if job_id and isinstance(self.screen, QueueScreen):
-                self.screen.go_to(job_id)
-
-        if self.front is not None:
-            self.push_screen(screens.NewJob(self.core, self.filling, sheet), submitted)
-        else:
-            self.notify("The form was not opened because another dialog is open", severity="warning")
-
     @work
     async def action_start_controller(self) -> None:
         try:
@@ -416,38 +269,22 @@ class DeckApp(Deck):
             self.chronicle.add("warpdeck up")
 
     def action_show_queue(self) -> None:
-        while len(self.screen_stack) > 2:
-            self.pop_screen()
+        self.navigation.show_queue()
 
     def action_show_nodes(self) -> None:
-        self._show(screens.NodesScreen)
+        self.navigation.show(screens.NodesScreen)
 
     def action_show_history(self) -> None:
-        self._show(screens.HistoryScreen)
+        self.navigation.show(screens.HistoryScreen)
 
     def action_show_sessions(self) -> None:
-        self._show(screens.SessionsScreen)
+        self.navigation.show(screens.SessionsScreen)
 
     def action_show_admin(self) -> None:
-        self._show(screens.AdminScreen)
-
-    def _show(
-        self,
-        kind: type[
-            screens.NodesScreen | screens.HistoryScreen | screens.SessionsScreen | screens.AdminScreen
-        ],
-    ) -> None:
-        if not isinstance(self.screen, kind):
-            self.action_show_queue()
-            self.push_screen(kind())
+        self.navigation.show(screens.AdminScreen)
 
     def action_show_job(self) -> None:
-        if isinstance(self.screen, screens.JobScreen):
-            return
-        keys = self.front.job_keys if self.front is not None else []
-        key = keys[0] if keys else self._last_job
-        if key:
-            self.open_job(key)
+        self.navigation.show_job()
 
     async def action_quit(self) -> None:
         self.workers.cancel_all()
@@ -468,21 +305,8 @@ class DeckApp(Deck):
         """Undo the latest change, or the change with this key. If that is impossible, show why."""
         if words := self.refused("undo"):
             self.notify(words, severity="warning", markup=False)
-            return
-        done = self.chronicle.take(key)
-        if done is None or done.undo is None:
-            self.notify(NOTHING_TO_UNDO, markup=False)
-            return
-        try:
-            await done.undo.call()
-        except UserError as error:
-            is_refused = error.code not in UNANSWERED
-            self.chronicle.give_back(done, is_refused=is_refused)
-            again = "Press @, then Z to try again" if is_refused else "Press Z to try again"
-            self.tell_error(UserError(error.message, ". ".join(filter(None, (error.hint, again)))))
-            return
-        self.chronicle.add(done.undo.command)
-        self.notify(f"Undone: {done.undo.command}", markup=False)
+        else:
+            await undo_change(self, key)
 
     def action_command_palette(self) -> None:
         if not isinstance(self.screen, Palette):
@@ -490,8 +314,8 @@ class DeckApp(Deck):
 
     def action_keys(self) -> None:
         """Read the key bindings file again, apply it, and show the keys."""
-        self._use_keys()
-        self.push_screen(screens.HelpPage("Key bindings", keymap_lines(self.own_keys, self._keys_file)))
+        self._read_keys()
+        self.push_screen(screens.HelpPage("Key bindings", self._own_keys.help_lines()))
 
     def action_next_theme(self) -> None:
         self.looks.use_next()

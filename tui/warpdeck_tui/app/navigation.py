@@ -1,0 +1,92 @@
+"""Opens the screens and moves between them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from textual.app import App
+
+from warpdeck_tui import screens
+from warpdeck_tui.deck import Deck
+from warpdeck_tui.screens.queue import QueueScreen
+from warpdeck_tui.screens.shared.deck_screen import DeckScreen
+
+
+class Start(NamedTuple):
+    """The screen to begin with, and the job or node that it shows.
+
+    If `moment` is given, the screen shows the state at that time (unix seconds).
+    """
+
+    screen: str = "queue"
+    what: str = ""
+    moment: float | None = None
+
+
+class Navigator:
+    """Navigation in one app."""
+
+    def __init__(self, deck: Deck, app: App[None]) -> None:
+        self._deck = deck
+        self._app = app
+        self._last_job = ""
+
+    @property
+    def queue(self) -> QueueScreen | None:
+        """The screen of the queue, which is below all others, or None if it is not open yet."""
+        return next((each for each in self._app.screen_stack if isinstance(each, QueueScreen)), None)
+
+    def begin(self, start: Start) -> None:
+        """Open the queue, and above it the screen to begin with."""
+        self._app.push_screen(QueueScreen())
+        match start.screen:
+            case "job":
+                self.open_job(start.what)
+            case "node":
+                self._app.push_screen(screens.NodesScreen(start.what))
+                self._app.push_screen(screens.NodeScreen(start.what))
+            case "gpus":
+                self._app.push_screen(screens.NodesScreen(at=start.moment))
+            case "nodes":
+                self._app.push_screen(screens.NodesScreen(listed=True, at=start.moment))
+            case "history":
+                self._app.push_screen(screens.HistoryScreen())
+            case "site":
+                self._app.push_screen(screens.AdminScreen())
+            case "sessions":
+                self._app.push_screen(screens.SessionsScreen())
+
+    def show_queue(self) -> None:
+        while len(self._app.screen_stack) > 2:
+            self._app.pop_screen()
+
+    def show(self, kind: type[DeckScreen]) -> None:
+        """Open a screen of this class above the queue, unless it is in front already."""
+        if not isinstance(self._app.screen, kind):
+            self.show_queue()
+            self._app.push_screen(kind())
+
+    def show_job(self) -> None:
+        """Open the page of the job under the cursor, or else that of the job that was opened last."""
+        if isinstance(self._app.screen, screens.JobScreen):
+            return
+        keys = self._deck.front.job_keys if self._deck.front is not None else []
+        if key := keys[0] if keys else self._last_job:
+            self.open_job(key)
+
+    def open_job(self, key: str, *, pane: str = "", channel: str = "out") -> None:
+        self._last_job = key
+        self._app.push_screen(screens.JobScreen(key, pane=pane, channel=channel))
+
+    def open_node(self, name: str) -> None:
+        if isinstance(self._app.screen, screens.NodesScreen):
+            self._app.screen.go_to(name)
+        else:
+            self.show_queue()
+            self._app.push_screen(screens.NodesScreen(name))
+
+    def open_user(self, user: str) -> None:
+        self.show_queue()
+        self._deck.everybody = True
+        assert self.queue is not None
+        self.queue.narrow(f"user:{user}")

@@ -1,0 +1,32 @@
+"""Undoes changes that were made in the app."""
+
+from __future__ import annotations
+
+from warpdeck.base.errors import UNCERTAIN, UserError
+from warpdeck.client.client import GONE
+from warpdeck_tui.deck import Deck
+
+UNANSWERED = frozenset((GONE, UNCERTAIN))
+"""Error codes which mean that no answer arrived, so the request may or may not have been carried out."""
+NOTHING_TO_UNDO = "Nothing to undo. Press @ to list all changes"
+
+
+async def undo_change(deck: Deck, key: str) -> None:
+    """Undo the change with this key in the action log, or the latest one if it is empty.
+
+    If that is impossible, show why.
+    """
+    done = deck.chronicle.take(key)
+    if done is None or done.undo is None:
+        deck.notify(NOTHING_TO_UNDO, markup=False)
+        return
+    try:
+        await done.undo.call()
+    except UserError as error:
+        is_refused = error.code not in UNANSWERED
+        deck.chronicle.give_back(done, is_refused=is_refused)
+        again = "Press @, then Z to try again" if is_refused else "Press Z to try again"
+        deck.tell_error(UserError(error.message, ". ".join(filter(None, (error.hint, again)))))
+        return
+    deck.chronicle.add(done.undo.command)
+    deck.notify(f"Undone: {done.undo.command}", markup=False)
