@@ -1,0 +1,107 @@
+"""Actions of the dialogs."""
+
+from .action import Action
+
+DIALOG_ACTIONS = (
+    Action("confirm", "yes", "y,enter", "Yes", "confirm", "Yes"),
+    Action("confirm", "no", "n,escape", "No", "cancel", "No"),
+    Action(
+        "confirm", "copy_command", "Y", "Copy command", "copy the equivalent command line", "Copy command"
+    ),
+    Action("ask", "submit", "enter", "OK", "confirm the answer", "OK"),
+    Action("ask", "give_up", "escape", "Cancel", "change nothing", "Cancel"),
+    Action("form", "submit", "enter", "Submit", "submit the job", "Submit", call="screen.submit"),
+    Action("form", "next", "tab,down", "Next field", "go to the next field", "Next", call="app.focus_next"),
+    Action(
+        "form",
+        "previous",
+        "shift+tab,up",
+        "Previous field",
+        "go to the previous field",
+        call="app.focus_previous",
+    ),
+    Action("form", "edit", "ctrl+e", "Edit", "edit the script in $EDITOR", "$EDITOR", call="screen.edit"),
+    Action(
+        "form",
+        "sweep",
+        "ctrl+g",
+        "Sweep",
+        "run all combinations of some values",
+        "Sweep",
+        call="screen.sweep",
+    ),
+    Action(
+        "form", "fill", "ctrl+o", "Load", "fill the form from a preset or a job", "Load", call="screen.fill"
+    ),
+    Action("form", "save", "ctrl+s", "Save", "save the form as a preset", "Save", call="screen.save"),
+    Action("form", "empty", "ctrl+n", "Clear", "clear all fields", "Clear", call="screen.empty"),
+    Action(
+        "form",
+        "give_up",
+        "escape",
+        "Cancel",
+        "close the form without submitting",
+        "Cancel",
+        call="screen.give_up",
+    ),
+    Action("sweep", "submit", "enter", "OK", "use the sweep in the form", "OK"),
+    Action("sweep", "give_up", "escape", "Cancel", "leave the form unchanged", "Cancel"),
+    Action("script", "edit", "ctrl+e", "Edit", "edit the script in $EDITOR", call="screen.edit"),
+    Action("script", "leave", "escape", "Back", "back to the fields of the form", call="screen.leave_script"),
+    Action("add", "submit", "enter", "Add", "add the node", "Add"),
+    Action(
+        "add", "next", "tab,down", "Next field", "go to the next field", "Next field", call="app.focus_next"
+    ),
+    Action(
+        "add",
+        "previous",
+        "shift+tab,up",
+        "Previous field",
+        "go to the previous field",
+        call="app.focus_previous",
+    ),
+    Action("add", "give_up", "escape", "Cancel", "close without adding a node", "Cancel"),
+    Action("reserve", "submit", "enter", "Save", "save the reservation", "Save"),
+    Action(
+        "reserve",
+        "next",
+        "tab,down",
+        "Next field",
+        "go to the next field",
+        "Next field",
+        call="app.focus_next",
+    ),
+    Action(
+        "reserve",
+        "previous",
+        "shift+tab,up",
+        "Previous field",
+        "go to the previous field",
+        call="app.focus_previous",
+    ),
+    Action("reserve", "give_up", "escape", "Cancel", "change nothing", "Cancel"),
+    Action("rule", "submit", "enter", "Save", "write to config.toml and reload it", "Save"),
+    Action(
+        "rule", "next", "tab,down", "Next field", "go to the next field", "Next field", call="app.focus_next"
+    ),
+    Action(
+        "rule",
+        "previous",
+        "shift+tab,up",
+        "Previous field",
+        "go to the previous field",
+        call="app.focus_previous",
+    ),
+    Action("rule", "give_up", "escape", "Cancel", "change nothing", "Cancel"),
+    Action("choose", "give_up", "escape,q", "Cancel", "close the list without a choice", "Cancel"),
+    Action("fill", "remove", "X", "Remove", "remove the preset under the cursor", "Remove preset"),
+    Action("fill", "give_up", "escape,q", "Cancel", "leave the form unchanged", "Cancel"),
+    Action("done", "copy", "y,Y", "Copy", "copy the command line under the cursor", "Copy"),
+    Action("done", "undo", "Z", "Undo", "undo the change under the cursor", "Undo"),
+    Action("done", "close", "escape,q,at", "Close", "close the list", "Close"),
+    Action(
+        "page", "close", "escape,q,enter,question_mark", "Close", "close the search, then the page", "Close"
+    ),
+    Action("usage", "export", "e", "Export", "write the figures to a CSV, JSON or Markdown file", "Export"),
+    Action("usage", "close", "escape,q,enter", "Close", "close the search, then the page", "Close"),
+)
