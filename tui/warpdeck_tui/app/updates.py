@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from warpdeck.client.client import Delta
+from warpdeck.protocol.results import Delta
 from warpdeck_tui.data.client_state import ClientState
 
 from .desktop_notifications import DesktopNotifications

@@ -34,7 +34,7 @@ def wait_status(text: str) -> int:
 
 def min_cpus(row: Row) -> int:
     """Return the minimum number of CPUs on each node."""
-    return int(row["cpus_per_task"]) * max(1, row["tasks_per_node"])
+    return int(row["cpus_per_task"]) * max(1, int(row["tasks_per_node"]))
 
 
 def memory_bytes(row: Row) -> int:

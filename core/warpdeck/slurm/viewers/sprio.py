@@ -21,9 +21,9 @@ from warpdeck.slurm.console.arguments import (
     refuse_rest,
 )
 from warpdeck.slurm.console.console import Console
-from warpdeck.slurm.format.format_strings import Field, Layout, Row, short_columns
+from warpdeck.slurm.format.format_strings import Field, Key, Layout, Row, short_columns
 
-from .job_order import Key, SortError, parse, sort
+from .job_order import SortError, parse, sort
 
 OPTIONS = options(
     "sprio",
