@@ -1,8 +1,7 @@
 """Positions in a TOML text: the line of each key path, and the range of its value.
 
-tomllib returns values without positions. tomlkit, the only maintained library that preserves the format of
-TOML, has no positions either and is slow for large files. So this scanner processes a text that tomllib has
-already accepted. It only needs to recognize where keys, strings and brackets begin and end.
+tomllib and tomlkit return values without positions. This scanner processes a text that tomllib has already
+accepted, so it only needs to recognize where keys, strings and brackets begin and end.
 """
 
 from __future__ import annotations
