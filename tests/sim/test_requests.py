@@ -44,7 +44,7 @@ def test_in_brackets_all_nodes_of_a_job_have_the_same_one_of_the_features(
         assert site.nodes(job) in (("n1", "n3"), ("n0", "n1"), ("n2", "n3"))
         if not starts:
             assert site.nodes(job) != ("n1", "n3")
-            with pytest.raises(UserError, match="asks for 3 nodes"):
+            with pytest.raises(UserError, match="requests 3 nodes"):
                 await gang(site, nodes=3, constraint=constraint)
 
     on_site(NODES, act, nodes=4)

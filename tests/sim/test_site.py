@@ -118,7 +118,9 @@ def test_a_qos_limits_the_gpus_of_each_user() -> None:
     async def act(site: Site) -> None:
         await site.submit(qos="normal")
         second = await site.submit(qos="normal")
-        assert site.why(second).startswith("QOSMaxGRESPerUser: QoS normal lets user ann use 4 GPUs; 4 are in")
+        assert site.why(second).startswith(
+            "QOSMaxGRESPerUser: limit of QoS normal for user ann: 4 GPUs; 4 are in"
+        )
         assert site.nodes(await site.submit(BOB, qos="normal"))
         await site.later(700)
         assert site.nodes(second)
@@ -197,7 +199,7 @@ def test_minutes_that_are_used_up_stay_used_after_the_controller_was_killed() ->
 
     async def ask(site: Site) -> None:
         third = await site.submit(seconds=600)
-        assert site.why(third).startswith("AssocGrpGRESMinutes: account lab has 100 minutes of GPUs")
+        assert site.why(third).startswith("AssocGrpGRESMinutes: limit of account lab: 100 minutes of GPUs")
         assert site.nodes(await site.submit(seconds=120))
 
     on_site(rules, use, ask)
@@ -221,7 +223,7 @@ def test_a_license_is_lent_to_one_job_at_a_time() -> None:
     async def act(site: Site) -> None:
         await site.submit(licenses=(("matlab", 1),), seconds=100)
         second = await site.submit(licenses=(("matlab", 1),))
-        assert site.why(second) == "Licenses: needs 1 licenses of matlab, 0 are free"
+        assert site.why(second) == "Licenses: needs 1 licenses of matlab; 0 are free"
         await site.later(120)
         assert site.nodes(second)
         assert "2 licenses of matlab" in await site.refused(licenses=(("matlab", 2),))
@@ -243,7 +245,7 @@ def test_a_job_that_names_none_has_its_users_account_and_the_accounts_qos() -> N
     async def act(site: Site) -> None:
         request = (await site.submit()).request
         assert (request.account, request.qos) == ("lab", "normal")
-        assert "bob has no default one" in await site.refused(BOB)
+        assert "bob has no default account" in await site.refused(BOB)
 
     on_site(rules, act)
 
@@ -252,7 +254,7 @@ def test_limits_of_submission_count_what_waits_and_what_runs() -> None:
     async def act(site: Site) -> None:
         await site.submit(seconds=100)
         await site.submit(hold=True)
-        assert "lets all together have 2 jobs in the queue, and there are 2" in await site.refused()
+        assert "2 jobs in the queue in total; there are 2" in await site.refused()
         await site.later(120)
         await site.submit()
 

@@ -58,7 +58,7 @@ def test_a_log_is_replayed_and_told_in_figures(
     facts = json.loads(out)
     assert code == 0 and facts["jobs"] == 200 and facts["refused"] == 0
     assert 0 < facts["mean_wait_s"] <= facts["max_wait_s"] and facts["p95_wait_s"] <= facts["max_wait_s"]
-    assert facts["mean_bounded_slowdown"] > 1 and 0 < facts["utilisation"] <= 1
+    assert facts["mean_bounded_slowdown"] > 1 and 0 < facts["utilization"] <= 1
     assert "200 jobs without a time limit got their run time" in err
     _, out, _ = called(capsys, *words)
     assert {line.split()[0] for line in out.splitlines()} == set(facts)

@@ -134,7 +134,7 @@ def test_the_report_counts_as_the_field_does() -> None:
     ]
     report = make_report(play(jobs, "fcfs"), machine_units=CPUS, refused=3)
     assert (report.jobs, report.mean_wait_s, report.p95_wait_s, report.max_wait_s) == (2, 50, 100, 100)
-    assert (report.makespan_s, report.utilisation, report.refused) == (101, 1.0, 3)
+    assert (report.makespan_s, report.utilization, report.refused) == (101, 1.0, 3)
     assert report.mean_bounded_slowdown == pytest.approx((1 + 101 / 10) / 2)
     assert bounded_slowdown(0.0, 0.0) == 1.0
     assert nearest_rank([1.0, 2.0, 3.0, 4.0], 0.5) == 2.0

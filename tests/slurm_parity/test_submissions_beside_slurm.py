@@ -129,7 +129,7 @@ def test_who_was_never_there_is_not_waited_for(pair: Pair, jobs: Jobs, case: str
     theirs, ours = _standing(pair, done)
     assert (ours, said[1].rc) == (theirs, said[0].rc)
     assert said[0].err == "" and re.fullmatch(
-        r"sbatch: --dependency: job \S+ is not known here, and not waited for\n", said[1].err
+        r"sbatch: --dependency: job \S+ is unknown and ignored\n", said[1].err
     )
 
 

@@ -48,10 +48,10 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
     if is_running(paths):
         return False
     if paths.is_of_another:
-        raise UserError(f"no controller runs in {paths.home}", "ask whoever runs it to start it: warpdeck up")
+        raise UserError(f"no controller runs in {paths.home}", "ask its owner to start it with `warpdeck up`")
     if refused := start_refusal(paths):
         raise UserError(
-            f"no controller runs, and {refused}", f"start it: WARPDECK_HOME={paths.home} warpdeck up"
+            f"no controller runs, and {refused}", f"start it with `WARPDECK_HOME={paths.home} warpdeck up`"
         )
     try:
         os.makedirs(paths.home, mode=0o700, exist_ok=True)
@@ -59,7 +59,7 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
     except OSError as error:
         raise UserError(
             f"cannot use {paths.home}: {os.strerror(error.errno or 0)}",
-            "set WARPDECK_HOME to a folder of yours",
+            "set WARPDECK_HOME to a folder that you own",
         ) from error
     argv = [sys.executable, "-m", "warpdeck.daemon.controller_process", "--home", paths.home]
     if not local_node:
@@ -110,14 +110,14 @@ def _not_started(paths: Paths, child: subprocess.Popen[bytes]) -> UserError:
     said = child.stderr.read(MAX_WORDS_BYTES).decode("utf-8", "replace") if child.stderr is not None else ""
     message, _, hint = said.strip().rpartition("\n") if said.count("\n") > 1 else (said.strip(), "", "")
     return UserError(
-        f"the controller did not start: {message or 'it left no word'}", hint or f"see {paths.log}"
+        f"the controller did not start: {message or 'no error message'}", hint or f"see {paths.log}"
     )
 
 
 def stop(paths: Paths) -> bool:
     """Stop the controller; agents and jobs go on. Returns False if none ran. Raises UserError."""
     if paths.is_of_another and os.geteuid() != 0:
-        raise UserError(f"the controller in {paths.home} is not yours", "ask whoever runs it")
+        raise UserError(f"the controller in {paths.home} belongs to another user", "ask its owner")
     pid = running_pid(paths)
     if pid == 0:
         return False
@@ -126,11 +126,11 @@ def stop(paths: Paths) -> bool:
     try:
         os.kill(pid, signal.SIGTERM)
     except PermissionError as error:
-        raise UserError(f"the controller in {paths.home} is not yours", "ask whoever runs it") from error
+        raise UserError(f"the controller in {paths.home} belongs to another user", "ask its owner") from error
     deadline = time.monotonic() + STOP_S
     while running_pid(paths) == pid:
         if time.monotonic() > deadline:
-            raise UserError(f"the controller (pid {pid}) does not end", f"see {paths.log}")
+            raise UserError(f"the controller (pid {pid}) did not stop", f"see {paths.log}")
         time.sleep(0.02)
     return True
 
@@ -161,7 +161,9 @@ def take_lock(paths: Paths) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(descriptor)
-        raise UserError(f"a controller runs in {paths.home} already", "see `warpdeck status`") from error
+        raise UserError(
+            f"a controller is already running in {paths.home}", "see `warpdeck status`"
+        ) from error
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor

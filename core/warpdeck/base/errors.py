@@ -8,7 +8,7 @@ class WarpdeckError(Exception):
     """Base class of all errors that warpdeck raises on purpose."""
 
 
-RESTART = "run `warpdeck down`: jobs go on, and the next verb starts the controller of its own version"
+RESTART = "run `warpdeck down`; jobs keep running, and the next command starts a controller of its version"
 """The hint if client and controller have different versions."""
 SAID = "said"
 """Code of a UserError whose message is the complete output of a command, including prefixes, such as Slurm's

@@ -141,9 +141,9 @@ def start_refusal(paths: Paths) -> str:
     if _shim_home and paths.home != _shim_home:
         return f"this command was made for the home {_shim_home}, but WARPDECK_HOME is {paths.home}"
     if "WARPDECK_TOKEN" in os.environ:
-        return "what a job starts ends with the job"
+        return "processes started by a job end with the job"
     if not os.path.isdir(paths.home) and (_shim_home or not os.environ.get("WARPDECK_HOME")):
-        return f"nobody has set up {paths.home}"
+        return f"{paths.home} is not set up"
     return ""
 
 

@@ -21,13 +21,14 @@ def open_to_all(paths: Paths) -> None:
     """Create or open the home directory. Raises UserError."""
     if os.geteuid() != 0:
         raise UserError(
-            "only root can share a controller: it runs each job as its user", "start your own: warpdeck up"
+            "only root can share a controller: it runs each job as its user",
+            "start your own controller with `warpdeck up`",
         )
     _check_parents(os.path.realpath(os.path.dirname(paths.home)))
     try:
         os.makedirs(paths.home, exist_ok=True)
         if os.stat(paths.home).st_uid != 0:
-            raise UserError(f"{paths.home} is not root's", "choose another with WARPDECK_HOME")
+            raise UserError(f"{paths.home} is not owned by root", "choose another with WARPDECK_HOME")
         os.chmod(paths.home, SHARED_MODE)
     except OSError as error:
         raise UserError(
@@ -45,11 +46,12 @@ def _check_parents(folder: str) -> None:
             others_write = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
             if not found.st_mode & 0o001:
                 raise UserError(
-                    f"{folder} is closed to other users", "choose another home: WARPDECK_HOME=/srv/warpdeck"
+                    f"{folder} is not accessible to other users",
+                    "choose another home: WARPDECK_HOME=/srv/warpdeck",
                 )
             if found.st_uid != 0 or others_write:
                 raise UserError(
-                    f"{folder} can be changed by others than root", "choose another home with WARPDECK_HOME"
+                    f"{folder} is writable by users other than root", "choose another home with WARPDECK_HOME"
                 )
         if folder == "/":
             return

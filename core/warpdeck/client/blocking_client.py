@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 TOLD_AFTER_S = 1.0
 """Seconds of waiting before the user is told that the client waits for the controller."""
-_SHORTEN = "shorten the script, or pass less of the environment: --export=NONE"
+_SHORTEN = "shorten the script, or pass fewer variables with --export=NONE"
 
 
 class SyncClient:
@@ -376,7 +376,7 @@ def _request_frame(message: dict[str, Any]) -> bytes:
         frame = json_frame(message)
         frame[HEADER_BYTES:].decode()
     except UnicodeDecodeError as error:
-        hint = "rename the file or folder, or leave the argument out"
+        hint = "rename the file or folder, or remove the argument"
         raise UserError("a name or an argument is not UTF-8 text", hint) from error
     except WireError as error:
         raise UserError(f"the request is too large: {error}", _SHORTEN) from error
@@ -387,4 +387,4 @@ def _request_frame(message: dict[str, Any]) -> bytes:
 
 
 def _no_answer() -> UserError:
-    return UserError("no answer from the controller", "see its log; `warpdeck status` prints the path")
+    return UserError("no answer from the controller", "check its log; `warpdeck status` prints the path")

@@ -156,7 +156,7 @@ class Client:
                 elif word == "progress" and progress is not None:
                     progress(str(value))
         except TimeoutError as error:
-            hint = "see its log: warpdeck status"
+            hint = "check its log; `warpdeck status` prints the path"
             raise UserError("no answer from the controller", hint, code=UNCERTAIN) from error
         finally:
             self._inboxes.pop(number, None)

@@ -191,8 +191,8 @@ def _listen(port: int, local_port: int | None) -> socket.socket:
             if local_port is None and wanted:
                 continue
             raise UserError(
-                f"port {wanted} of this machine cannot be used: {error.strerror}",
-                f"choose another one: {port}:LOCAL, or {port}:0 for any free port",
+                f"cannot use port {wanted} of this machine: {error.strerror}",
+                f"use another port with {port}:LOCAL, or any free port with {port}:0",
             ) from error
         return listener
     raise AssertionError("port 0 is always free")

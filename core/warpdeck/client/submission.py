@@ -43,7 +43,7 @@ def read_script(path: str) -> str:
     """Return the text of a batch script. Raises UserError if it cannot be read or is not a script."""
     try:
         if os.path.isdir(path):
-            raise UserError(f"{path} is a folder", "name a batch script")
+            raise UserError(f"{path} is a folder", "give a batch script")
         with open(path, "rb") as file:
             data = file.read(MAX_SCRIPT_BYTES + 1)
     except FileNotFoundError as error:
@@ -297,7 +297,7 @@ def _take_over_snapshot(client: SyncClient, request: dict[str, Any], job: str) -
     """
     snapshot = client.repeat(lambda: client.call("job", job=job)).get("snapshot")
     if not snapshot:
-        raise UserError(f"job {job} has no snapshot", "name a job that was submitted from a code folder")
+        raise UserError(f"job {job} has no snapshot", "use a job that was submitted from a code folder")
     folder = os.path.realpath(request.get("chdir") or request["submit_dir"])
     subdir = os.path.relpath(folder, snapshot["root"])
     if subdir.split(os.sep, 1)[0] == os.pardir:

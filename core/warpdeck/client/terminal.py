@@ -198,13 +198,13 @@ class _Session:
             except _Lost as lost:
                 if again is None:
                     return RelayEnd(error=str(lost))
-                self._say(f"{lost}; the job goes on. Trying again, ~. leaves")
+                self._say(f"{lost}; the job keeps running. Reconnecting; ~. leaves")
                 seen = self._shown
                 ended = self._come_back(again)
                 if ended is not None:
                     return ended
                 missed = self._shown - seen
-                self._say(f"back again; {missed:,} bytes were not kept" if missed > 0 else "back again")
+                self._say(f"reconnected; {missed:,} bytes were lost" if missed > 0 else "reconnected")
 
     def leave(self) -> None:
         """Reset the modes that the job's programs set in the user's terminal.

@@ -130,7 +130,10 @@ def user_error(message: dict[str, Any]) -> UserError:
 def connection_error(error: OSError, paths: Paths) -> UserError:
     """Return the reason why no connection could be made. Its code is GONE if no controller answers."""
     if isinstance(error, PermissionError):
-        return UserError(f"the controller in {paths.home} is not yours", "set WARPDECK_HOME to your own")
+        return UserError(
+            f"the controller in {paths.home} belongs to another user",
+            "unset WARPDECK_HOME to use your own controller",
+        )
     return UserError("no controller is running", "start it with `warpdeck up`", code=GONE)
 
 

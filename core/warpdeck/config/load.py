@@ -40,7 +40,9 @@ def read_text(path: str) -> str:
         reason = os.strerror(error.errno or 0)
         raise UserError(f"cannot read {path}: {reason}", "check its permissions") from error
     if len(raw) > MAX_TEXT_BYTES:
-        raise UserError(f"{path} is larger than {MAX_TEXT_BYTES // 2**20} MiB", "is this the right file?")
+        raise UserError(
+            f"{path} is larger than {MAX_TEXT_BYTES // 2**20} MiB", "check that it is the right file"
+        )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

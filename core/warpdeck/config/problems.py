@@ -49,7 +49,7 @@ class ConfigError(UserError):
         more = f" (and {rest} more)" if rest else ""
         super().__init__(
             first.sentence(file) + more,
-            "correct it; `warpdeck config check` names every error",
+            "correct the file; `warpdeck config check` lists all errors",
             code="config",
             details={"problems": "\n".join(problem.sentence(file) for problem in problems)},
         )

@@ -108,7 +108,7 @@ def check_database(paths: Paths) -> None:
     if left:
         raise UserError(
             f"{paths.database} is empty or missing, but earlier jobs have left {' and '.join(left)}",
-            "Put a copy of the database back. To begin anew without the earlier jobs, move these folders away.",
+            "Restore a copy of the database. To start without the earlier jobs, move these folders away.",
         )
 
 

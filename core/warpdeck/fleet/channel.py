@@ -140,7 +140,7 @@ class Channel:
         except (TimeoutError, asyncio.IncompleteReadError, OSError, asyncssh.Error, WireError) as error:
             raise RemoteError(self._name, f"the agent does not answer: {error or 'time-out'}") from error
         if not isinstance(welcome, wire.Welcome):
-            raise RemoteError(self._name, getattr(welcome, "error", "") or "the agent said something strange")
+            raise RemoteError(self._name, getattr(welcome, "error", "") or "the agent sent invalid data")
         return welcome
 
     async def pump(self) -> None:
@@ -160,7 +160,7 @@ class Channel:
                     taken_bytes = 0
                     await asyncio.sleep(0)
         except (asyncio.IncompleteReadError, OSError, asyncssh.Error, WireError) as error:
-            raise RemoteError(self._name, self._cut or f"the link broke: {error}") from error
+            raise RemoteError(self._name, self._cut or f"connection lost: {error}") from error
         finally:
             self._end_all()
 
@@ -172,7 +172,7 @@ class Channel:
         if self._cut:
             return
         if self._outgoing.get_write_buffer_size() > MAX_UNSENT_BYTES:
-            self._cut = f"its agent has left {MAX_UNSENT_BYTES >> 20} MiB of messages unread: is it stopped?"
+            self._cut = f"its agent has not read {MAX_UNSENT_BYTES >> 20} MiB of messages; it may be stopped"
             self._outgoing.abort()
             return
         with contextlib.suppress(OSError):  # The reader of the link reports that it broke.
@@ -230,7 +230,7 @@ class Channel:
             async with asyncio.timeout(timeout_s):
                 return await answer
         except TimeoutError as error:
-            raise RemoteError(self._name, f"it gave no answer for {timeout_s:.0f} s") from error
+            raise RemoteError(self._name, f"no answer for {timeout_s:.0f} s") from error
         finally:
             del self._asked[number]
 
@@ -408,7 +408,7 @@ class Channel:
             credit.break_off()
         for answer in self._asked.values():
             if not answer.done():
-                answer.set_exception(RemoteError(self._name, "the link broke"))
+                answer.set_exception(RemoteError(self._name, "connection lost"))
 
 
 class ChannelStream:
@@ -442,7 +442,7 @@ class Credit:
     async def spend(self, size: int) -> None:
         while self._left < size:
             if self._broken:
-                raise ConnectionError("the link broke")
+                raise ConnectionError("connection lost")
             self._more.clear()
             await self._more.wait()
         self._left -= size

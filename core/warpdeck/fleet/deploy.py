@@ -135,9 +135,9 @@ async def run_command(
             )
             await process.wait()
     except TimeoutError as error:
-        raise RemoteError(target, f"a command took over {STEP_S:.0f} s") from error
+        raise RemoteError(target, f"a command took more than {STEP_S:.0f} s") from error
     except (OSError, asyncssh.Error) as error:
-        raise RemoteError(target, f"the connection broke: {error}") from error
+        raise RemoteError(target, f"connection lost: {error}") from error
     return Said(out=out, err=err, code=process.exit_status)
 
 
@@ -151,7 +151,8 @@ async def _bounded(target: str, stream: asyncssh.SSHReader[bytes]) -> str:
         output += piece
         if len(output) > MAX_SAID:
             raise RemoteError(
-                target, f"a command said over {MAX_SAID // 1024} kB; see what its shell's start files print"
+                target,
+                f"a command printed more than {MAX_SAID // 1024} kB; check the output of its shell's startup files",
             )
     return output.decode("utf-8", "replace")
 
@@ -170,7 +171,7 @@ async def _probe(connection: asyncssh.SSHClientConnection, target: str, controll
         found = f"only Python {version}" if version else "no Python"
         raise UserError(
             f"{target} has {found}; the agent needs Python 3.9 or newer",
-            "install python3 there; nothing else is needed",
+            "install python3 there",
         )
     return DeployTarget(
         python=python,
@@ -201,7 +202,7 @@ async def _upload(
     )
     done = await run_command(connection, target, f"/bin/sh -c {shlex.quote(script)}", data)
     if "WARPDECK-OK" not in done.out:
-        raise RemoteError(target, f"the agent cannot be copied to {folder}: {done.last_words()}")
+        raise RemoteError(target, f"cannot copy the agent to {folder}: {done.last_words()}")
     await tell(f"agent copied ({len(data) // 1024} kB)")
     return remote
 
@@ -235,7 +236,7 @@ async def _attach(
                 if not line:
                     break
     except (OSError, TimeoutError, asyncssh.Error, ValueError) as error:
-        raise RemoteError(target, f"cannot join the agent: {error}") from error
+        raise RemoteError(target, f"cannot connect to the agent: {error}") from error
     with contextlib.suppress(OSError):
         process.close()
-    raise RemoteError(target, "cannot join the agent: it said nothing")
+    raise RemoteError(target, "cannot connect to the agent: no output")

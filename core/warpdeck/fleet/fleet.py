@@ -69,7 +69,7 @@ class SaysTooMuch(RemoteError):
     def __init__(self, node: str) -> None:
         super().__init__(
             node,
-            "its agent floods the controller with messages, so it is broken or no agent: see agent.log in the agent's folder there",
+            "its agent sends too many messages; check agent.log in the agent's folder on the node",
         )
 
 
@@ -85,7 +85,7 @@ def _reason(error: Exception) -> str:
         return error.cause
     if isinstance(error, _EXPECTED):
         return str(error)
-    return "what its agent says meets an error inside the controller, which is in the controller's log"
+    return "a message of its agent caused an error inside the controller; see the controller's log"
 
 
 async def _at_once() -> None:
@@ -209,7 +209,7 @@ class AgentFleet:
     async def reserve_port(self, name: NodeName, *, job_id: JobId, restarts: int) -> int:
         link = self._links.get(name)
         if link is None or link.channel is None:
-            raise RemoteError(name, "no link to the node now")
+            raise RemoteError(name, "the node is not connected")
         return await link.channel.reserve_port(job_id, restarts)
 
     async def open_step(
@@ -222,7 +222,7 @@ class AgentFleet:
     ) -> StepPipe:
         link = self._links.get(name)
         if link is None or link.channel is None:
-            raise RemoteError(name, "no link to the node now")
+            raise RemoteError(name, "the node is not connected")
         return link.channel.open_step(message, sink, on_taken=on_taken)
 
     async def send(self, name: NodeName, message: Order) -> None:
@@ -235,25 +235,25 @@ class AgentFleet:
     async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
         link = self._links.get(name)
         if link is None or link.channel is None:
-            raise RemoteError(name, "no link to the node now")
+            raise RemoteError(name, "the node is not connected")
         return await link.channel.check_health(asked)
 
     async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
         link = self._links.get(name)
         if link is None or link.channel is None:
-            raise RemoteError(name, "no link to the node now")
+            raise RemoteError(name, "the node is not connected")
         return await link.channel.curves(asked)
 
     async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
         link = self._links.get(name)
         if link is None or link.channel is None:
-            raise RemoteError(name, "no link to the node now")
+            raise RemoteError(name, "the node is not connected")
         return await link.channel.moment(at_unix)
 
     async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
         link = self._links.get(name)
         if link is None or link.channel is None:
-            raise RemoteError(name, "no link to the node now")
+            raise RemoteError(name, "the node is not connected")
         return link.channel.open_stream(message, sink)
 
     async def close(self) -> None:
@@ -346,15 +346,15 @@ class AgentFleet:
                 transport.close()
                 raise RemoteError(
                     link.node.name,
-                    f"a newer warpdeck's agent runs there (protocol {welcome.version}, ours is "
-                    f"{wire.PROTOCOL_VERSION}): update warpdeck here",
+                    f"an agent of a newer warpdeck runs there (protocol {welcome.version}, ours is "
+                    f"{wire.PROTOCOL_VERSION}); update warpdeck here",
                 )
             channel.send(wire.Quit())
             if progress is not None:
-                await progress("replacing an agent of another version; its jobs go on")
+                await progress("replacing an agent of another version; its jobs keep running")
             await self._wait_for_end(channel)
             transport.close()
-        raise RemoteError(link.node.name, "an agent of another version does not go away")
+        raise RemoteError(link.node.name, "an agent of another version did not stop")
 
     def _claim(self, link: NodeConnection, machine: str) -> None:
         """Record the machine behind a link. Raises UserError if another node already has that machine.
@@ -365,7 +365,7 @@ class AgentFleet:
             if other is not link and other.machine == machine:
                 raise UserError(
                     f"{link.node.target or 'this machine'} is already node {other.node.name}",
-                    f"see it: warpdeck node show {other.node.name}",
+                    f"see `warpdeck node show {other.node.name}`",
                 )
         link.machine = machine
 
@@ -463,5 +463,5 @@ class AgentFleet:
 
 
 def _without_code(job_id: int, restarts: int) -> wire.LaunchFailed:
-    message = "the code snapshot is not there any more"
+    message = "the code snapshot no longer exists"
     return wire.LaunchFailed(job_id=job_id, restarts=restarts, message=message)

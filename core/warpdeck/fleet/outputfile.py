@@ -54,7 +54,7 @@ def _make_folders(path: str, umask: int) -> None:
 def _check_plain(descriptor: int, path: str) -> None:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no plain file", path)
+        raise OSError(errno.EINVAL, "not a regular file", path)
 
 
 def become(uid: int) -> None:

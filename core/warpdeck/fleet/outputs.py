@@ -132,8 +132,8 @@ class Outputs:
             except OSError as error:
                 lasting = error.errno in _LASTING
                 reason = error.strerror or str(error)
-                text = f"its output cannot be written to {source.path}: {reason}; " + (
-                    f"it stays on {source.node} for an hour" if lasting else "trying on"
+                text = f"cannot write its output to {source.path}: {reason}; " + (
+                    f"kept on {source.node} for one hour" if lasting else "retrying"
                 )
                 if text != told:
                     log.warning("job %s: %s", source.job_id, text)

@@ -69,7 +69,7 @@ def said(output: str) -> dict[str, Any] | None:
 
 def last_words(out: str, err: str) -> str:
     """Return the last line of a command's output, or the end of that line."""
-    lines = (err.strip() or out.strip() or "it said nothing").splitlines()
+    lines = (err.strip() or out.strip() or "no output").splitlines()
     return lines[-1][-LAST_WORDS_CHARS:]
 
 

@@ -258,7 +258,7 @@ class UserFiles:
 
 
 def _hangs(path: str) -> TimeoutError:
-    return TimeoutError(errno.ETIMEDOUT, "its file system does not answer", path)
+    return TimeoutError(errno.ETIMEDOUT, "file system does not answer", path)
 
 
 async def _start(uid: int) -> asyncio.subprocess.Process:

@@ -258,7 +258,7 @@ class AsyncClient:
                     break
         rows = [row for row in ended.values() if tasks is None or _is_of(row, tasks)]
         if not rows:
-            raise UserError(f"job {job} is not known any more", "the controller keeps no record of it")
+            raise UserError(f"job {job} is no longer known", "the controller keeps no record of it")
         return Outcome(rows=sorted(rows, key=lambda row: (row.array_task_id or 0, row.id)))
 
     async def _snapshot(self, job: str | int) -> Mapping[str, object]:

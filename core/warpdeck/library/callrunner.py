@@ -210,7 +210,7 @@ class CallRunner:
                     break
         await asyncio.gather(*ends)
         if left:
-            error = UserError(f"job {job.id} is not known any more", "the controller keeps no record of it")
+            error = UserError(f"job {job.id} is no longer known", "the controller keeps no record of it")
             await asyncio.to_thread(_refuse, _futures(left.values()), error)
 
     async def _finish(self, ended: list[tuple[Bundle, JobRow]]) -> None:

@@ -51,8 +51,8 @@ def find_made(table: MadeTable, uid: int, mark: Mark | None) -> Made | None:
     found = table.get(uid, {}).get(mark.nonce) if mark is not None else None
     if found is not None and mark is not None and found.mark.digest != mark.digest:
         raise UserError(
-            f"the nonce of this request belongs to another, which made {'job ' if found.job_id else ''}{found.label}",
-            "make a new nonce for each request",
+            f"the nonce of this request was used by another request, which created {'job ' if found.job_id else ''}{found.label}",
+            "create a new nonce for each request",
             code="nonce",
         )
     return found

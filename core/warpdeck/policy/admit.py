@@ -59,14 +59,16 @@ def admit(job: PendingJob, view: View, settings: Settings, *, must_fit: bool = T
     if view.partitions:
         if not names:
             return Refusal(
-                "PartitionConfig", "no partition was named and there is no default one", "give --partition"
+                "PartitionConfig",
+                "no partition is given and there is no default partition",
+                "give one with --partition",
             )
         parts = {part.name: part for part in view.partitions}
         for name in names:
             if name not in parts:
                 there = ", ".join(each.name for each in view.partitions[:8])
                 sentence = f"there is no partition {name}"
-                return Refusal("PartitionConfig", sentence, f"there are: {there}", unknown=name)
+                return Refusal("PartitionConfig", sentence, f"choose one of: {there}", unknown=name)
         for name in names:
             refusal = _admit_to(job, parts[name], view, settings, must_fit=must_fit)
             if refusal is None:
@@ -86,13 +88,15 @@ def _admit_to(
 ) -> Refusal | None:
     if part.state in ("DRAIN", "INACTIVE"):
         return Refusal(
-            "PartitionInactive", f"partition {part.name} takes no jobs now ({part.state})", "try another one"
+            "PartitionInactive",
+            f"partition {part.name} accepts no jobs now ({part.state})",
+            "try another partition",
         )
     up = msgspec.structs.replace(part, state="UP")
     limit_s = time_limit(job, part, settings, 0.0)
     barred = partition_bars(job, up, limit_s, any_time=_lifts(job, view))
     if barred is not None:
-        return Refusal(barred[0], barred[1], "ask for less, or name another partition")
+        return Refusal(barred[0], barred[1], "request less, or use another partition")
     return _alone(in_partition(job, part), part, view, settings, must_fit=must_fit)
 
 
@@ -114,7 +118,7 @@ def _alone(
     else:
         tres, per_node = ledger.tres_of(job, given), ledger.per_node_of(given)
     over = ledger.check(job, tres, time_limit(job, part, settings, 0.0), per_node=per_node)
-    return None if over is None else Refusal(over.code, over.sentence, "ask for less")
+    return None if over is None else Refusal(over.code, over.sentence, "request less")
 
 
 def _unused(view: View) -> View:
@@ -165,7 +169,7 @@ def admit_together(leader: PendingJob, view: View, settings: Settings) -> Refusa
     if made.starts:
         return None
     why = made.pending_reasons[first.id]
-    hint = "ask for less, or submit the components as jobs of their own"
+    hint = "request less, or submit the components as separate jobs"
     return Refusal("BadConstraints" if why.code == "Resources" else why.code, why.sentence, hint)
 
 
@@ -193,12 +197,14 @@ def _unknown(asked: Resources, view: View) -> Refusal | None:
         if both:
             return Refusal(
                 "InvalidNode",
-                f"{', '.join(both[:8])} is both wanted and excluded",
-                "name it in one of the lists",
+                f"{', '.join(both[:8])} is both required (--nodelist) and excluded (--exclude)",
+                "remove it from one of the two lists",
             )
     if asked.prefer and not _is_met(asked.prefer, view):
         return Refusal(
-            "InvalidPrefer", f"no node has {asked.prefer}", "take --prefer out, or name what nodes have"
+            "InvalidPrefer",
+            f"no node has {asked.prefer}",
+            "remove --prefer, or use a feature that a node has",
         )
     return None
 
@@ -207,12 +213,12 @@ def _too_small(least: NodeMinimum, view: View) -> Refusal | None:
     """Return a refusal if no node at all is as large as --tmp or --extra-node-info require."""
     most = max((node.tmp_disk_bytes for node in view.nodes), default=0)
     if least.tmp_disk_bytes and least.tmp_disk_bytes > most:
-        sentence = f"it asks for {least.tmp_disk_bytes >> 20} MiB of temporary disk, and the largest is {most >> 20} MiB"
+        sentence = f"the job requests {least.tmp_disk_bytes >> 20} MiB of temporary disk; the largest is {most >> 20} MiB"
         return Refusal("InvalidTmpDisk", sentence)
     layout = msgspec.structs.replace(least, tmp_disk_bytes=None)
     if not any(has_least(node, layout) for node in view.nodes):
         asked = ":".join(str(count or "*") for count in (least.sockets, least.cores, least.threads))
-        return Refusal("InvalidTopology", f"no node has {asked} sockets, cores of each and threads of those")
+        return Refusal("InvalidTopology", f"no node has {asked} (sockets:cores per socket:threads per core)")
     return None
 
 
@@ -246,10 +252,10 @@ def _on_empty_cluster(
     usable = max(int(mask.sum()) for mask in shape.masks)  # All nodes of a job satisfy the same alternative.
     if 0 < usable < asked.nodes_min:
         with_it = f" with {asked.constraint}" if asked.constraint else ""
-        sentence = f"it asks for {asked.nodes_min} nodes, and there are {usable}{with_it}{where}"
+        sentence = f"the job requests {asked.nodes_min} nodes; there are {usable}{with_it}{where}"
         return Refusal("BadConstraints", sentence)
     return Refusal(
-        _scarce(asked, view), f"it asks for {describe_need(asked)}, and {_largest(cluster, shape)}{where}"
+        _scarce(asked, view), f"the job requests {describe_need(asked)}; {_largest(cluster, shape)}{where}"
     )
 
 
@@ -274,7 +280,7 @@ def _largest(cluster: Cluster, shape: RequestClass) -> str:
     kind = shape.asked.gpus.type.lower()
     column = cluster.type_columns.get(kind, GPUS)
     if not usable.any():
-        return f"no node has {'GPUs of type ' + kind if kind else 'what it asks for'}"
+        return f"no node has {'GPUs of type ' + kind if kind else 'what the job requests'}"
     whole = cluster.capacity[:, usable]
     typed = f" of type {kind}" if kind else ""
     mem = whole[MEM].max() / GIB
@@ -289,8 +295,8 @@ def _licenses(job: PendingJob, view: View) -> Refusal | None:
         if count > owned.get(name, 0):
             return Refusal(
                 "Licenses",
-                f"it asks for {count} licenses of {name}, and there are {owned.get(name, 0)}",
-                "ask for less",
+                f"the job requests {count} licenses of {name}; there are {owned.get(name, 0)}",
+                "request fewer",
             )
     return None
 
@@ -301,30 +307,34 @@ def _accounts(job: PendingJob, view: View, settings: Settings) -> Refusal | None
     """
     if view.qos and job.qos and job.qos not in {qos.name for qos in view.qos}:
         there = ", ".join(qos.name for qos in view.qos[:8])
-        return Refusal("InvalidQOS", f"there is no QoS {job.qos}", f"there are: {there}")
+        return Refusal("InvalidQOS", f"there is no QoS {job.qos}", f"choose one of: {there}")
     if not view.accounts:
         return None
     if not job.account:
         if not settings.enforce_limits:
             return None
         own = sorted(each.account for each in view.users if each.user == job.user)
-        hint = f"give --account: {', '.join(own[:8])}" if own else "ask an admin to put you into an account"
-        return Refusal("InvalidAccount", f"no account was named, and {job.user} has no default one", hint)
+        hint = (
+            f"choose one with --account: {', '.join(own[:8])}"
+            if own
+            else "ask an admin to add you to an account"
+        )
+        return Refusal("InvalidAccount", f"no account is given, and {job.user} has no default account", hint)
     account = next((each for each in view.accounts if each.name == job.account), None)
     if account is None:
         there = ", ".join(each.name for each in view.accounts[:8])
-        return Refusal("InvalidAccount", f"there is no account {job.account}", f"there are: {there}")
+        return Refusal("InvalidAccount", f"there is no account {job.account}", f"choose one of: {there}")
     place = next((each for each in view.users if (each.account, each.user) == (job.account, job.user)), None)
     if settings.enforce_limits and place is None:
         return Refusal(
             "InvalidAccount",
             f"{job.user} is not in account {account.name}",
-            "ask an admin, or name another account",
+            "ask an admin to add you, or use another account",
         )
     allowed = account.qos if place is None or place.qos is None else place.qos
     who = "" if allowed == account.qos else f"{job.user} in "
     if allowed is not None and job.qos and job.qos not in allowed:
-        hint = f"name another QoS: {', '.join(sorted(allowed)[:8])}" if allowed else "name no QoS"
+        hint = f"use another QoS: {', '.join(sorted(allowed)[:8])}" if allowed else "remove --qos"
         return Refusal("InvalidQOS", f"{who}account {account.name} may not use QoS {job.qos}", hint)
     return None
 
@@ -397,11 +407,16 @@ def _too_many(job: PendingJob, view: View, scope: _Scope) -> Refusal | None:
     of_user = "QOSMaxSubmitJobPerUserLimit" if prefix == "QOS" else "AssocMaxSubmitJobLimit"
     is_own = scope.has if prefix == "QOS" else functools.partial(_is_in, {job.account})
     for most, whose, code, counts in (
-        (limits.grp_submit, "all together", f"{prefix}GrpSubmitJobsLimit", scope.has),
-        (limits.max_submit_per_user, job.user, of_user, lambda key: key[1] == job.user and is_own(key)),
+        (limits.grp_submit, "in total", f"{prefix}GrpSubmitJobsLimit", scope.has),
+        (
+            limits.max_submit_per_user,
+            f"for {job.user}",
+            of_user,
+            lambda key: key[1] == job.user and is_own(key),
+        ),
         (
             limits.max_submit_per_account,
-            f"account {job.account}",
+            f"for account {job.account}",
             f"{prefix}MaxSubmitJobPerAccountLimit",
             lambda key: scope.has(key) and key[0] == job.account,
         ),
@@ -410,6 +425,6 @@ def _too_many(job: PendingJob, view: View, scope: _Scope) -> Refusal | None:
             continue
         there = sum(count for key, count in view.submitted.items() if counts(key))
         if there + max(1, count_tasks(job.tasks)) > most:
-            sentence = f"{scope.who} lets {whose} have {most} jobs in the queue, and there are {there}"
-            return Refusal(code, sentence, "wait, or cancel some")
+            sentence = f"limit of {scope.who}: {most} jobs in the queue {whose}; there are {there}"
+            return Refusal(code, sentence, "cancel some jobs, or submit later")
     return None

@@ -236,9 +236,9 @@ def _less_memory(asked: Resources) -> Smaller:
 
 def _beside_others(asked: Resources) -> Smaller:
     if asked.exclusive:
-        yield msgspec.structs.replace(asked, exclusive=False), "others beside it (without --exclusive)"
+        yield msgspec.structs.replace(asked, exclusive=False), "other jobs on its nodes (without --exclusive)"
     if asked.share_with == "user":
-        beside = "other users' jobs beside it (without --exclusive=user)"
+        beside = "other users' jobs on its nodes (without --exclusive=user)"
         yield msgspec.structs.replace(asked, share_with=""), beside
 
 

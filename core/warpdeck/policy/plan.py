@@ -197,5 +197,5 @@ def _ends(job: PendingJob, reason: PendingReason | None, now: float, settings: S
     least = job.time_min_s or job.time_limit_s or 1
     if now + least <= job.deadline_unix:
         return None
-    sentence = "it cannot end before its deadline any more"
+    sentence = "it can no longer end before its deadline"
     return End(job_id=job.id, state="DEADLINE", code="DeadLine", sentence=sentence)

@@ -103,20 +103,23 @@ def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int)
         rooms = rooms[ask.relative :]
     missing = sorted({*ask.nodelist} - {room.share.node for room in rooms})
     if missing:
-        return _never(f"the job has no node {missing[0]} for it", "see SLURM_JOB_NODELIST")
+        return _never(
+            f"node {missing[0]} does not belong to the job, or cannot be used by this step",
+            "see SLURM_JOB_NODELIST",
+        )
     if listed := ask.hosts or (ask.nodelist if ask.distribution == "arbitrary" else ()):
         return _as_listed(ask, rooms, job, listed)
     wanted = _node_count(ask, most_nodes)
     tasks = _task_count(ask, job, rooms, nodes=wanted)
     if tasks > MAX_STEP_TASKS:
         return _never(
-            f"{tasks:,} tasks are more than a step may have: {MAX_STEP_TASKS:,}", "srun -n says how many"
+            f"{tasks:,} tasks exceed the limit of {MAX_STEP_TASKS:,} per step", "set fewer with srun -n"
         )
     nodes = min(wanted, tasks)
     if nodes > len(rooms):
         return UserError(
-            f"it asks for {nodes} nodes, and there are {len(rooms)}",
-            "ask the job for more: sbatch -N",
+            f"the step requests {nodes} nodes; {len(rooms)} are available",
+            "request more for the job with sbatch -N",
             code="step_nodes",
             details={} if ask.relative is not None else {"has": str(len(rooms)), "asked": str(nodes)},
         )
@@ -128,10 +131,10 @@ def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int)
     counts = _counts(ask, chosen, tasks, each, per_node=per_node)
     if counts is None:
         return _never(
-            f"{tasks} tasks of {each} CPUs on {nodes} nodes are more than it has: "
+            f"{tasks} tasks of {each} CPUs do not fit on {nodes} nodes; available: "
             + " + ".join(str(room.cpus) for room in rooms)
             + " CPUs",
-            "ask the job for more (-n, -c), or srun for fewer; --overcommit lets tasks share CPUs",
+            "request more for the job (-n, -c), use fewer in srun, or let tasks share CPUs with --overcommit",
             code="step_cpus",
         )
     plane = {"cyclic": 1, "plane": ask.plane_size}.get(ask.distribution, 0)
@@ -143,20 +146,23 @@ def _as_listed(ask: StepAsk, rooms: list[_Room], job: Resources, listed: Sequenc
     tasks = len(listed) if ask.tasks is None else ask.tasks
     if tasks > len(listed):
         return _never(
-            f"{tasks} tasks, and the list of nodes names {len(listed)}", "name a node for each task"
+            f"{tasks} tasks, but the list of nodes has {len(listed)} entries", "list one node per task"
         )
     ranks: dict[str, list[int]] = {}
     for rank, node in enumerate(listed[:tasks]):
         ranks.setdefault(node, []).append(rank)
     chosen = [room for room in rooms if room.share.node in ranks]
     if missing := sorted(ranks.keys() - {room.share.node for room in chosen}):
-        return _never(f"the job has no node {missing[0]} for it", "see SLURM_JOB_NODELIST")
+        return _never(
+            f"node {missing[0]} does not belong to the job, or cannot be used by this step",
+            "see SLURM_JOB_NODELIST",
+        )
     each = _cpus_per_task(ask, job, rooms, tasks)
     for room in chosen:
         if len(ranks[room.share.node]) * each > room.cpus and not ask.overcommit:
             return _never(
-                f"{len(ranks[room.share.node])} tasks of {each} CPUs are more than {room.share.node} has",
-                "name it less often, or let tasks share CPUs with --overcommit",
+                f"{len(ranks[room.share.node])} tasks of {each} CPUs do not fit on {room.share.node}",
+                "list it fewer times, or let tasks share CPUs with --overcommit",
                 code="step_cpus",
             )
     return _shares(ask, chosen, [tuple(ranks[room.share.node]) for room in chosen], each)
@@ -190,7 +196,7 @@ def _check_programs(ask: StepAsk, tasks: int) -> None:
     if covered < tasks:
         raise UserError(
             f"Configuration file invalid, no record for task id {covered}",
-            "give that task a line; one that begins with * is for all others",
+            "add a line for that task; a line that begins with * covers all other tasks",
         )
 
 
@@ -316,12 +322,16 @@ def _memory(ask: StepAsk, room: _Room, cpus: int, *, gpus: int = 0) -> int:
 
 
 def _too_much_memory(ask: StepAsk, rooms: list[_Room]) -> UserError:
-    amounts = {" a CPU": ask.mem_per_cpu_bytes, " a GPU": ask.mem_per_gpu_bytes, "": ask.mem_per_node_bytes}
+    amounts = {
+        " per CPU": ask.mem_per_cpu_bytes,
+        " per GPU": ask.mem_per_gpu_bytes,
+        "": ask.mem_per_node_bytes,
+    }
     each, asked = next((words, format_memory(amount)) for words, amount in amounts.items() if amount)
     return _never(
-        f"it asks for {asked} of memory{each}, and on its nodes there are "
+        f"the step requests {asked} of memory{each}; available on its nodes: "
         + " + ".join(format_memory(room.mem_bytes) for room in rooms),
-        "ask the job for more (sbatch --mem), or srun for less",
+        "request more for the job (sbatch --mem), or less in srun",
         code="step_mem",
     )
 
@@ -348,8 +358,8 @@ def _gpus(ask: StepAsk, rooms: list[_Room], counts: list[int]) -> list[tuple[int
 def _too_few(rooms: list[_Room]) -> UserError:
     have = " + ".join(str(len(room.gpus)) for room in rooms)
     return _never(
-        f"it asks for more GPUs than there are on its nodes: {have}",
-        "ask the job for more: --gpus",
+        f"the step requests more GPUs than its nodes have: {have}",
+        "request more for the job with --gpus",
         code="step_gpus",
     )
 

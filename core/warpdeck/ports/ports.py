@@ -251,7 +251,7 @@ A bad link may break each minute, so this covers more than a day.
 """
 NEXT_ATTEMPT = "; next attempt in"
 """Text between the reason of a lost link and the seconds until the next attempt."""
-LINK_BROKE = "the link to the node broke"
+LINK_BROKE = "connection to the node lost"
 """Error with which the streams of a lost link end. The processes at their other end continue."""
 NodeAsk = wire.OpenLog | wire.OpenPty | wire.OpenTunnel
 """Messages that open a stream from a node."""

@@ -289,7 +289,7 @@ class Connection:
             case requests.Close(stream=stream) | requests.End(stream=stream):
                 self._end_stream(stream, finished=isinstance(message, requests.End))
             case requests.Hello():
-                raise WireError("hello is said once")
+                raise WireError("hello was already sent")
             case _ if message.id in self._tasks or message.id in self.streams:
                 raise WireError(f"the request id {message.id} is in use")
             case _ if isinstance(message, _STREAMS):
@@ -301,7 +301,7 @@ class Connection:
     def _begin_stream(self, message: Any) -> None:
         try:
             if self.open_streams >= MAX_STREAMS:
-                raise UserError(f"{MAX_STREAMS} streams are open already", "close some")
+                raise UserError(f"{MAX_STREAMS} streams are already open", "close some of them")
             check_streams(
                 self.server.of_user(self.who.uid), subscribes=isinstance(message, requests.Subscribe)
             )

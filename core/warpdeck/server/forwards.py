@@ -73,7 +73,7 @@ class ForwardTable:
         kept = self._kept.get(number)
         if kept is None or not (who.admin or kept.uid == who.uid):
             raise _missing(number)
-        kept.end("it was ended")
+        kept.end("stopped by its user")
 
 
 def masked(page: str) -> str:

@@ -55,5 +55,5 @@ def known_job(outcome: Outcome) -> Job:
     """
     if outcome.job is None:
         label = outcome.made.label if outcome.made is not None else ""
-        raise UserError(f"job {label} has ended already", "see `warpdeck show`", code="not_found")
+        raise UserError(f"job {label} has already ended", "see `warpdeck show`", code="not_found")
     return outcome.job

@@ -111,6 +111,8 @@ def check_streams(connections: Iterable[StreamCounts], *, subscribes: bool) -> N
         open_streams += each.open_streams
         subscriptions += each.subscriptions
     if open_streams >= MAX_STREAMS_OF_USER:
-        raise UserError(f"you have {MAX_STREAMS_OF_USER:,} streams open already", "close some")
+        raise UserError(f"you already have {MAX_STREAMS_OF_USER:,} open streams", "close some of them")
     if subscribes and subscriptions >= MAX_SUBSCRIPTIONS_OF_USER:
-        raise UserError(f"you have {MAX_SUBSCRIPTIONS_OF_USER} subscriptions open already", "close some")
+        raise UserError(
+            f"you already have {MAX_SUBSCRIPTIONS_OF_USER} open subscriptions", "close some of them"
+        )

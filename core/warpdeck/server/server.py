@@ -90,9 +90,9 @@ class ApiServer(Services):
     def _full(self, who: Principal) -> str:
         """Return why this user may not connect now, or "" if the user may."""
         if sum(len(of_one) for of_one in self._connections.values()) >= MAX_CLIENTS and not who.admin:
-            return f"{MAX_CLIENTS} clients are connected already"
+            return f"{MAX_CLIENTS} clients are already connected"
         if sum(not other.beside for other in self.of_user(who.uid)) >= MAX_CLIENTS_OF_USER:
-            return f"{MAX_CLIENTS_OF_USER} clients of {who.user} are connected already"
+            return f"{MAX_CLIENTS_OF_USER} clients of {who.user} are already connected"
         return ""
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -151,7 +151,7 @@ class ApiServer(Services):
     async def _serve_client(self, connection: Connection) -> None:
         full = self._full(connection.who)
         if full:
-            connection.refuse(UserError(full, "close some"))
+            connection.refuse(UserError(full, "close some of them"))
         else:
             await self._keep(connection)
 

@@ -198,7 +198,7 @@ async def send_log(connection: Connection, message: ask.Log, job: Job) -> None:
     try:
         if job.is_finished and not share.visible and job.request.script:
             await settle_outputs(connection, [(job, share.node)])
-            raise RemoteError(share.node, "its output was brought here")
+            raise RemoteError(share.node, "its output is on this machine")
         stream.node_stream = await connection.server.controller.fleet.open_stream(share.node, asked, stream)
     except RemoteError as error:
         await _send_local(stream, job, message, error)
@@ -231,7 +231,7 @@ async def _send_local(stream: NodeBytes, job: Job, message: ask.Log, cause: Remo
             at += len(chunk)
             await stream.send(chunk)
     except OSError as error:
-        stream.say_end(f"{path} cannot be read any more: {error.strerror}", exit_of(stream.connection, job))
+        stream.say_end(f"{path} can no longer be read: {error.strerror}", exit_of(stream.connection, job))
         return
     finally:
         await file.close()

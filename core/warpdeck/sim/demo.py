@@ -229,7 +229,7 @@ async def _work(paths: Paths, store: Store, rng: random.Random, *, stop: asyncio
     async with cluster as (controller, server):
 
         async def live() -> None:
-            drained = NodeDrained(name=NodeName(DRAINED), reason="ECC errors on GPU 5, to be swapped")
+            drained = NodeDrained(name=NodeName(DRAINED), reason="ECC errors on GPU 5, will be replaced")
             await controller.apply(drained)
             await live_through(controller, nodes, clock, rng)
             await server.start()

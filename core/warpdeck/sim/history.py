@@ -109,7 +109,7 @@ def with_more_gpus(view: View, gpus: int) -> View:
     """
     model = max(view.nodes, key=lambda node: len(node.gpus), default=None)
     if model is None or not model.gpus:
-        raise UserError("no node has GPUs, so there is none to add more like it", "leave the GPUs out")
+        raise UserError("no node has GPUs, so none can be copied", "remove --add-gpus")
     added: list[NodeView] = []
     while gpus:
         count = min(gpus, len(model.gpus))

@@ -33,7 +33,7 @@ def weighted(settings: Settings, words: Sequence[str]) -> Settings:
         name, sign, number = word.partition("=")
         if name not in WEIGHTS or not sign or not number.isdecimal() or int(number[:12]) > MOST_WEIGHT:
             raise UserError(
-                f"{word[:40]!r} is no weight",
+                f"{word[:40]!r} is not a weight",
                 f"write NAME=NUMBER with one of {', '.join(WEIGHTS)}",
                 exit_code=2,
             )

@@ -25,7 +25,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     p95_wait_s: float
     max_wait_s: float
     mean_bounded_slowdown: float
-    utilisation: float
+    utilization: float
     makespan_s: float
     refused: int
     skipped: int
@@ -70,7 +70,7 @@ def make_report(
         p95_wait_s=nearest_rank(waits, 0.95),
         max_wait_s=waits[-1],
         mean_bounded_slowdown=sum(slowdowns) / len(slowdowns),
-        utilisation=used / (machine_units * makespan_s) if makespan_s else 0.0,
+        utilization=used / (machine_units * makespan_s) if makespan_s else 0.0,
         makespan_s=makespan_s,
         refused=refused,
         skipped=skipped,

@@ -59,7 +59,7 @@ class SimShell:
             "whoami": self._user,
             "help": HELP,
             "nvidia-smi": "\n".join(f"GPU {index}  NVIDIA H100 80GB HBM3   0%" for index in range(self._gpus))
-            or "no GPU was asked for",
+            or "no GPU was requested",
         }
         return answers.get(word, f"bash: {word}: command not found (this shell is simulated; try help)")
 

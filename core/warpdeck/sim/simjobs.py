@@ -72,7 +72,7 @@ def make_workload(trace: Trace, machine: Machine, *, limits: str) -> Workload:
         )
         jobs.append(SimJob(pending=pending, run_s=job.run_s, units=shape.units))
     if not jobs:
-        raise UserError("every job of the log is larger than the machine", "give it more nodes or CPUs")
+        raise UserError("all jobs of the log are larger than the cluster", "use more nodes or CPUs")
     return Workload(jobs=tuple(jobs), refused=refused, skipped=trace.skipped, without_limit=without_limit)
 
 

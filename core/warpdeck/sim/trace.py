@@ -68,7 +68,7 @@ def read_trace(path: str) -> Trace:
     name = path.removesuffix(".gz")
     if not name.endswith((".csv", ".swf")):
         raise UserError(
-            f"{path}: a log's format is told by its name", "name it .csv or .swf, or .csv.gz or .swf.gz"
+            f"{path}: unknown log format", "use a file name that ends in .csv, .swf, .csv.gz or .swf.gz"
         )
     reader = _Swf(path) if name.endswith(".swf") else _Csv(path)
     try:
@@ -77,7 +77,7 @@ def read_trace(path: str) -> Trace:
     except OSError as error:
         raise _unreadable(path, error) from error
     if not jobs:
-        raise UserError(f"{path} holds no job that can be replayed", "see `warpdeck simulate --help`")
+        raise UserError(f"{path} contains no jobs that can be replayed", "see `warpdeck simulate --help`")
     jobs.sort(key=lambda job: job.submit_s)
     return Trace(jobs=tuple(jobs), skipped=reader.skipped, machine_cpus=reader.machine_cpus)
 
@@ -88,8 +88,8 @@ def _open(path: str) -> BinaryIO:
 
 def _unreadable(path: str, error: OSError) -> UserError:
     if isinstance(error, gzip.BadGzipFile):
-        return UserError(f"{path} is not gzip, as its name says", "take .gz off its name, or compress it")
-    return UserError(f"cannot read {path}: {os.strerror(error.errno or 0)}", "check name and permissions")
+        return UserError(f"{path} is not a gzip file", "remove .gz from its name, or compress it")
+    return UserError(f"cannot read {path}: {os.strerror(error.errno or 0)}", "check its name and permissions")
 
 
 def _lines(path: str, file: BinaryIO) -> Iterator[str]:
@@ -102,19 +102,19 @@ def _lines(path: str, file: BinaryIO) -> Iterator[str]:
         try:
             line = file.readline(MAX_LINE_BYTES + 1)
         except (EOFError, zlib.error) as error:
-            raise _bad(path, number, "the gzip data is cut off or damaged") from error
+            raise _bad(path, number, "the gzip data is truncated or damaged") from error
         if not line:
             return
         if len(line) > MAX_LINE_BYTES:
-            raise _bad(path, number, f"over {MAX_LINE_BYTES:,} bytes in one line")
+            raise _bad(path, number, f"more than {MAX_LINE_BYTES:,} bytes in one line")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise _bad(path, number, "not text in UTF-8") from error
+            raise _bad(path, number, "not UTF-8 text") from error
 
 
 def _bad(path: str, line: int, what: str) -> UserError:
-    return UserError(f"{path}:{line}: {what}", "correct the line, or take it out")
+    return UserError(f"{path}:{line}: {what}", "correct or remove the line")
 
 
 class _Reader(ABC):
@@ -135,7 +135,7 @@ class _Reader(ABC):
                 continue
             self.found += 1
             if self.found > MAX_JOBS:
-                raise self.bad(f"over {MAX_JOBS:,} jobs in one log")
+                raise self.bad(f"more than {MAX_JOBS:,} jobs in one log")
             yield job
 
     @abstractmethod
@@ -152,7 +152,7 @@ class _Reader(ABC):
         except ValueError:
             raise self.bad(f"{name} is {_short(text)}, not a number") from None
         if not math.isfinite(value) or abs(value) > MAX_NUMBER:
-            raise self.bad(f"{name} is {_short(text)}, beyond all measure")
+            raise self.bad(f"{name} is {_short(text)}, which is out of range")
         return value
 
     def amount(self, text: str, name: str) -> float | None:
@@ -182,7 +182,7 @@ class _Csv(_Reader):
         header = self._next(reader)
         if header is None:
             raise UserError(
-                f"{self.path} is empty", f"its first line names the columns: {', '.join(NEEDED)} ..."
+                f"{self.path} is empty", f"its first line must name the columns: {', '.join(NEEDED)} ..."
             )
         columns = {name.strip(): index for index, name in enumerate(header)}
         self._check_header(columns)
@@ -190,7 +190,7 @@ class _Csv(_Reader):
             if not fields:
                 continue
             if len(fields) != len(header):
-                raise self.bad(f"{len(fields)} fields, and the header names {len(header)}")
+                raise self.bad(f"{len(fields)} fields, but the header has {len(header)}")
             yield self._job({name: fields[index] for name, index in columns.items()})
 
     def _next(self, reader: csv._reader) -> list[str] | None:  # type: ignore[name-defined]
@@ -198,7 +198,7 @@ class _Csv(_Reader):
             fields: list[str] | None = next(reader, None)
         except csv.Error as error:
             self.line = reader.line_num
-            raise self.bad(f"no CSV: {error}") from error
+            raise self.bad(f"invalid CSV: {error}") from error
         self.line = reader.line_num
         return fields
 
@@ -207,7 +207,7 @@ class _Csv(_Reader):
         if not any(name in columns for name in SIZES):
             missing.append("cpus (or nodes and gpus)")
         if missing:
-            raise self.bad(f"the header lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}")
+            raise self.bad(f"missing in the header: column{'s' * (len(missing) > 1)} {', '.join(missing)}")
 
     def _job(self, row: dict[str, str]) -> TraceJob | None:
         submit_s = self.amount(row["submit_s"], "submit_s")
@@ -257,8 +257,8 @@ class _Swf(_Reader):
         submit_s = self._known(fields[1], "the submit time (field 2)")
         run_s = self._known(fields[3], "the run time (field 4)")
         used = self._known(fields[4], "the processors used (field 5)")
-        asked = self._known(fields[7], "the processors asked for (field 8)")
-        limit_s = self._known(fields[8], "the time asked for (field 9)")
+        asked = self._known(fields[7], "the requested processors (field 8)")
+        limit_s = self._known(fields[8], "the requested time (field 9)")
         cpus = int(asked or used or 0)
         if submit_s is None or run_s is None or not cpus or fields[10] in self.PARTS:
             return None

@@ -64,13 +64,17 @@ def take(folder: str, store_path: str) -> Taken:
     else:
         root = folder
         if folder in ("/", os.path.realpath(os.path.expanduser("~"))):
-            return Taken(None, [f"no snapshot of {folder}: it is no code folder; the job runs in it"])
+            return Taken(
+                None, [f"no snapshot of {folder}: not a code folder; the job runs in the folder itself"]
+            )
         found = folder_files(folder)
         if found is None:
             limit = f"{MAX_FOLDER_FILES:,} files or {MAX_FOLDER_BYTES >> 20} MiB"
             return Taken(
                 None,
-                [f"no snapshot: {folder} is no git repository and holds over {limit}; the job runs in it"],
+                [
+                    f"no snapshot: {folder} is not a git repository and contains more than {limit}; the job runs in the folder itself"
+                ],
             )
         files = found
     if not files:
@@ -81,7 +85,7 @@ def take(folder: str, store_path: str) -> Taken:
     meta = {"root": root, **facts, "files": len(files), "skipped": skipped}
     commit = store.commit(tree, meta)
     packed, sha256, size_bytes = store.pack(tree)
-    notes = [f"left out of the snapshot, over {MAX_UNTRACKED_BYTES >> 20} MiB: {name}" for name in skipped]
+    notes = [f"not in the snapshot (over {MAX_UNTRACKED_BYTES >> 20} MiB): {name}" for name in skipped]
     subdir = os.path.relpath(folder, root)
     snapshot = {
         "commit": commit,

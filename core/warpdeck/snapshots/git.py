@@ -74,7 +74,7 @@ def run_git(argv: Sequence[str], *, cwd: str, data: bytes = b"", env: dict[str, 
     except FileNotFoundError as error:
         raise UserError("git is not installed", "install git, or submit with --no-snapshot") from error
     except subprocess.TimeoutExpired as error:
-        raise UserError(f"git {argv[0]} took over {GIT_S:.0f} s", "submit with --no-snapshot") from error
+        raise UserError(f"git {argv[0]} took more than {GIT_S:.0f} s", "submit with --no-snapshot") from error
     if done.returncode:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"]
         raise UserError(f"git {argv[0]}: {words[-1]}", "submit with --no-snapshot")
@@ -88,11 +88,11 @@ def run_git_as(uid: int, argv: Sequence[str], *, store: str) -> bytes:
     Its session is killed when the command ends or after OTHERS_S seconds.
     """
     if os.geteuid():
-        raise UserError("the code of this job is in another user's store", "ask its user to show it")
+        raise UserError("the code of this job is in the store of another user", "ask the owner")
     try:
         account = pwd.getpwuid(uid)
     except KeyError as error:
-        raise UserError(f"there is no user {uid} any more, whose code this is", "look as root") from error
+        raise UserError(f"the owner of this code (uid {uid}) no longer exists", "run this as root") from error
     environment = {
         "PATH": _SEARCH_PATH,
         "HOME": account.pw_dir,
@@ -123,16 +123,16 @@ def run_git_as(uid: int, argv: Sequence[str], *, store: str) -> bytes:
         until = time.monotonic() + OTHERS_S
         found = _read_all(process.stdout.fileno(), until)
         if len(found) > MAX_OTHERS_BYTES:
-            raise UserError(f"that is over {MAX_OTHERS_BYTES >> 20} MiB", f"look as {account.pw_name}")
+            raise UserError(f"larger than {MAX_OTHERS_BYTES >> 20} MiB", f"run this as {account.pw_name}")
         if process.wait(max(0.0, until - time.monotonic())):
             raise UserError(
-                f"git, run as {account.pw_name}, could not read {store}", f"look as {account.pw_name}"
+                f"git, run as {account.pw_name}, could not read {store}", f"run this as {account.pw_name}"
             )
         return found
     except (TimeoutError, subprocess.TimeoutExpired) as error:
         raise UserError(
-            f"git, run as {account.pw_name}, took over {OTHERS_S:g} s to read {store}",
-            f"look as {account.pw_name}",
+            f"git, run as {account.pw_name}, took more than {OTHERS_S:g} s to read {store}",
+            f"run this as {account.pw_name}",
         ) from error
     finally:
         _end_session(process)

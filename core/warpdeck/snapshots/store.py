@@ -68,7 +68,7 @@ class SnapshotStore:
             owners.add(os.stat(os.path.join(self.path, "config")).st_uid)
         if owners != {os.geteuid()}:
             raise UserError(
-                f"the snapshot store {self.path} is another user's", "only its user can submit from it"
+                f"the snapshot store {self.path} belongs to another user", "submit from a folder of your own"
             )
 
     def write_tree(self, root: str, files: Sequence[bytes]) -> str:
@@ -132,7 +132,8 @@ class SnapshotStore:
             text = self._git("show", "-s", "--format=%B", f"refs/snapshots/{tree}")
         except UserError as error:
             raise UserError(
-                f"the snapshot {tree[:12]} is not in your store", f"look on its submit host: {self.path}"
+                f"the snapshot {tree[:12]} is not in your store",
+                f"run this on its submit host, in {self.path}",
             ) from error
         found = json.loads(text)
         return dict(found)
@@ -151,8 +152,8 @@ class SnapshotStore:
         size_bytes = int(self._git("cat-file", "-s", name))
         if size_bytes > MAX_SHOWN_BYTES:
             raise UserError(
-                f"{path} has {size_bytes >> 20} MiB: too large to be shown",
-                f"write it out: git --git-dir {self.path} cat-file blob {name}",
+                f"{path} has {size_bytes >> 20} MiB: too large to show",
+                f"save it with: git --git-dir {self.path} cat-file blob {name}",
             )
         return self._git("cat-file", "blob", name)
 

@@ -77,8 +77,6 @@ def within(db: sqlite3.Connection, most_s: float, work: Callable[[sqlite3.Connec
     except sqlite3.OperationalError as error:
         if time.monotonic() <= until:
             raise
-        raise UserError(
-            "that takes too long to look up", "narrow it: by a user, an account, or a state"
-        ) from error
+        raise UserError("the search takes too long", "search for one user, account, or state") from error
     finally:
         db.set_progress_handler(None, 0)

@@ -201,7 +201,7 @@ def _condition(clause: Clause) -> tuple[str, Sequence[Any]]:
     if field in _TEXTS:
         return f"instr({_TEXTS[field]}, ?) > 0", (value,)
     if field != WORD:
-        raise UserError(f"{field!r} is nothing that jobs are looked for by", "see the help of the filter")
+        raise UserError(f"jobs cannot be searched by {field!r}", "see the help text of the filter")
     states, found = _of_states(clause)
     words = " OR ".join(f"instr({column}, ?) > 0" for column in ("label", "name", "lower(user)", "node_list"))
     return f"({words} OR instr(sweep, ?) > 0 OR {states})", (

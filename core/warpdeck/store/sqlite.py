@@ -291,7 +291,7 @@ class SqliteStore:
         version = int((await self._rows("PRAGMA user_version"))[0][0])
         if version > len(MIGRATIONS):
             raise StoreError(
-                f"it has schema {version}, made by a newer warpdeck (this one knows {len(MIGRATIONS)})"
+                f"its schema {version} is of a newer warpdeck (this one supports {len(MIGRATIONS)})"
             )
         for number in range(version, len(MIGRATIONS)):
             script = f"BEGIN;{MIGRATIONS[number]};PRAGMA user_version = {number + 1};COMMIT;"

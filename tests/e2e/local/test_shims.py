@@ -58,7 +58,7 @@ def test_no_command_of_slurms_starts_a_controller_where_nobody_has_set_one_up(
     assert other.returncode == 1 and f"but WARPDECK_HOME is {elsewhere}" in other.stderr
     entry = [sys.executable, "-m", "warpdeck.slurm.runtime.entry", command, *words]
     default = clean(*entry, HOME=elsewhere, XDG_STATE_HOME=elsewhere)
-    assert default.returncode == 1 and "nobody has set up" in default.stderr
+    assert default.returncode == 1 and "is not set up" in default.stderr
     assert not Path(elsewhere).exists()
 
 

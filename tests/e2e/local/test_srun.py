@@ -172,10 +172,10 @@ def test_more_than_the_job_has_is_refused_at_once(batch: Batch) -> None:
         "Requested node configuration is not available",
         "Memory required by task is not available",
     ]
-    assert "srun: error: 9 tasks of 1 CPUs on 1 nodes are more than it has" in lines[1]
+    assert "srun: error: 9 tasks of 1 CPUs do not fit on 1 nodes" in lines[1]
     assert lines[3] == "srun: Warning: can't run 2 processes on 3 nodes, setting nnodes to 2"
-    assert "the job has no node nowhere" in lines[8]
-    assert "it asks for 201M of memory" in lines[11]
+    assert "node nowhere does not belong to the job" in lines[8]
+    assert "the step requests 201M of memory" in lines[11]
     assert [lines[2], lines[6], lines[9], lines[12]] == ["1", "1", "1", "1"]
 
 

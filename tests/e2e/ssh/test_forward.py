@@ -176,7 +176,7 @@ def test_a_port_that_is_taken_is_named_and_another_one_is_chosen_unasked(home: H
     with socket.create_server(("127.0.0.1", PORT)):
         refused = home.run("forward", job, f"{PORT}:{PORT}")
         assert refused.returncode == 1
-        assert f"port {PORT} of this machine cannot be used" in refused.stderr
+        assert f"cannot use port {PORT} of this machine" in refused.stderr
         made = Forward(home, job, str(PORT))
         made.close()
         assert made.port != PORT

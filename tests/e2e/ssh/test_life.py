@@ -118,7 +118,7 @@ def reason(home: Home, name: str) -> str:
 def test_a_short_cut_of_the_link_is_not_even_noticed(home: Home, lab: Lab, short_tmp: Path) -> None:
     job = Gated(home, short_tmp, "gpu1")
     output = short_tmp / f"slurm-{job.id}.out"
-    before = home.log().count("gpu1: the link broke")
+    before = home.log().count("gpu1: connection lost")
     lab.sh("partition", "1")
     try:
         job.goes_on()
@@ -127,7 +127,7 @@ def test_a_short_cut_of_the_link_is_not_even_noticed(home: Home, lab: Lab, short
     assert state(home, "gpu1") == "mixed"
     job.ends_well()
     eventually(lambda: len(output.read_text().splitlines()) == job.count(), what="no line is missing")
-    assert home.log().count("gpu1: the link broke") == before
+    assert home.log().count("gpu1: connection lost") == before
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def test_a_full_disk_at_the_submit_host_is_said_and_mended(home: Home, short_tmp
         (disk / "filler").write_bytes(b"x" * (1 << 19))
         job = submit(home, disk, "seq 100000")
         completed(home, job)
-        eventually(lambda: "No space left on device; trying on" in history(home, job), what="it is said")
+        eventually(lambda: "No space left on device; retrying" in history(home, job), what="it is said")
         other = submit(home, short_tmp, "echo unharmed")
         eventually(
             lambda: text(short_tmp / f"slurm-{other}.out") == "unharmed\n", what="another job's output"

@@ -67,7 +67,7 @@ def test_a_moment_ago_is_told_by_the_node_and_by_who_ran_there(home: Home, short
     eventually(is_printed, what="that second, or the ten around it, with the job's mark")
     assert "averages over" in home.ok("node", "ls", "--at", moment)
     before = home.ok("node", "ls", "--at", "now-2hours")
-    assert "it was no node of this cluster yet; data starts at" in before and f" {job} " not in before
+    assert "it was not yet a node of this cluster; data starts at" in before and f" {job} " not in before
     home.ok("cancel", job)
 
 

@@ -36,7 +36,7 @@ REFUSED = {
     "job": BELONGS, "job_environment": BELONGS, "rerun": BELONGS, "log": BELONGS, "attach": BELONGS, "tunnel": BELONGS,
     "forward": BELONGS, "forward_page": "no forward", "forward_end": "no forward", "srun": BELONGS, "srun_attach": GONE,
     "salloc_attach": GONE, "cancel": BELONGS, "hold": BELONGS, "release": BELONGS, "requeue": BELONGS, "tell": BELONGS,
-    "suspend": "only admins may", "resume": "only admins may",
+    "suspend": "only admins can", "resume": "only admins can",
     "job_update": BELONGS, "job_annotate": BELONGS, "code_recorded": BELONGS,
     "node_add": ADMINS, "node_drain": ADMINS, "node_resume": ADMINS, "node_rm": ADMINS, "reservation_make": ADMINS,
     "reservation_rm": ADMINS, "reload": ADMINS, "amend": ADMINS, "shutdown": ADMINS, "config": ADMINS,

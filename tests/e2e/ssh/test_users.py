@@ -105,7 +105,7 @@ def site(lab: Lab, folder: Path) -> Iterator[Home]:
     """Root's controller for everybody, with this machine as a node."""
     made = Home(folder / "site", HOME=str(lab.user_home(folder / "root")), SSH_AUTH_SOCK="")
     closed = made.run("up", "--shared")
-    assert closed.returncode == 1 and f"{folder} is closed to other users" in closed.stderr
+    assert closed.returncode == 1 and f"{folder} is not accessible to other users" in closed.stderr
     folder.chmod(0o711)
     made.ok("up", "--shared")
     eventually(lambda: made.json("node", "ls")[0]["state"] == "idle", what="the node is up")
@@ -337,7 +337,7 @@ def test_others_see_the_row_and_nothing_more(site: Home, alice: User, bob: User)
         assert "belongs to alice" in bob.refused(*argv), argv
     for argv in (["node", "rm", "--force", "x"], ["node", "drain", "x"], ["node", "add", "localhost"]):
         assert "only root and the controller's user" in bob.refused(*argv)
-    assert "not yours" in bob.refused("down")
+    assert "belongs to another user" in bob.refused("down")
     assert site.state(job) == "RUNNING"
     assert "secret" in alice.ok("logs", job)
     alice.ok("cancel", job)

@@ -106,10 +106,10 @@ def test_a_dry_run_says_when_and_submits_nothing(run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--gpus", "999"], "never: it asks for 999 GPUs"),
-        (["-t", "3-0"], "never: asks for 3 d, and partition all allows 2 d"),
+        (["--gpus", "999"], "never: the job requests 999 GPUs"),
+        (["-t", "3-0"], "never: requests 3 d; partition all allows 2 d"),
         (["-p", "nowhere"], "never: there is no partition nowhere"),
-        (["-p", "staff"], "never: partition staff is not for user root"),
+        (["-p", "staff"], "never: partition staff does not admit user root"),
         (["-q", "best"], "never: there is no QoS best"),
         (["-A", "other"], "never: there is no account other"),
     ],
@@ -234,8 +234,8 @@ def test_parts_of_nodes_and_licenses_are_reserved(run: Run) -> None:
     assert "1 CPU of" in run("reservations", "--noheader")[1]
     named = ("create", "named", "--nodes", node["name"], *when)
     refused = (
-        (("--tres", f"cpu={node['cpus']}"), "so many CPUs and GPUs"),
-        (("--tres", "gres/gpu=99"), "so many CPUs and GPUs"),
+        (("--tres", f"cpu={node['cpus']}"), "not enough CPUs and GPUs"),
+        (("--tres", "gres/gpu=99"), "not enough CPUs and GPUs"),
         (("--tres", "mem=5"), "TRES type 'mem' not supported with reservations"),
         (("--tres", "cpu=1,node=2"), "node= says on how many nodes"),
         (("--licenses", "nosuch:2"), "fewer than 2 licenses of nosuch exist"),

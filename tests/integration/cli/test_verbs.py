@@ -119,9 +119,9 @@ def test_queue_narrows_by_user_state_name_and_id(run: Run, ask: Callable[..., An
         (["node", "show", "nope"], "there is no node nope"),
         (["node", "drain", "nope"], "there is no node nope"),
         (["node", "rm", "nope"], "there is no node nope"),
-        (["submit", "--gpus", "64", "--wrap", "true"], "can never start: it asks for 64 GPUs"),
-        (["submit", "-N", "50", "--wrap", "true"], "can never start: it asks for 50 nodes, and there are 1"),
-        (["submit", "-N", "1000-90000", "--wrap", "true"], "it asks for 1000 nodes"),
+        (["submit", "--gpus", "64", "--wrap", "true"], "can never start: the job requests 64 GPUs"),
+        (["submit", "-N", "50", "--wrap", "true"], "can never start: the job requests 50 nodes; there are 1"),
+        (["submit", "-N", "1000-90000", "--wrap", "true"], "the job requests 1000 nodes"),
         (["submit", "--mem", "900T", "--wrap", "true"], "can never start"),
         (["submit", "-c", "9999", "--wrap", "true"], "can never start"),
         (["submit", "-w", "nohost", "--wrap", "true"], "there is no node nohost"),
@@ -279,7 +279,7 @@ def test_nodes_are_listed_as_they_were(run: Run, ask: Callable[..., Any]) -> Non
     (row,) = eventually(ran, what="it ran a second ago")
     assert row["state"] in ("mixed", "allocated")
     _, out, _ = run("node", "ls", "--at", "now-2days")
-    assert "MEASURED" in out and "it was no node of this cluster yet" in out and " absent " in out
+    assert "MEASURED" in out and "it was not yet a node of this cluster" in out and " absent " in out
     assert "measured" in run("node", "show", row["name"], "--at", "now-2days")[1]
     code, _, err = run("node", "ls", "--at", "tomorrow")
     assert code == 1 and "is still to come" in err
@@ -324,7 +324,7 @@ def test_a_dependency_that_can_never_hold_says_so(run: Run, ask: Callable[..., A
     _, out, _ = run("why", str(second))
     assert (
         out
-        == f"DependencyNeverSatisfied: ended without a start: needs job {first} to succeed, but {first} ended FAILED\n"
+        == f"DependencyNeverSatisfied: ended without a start: depends on the success of job {first}, but {first} ended as FAILED\n"
     )
     assert f"afterok:{first}" in run("show", str(second))[1]
 

@@ -75,6 +75,6 @@ def test_a_command_that_never_stops_talking_is_left() -> None:
             sent += 65536
             await process.stdout.drain()
 
-    with pytest.raises(RemoteError, match="gpu01: a command said over 1024 kB"):
+    with pytest.raises(RemoteError, match="gpu01: a command printed more than 1024 kB"):
         run(floods)
     assert sent < 8 * MAX_SAID

@@ -114,7 +114,7 @@ async def test_a_reservation_is_made_once_and_its_request_gets_the_same_answer(s
         anew = await raw.ask("reservation_make", nonce="6" * 32, reservation=maintenance("m"), number=4)
         await raw.close()
     assert (first["t"], again["t"], list(site.controller.state.reserved)) == ("ok", "ok", ["m"])
-    assert other["code"] == "nonce" and "which made m" in other["message"]
+    assert other["code"] == "nonce" and "which created m" in other["message"]
     assert anew["code"] == "reservation_exists"
     async with served(short_tmp / "2", store=store) as site:
         raw = await Raw.connect(site.paths)

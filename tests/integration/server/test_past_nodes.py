@@ -76,7 +76,7 @@ async def test_what_held_the_gpus_and_what_was_measured_is_told_together(site: S
         mem_used_bytes=9,
         gpus=[BUSY],
     )
-    site.fleet.moments["b"] = RemoteError(NodeName("b"), "it gave no answer for 2 s")
+    site.fleet.moments["b"] = RemoteError(NodeName("b"), "no answer for 2 s")
     site.fleet.moments["c"] = wire.Moment(ask=1, since_unix=at + 100)
     a, b, c = await nodes_at(raw, at)
     assert (a["state"], a["jobs"], a["cpus_used"]) == ("mixed", [str(job)], 1)
@@ -91,12 +91,12 @@ async def test_what_held_the_gpus_and_what_was_measured_is_told_together(site: S
     )
     told = [second[name] for name in ("job", "util_pct", "mem_used_bytes", "power_w", "temp_c")]
     assert told == ["", 97, 7 << 30, 650.0, 71]
-    assert (b["state"], b["unknown"]) == ("idle", "b does not answer: it gave no answer for 2 s")
+    assert (b["state"], b["unknown"]) == ("idle", "b does not answer: no answer for 2 s")
     assert (c["begin"], c["step_s"], c["since"], c["unknown"]) == (
         None,
         None,
         at + 100,
-        "nothing was measured then",
+        "there are no measurements",
     )
     assert all(gpu["util_pct"] is None for row in (b, c) for gpu in row["gpus"])
 
@@ -185,7 +185,7 @@ async def test_what_an_earlier_controller_wrote_down_is_told_and_what_nobody_did
             for moment in (at, again)
         }
         await raw.close()
-    old = ("idle", "", ["whether it was drained or down"])
+    old = ("idle", "", ["its state (drained or down)"])
     assert told == {at: [("down", "cut", []), old], again: [("idle", "", []), old]}
 
 
@@ -193,7 +193,7 @@ async def test_a_node_that_was_added_later_was_none(site: Served, raw: Raw) -> N
     (row,) = await nodes_at(raw, 5.0, name="a")
     assert (row["state"], row["unknown"], row["untold"]) == (
         "absent",
-        "it was no node of this cluster yet",
+        "it was not yet a node of this cluster",
         [],
     )
 
@@ -208,7 +208,7 @@ async def test_strangers_closed_a_gpu_then_as_they_do_now(site: Served, raw: Raw
         "",
         "held by eve outside the queue (3.0 GiB)",
         "held by an unknown user outside the queue (1.0 GiB)",
-        "2.0 GiB of it are used, and no process is seen",
+        "2.0 GiB of its memory are used by no visible process",
     ]
     assert [gpu["job"] for gpu in row["gpus"]] == [str(job), "", "", ""]
     assert [(each["user"], each["mem_bytes"], each["job"]) for each in row["gpus"][1]["processes"]] == [
@@ -222,7 +222,7 @@ async def test_an_agent_that_kept_no_strangers_is_not_taken_to_have_seen_none(si
     site.fleet.moments["b"] = measured(*four()[:3])
     site.fleet.moments["c"] = measured(*four())
     rows = await nodes_at(raw, time.time())
-    unsaid = ["who was on its GPUs beside the jobs"]
+    unsaid = ["other processes on its GPUs"]
     assert [row["untold"] for row in rows] == [unsaid, unsaid, []]
 
 

@@ -122,7 +122,7 @@ async def test_what_is_refused_is_said_to_be_never(short_tmp: Path) -> None:
         await site.add_node("a")
         found = await dry_run(site, ask(gpus=64))
         assert found["verdict"] == "never" and found["code"] == "BadConstraints" and found["hint"]
-        assert found["sentence"].startswith("it asks for 64 GPUs"), found
+        assert found["sentence"].startswith("the job requests 64 GPUs"), found
         found = await dry_run(site, msgspec.structs.replace(ask(), script=""))
         assert found["verdict"] == "never" and "neither a script nor a command" in found["sentence"]
 

@@ -37,8 +37,8 @@ async def refused(raw: Raw) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("limit", "words"),
     [
-        ("MAX_STREAMS_OF_USER", "you have 10 streams open already"),
-        ("MAX_SUBSCRIPTIONS_OF_USER", "10 subscriptions"),
+        ("MAX_STREAMS_OF_USER", "you already have 10 open streams"),
+        ("MAX_SUBSCRIPTIONS_OF_USER", "10 open subscriptions"),
     ],
 )
 async def test_streams_of_all_clients_of_a_user_are_counted_together(

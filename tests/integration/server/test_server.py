@@ -47,13 +47,13 @@ def spoken(message: Any) -> bytes:
         (frame(b'{"t":"hello","version":99}'), "speaks protocol 1, the client 99"),
         (spoken({"t": "sing", "id": 1}), "not understood"),
         (spoken({"id": 1}), "not understood"),
-        (spoken({"t": "hello", "version": 1}), "hello is said once"),
+        (spoken({"t": "hello", "version": 1}), "hello was already sent"),
         (spoken({"t": "status", "id": -1}), "not understood"),
         (spoken({"t": "cancel", "id": 1, "jobs": "12"}), "not understood"),
         (spoken({"t": "cancel", "id": 1, "jobs": ["1" * 5000]}), "not understood"),
         (spoken({"t": "resize", "stream": 1, "rows": 0, "cols": 80}), "not understood"),
         (spoken({"t": "log", "id": 1, "job": "1", "channel": "../x"}), "not understood"),
-        (spoken({"t": "subscribe", "id": 1}) * 2, "hello is said once"),
+        (spoken({"t": "subscribe", "id": 1}) * 2, "hello was already sent"),
         (spoken({"t": "subscribe", "id": 1}) + frame(b'{"t":"status","id":1}'), "id 1 is in use"),
     ],
     ids=lambda value: repr(value)[:40],
@@ -173,7 +173,7 @@ async def test_streams_of_a_client_are_counted(short_tmp: Path) -> None:
         error: dict[str, Any] = {}
         while error.get("t") != "error":
             error = await raw.next()
-        assert error["id"] == MAX_STREAMS + 1 and "streams are open already" in error["message"]
+        assert error["id"] == MAX_STREAMS + 1 and "streams are already open" in error["message"]
         raw.say("close", stream=1)
         assert (await raw.ask("status", number=1000))["t"] == "ok"
         await raw.close()
@@ -185,7 +185,7 @@ async def test_clients_are_counted(short_tmp: Path) -> None:
         many = [await Raw.connect(site.paths) for _ in range(requests.MAX_CLIENTS_OF_USER)]
         one_more = await Raw.connect(site.paths, hello=False)
         [error] = await one_more.rest()
-        assert "clients of root are connected already" in error["message"]
+        assert "clients of root are already connected" in error["message"]
         other = await Raw.connect(site.paths, uid=ANN)
         for raw in (*many, one_more, other):
             await raw.close()

@@ -74,7 +74,7 @@ async def test_the_past_is_printed_as_it_is_shown(folder: Path) -> None:
         assert all(f"{mode}:\ngpu01 mixed: " in text for mode in ("power", "memory", "temperature", "owner"))
         before = "\n".join(await screen_text(paths, "gpus", PlainRequest(at=began - 3600)))
         assert "no data" in before and "gpu01 absent: !, !, !, !" in before
-        assert "gpu02: it was no node of this cluster yet; data starts at " in before
+        assert "gpu02: it was not yet a node of this cluster; data starts at " in before
         listed = "\n".join(await screen_text(paths, "nodes", PlainRequest(at=began)))
         assert "ago" in listed and f" {job.id}" in listed
         one = "\n".join(await screen_text(paths, "node", PlainRequest("gpu01", at=began)))

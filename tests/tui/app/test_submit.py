@@ -84,7 +84,7 @@ async def test_the_form_says_when_the_job_would_start(folder: Path) -> None:
         await fill(stage, "gpus", "4")
         await stage.shows("starts now on gpu01")
         await fill(stage, "gpus", "64")
-        await stage.shows("never: it asks for 64 GPUs")
+        await stage.shows("never: the job requests 64 GPUs")
         await fill(stage, "time", "tomorrow")
         await stage.hides("never:", "starts now")
         assert not stage.cluster.controller.state.jobs

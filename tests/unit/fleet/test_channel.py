@@ -172,7 +172,7 @@ async def test_who_never_reads_is_cut_and_what_was_kept_for_them_is_let_go() -> 
         ends.channel.write_piece(3, piece)
         await asyncio.sleep(0)
         most = max(most, writer.transport.get_write_buffer_size())
-    assert "64 MiB of messages unread" in await ends.lost()
+    assert "has not read 64 MiB of messages" in await ends.lost()
     assert MAX_UNSENT_BYTES < most < MAX_UNSENT_BYTES + 2 * DATA_CHUNK_BYTES
     assert writer.transport.get_write_buffer_size() == 0
     theirs.close()

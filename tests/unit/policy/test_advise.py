@@ -76,7 +76,7 @@ def test_fewer_gpus_nodes_or_another_partition_are_proposed_where_they_help() ->
     [
         ({"cpus_per_task": 40}, "--cpus-per-task=14"),
         ({"mem_per_node_bytes": 500 * GIB}, "--mem=100G"),
-        ({"exclusive": True}, "others beside it (without --exclusive)"),
+        ({"exclusive": True}, "other jobs on its nodes (without --exclusive)"),
         ({"gpus": GpuAsk(per_node=2, type="a100")}, "GPUs of any type"),
     ],
 )

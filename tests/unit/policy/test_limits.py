@@ -114,13 +114,13 @@ CPUS = Resources(nodes_min=1, cpus_per_task=9)
     ("own", "job", "reason"),
     [
         (None, {"user": "bob"}, ""),
-        (None, {}, "AssocMaxJobsLimit: account lab lets user ann run 1 jobs"),
+        (None, {}, "AssocMaxJobsLimit: limit of account lab for user ann: 1 running jobs"),
         (Limits(max_jobs_per_user=2), {}, ""),
-        (None, {"user": "bob", "gpus": 3}, "AssocMaxGRESPerJob: account lab allows 2 GPUs a job"),
+        (None, {"user": "bob", "gpus": 3}, "AssocMaxGRESPerJob: limit of account lab: 2 GPUs per job"),
         (
             Limits(max_jobs_per_user=2, max_tres_per_job={"gres/gpu": 3}),
             {"gpus": 3},
-            "AssocGrpGRES: account vision lets",
+            "AssocGrpGRES: limit of account vision",
         ),
         (
             Limits(max_jobs_per_user=2, max_tres_per_job={"gres/gpu": 3}),
@@ -131,7 +131,7 @@ CPUS = Resources(nodes_min=1, cpus_per_task=9)
         (
             Limits(max_jobs_per_user=2),
             {"gpus": 2, "user": "ann"},
-            "AssocGrpGRES: account vision lets user ann use 3 GPUs",
+            "AssocGrpGRES: limit of account vision for user ann: 3 GPUs",
         ),
     ],
 )
@@ -168,9 +168,9 @@ def test_what_can_never_pass_is_said_at_submit() -> None:
     assert "no partition cpu" in refused(pending(1, partition="cpu"), **gpu)
     assert "no default" in refused(pending(1), **gpu)
     closed = {"partitions": (PartitionView(name="gpu", state="DRAIN"),)}
-    assert "takes no jobs" in refused(pending(1, partition="gpu"), **closed)
+    assert "accepts no jobs" in refused(pending(1, partition="gpu"), **closed)
     ours = {"partitions": (PartitionView(name="gpu", allow_accounts=frozenset({"lab"})),)}
-    assert "not for account" in refused(pending(1, partition="gpu", account="guests"), **ours)
+    assert "does not admit account" in refused(pending(1, partition="gpu", account="guests"), **ours)
     assert "no QoS high" in refused(pending(1, qos="high"), qos=(QosView(name="normal"),))
     assert "no account x" in refused(pending(1, account="x"), accounts=(AccountView(name="lab"),))
     short = {"qos": (QosView(name="short", limits=Limits(max_wall_s=60)),)}
@@ -224,9 +224,7 @@ def test_wall_time_that_was_used_counts_with_what_is_promised_to_running_jobs() 
     longer = pending(1, account="lab", limit_s=7260)
     made = planned(with_tables(view([node("a")], [longer], [runs]), accounts=accounts))
     assert code(made, 1) == "AssocGrpWallLimit"
-    assert (
-        "has 240 minutes of running jobs; 120 are used or promised" in made.pending_reasons[JobId(1)].sentence
-    )
+    assert "240 minutes of running jobs; 120 are used or reserved" in made.pending_reasons[JobId(1)].sentence
 
 
 def test_what_ran_since_use_was_counted_last_is_not_forgotten() -> None:

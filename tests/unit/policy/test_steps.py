@@ -104,9 +104,9 @@ def test_a_packed_step_fills_nodes_where_the_jobs_own_tasks_are_even() -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"hosts": ("n1",), "tasks": 2}, "2 tasks, and the list of nodes names 1"),
-        ({"hosts": ("n1", "n9")}, "no node n9"),
-        ({"hosts": ("n1",) * 5}, "5 tasks of 1 CPUs are more than n1 has"),
+        ({"hosts": ("n1",), "tasks": 2}, "2 tasks, but the list of nodes has 1 entries"),
+        ({"hosts": ("n1", "n9")}, "node n9 does not belong to the job"),
+        ({"hosts": ("n1",) * 5}, "5 tasks of 1 CPUs do not fit on n1"),
     ],
 )
 def test_a_list_of_nodes_that_cannot_be_is_refused(asked: dict[str, Any], words: str) -> None:
@@ -125,8 +125,8 @@ def test_what_the_job_can_never_give_is_refused() -> None:
     for asked, words in (
         ({"tasks": 9}, "9 tasks of 1 CPUs"),
         ({"tasks": 2, "cpus_per_task": 5}, "of 5 CPUs"),
-        ({"nodes_min": 3}, "it asks for 3 nodes"),
-        ({"nodelist": ("n9",)}, "no node n9"),
+        ({"nodes_min": 3}, "the step requests 3 nodes"),
+        ({"nodelist": ("n9",)}, "node n9 does not belong to the job"),
         ({"gpus": GpuAsk(total=1)}, "more GPUs"),
         ({"exclude": ("n1", "n2")}, "nodes"),
     ):
@@ -196,7 +196,7 @@ def test_what_a_step_asks_for_of_memory_is_what_it_may_use() -> None:
     assert memory(place(one, tasks=2, mem_per_cpu_bytes=30)) == [120], "it has the node's CPUs"
     assert memory(place(one, tasks=2, mem_per_cpu_bytes=90)) == [200], "and no more memory than there is"
     assert memory(place(one, tasks=2, mem_per_gpu_bytes=70, gpus=GpuAsk(per_task=1))) == [140]
-    with pytest.raises(UserError, match="of memory a GPU") as refused:
+    with pytest.raises(UserError, match="of memory per GPU") as refused:
         place(one, tasks=2, mem_per_gpu_bytes=101, gpus=GpuAsk(per_task=1))
     assert refused.value.code == "step_mem"
     assert memory(place(job(4), mem_per_node_bytes=50)) == [50], "of a job that is held to none"
@@ -239,5 +239,5 @@ def test_a_program_file_says_how_many_tasks_there_are() -> None:
 
 def test_more_tasks_than_a_step_may_have_are_refused_before_they_are_dealt() -> None:
     crowd = Resources(nodes_min=1, nodes_max=1, tasks=1_000_000, overcommit=True)
-    with pytest.raises(UserError, match=r"1,000,000 tasks are more than a step may have: 100,000"):
+    with pytest.raises(UserError, match=r"1,000,000 tasks exceed the limit of 100,000 per step"):
         place(job(1), of=crowd, overcommit=True)

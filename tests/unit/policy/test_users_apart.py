@@ -131,7 +131,7 @@ def test_nobody_is_suspended_for_it_where_he_would_still_be_there() -> None:
 def test_without_it_the_job_would_start_and_the_advice_says_so() -> None:
     picture = view([node("a")], [apart(1)], [runs(8, "bob")])
     found = advise(picture, NOW, Settings(), JobId(1))
-    assert "starts now with other users' jobs beside it (without --exclusive=user)" in found.changes
+    assert "starts now with other users' jobs on its nodes (without --exclusive=user)" in found.changes
 
 
 def test_a_memory_forgets_whose_jobs_are_where_when_it_matters_no_more() -> None:

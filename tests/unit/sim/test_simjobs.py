@@ -77,5 +77,5 @@ def test_a_workload_counts_what_it_left_out_and_made_up() -> None:
     assert (made.refused, made.skipped, made.without_limit) == (1, 2, 1)
     assert [each.pending.submit_at_unix for each in made.jobs] == [0.0, 10.0]
     assert [each.pending.id for each in made.jobs] == [1, 2]
-    with pytest.raises(UserError, match="larger than the machine"):
+    with pytest.raises(UserError, match="larger than the cluster"):
         make_workload(Trace(jobs=(job(cpus=99),)), Pool(64), limits="log")

@@ -75,21 +75,21 @@ def test_swf_takes_the_processors_used_where_none_were_asked_for(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("job_id,submit_s,cpus\n1,2,3\n", "log.csv:1: the header lacks the column runtime_s"),
+        ("job_id,submit_s,cpus\n1,2,3\n", "log.csv:1: missing in the header: column runtime_s"),
         (
             "job_id,submit_s,runtime_s\n1,2,3\n",
-            "log.csv:1: the header lacks the column cpus (or nodes and gpus)",
+            "log.csv:1: missing in the header: column cpus (or nodes and gpus)",
         ),
         (HEADER + "1,,,0,5,,,,4,,,\n2,,,x7,5,,,,4,,,\n", "log.csv:3: submit_s is 'x7', not a number"),
         (HEADER + "1,,,0,-5,,,,4,,,\n", "log.csv:2: runtime_s is '-5': it cannot be negative"),
         (HEADER + "1,,,0,5,,,,2.5,,,\n", "log.csv:2: cpus is '2.5', not a whole number"),
-        (HEADER + "1,,,nan,5,,,,4,,,\n", "log.csv:2: submit_s is 'nan', beyond all measure"),
-        (HEADER + "1,,,1e300,5,,,,4,,,\n", "log.csv:2: submit_s is '1e300', beyond all measure"),
-        (HEADER + "1,2\n", "log.csv:2: 2 fields, and the header names 12"),
-        (HEADER + '"1\n', "log.csv:2: no CSV: unexpected end of data"),
-        (HEADER + "1" * 70_000 + "\n", "log.csv:2: over 65,536 bytes in one line"),
+        (HEADER + "1,,,nan,5,,,,4,,,\n", "log.csv:2: submit_s is 'nan', which is out of range"),
+        (HEADER + "1,,,1e300,5,,,,4,,,\n", "log.csv:2: submit_s is '1e300', which is out of range"),
+        (HEADER + "1,2\n", "log.csv:2: 2 fields, but the header has 12"),
+        (HEADER + '"1\n', "log.csv:2: invalid CSV: unexpected end of data"),
+        (HEADER + "1" * 70_000 + "\n", "log.csv:2: more than 65,536 bytes in one line"),
         ("", "log.csv is empty"),
-        (HEADER, "log.csv holds no job that can be replayed"),
+        (HEADER, "log.csv contains no jobs that can be replayed"),
     ],
 )
 def test_a_bad_csv_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
@@ -101,7 +101,7 @@ def test_a_bad_csv_is_told_with_its_line(tmp_path: Path, text: str, said: str) -
     [
         (SWF_JOB + "1 2 3\n", "log.swf:2: 3 fields; a line of the Standard Workload Format has 18"),
         (SWF_JOB.replace("60", "sixty"), "log.swf:1: the run time (field 4) is 'sixty', not a number"),
-        (SWF_JOB.replace("60", "nan"), "log.swf:1: the run time (field 4) is 'nan', beyond all measure"),
+        (SWF_JOB.replace("60", "nan"), "log.swf:1: the run time (field 4) is 'nan', which is out of range"),
     ],
 )
 def test_a_bad_swf_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
@@ -156,25 +156,25 @@ def test_a_log_of_a_hundred_thousand_jobs_in_any_order_is_read_in_that_of_submis
 def test_what_is_no_gzip_and_what_is_cut_off_is_said(tmp_path: Path) -> None:
     plain = tmp_path / "plain.csv.gz"
     plain.write_text(HEADER)
-    assert "is not gzip, as its name says" in refusal(str(plain))
+    assert "is not a gzip file" in refusal(str(plain))
     cut = tmp_path / "cut.csv.gz"
     cut.write_bytes(gzip.compress((HEADER + "1,,,0,5,,,,4,,,\n" * 1000).encode())[:-20])
-    assert "the gzip data is cut off or damaged" in refusal(str(cut))
+    assert "the gzip data is truncated or damaged" in refusal(str(cut))
     early = tmp_path / "early.swf.gz"
     early.write_bytes(gzip.compress(SWF_JOB.encode())[:5])
-    assert "early.swf.gz:1: the gzip data is cut off or damaged" in refusal(str(early))
+    assert "early.swf.gz:1: the gzip data is truncated or damaged" in refusal(str(early))
 
 
 def test_binary_data_folders_and_missing_files_are_said(tmp_path: Path) -> None:
     binary = tmp_path / "binary.csv"
     binary.write_bytes(HEADER.encode() + b"\xff\xfe\x00\n")
-    assert refusal(str(binary)).endswith("binary.csv:2: not text in UTF-8")
+    assert refusal(str(binary)).endswith("binary.csv:2: not UTF-8 text")
     assert "No such file" in refusal(str(tmp_path / "absent.csv"))
     (tmp_path / "folder.csv").mkdir()
     assert "Is a directory" in refusal(str(tmp_path / "folder.csv"))
-    assert "format is told by its name" in refusal(str(tmp_path / "log.json"))
+    assert "unknown log format" in refusal(str(tmp_path / "log.json"))
 
 
 def test_a_log_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "MAX_JOBS", 3)
-    assert "over 3 jobs in one log" in refusal(write(tmp_path, HEADER + "1,,,0,5,,,,4,,,\n" * 4))
+    assert "more than 3 jobs in one log" in refusal(write(tmp_path, HEADER + "1,,,0,5,,,,4,,,\n" * 4))

@@ -38,5 +38,5 @@ def test_weights_are_set_by_name_and_nonsense_is_refused() -> None:
     own = Settings(weights=Weights(age=5, qos=7))
     assert weighted(own, ["age=100", "fairshare=3"]).weights == Weights(age=100, fairshare=3, qos=7)
     for words in ("age", "age=-1", "beauty=3", "age=x", "age=99999999999999"):
-        with pytest.raises(UserError, match="is no weight"):
+        with pytest.raises(UserError, match="is not a weight"):
             weighted(own, [words])

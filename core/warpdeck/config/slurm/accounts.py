@@ -24,7 +24,7 @@ Fields = dict[str, str]
 _DUMP_LINE = re.compile(r"\s*(Cluster|Parent|Account|User)\s*-\s*('[^']*'|[^:\s]+)\s*(.*)", re.IGNORECASE)
 _FIELD = re.compile(r":\s*(\w+)\s*=\s*('[^']*'|[^:]*)")
 
-_PARENT_SHARES = "shares of the parent are not lent to one user; the user got one share"
+_PARENT_SHARES = "users cannot use the shares of the parent; the user got one share"
 LIMITS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "grpjobs": ("grp_jobs", values.count),
     "grpsubmitjobs": ("grp_submit", values.count),
@@ -104,8 +104,8 @@ class Associations:
         elif _DUMP_LINE.match(head):
             self._take_dump(lines, file)
         else:
-            hint = "make it with: sacctmgr dump CLUSTER file=F, or: sacctmgr -P show qos > F"
-            raise UserError(f"{file} is no output of sacctmgr", hint)
+            hint = "create it with `sacctmgr dump CLUSTER file=F` or `sacctmgr -P show qos > F`"
+            raise UserError(f"{file} is not output of sacctmgr", hint)
 
     def accounts(self) -> dict[str, tables.Account]:
         """Return the tables by account name. As in the dump, parents come before their children."""
@@ -133,7 +133,9 @@ class Associations:
                 continue
             match = _DUMP_LINE.fullmatch(line.rstrip())
             if match is None:
-                raise UserError(f"{file}:{number}: no line of a dump: {line[:60]!r}", "dump it again")
+                raise UserError(
+                    f"{file}:{number}: not a line of a dump: {line[:60]!r}", "create the dump again"
+                )
             name = match[2].strip("'")
             fields = {key.lower(): value.strip("'") for key, value in _FIELD.findall(match[3])}
             match match[1].lower():
@@ -150,7 +152,7 @@ class Associations:
     def _refuse_limits(self, what: str, fields: Fields) -> None:
         for key in fields:
             if key in LIMITS or key in TRES_LIMITS or key in OLD_LIMITS:
-                self._notes.add(f"{key} of {what}", "limits belong to accounts, users and QoS")
+                self._notes.add(f"{key} of {what}", "only accounts, users and QoS can have limits")
 
     def _take_account(self, name: str, parent: str, fields: Fields) -> None:
         shares = self._shares(f"account {name}", fields)
@@ -168,13 +170,15 @@ class Associations:
                 return  # Every database of Slurm has this entry.
             self._accounts["root"] = tables.Account()
         if account not in self._accounts:
-            self._notes.add(f"user {name} of account {account}", "the dump has no such account")
+            self._notes.add(f"user {name} of account {account}", "the dump does not contain this account")
             return
         what = f"user {name} of account {account}"
         if fields.get("partition"):
-            self._notes.add(what, "an association with one partition only: it holds for all of them")
+            self._notes.add(what, "was limited to one partition; imported for all partitions")
         if fields.get("adminlevel", "none").lower() not in ("none", "not set"):
-            self._notes.add(f"AdminLevel of user {name}", "root and the controller's own user administer")
+            self._notes.add(
+                f"AdminLevel of user {name}", "root and the controller's user are the only admins"
+            )
         self._default_accounts.setdefault(name, fields.get("defaultaccount", account))
         self._accounts[account].users.setdefault(
             name,
@@ -231,7 +235,7 @@ class Associations:
         flags = [flag for flag in fields.get("flags", "").split(",") if flag]
         for flag in flags:
             if flag.lower() not in ("denyonlimit", "overpartqos", "partitiontimelimit"):
-                self._notes.add(f"flag {flag} of {what}", "no counterpart")
+                self._notes.add(f"flag {flag} of {what}", "no equivalent")
         lowered = [flag.lower() for flag in flags]
 
         def read(key: str, how: Callable[[str], Any], otherwise: Any) -> Any:
@@ -271,14 +275,14 @@ class Associations:
                 nothing: tuple[dict[str, int], list[str]] = ({}, [])
                 found, strange = self._notes.attempt(f"{key} of {what}", values.tres, listed, nothing)
                 for each in strange:
-                    self._notes.add(f"{each} in {key} of {what}", "no TRES that is counted here")
+                    self._notes.add(f"{each} in {key} of {what}", "this TRES is not counted here")
                 yield key, field, found
             elif key not in SILENT and text and text.lower() not in ("0", "0.000000", "none"):
-                self._notes.add(f"{key} of {what}", "no counterpart")
+                self._notes.add(f"{key} of {what}", "no equivalent")
 
 
 def _factor(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise UserError(f"{text!r} is no number") from None
+        raise UserError(f"{text!r} is not a number") from None

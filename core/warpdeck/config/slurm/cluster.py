@@ -29,30 +29,30 @@ MEASURED = values.words(
 """Keys of NodeName lines that describe the node's hardware or address."""
 
 PARTITION_LOST = {
-    "defmempercpu": "memory defaults are set for the whole site: scheduler.default_mem_per_cpu",
-    "defmempernode": "there is no default of memory for each node; scheduler.default_mem_per_cpu is the nearest",
-    "defmempergpu": "there is no default of memory for each GPU",
-    "maxmempercpu": "memory limits belong to a QoS: max_tres_per_node there",
-    "maxmempernode": "memory limits belong to a QoS: max_tres_per_node there",
-    "maxcpuspernode": "CPU limits belong to a QoS: max_tres_per_node there",
-    "maxcpuspersocket": "CPU limits belong to a QoS: max_tres_per_node there",
-    "allocnodes": "jobs are submitted through the controller's socket; there are no submit hosts to allow",
-    "hidden": "all partitions are shown",
-    "alternate": "jobs are not moved to another partition by themselves",
-    "reqresv": "a partition cannot demand a reservation",
-    "exclusivetopo": "switches are not given whole to a job",
-    "lln": "placement packs against fragmentation; least loaded first is not offered",
-    "overtimelimit": "jobs end at their limit",
-    "jobdefaults": "defaults that depend on GPUs are not offered",
-    "cpubind": "CPU binding is left to the task",
-    "disablerootjobs": "root may submit",
-    "suspendtime": "nodes are not powered down",
-    "suspendtimeout": "nodes are not powered down",
-    "resumetimeout": "nodes are not powered down",
-    "powerdownonidle": "nodes are not powered down",
-    "maxcpuspertask": "CPU limits belong to a QoS: max_tres_per_job there",
-    "selecttypeparameters": "CPUs are counted by the agent, one way for all partitions",
-    "topology": "there is one tree of switches",
+    "defmempercpu": "the default memory is set for the whole site: scheduler.default_mem_per_cpu",
+    "defmempernode": "a default memory per node is not supported; use scheduler.default_mem_per_cpu",
+    "defmempergpu": "a default memory per GPU is not supported",
+    "maxmempercpu": "memory is limited by a QoS with max_tres_per_node",
+    "maxmempernode": "memory is limited by a QoS with max_tres_per_node",
+    "maxcpuspernode": "CPUs are limited by a QoS with max_tres_per_node",
+    "maxcpuspersocket": "CPUs are limited by a QoS with max_tres_per_node",
+    "allocnodes": "jobs are submitted through the controller's socket, so there are no submit hosts",
+    "hidden": "hidden partitions are not supported",
+    "alternate": "moving jobs to another partition is not supported",
+    "reqresv": "a partition cannot require a reservation",
+    "exclusivetopo": "exclusive switches are not supported",
+    "lln": "jobs are packed to avoid fragmentation; least loaded first is not supported",
+    "overtimelimit": "jobs always end at their time limit",
+    "jobdefaults": "defaults that depend on GPUs are not supported",
+    "cpubind": "CPU binding is not supported",
+    "disablerootjobs": "root can always submit jobs",
+    "suspendtime": "powering nodes down is not supported",
+    "suspendtimeout": "powering nodes down is not supported",
+    "resumetimeout": "powering nodes down is not supported",
+    "powerdownonidle": "powering nodes down is not supported",
+    "maxcpuspertask": "CPUs are limited by a QoS with max_tres_per_job",
+    "selecttypeparameters": "CPUs are counted in the same way in all partitions",
+    "topology": "several topologies are not supported",
 }
 
 
@@ -92,9 +92,11 @@ class Cluster:
             case "switchname":
                 self._take_switch(pairs, line)
             case "downnodes":
-                self._notes.add(f"DownNodes={pairs['downnodes']}", "drain such nodes: warpdeck node drain")
+                self._notes.add(
+                    f"DownNodes={pairs['downnodes']}", "drain these nodes with `warpdeck node drain`"
+                )
             case "frontendname":
-                self._notes.add(f"FrontendName={pairs['frontendname']}", "there are no front-end nodes")
+                self._notes.add(f"FrontendName={pairs['frontendname']}", "front-end nodes are not supported")
             case _:
                 return False
         return True
@@ -120,7 +122,9 @@ class Cluster:
         chosen = self._prices.get(self.default_partition) or next(iter(self._prices.values()))
         for name, text in self._prices.items():
             if text != chosen:
-                self._notes.add(f"TRESBillingWeights of {name}", "prices are the same in all partitions")
+                self._notes.add(
+                    f"TRESBillingWeights of {name}", "billing weights are the same in all partitions"
+                )
         return self._notes.attempt("TRESBillingWeights", parse_tres_prices, chosen, {})
 
     def shards_per_gpu(self) -> int:
@@ -132,8 +136,8 @@ class Cluster:
             return 0
         chosen, *others = self._shards
         for other in others:
-            why = f"all GPUs have as many shards: {chosen}"
-            self._notes.add(f"{other} shards for each GPU on {self._shards[other]}", why)
+            why = f"all GPUs have the same number of shards: {chosen}"
+            self._notes.add(f"{other} shards per GPU on {self._shards[other]}", why)
         return chosen
 
     def _hosts(self, text: str, line: ConfLine) -> list[str]:
@@ -148,7 +152,7 @@ class Cluster:
         weight = self._notes.attempt(f"{line.place}: Weight", values.whole, own.get("weight", "1"), 1)
         for key in own:
             if key not in MEASURED and key not in ("feature", "features", "weight"):
-                self._notes.add(line.spelled.get(key, key), "no counterpart for a node")
+                self._notes.add(line.spelled.get(key, key), "no equivalent for a node")
         self._take_gres(hosts, own.get("gres", ""), line)
         for name in self._hosts(hosts, line):
             node = self._nodes.setdefault(name, _Node())
@@ -165,21 +169,21 @@ class Cluster:
             number = words[-1] if words[-1].isdigit() else "1"
             counts[name] = counts.get(name, 0) + int(number)
             if name not in ("gpu", "shard"):
-                self._notes.add(f"Gres={item} of {hosts}", "GPUs and their shards are the only GRES")
+                self._notes.add(f"Gres={item} of {hosts}", "only GPUs and their shards are supported as GRES")
         if counts.get("shard"):
             each, rest = divmod(counts["shard"], max(1, counts.get("gpu", 0)))
             if rest or not counts.get("gpu"):
-                self._notes.add(f"{line.place}: shards", "are no whole number for each GPU")
+                self._notes.add(f"{line.place}: shards", "not a whole number per GPU")
             else:
                 self._shards.setdefault(each, hosts)
 
     def _take_switch(self, pairs: Pairs, line: ConfLine) -> None:
         name, hosts = pairs["switchname"], pairs.get("nodes", "")
         if not hosts:
-            self._notes.add(f"SwitchName={name}", "only leaf switches count; the tree above them is not kept")
+            self._notes.add(f"SwitchName={name}", "only leaf switches are imported")
         for host in self._hosts(hosts, line):
             if host not in self._nodes:
-                self._notes.add(f"{host} on switch {name}", "no NodeName line has this node")
+                self._notes.add(f"{host} on switch {name}", "no NodeName line names this node")
             else:
                 self._nodes[host].switch = name
 
@@ -198,7 +202,7 @@ class Cluster:
             if key in PARTITION_LOST:
                 self._notes.add(f"{line.spelled.get(key, key)} of {name}", PARTITION_LOST[key])
             elif key not in CARRIED:
-                self._notes.add(f"{line.spelled.get(key, key)} of {name}", "not known to this import")
+                self._notes.add(f"{line.spelled.get(key, key)} of {name}", "unknown key")
 
     def _partition(self, name: str, pairs: Pairs) -> tables.Partition:
         made: dict[str, Any] = {}
@@ -214,7 +218,7 @@ class Cluster:
         if values.yes(pairs.get("rootonly", "")):
             made["allow_users"] = ("root",)
         if nodes == ():
-            self._notes.add(f"partition {name}", "has no nodes; it is made INACTIVE with all of them")
+            self._notes.add(f"partition {name}", "has no nodes; imported as INACTIVE with all nodes")
             return tables.Partition(**{**made, "state": "INACTIVE"})
         return tables.Partition(**made, nodes=nodes)
 
@@ -223,10 +227,10 @@ class Cluster:
         longest, most = made.get("max_time"), made.get("max_nodes")
         if longest is not None and (made.get("default_time") or 0) > longest:
             del made["default_time"]
-            self._notes.add(f"DefaultTime of {name}", "is longer than MaxTime; Slurm passes over it too")
+            self._notes.add(f"DefaultTime of {name}", "longer than MaxTime; left out, as in Slurm")
         if most is not None and made.get("min_nodes", 0) > most:
             del made["min_nodes"]
-            self._notes.add(f"MinNodes of {name}", "is more than MaxNodes, so no job would ever fit")
+            self._notes.add(f"MinNodes of {name}", "more than MaxNodes; left out, as no job would ever fit")
 
     def _members(self, name: str, text: str) -> tuple[str, ...] | None:
         """Return the partition's nodes with node sets expanded, or None for all nodes."""
@@ -255,7 +259,7 @@ def _preempt_mode(text: str) -> str:
 def _state(text: str) -> str:
     word = text.upper()
     if word not in ("UP", "DOWN", "DRAIN", "INACTIVE"):
-        raise UserError(f"{text!r} is no state of a partition")
+        raise UserError(f"{text!r} is not a partition state")
     return word
 
 

@@ -78,7 +78,7 @@ class _Reader:
     def read(self, path: str) -> list[ConfLine]:
         self._files += 1
         if self._files > MAX_FILES:
-            raise UserError(f"{path}: over {MAX_FILES} included files", "is there an Include in a circle?")
+            raise UserError(f"{path}: more than {MAX_FILES} included files", "check for a circular Include")
         lines: list[ConfLine] = []
         for number, text in _logical_lines(self._read_file(path)):
             include = _INCLUDE.fullmatch(text)
@@ -114,7 +114,7 @@ def _parse(text: str, file: str, number: int) -> ConfLine:
             rest = text[at:].strip()
             if not rest:
                 break
-            raise UserError(f"{file}:{number}: {rest.split()[0]!r} is no KEY=VALUE", "correct the line")
+            raise UserError(f"{file}:{number}: {rest.split()[0]!r} is not KEY=VALUE", "correct the line")
         at = match.end()
         pairs[match[1].lower()] = match[2].strip("\"'")
         spelled[match[1].lower()] = match[1]

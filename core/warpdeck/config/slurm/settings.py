@@ -16,41 +16,41 @@ from .conf import ConfLine
 from .notes import Notes
 
 LOST = {
-    "priorityweightassoc": "associations have no priority of their own",
-    "priorityusageresetperiod": "use decays by fairshare.half_life and is never reset",
-    "prioritysitefactorplugin": "there are no plugins",
-    "jobsubmitplugins": "there are no submit plugins; partitions, QoS and accounts say what is allowed",
-    "srunprolog": "there is no prolog",
-    "srunepilog": "there is no epilog",
-    "prologslurmctld": "there is no prolog",
-    "epilogslurmctld": "there is no epilog",
-    "defmempernode": "there is no default of memory for each node; scheduler.default_mem_per_cpu is the nearest",
-    "defmempergpu": "there is no default of memory for each GPU",
-    "defcpupergpu": "there is no default of CPUs for each GPU",
-    "maxmempercpu": "memory limits belong to a QoS: max_tres_per_node there",
-    "maxmempernode": "memory limits belong to a QoS: max_tres_per_node there",
-    "maxarraysize": "arrays have one fixed limit",
+    "priorityweightassoc": "associations have no priority here",
+    "priorityusageresetperiod": "usage decays with fairshare.half_life and is never reset",
+    "prioritysitefactorplugin": "plugins are not supported",
+    "jobsubmitplugins": "submit plugins are not supported; partitions, QoS and accounts define access",
+    "srunprolog": "this kind of prolog is not supported",
+    "srunepilog": "this kind of epilog is not supported",
+    "prologslurmctld": "this kind of prolog is not supported",
+    "epilogslurmctld": "this kind of epilog is not supported",
+    "defmempernode": "a default memory per node is not supported; use scheduler.default_mem_per_cpu",
+    "defmempergpu": "a default memory per GPU is not supported",
+    "defcpupergpu": "a default number of CPUs per GPU is not supported",
+    "maxmempercpu": "memory is limited by a QoS with max_tres_per_node",
+    "maxmempernode": "memory is limited by a QoS with max_tres_per_node",
+    "maxarraysize": "the size of arrays has a fixed limit",
     "maxjobcount": "the number of jobs has one fixed limit",
-    "jobrequeue": "whether a job may be requeued is said by the job",
-    "overtimelimit": "jobs end at their limit",
-    "enforcepartlimits": "a job that its partition can never run is refused when it is submitted",
-    "privatedata": "who sees what is fixed: the queue is for all, output and scripts for their owner",
-    "disablerootjobs": "root may submit",
-    "powerparameters": "nodes are not powered down",
-    "suspendprogram": "nodes are not powered down",
-    "resumeprogram": "nodes are not powered down",
-    "federationparameters": "there are no federations",
-    "jobdefaults": "defaults that depend on GPUs are not offered",
-    "burstbuffertype": "there are no burst buffers",
-    "requeueexit": "exit codes do not requeue a job",
-    "requeueexithold": "exit codes do not requeue a job",
-    "maxbatchrequeue": "requeues are not counted",
-    "usepam": "PAM is not asked",
-    "gangscheduling": "jobs do not take turns",
-    "schedulertimeslice": "jobs do not take turns",
-    "mailprog": "write the site's sendmail into [mail]",
-    "rebootprogram": "nodes are not rebooted",
-    "selecttypeparameters": "CPUs and memory are always counted",
+    "jobrequeue": "each job decides with --requeue or --no-requeue",
+    "overtimelimit": "jobs always end at their time limit",
+    "enforcepartlimits": "a job that its partition can never run is always rejected at submission",
+    "privatedata": "visibility is fixed: all users see the queue, only owners see output and scripts",
+    "disablerootjobs": "root can always submit jobs",
+    "powerparameters": "powering nodes down is not supported",
+    "suspendprogram": "powering nodes down is not supported",
+    "resumeprogram": "powering nodes down is not supported",
+    "federationparameters": "federations are not supported",
+    "jobdefaults": "defaults that depend on GPUs are not supported",
+    "burstbuffertype": "burst buffers are not supported",
+    "requeueexit": "requeueing by exit code is not supported",
+    "requeueexithold": "requeueing by exit code is not supported",
+    "maxbatchrequeue": "the number of requeues is not limited",
+    "usepam": "PAM is not used",
+    "gangscheduling": "time slicing is not supported",
+    "schedulertimeslice": "time slicing is not supported",
+    "mailprog": "set the mail program in [mail]",
+    "rebootprogram": "rebooting nodes is not supported",
+    "selecttypeparameters": "CPUs and memory are always allocated",
 }
 """Keys that affect the resources of jobs and have no equivalent here."""
 
@@ -110,12 +110,12 @@ class Settings:
             elif key in DAEMONS:
                 self._daemons[line.spelled[key]] = None
             else:
-                self._notes.add(f"{line.place}: {line.spelled[key]}", "not known to this import")
+                self._notes.add(f"{line.place}: {line.spelled[key]}", "unknown key")
 
     def mention_daemons(self) -> None:
         """Add one remark for all settings of Slurm's own daemons."""
         for name in self._daemons:
-            self._notes.add(name, "about Slurm's own daemons and plugins; nothing here corresponds")
+            self._notes.add(name, "configures Slurm's own daemons and plugins; no equivalent here")
 
     def config(self, scheduler: tables.Scheduler) -> tables.Config:
         """Return the tables. `scheduler` has the values that came from the partitions."""
@@ -163,7 +163,7 @@ class Settings:
         if not kind.lower().endswith("/tmpfs"):
             return ()
         self._notes.add(
-            "job_container.conf", "is not read; private_dirs are its defaults: folders of their own for jobs"
+            "job_container.conf", "is not read; private_dirs has its defaults: each job gets private folders"
         )
         return ("/tmp", "/dev/shm")
 
@@ -172,7 +172,7 @@ class Settings:
         # In Slurm the value "openmpi" meant that nothing had to be done.
         if mpi not in ("", "none", "pmi2", "openmpi"):
             self._notes.add(
-                f"MpiDefault={mpi}", "there is pmi2 alone; Open MPI's mpirun finds the job's nodes itself"
+                f"MpiDefault={mpi}", "only pmi2 is supported; Open MPI's mpirun finds the job's nodes itself"
             )
         return tables.Steps(mpi="pmi2") if mpi == "pmi2" else tables.Steps()
 
@@ -180,7 +180,9 @@ class Settings:
         """Return the path of one program or folder. A pattern for several paths is not used."""
         text = self._get(key)
         if text and (not text.startswith("/") or any(mark in text for mark in "*?[,%")):
-            self._notes.add(key, f"{text} is not one absolute path: write one program that runs the others")
+            self._notes.add(
+                key, f"{text} is not a single absolute path; write one program that runs the others"
+            )
             return ""
         return text
 
@@ -191,7 +193,7 @@ class Settings:
             self._get("healthcheckprogram"),
         )
         if program and not interval_s:
-            self._notes.add("HealthCheckProgram", "is not run, because HealthCheckInterval is 0")
+            self._notes.add("HealthCheckProgram", "not run, because HealthCheckInterval is 0")
         if not program or not interval_s:
             return tables.Health()
         return tables.Health(program=program, interval_s=float(interval_s))
@@ -226,9 +228,9 @@ class Settings:
                 tres |= self._notes.attempt(f"PriorityWeightTRES {item}", parse_tres_weights, item, nothing)
         for flag in self._get("priorityflags").upper().split(","):
             if flag and flag not in ("FAIR_TREE", "NO_FAIR_TREE"):
-                self._notes.add(f"PriorityFlags={flag}", "there is one way to count priority")
+                self._notes.add(f"PriorityFlags={flag}", "priority flags are not supported")
             if flag == "NO_FAIR_TREE":
-                self._notes.add(f"PriorityFlags={flag}", "fairshare is always the fair tree")
+                self._notes.add(f"PriorityFlags={flag}", "fair-share always uses the Fair Tree algorithm")
         return tables.Weights(**numbers, tres=tres)
 
     def _half_life(self) -> int | None:
@@ -243,11 +245,9 @@ class Settings:
             return {"backfill": "none"}
         if self._get("schedulerparameters"):
             self._notes.add(
-                "SchedulerParameters", "tunes Slurm's own loop; see [scheduler] for the bounds here"
+                "SchedulerParameters", "tunes Slurm's scheduling loop; see [scheduler] for the settings here"
             )
-        why = (
-            "as Slurm's: conservative, by priority; the default here (easy, shortest first) mostly waits less"
-        )
+        why = "set as in Slurm: conservative, by priority; the default here (easy, shortest first) usually waits less"
         self._notes.add("backfill", why)
         return {"backfill": "conservative", "queue_order": "submission", "backfill_order": "priority"}
 
@@ -256,15 +256,16 @@ class Settings:
         words = [word for word in self._get("preemptmode").lower().split(",") if word]
         if "gang" in words:
             self._notes.add(
-                "PreemptMode=GANG", "jobs do not take turns; a suspended one goes on when there is room"
+                "PreemptMode=GANG",
+                "time slicing is not supported; a suspended job resumes when resources are free",
             )
         if "within" in words:
-            self._notes.add("PreemptMode=WITHIN", "jobs of one QoS do not preempt each other")
+            self._notes.add("PreemptMode=WITHIN", "preemption within one QoS is not supported")
         modes = [word for word in words if word in ("requeue", "suspend", "cancel")]
         by = {"qos": "qos", "partition_prio": "partition"}.get(kind, "off")
         if by == "off" or not modes:
             if by != "off":
-                self._notes.add("PreemptType", "PreemptMode is OFF, so nothing is preempted")
+                self._notes.add("PreemptType", "PreemptMode is OFF, so no job is preempted")
             return {"preempt_by": "off", "reclaim": False}
         return {"preempt_by": by, "preempt_mode": modes[0], "reclaim": False}
 

@@ -50,7 +50,9 @@ def import_site(
         _take_gres(gres, notes, read_file)
     for line in read_conf(topology, read_file) if topology else ():
         if not cluster.take(line):
-            notes.add(f"{line.place}: {next(iter(line.spelled.values()))}", "there is one tree of switches")
+            notes.add(
+                f"{line.place}: {next(iter(line.spelled.values()))}", "several topologies are not supported"
+            )
     for path in sacctmgr:
         people.take(read_file(path), path)
     config = _whole(settings, cluster, people, notes)
@@ -70,10 +72,10 @@ def _take_gres(path: str, notes: Notes, read_file: ReadFile) -> None:
     for line in read_conf(path, read_file):
         name = line.pairs.get("name", "gpu").lower()
         if name not in ("gpu", "shard"):
-            notes.add(f"{line.place}: Name={name}", "GPUs and their shards are the only GRES")
+            notes.add(f"{line.place}: Name={name}", "only GPUs and their shards are supported as GRES")
         elif line.pairs.get("type"):
             what = f"Type={line.pairs['type']}"
-            notes.add(what, "the type of a GPU is what its driver says; see `warpdeck node show`")
+            notes.add(what, "the driver defines the type of a GPU; see `warpdeck node show`")
 
 
 def _whole(settings: Settings, cluster: Cluster, people: Associations, notes: Notes) -> tables.Config:
@@ -103,12 +105,13 @@ def _accounts(
         for account in (*(partition.allow_accounts or ()), *partition.deny_accounts):
             if account not in accounts:
                 accounts[account] = tables.Account()
-                why = "made without users; a dump gives them: --sacctmgr FILE"
+                why = "created without users; import them with --sacctmgr FILE"
                 notes.add(f"account {account} of partition {name}", why)
     for name, entry in list(accounts.items()):
         if entry.parent and entry.parent not in accounts:
             notes.add(
-                f"account {name}", f"its parent {entry.parent} is not in the dump; it stands at the top"
+                f"account {name}",
+                f"its parent {entry.parent} is not in the dump; imported as a top-level account",
             )
             accounts[name] = msgspec.structs.replace(entry, parent="")
     return accounts
@@ -135,6 +138,6 @@ def _qos(
     for name in named:
         if name and name not in made:
             made[name] = tables.Qos()
-            why = "made without limits; `sacctmgr -P show qos` gives them: --sacctmgr FILE"
+            why = "created without limits; import them with --sacctmgr FILE from `sacctmgr -P show qos`"
             notes.add(f"QoS {name}", why)
     return made

@@ -29,7 +29,7 @@ def exact_s(text: str) -> int:
     days, _, clock = text.rpartition("-")
     parts = [whole(part) for part in clock.split(":")]
     if len(parts) > 3:
-        raise UserError(f"{text!r} is no time")
+        raise UserError(f"{text!r} is not a time")
     hours, minutes, seconds = [0] * (3 - len(parts)) + parts
     return whole(days or "0") * 86_400 + hours * 3600 + minutes * 60 + seconds
 
@@ -38,7 +38,7 @@ def whole(text: str) -> int:
     """Parse a whole number."""
     word = text.strip()
     if not word.isdigit() or len(word) > 15:
-        raise UserError(f"{text!r} is no whole number")
+        raise UserError(f"{text!r} is not a whole number")
     return int(word)
 
 

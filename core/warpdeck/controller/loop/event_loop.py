@@ -33,7 +33,7 @@ from .scheduler_statistics import SchedulerStatistics
 
 log = logging.getLogger("warpdeck.controller")
 
-NOT_UNDERSTOOD = "what its agent says meets an error inside the controller, which is in the controller's log"
+NOT_UNDERSTOOD = "a message of its agent caused an error inside the controller; see the controller's log"
 
 
 class Decided(NamedTuple):

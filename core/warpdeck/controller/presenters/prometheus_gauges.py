@@ -70,7 +70,7 @@ class GaugeCollector(Collector):
         states = (
             (_labels(("Hostname", "state"), (part.now.node.name, part.now.state)), 1) for part in self._nodes
         )
-        yield from _family("warpdeck_node_state", "1 for the state that a node is in", states)
+        yield from _family("warpdeck_node_state", "State of the node; the value is always 1", states)
         seen = [(_labels(("Hostname",), (part.now.node.name,)), part) for part in self._nodes]
         for name, words, value in NODE_METRICS:
             yield from _family(name, words, ((labels, value(part.now)) for labels, part in seen))
@@ -78,18 +78,18 @@ class GaugeCollector(Collector):
     def _loop(self) -> Iterator[Metric]:
         tally = self._tally
         counts = (
-            ("warpdeck_events", "Events that were reduced", tally.events),
-            ("warpdeck_commits", "Transactions that were committed", tally.commits),
-            ("warpdeck_failed_commits", "Transactions that the store refused", tally.failed_commits),
+            ("warpdeck_events", "Events processed", tally.events),
+            ("warpdeck_commits", "Transactions committed", tally.commits),
+            ("warpdeck_failed_commits", "Transactions rejected by the store", tally.failed_commits),
             ("warpdeck_passes", "Planning passes", tally.passes),
             ("warpdeck_passes_seconds", "Time spent in planning passes", tally.passes_s),
         )
         for name, words, count in counts:
             yield CounterMetricFamily(name, words, value=count)
         yield GaugeMetricFamily(
-            "warpdeck_last_pass_seconds", "How long the last pass took", value=tally.last_pass_s
+            "warpdeck_last_pass_seconds", "Duration of the last planning pass", value=tally.last_pass_s
         )
-        yield GaugeMetricFamily("warpdeck_clients", "Clients that are connected", value=self._clients)
+        yield GaugeMetricFamily("warpdeck_clients", "Connected clients", value=self._clients)
 
 
 def _labels(names: Iterable[str], values: Iterable[str]) -> str:
@@ -167,28 +167,28 @@ GPU_METRICS: tuple[tuple[str, str, GpuValue], ...] = (
     ("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", _read("temp_c")),
     (
         "DCGM_FI_PROF_PCIE_TX_BYTES",
-        "What the GPU sends over PCIe (in bytes per second).",
+        "PCIe bytes sent by the GPU per second.",
         _read("links.pcie_tx_bytes_s"),
     ),
     (
         "DCGM_FI_PROF_PCIE_RX_BYTES",
-        "What the GPU receives over PCIe (in bytes per second).",
+        "PCIe bytes received by the GPU per second.",
         _read("links.pcie_rx_bytes_s"),
     ),
     (
         "DCGM_FI_PROF_NVLINK_TX_BYTES",
-        "What the GPU sends over all its NVLinks (in bytes per second).",
+        "NVLink bytes sent by the GPU per second, all links.",
         _read("links.nvlink_tx_bytes_s"),
     ),
     (
         "DCGM_FI_PROF_NVLINK_RX_BYTES",
-        "What the GPU receives over all its NVLinks (in bytes per second).",
+        "NVLink bytes received by the GPU per second, all links.",
         _read("links.nvlink_rx_bytes_s"),
     ),
-    ("DCGM_FI_DEV_PCIE_LINK_GEN", "PCIe generation now.", _read("links.pcie_gen")),
-    ("DCGM_FI_DEV_PCIE_LINK_WIDTH", "PCIe lanes now.", _read("links.pcie_width")),
-    ("DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "PCIe generation at most.", _read("links.pcie_gen_max")),
-    ("DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", "PCIe lanes at most.", _read("links.pcie_width_max")),
+    ("DCGM_FI_DEV_PCIE_LINK_GEN", "Current PCIe generation.", _read("links.pcie_gen")),
+    ("DCGM_FI_DEV_PCIE_LINK_WIDTH", "Current number of PCIe lanes.", _read("links.pcie_width")),
+    ("DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "Maximum PCIe generation.", _read("links.pcie_gen_max")),
+    ("DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", "Maximum number of PCIe lanes.", _read("links.pcie_width_max")),
     (
         "warpdeck_gpu_nvlinks",
         "NVLinks of the GPU",
@@ -206,7 +206,7 @@ GPU_METRICS: tuple[tuple[str, str, GpuValue], ...] = (
     ),
     (
         "warpdeck_gpu_drained",
-        "Whether no job may have the GPU: it or its node is drained",
+        "1 if the GPU or its node is drained",
         lambda gpu, reading, now: _is_drained(gpu, now),
     ),
 )
@@ -214,10 +214,10 @@ GPU_METRICS: tuple[tuple[str, str, GpuValue], ...] = (
 
 NODE_METRICS: tuple[tuple[str, str, Callable[[NodeNow], float | None]], ...] = (
     ("warpdeck_node_cpus", "CPUs of the node", _of_node("node.cpus")),
-    ("warpdeck_node_cpus_allocated", "CPUs that jobs hold", _of_node("cpus_used")),
-    ("warpdeck_node_cpu_percent", "Use of all CPUs", _of_node("reading.cpu_pct")),
+    ("warpdeck_node_cpus_allocated", "CPUs allocated to jobs", _of_node("cpus_used")),
+    ("warpdeck_node_cpu_percent", "CPU utilization of the node (in %)", _of_node("reading.cpu_pct")),
     ("warpdeck_node_memory_bytes", "Memory of the node", _of_node("node.mem_bytes")),
-    ("warpdeck_node_memory_used_bytes", "Memory that is in use", _of_node("reading.mem_used_bytes")),
+    ("warpdeck_node_memory_used_bytes", "Memory in use", _of_node("reading.mem_used_bytes")),
 )
 
 

@@ -63,6 +63,6 @@ def release(txn: Transaction, job: Job, status: ExitStatus) -> list[Effect]:
                 txn.put_job(
                     amend(each, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled")
                 )
-                txn.log(each.id, "whoever waited for it has left")
+                txn.log(each.id, "the client that waited for it has exited")
         return []
     return end_job(txn, txn.put_job(amend(job, exit=status)), RELEASED)

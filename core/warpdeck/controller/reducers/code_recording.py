@@ -39,8 +39,8 @@ def record(txn: Transaction, event: CodeRecorded) -> Outcome:
             txn.add_request(JobId(job.request_key or job.array_job_id), request)
         txn.put_job(amend(job, request=made[id(before)][1]))
         found = event.snapshot
-        said = f"its code is recorded as tree {found.tree[:12]}" if found else ""
-        txn.log(job.id, "; ".join(filter(None, (said, event.note))) or "there is no code to record")
+        said = f"code snapshot saved as tree {found.tree[:12]}" if found else ""
+        txn.log(job.id, "; ".join(filter(None, (said, event.note))) or "no code to save")
         if not rests(job):
             freed.append(job.id)
         return []

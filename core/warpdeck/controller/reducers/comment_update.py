@@ -31,7 +31,7 @@ def annotate(txn: Transaction, event: CommentUpdated) -> Outcome:
         check_rights(event.who, job, wanted)
         now = {"derived_at_unix": txn.now} if "derived_exit" in wanted else {}
         txn.put_job(amend(job, annotations=amend(job.annotations or NONE, **wanted, **now)))
-        txn.log(job.id, f"its record changed by {event.who.user}: {', '.join(sorted(wanted))}")
+        txn.log(job.id, f"record changed by {event.who.user}: {', '.join(sorted(wanted))}")
     return Outcome(replan=False)
 
 

@@ -165,7 +165,7 @@ def _release_one(txn: Transaction, job: Job, who: Principal, amended: RequestRev
     waits = job.state is JobState.PENDING
     if waits and job.request.priority is not None:
         job = txn.put_job(amended.of(txn, job, amend(job.request, priority=None)))
-        txn.log(job.id, f"priority computed again, for {who.user}")
+        txn.log(job.id, f"priority reset by {who.user}")
     if job.held:
         # A job that was held did not wait for anybody.
         eligible = max(job.eligible_at_unix, txn.now) if waits else job.eligible_at_unix
@@ -223,7 +223,7 @@ def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
             f"job {job.label()} is interactive; it cannot be requeued", "start a new one", code="no_batch"
         )
     held = event.hold or event.special_exit
-    txn.log(job.id, "requeue asked" + (", held" if held else ""))
+    txn.log(job.id, "requeue requested" + (", held" if held else ""))
     if held:
         job = amend(job, held=True, requeued_held=event.hold, special_exit=event.special_exit)
     if job.is_finished:

@@ -192,7 +192,7 @@ def _requeue(txn: Transaction, job: Job) -> list[Effect]:
     may_move = job.state in (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
     if not may_move or not job.request.requeue or job.request.pty is not None:
         return []
-    txn.log(job.id, "goes back into the queue because of it")
+    txn.log(job.id, "requeued because of it")
     return end_job(txn, amend(job, requeue_on_exit=True), "requeued")
 
 
@@ -225,7 +225,7 @@ def _clock(event: HealthTold, before: NodeHealth, off_s: float, *, most_s: float
     if not off_s:
         return (Check(name="clock", verdict=Verdict.OK, message=f"within {most_s:g} s of the controller's"),)
     side = "ahead of" if off_s > 0 else "behind"
-    words = f"its clock is {abs(off_s):.0f} s {side} the controller's"
+    words = f"the clock is {abs(off_s):.0f} s {side} the controller's"
     return (Check(name="clock", verdict=Verdict.FAIL, message=words),)
 
 
@@ -238,5 +238,5 @@ def _gpus(node: Node) -> tuple[Check, ...]:
     if len(there) >= len(node.known_gpus):
         return ()
     missing = ", ".join(uuid for uuid in node.known_gpus if uuid not in there)
-    words = f"{len(there)} of {len(node.known_gpus)} GPUs are there: {missing} is missing"
+    words = f"{len(there)} of {len(node.known_gpus)} GPUs found: {missing} is missing"
     return (Check(name="gpus", verdict=Verdict.FAIL, message=words),)

@@ -165,7 +165,7 @@ def _failed_by(txn: Transaction, job: Job, name: NodeName) -> Job:
     job = amend(job, failed_starts=job.failed_starts + 1, failed_nodes=nodes)
     if len(nodes) < HELD_AFTER_NODES:
         return job
-    why = f"held: {len(nodes)} nodes could not start it ({', '.join(nodes)})"
+    why = f"held: {len(nodes)} nodes could not start the job ({', '.join(nodes)})"
     txn.log(job.id, why)
     return amend(job, held=True, notice=why)
 

@@ -58,7 +58,7 @@ def tend_all(txn: Transaction) -> Outcome:
     for each, deed in list(_deeds(state, now)):
         lose(txn, deed.losers, hold=each.hold_jobs_after)
         for job_id in deed.overrun:
-            txn.log(job_id, f"its reservation {each.name} is over, and so is its time")
+            txn.log(job_id, f"its reservation {each.name} has ended, and so has its time limit")
             effects += end_job(txn, state.jobs[job_id], "timeout")
         if each.name in state.reserved and deed != _nothing(each):
             _keep(txn, each, deed)

@@ -185,4 +185,4 @@ def lose(txn: Transaction, losers: Iterable[JobId], *, hold: bool) -> None:
         if hold and waits and not job.held:
             job = amend(job, held=True, lost_reservation=name)
         txn.put_job(amend(job, drawn_into=""))
-        txn.log(job.id, f"its reservation {name} is over" + (", held" if hold and waits else ""))
+        txn.log(job.id, f"its reservation {name} has ended" + (", held" if hold and waits else ""))

@@ -83,13 +83,13 @@ def plan_step(state: State, event: StepAsked) -> Layout:
     if isinstance(found, Busy):
         raise UserError(
             f"Job {job.id} step creation temporarily disabled, retrying (Requested nodes are busy)",
-            "other steps hold them; --overlap shares with these, --exact asks for less",
+            "other steps use them; share them with --overlap, or request fewer with --exact",
             code=BUSY,
             details={"steps": ",".join(f"{job.id}.{number}" for number in found.steps)},
         )
     away = [share.node for share in found.shares if state.node_status.links.get(share.node) is not Link.UP]
     if away:
-        raise UserError(f"node {away[0]} does not answer", "it is tried again", code=BUSY)
+        raise UserError(f"node {away[0]} does not answer", "it is retried", code=BUSY)
     return found
 
 
@@ -99,10 +99,10 @@ def _check_runs(job: Job) -> None:
     if job.state is JobState.COMPLETING:
         raise UserError(f"job {job.label()} has ended ({job.state})", "see `warpdeck queue`")
     if job.state is JobState.SUSPENDED:
-        raise UserError(f"job {job.label()} is suspended", "it is tried again", code=BUSY)
+        raise UserError(f"job {job.label()} is suspended", "it is retried", code=BUSY)
     if job.state is not JobState.RUNNING:
         code = STARTING if job.state is JobState.CONFIGURING else BUSY
-        raise UserError(f"job {job.label()} is not running yet ({job.state})", "it is tried again", code=code)
+        raise UserError(f"job {job.label()} is not running yet ({job.state})", "it is retried", code=code)
 
 
 def ask(txn: Transaction, event: StepAsked) -> Outcome:
@@ -118,7 +118,7 @@ def ask(txn: Transaction, event: StepAsked) -> Outcome:
     layouts = [plan_step(txn.state, each) for each in events]
     jobs = [txn.state.jobs[each.job_id] for each in events]
     if layouts[0].shares[0].node != event.first:
-        raise UserError("its first node is in use", "it is tried again", code=BUSY)
+        raise UserError("its first node is in use", "it is retried", code=BUSY)
     first = jobs[0]
     members = jobs if first.component is None else txn.state.array_members(first.array_job_id)
     number = max(job.steps_made for job in members)

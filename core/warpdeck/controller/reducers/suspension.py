@@ -39,7 +39,7 @@ def resume(txn: Transaction, event: Resumed) -> Outcome:
 def _check_admin(who: Principal) -> None:
     if not who.admin:
         hint = "ask an administrator; `warpdeck hold` keeps waiting jobs from starting"
-        raise UserError("only admins may suspend and resume jobs", hint, code="denied")
+        raise UserError("only admins can suspend and resume jobs", hint, code="denied")
 
 
 def _suspend_one(txn: Transaction, job: Job, who: Principal, named: Collection[str]) -> list[Effect]:

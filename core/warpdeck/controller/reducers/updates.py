@@ -107,19 +107,19 @@ def _check_rights(job: Job, change: JobChange, who: Principal, txn: Transaction)
         return
     request = job.request
     if change.admin_comment is not msgspec.UNSET:
-        raise _denied("only admins write an admin's comment")
+        raise _denied("only admins can set the admin comment")
     if isinstance(change.nice, int) and change.nice < min(0, request.nice):
-        raise _denied("only admins may ask for a negative --nice")
+        raise _denied("only admins can use a negative --nice")
     if change.priority is not msgspec.UNSET and change.priority != 0:
         now = txn.state.planned.priorities.get(job.id) if request.priority is None else request.priority
         if change.priority is None or now is None or change.priority > now:
-            raise _denied("only admins may raise a priority")
+            raise _denied("only admins can raise a priority")
     if change.contiguous is True:
-        raise _denied("only admins may ask for nodes beside each other after the submission")
+        raise _denied("only admins can request contiguous nodes after the submission")
     if change.asked() & LIMIT and job.state is not JobState.PENDING:
         asked_s = _asked_limit(job, change, now_s=job.time_limit_s)
         if job.time_limit_s is not None and (asked_s is None or asked_s > job.time_limit_s):
-            raise _denied("only admins may lengthen the time limit of a running job")
+            raise _denied("only admins can extend the time limit of a running job")
 
 
 def _denied(sentence: str) -> UserError:

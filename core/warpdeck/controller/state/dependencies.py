@@ -114,7 +114,7 @@ def _common(parts: list[Ranges], since_unix: float) -> Verdict:
     return (
         Verdict(tasks=tasks, since_unix=since_unix)
         if tasks
-        else Verdict(waits_for="waits for the tasks that its own follow")
+        else Verdict(waits_for="waits for the array tasks that its tasks depend on")
     )
 
 
@@ -160,7 +160,7 @@ def without_unknown(asked: Dependencies, members: Members) -> tuple[Dependencies
 def not_waited_for(unknown: Sequence[str]) -> str:
     """Return the message that tells the submitter which unknown jobs are not waited for."""
     jobs = f"job {unknown[0]} is" if len(unknown) == 1 else f"jobs {', '.join(unknown)} are"
-    return f"--dependency: {jobs} not known here, and not waited for"
+    return f"--dependency: {jobs} unknown and ignored"
 
 
 def clause_name(clause: Dependency) -> str:
@@ -189,9 +189,11 @@ def _ended(clause: Dependency, jobs: list[Job]) -> Verdict:
     succeeded = all(job.state is JobState.COMPLETED for job in jobs)
     if clause.kind in ("afterok", "aftercorr") and not succeeded:
         failed = next(job for job in jobs if job.state is not JobState.COMPLETED)
-        return Verdict(never=f"needs job {name} to succeed, but {failed.label()} ended {failed.state}")
+        return Verdict(
+            never=f"depends on the success of job {name}, but {failed.label()} ended as {failed.state}"
+        )
     if clause.kind == "afternotok" and succeeded:
-        return Verdict(never=f"needs job {name} to fail, but it ended COMPLETED")
+        return Verdict(never=f"depends on the failure of job {name}, but it ended as COMPLETED")
     return Verdict(since_unix=max(job.end_at_unix or 0.0 for job in jobs))
 
 
@@ -206,7 +208,7 @@ def _corresponding(clause: Dependency, job: Job, jobs: list[Job]) -> Verdict:
         return (
             _ended(clause, same)
             if same
-            else Verdict(never=f"follows task {task} of job {name}, which has none")
+            else Verdict(never=f"depends on task {task} of job {name}, which does not exist")
         )
     done = ranges_of(
         other.array_task_id
@@ -217,8 +219,8 @@ def _corresponding(clause: Dependency, job: Job, jobs: list[Job]) -> Verdict:
     if ready:
         return Verdict(tasks=ready)
     if all(other.is_finished for other in jobs):
-        return Verdict(never=f"each task needs its own of job {name} to succeed, and none of those did")
-    return Verdict(waits_for=f"each task waits for its own of job {name} to succeed")
+        return Verdict(never=f"each task depends on the same task of job {name}, and none of them succeeded")
+    return Verdict(waits_for=f"each task waits for the same task of job {name} to succeed")
 
 
 def _after(clause: Dependency, jobs: list[Job], now: float) -> Verdict:
@@ -229,6 +231,6 @@ def _after(clause: Dependency, jobs: list[Job], now: float) -> Verdict:
     latest = max(at for at in begun if at is not None)
     if now < latest + clause.delay_s:
         return Verdict(
-            waits_for=f"waits {round(latest + clause.delay_s - now)} s more after the start of job {name}"
+            waits_for=f"waits another {round(latest + clause.delay_s - now)} s after the start of job {name}"
         )
     return Verdict(since_unix=latest + clause.delay_s)

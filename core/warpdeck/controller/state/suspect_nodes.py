@@ -51,7 +51,7 @@ class SuspectNodes(msgspec.Struct):
                 del found[oldest]
             return ""
         self.well(name)
-        return f"{len(found)} jobs of {users} users in a row failed at once on {name}: look at it, then resume it"
+        return f"{len(found)} jobs of {users} users in a row failed immediately on {name}; check the node, then resume it"
 
     def take_end(
         self, name: NodeName, job: Job, ended: ExitStatus, *, began_unix: float, ended_unix: float

@@ -160,7 +160,7 @@ def blocked_gpus(
             blocked[gpu.index] = f"held by {owner} outside the queue ({pid}{gib:.1f} GiB)"
         if strangers and gpu.unexplained_bytes and gpu.index not in users and gpu.index not in blocked:
             blocked[gpu.index] = (
-                f"{gpu.unexplained_bytes / GIB:.1f} GiB of it are used, and no process is seen"
+                f"{gpu.unexplained_bytes / GIB:.1f} GiB of its memory are used by no visible process"
             )
     return blocked
 

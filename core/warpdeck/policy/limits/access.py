@@ -69,9 +69,9 @@ def user_bars(job: PendingJob, part: PartitionView) -> tuple[str, str] | None:
         ("QoS", job.qos, part.allow_qos),
     ):
         if allowed is not None and value not in allowed:
-            return "PartitionConfig", f"partition {part.name} is not for {who} {value or '(none)'}"
+            return "PartitionConfig", f"partition {part.name} does not admit {who} {value or '(none)'}"
     if job.account in part.deny_accounts or job.qos in part.deny_qos:
-        return "PartitionConfig", f"partition {part.name} refuses this account or QoS"
+        return "PartitionConfig", f"partition {part.name} does not admit this account or QoS"
     return None
 
 
@@ -95,15 +95,15 @@ def partition_bars(
     if barred is not None:
         return barred
     if not any_time and part.max_time_s is not None and (limit_s is None or limit_s > part.max_time_s):
-        asked = "no limit" if limit_s is None else roughly(limit_s)
+        asked = "no time limit" if limit_s is None else roughly(limit_s)
         return (
             "PartitionTimeLimit",
-            f"asks for {asked}, and partition {part.name} allows {roughly(part.max_time_s)}",
+            f"requests {asked}; partition {part.name} allows {roughly(part.max_time_s)}",
         )
     nodes = job.resources.nodes_min
     if (part.max_nodes is not None and nodes > part.max_nodes) or max(
         nodes, job.resources.nodes_max
     ) < part.min_nodes:
         allowed = f"{part.min_nodes or 1} to {part.max_nodes or 'any number of'}"
-        return "PartitionNodeLimit", f"asks for {nodes} nodes, and partition {part.name} allows {allowed}"
+        return "PartitionNodeLimit", f"requests {nodes} nodes; partition {part.name} allows {allowed}"
     return None

@@ -176,7 +176,7 @@ class LimitUsage:
         for name, count in job.licenses:
             left = self._licenses.get(name, 0) - (self._claimed(name, job, limit_s) if self._claims else 0)
             if count > left:
-                return Blocked("Licenses", f"needs {count} licenses of {name}, {max(0, left)} are free")
+                return Blocked("Licenses", f"needs {count} licenses of {name}; {max(0, left)} are free")
         if not (self.limits_anything and self._settings.enforce_limits):
             return None
         wants = _Wants(tres, per_node, limit_s, self._minutes(job.qos, limit_s))
@@ -273,15 +273,15 @@ class LimitUsage:
         }
         for kind, scope in whose.items():
             (most, jobs), use, name = tables[kind], self._at(scope), f"{kind} {scope[-1]}"
-            says = f"{who} may" if who.startswith(name) else f"{who} lets {name}"
+            subject = who if who.startswith(name) else f"{who} for {name}"
             over_limit = over(most, use.tres, wants.tres)
             if over_limit:
                 code = reason_code(
                     prefix, f"Per{kind.capitalize()}" if prefix == "QOS" else "Grp", over_limit
                 )
-                return Blocked(code, _said(f"{says} use", most[over_limit], over_limit, use.tres, wants.tres))
+                return Blocked(code, _said(subject, most[over_limit], over_limit, use.tres, wants.tres))
             if jobs is not None and use.jobs >= jobs:
-                return Blocked(JOBS_CODES[prefix, kind], f"{says} run {jobs} jobs, and {use.jobs} run")
+                return Blocked(JOBS_CODES[prefix, kind], _jobs_text(subject, jobs, use.jobs))
         return None
 
     def _group(
@@ -299,12 +299,10 @@ class LimitUsage:
         if kind:
             return Blocked(
                 reason_code(prefix, "Grp", kind),
-                _said(f"{who} may use", limits.grp_tres[kind], kind, use.tres, tres),
+                _said(who, limits.grp_tres[kind], kind, use.tres, tres),
             )
         if limits.grp_jobs is not None and use.jobs >= limits.grp_jobs:
-            return Blocked(
-                f"{prefix}GrpJobsLimit", f"{who} may run {limits.grp_jobs} jobs, and {use.jobs} run"
-            )
+            return Blocked(f"{prefix}GrpJobsLimit", _jobs_text(who, limits.grp_jobs, use.jobs))
         minutes = self._minutes_at(scope) if _limits_minutes(limits) else {}
         if limits.grp_wall_s is not None:
             used = usage.get(WALL, 0.0) / 60 + minutes.get(WALL, 0.0)
@@ -376,7 +374,7 @@ class _Budget(NamedTuple):
 
     def sentence(self, who: str) -> str:
         return (
-            f"{who} has {self.most:,.0f} {self.what}; {_count(self.used)} are used or promised to running jobs, "
+            f"limit of {who}: {self.most:,.0f} {self.what}; {_count(self.used)} are used or reserved by running jobs, "
             f"and this job may need {_count(self.more)}"
         )
 
@@ -388,25 +386,26 @@ def _per_job(limits: Limits, wants: _Wants, *, prefix: str, who: str) -> Blocked
     if kind:
         return Blocked(
             reason_code(prefix, "PerJob", kind),
-            f"{who} allows {limits.max_tres_per_job[kind]} {words(kind)} a job, and it asks for {tres[kind]}",
+            f"limit of {who}: {limits.max_tres_per_job[kind]} {words(kind)} per job; this job requests {tres[kind]}",
         )
     kind = over(limits.max_tres_per_node, {}, wants.per_node)
     if kind:
         most, asked = limits.max_tres_per_node[kind], wants.per_node[kind]
         return Blocked(
             reason_code(prefix, "PerNode", kind),
-            f"{who} allows {most} {words(kind)} a node, and it asks for {asked}",
+            f"limit of {who}: {most} {words(kind)} per node; this job requests {asked}",
         )
     for name in sorted(limits.min_tres_per_job):
         least = limits.min_tres_per_job[name]
         if tres.get(name, 0) < least:
             return Blocked(
-                reason_code(prefix, "Min", name), f"{who} wants at least {least} {words(name)} a job"
+                reason_code(prefix, "Min", name), f"{who} requires at least {least} {words(name)} per job"
             )
     if limits.max_wall_s is not None and (limit_s is None or limit_s > limits.max_wall_s):
         code = "QOSMaxWallDurationPerJobLimit" if prefix == "QOS" else "AssocMaxWallDurationPerJobLimit"
         return Blocked(
-            code, f"{who} allows {limits.max_wall_s // 60} minutes a job; ask for no more with --time"
+            code,
+            f"limit of {who}: {limits.max_wall_s // 60} minutes per job; request at most that with --time",
         )
     return _minutes_per_job(limits, wants, prefix=prefix, who=who)
 
@@ -418,7 +417,7 @@ def _minutes_per_job(limits: Limits, wants: _Wants, *, prefix: str, who: str) ->
         if more > most:
             return Blocked(
                 reason_code(prefix, "MinutesPerJob", name),
-                f"{who} allows {most:,} minutes of {words(name)} a job, and it may need {_count(more)}",
+                f"limit of {who}: {most:,} minutes of {words(name)} per job; this job may need {_count(more)}",
             )
     return None
 
@@ -453,7 +452,7 @@ def _minutes(limit_s: float | None) -> float:
 
 
 def _count(minutes: float) -> str:
-    return f"{minutes:,.0f}" if minutes < float("inf") else "any number, without --time"
+    return f"{minutes:,.0f}" if minutes < float("inf") else "any number, as it has no --time"
 
 
 def reason_code(prefix: str, what: str, name: str) -> str:
@@ -488,5 +487,9 @@ def _kind(name: str) -> str:
     return name.capitalize()
 
 
-def _said(begin: str, limit: int, kind: str, used: Tres, more: Tres) -> str:
-    return f"{begin} {limit} {words(kind)}; {used.get(kind, 0)} are in use and this job needs {more[kind]}"
+def _jobs_text(who: str, most: int, running: int) -> str:
+    return f"limit of {who}: {most} running jobs; {running} are running"
+
+
+def _said(who: str, limit: int, kind: str, used: Tres, more: Tres) -> str:
+    return f"limit of {who}: {limit} {words(kind)}; {used.get(kind, 0)} are in use and this job needs {more[kind]}"

@@ -38,4 +38,4 @@ class BlockReason:
 
 
 IN_LINE = BlockReason("Priority")
-BUSY = BlockReason("None", "may start in a moment: the scheduler is busy starting others")
+BUSY = BlockReason("None", "may start in a moment: the scheduler is starting other jobs")

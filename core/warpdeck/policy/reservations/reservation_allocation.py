@@ -35,8 +35,8 @@ class FreeCapacity(msgspec.Struct, frozen=True, kw_only=True):
 
 def _busy() -> UserError:
     return UserError(
-        "there are not so many CPUs and GPUs that no reservation has at that time",
-        "ask for fewer, or for another time: `warpdeck reservations`",
+        "not enough CPUs and GPUs are unreserved at that time",
+        "request fewer, or another time; see `warpdeck reservations`",
         code="reservation_busy",
     )
 
@@ -57,8 +57,8 @@ def _named(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPar
         raise _busy()
     if asked.cpus and len(asked.cpus) != len(nodes):
         raise UserError(
-            "the number of CPU counts is not that of the nodes",
-            "write one count for each node, with commas",
+            "the number of CPU counts differs from the number of nodes",
+            "give one count per node, separated by commas",
             code="reservation_counts",
         )
     gpus = evenly(asked.gpus, len(nodes))

@@ -78,7 +78,7 @@ class _Parser:
     def parse(self) -> Test:
         test = self._either()
         if self._at < len(self._tokens):
-            raise self._error(f"{self._tokens[self._at]!r} is not expected there")
+            raise self._error(f"unexpected {self._tokens[self._at]!r}")
         return test
 
     def _either(self) -> Test:
@@ -97,14 +97,14 @@ class _Parser:
         if self._accept("("):
             self._depth += 1
             if self._depth > MAX_DEPTH:
-                raise self._error(f"over {MAX_DEPTH} parentheses are open")
+                raise self._error(f"more than {MAX_DEPTH} nested parentheses")
             test = self._either()
             if not self._accept(")"):
-                raise self._error("a ')' is missing")
+                raise self._error("missing ')'")
             self._depth -= 1
             return test
         if self._at >= len(self._tokens) or self._tokens[self._at] in "&|,()[]":
-            raise self._error("a feature's name is missing")
+            raise self._error("missing feature name")
         name = self._tokens[self._at]
         self._at += 1
         if "*" in name:
@@ -116,7 +116,7 @@ class _Parser:
     def _gpu_memory(self, name: str) -> Test:
         found = _GPU_MEMORY.fullmatch(name)
         if found is None:
-            raise self._error(f"{name!r} is no comparison, only gpumem>=40G is")
+            raise self._error(f"{name!r} is not supported; the only comparison is gpumem>=40G")
         least = int(found[1]) * _GB
         return lambda node: node.gpu_mem_bytes >= max(1, least)
 

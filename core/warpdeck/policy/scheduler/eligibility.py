@@ -121,12 +121,12 @@ class Eligibility:
 
     def _reservation_bars(self, job: PendingJob, asked: ReservationView | None) -> tuple[str, str] | None:
         if asked is None or asked.end_unix <= self._now:
-            return "ReservationDeleted", f"reservation {job.reservation} is over or was deleted"
+            return "ReservationDeleted", f"reservation {job.reservation} has ended or was deleted"
         if not asked.admits(job.user, job.account):
             return "Reservation", f"reservation {job.reservation} is not for {job.user}"
         if job.resources.gpus.share_pct is not None and any(part.gpus for part in asked.parts):
             return (
                 "Reservation",
-                f"reservation {job.reservation} has whole GPUs: ask for those, not for a part of one",
+                f"reservation {job.reservation} contains whole GPUs; request whole GPUs, not a part of one",
             )
         return None

@@ -37,7 +37,7 @@ async def open_session(connection: Connection, message: ask.Session) -> dict[str
     plugins = controller.config.submission.plugin_options
     asked = parse_srun(list(message.words), message.env, files={}, plugins=plugins)
     if not _is_session(connection, asked):
-        raise UserError("it is a step", "write: srun", code=STEPS)
+        raise UserError("the session is a step", "use srun", code=STEPS)
     options = [*asked.job_options, ("export", "NONE", "srun")]
     fields, notes = build_request(options, message.env, now=controller.clock())
     if has_several_tasks(fields):

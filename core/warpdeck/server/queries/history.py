@@ -40,7 +40,7 @@ class HistoryWindow:
 
     def __init__(self, message: ask.Records) -> None:
         if len(message.ids) > MAX_IDS:
-            raise UserError(f"{len(message.ids):,} jobs in one request", f"name at most {MAX_IDS:,}")
+            raise UserError(f"{len(message.ids):,} jobs in one request", f"request at most {MAX_IDS:,}")
         self.ids = [parse_job_id(word) for word in message.ids]
         self._is_named = named_by(message.ids)
         self.states = frozenset(state_named(word) for word in message.states)

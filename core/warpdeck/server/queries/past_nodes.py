@@ -47,10 +47,10 @@ from . import node_list as nodes
 ABSENT = "absent"
 ASKED_A_TURN = 25
 """Number of nodes asked at once. Sending takes a few milliseconds, and reading their answers as many."""
-NOT_MEASURED = "nothing was measured then"
-NOT_ADDED = "it was no node of this cluster yet"
-NO_CONDITION = "whether it was drained or down"
-NO_STRANGERS = "who was on its GPUs beside the jobs"
+NOT_MEASURED = "there are no measurements"
+NOT_ADDED = "it was not yet a node of this cluster"
+NO_CONDITION = "its state (drained or down)"
+NO_STRANGERS = "other processes on its GPUs"
 Held = list[tuple[Job, Share]]
 """Jobs on a node, each with the share that it had."""
 

@@ -125,8 +125,8 @@ def _components(
     if job is None or (not further and asked.groups in ((), (0,))):
         if further or any(asked.groups):
             raise UserError(
-                "an srun of several components needs a job that has them",
-                "submit one: sbatch A : B, and write srun A : B in its script",
+                "srun with several components needs a heterogeneous job",
+                "submit one with `sbatch A : B`, and use `srun A : B` in its script",
             )
         if job is None:
             return []
@@ -142,7 +142,7 @@ def _components(
         for offset in one.groups or (number,):
             if offset in chosen:
                 raise UserError(
-                    f"component {offset} is named twice", "give each program components of its own"
+                    f"component {offset} is given twice", "give each program different components"
                 )
             chosen[offset] = step, one.streams
     highest, asks = (job.component.size - 1 if job.component is not None else 0), max(chosen)
@@ -153,7 +153,7 @@ def _components(
     if len(chosen) > 1 and any(step.mpi == "pmi2" for step, _ in chosen.values()):
         raise UserError(
             "--mpi=pmi2 over several components is not supported",
-            "start the program with mpirun, or in one component",
+            "start the program with mpirun, or use one component",
         )
     return [Part(members[offset], *chosen[offset]) for offset in sorted(chosen)]
 

@@ -194,7 +194,7 @@ def test_a_job_that_three_nodes_could_not_start_waits_held_until_it_is_released(
         core.apply(LaunchRefused(name=share.node, failed=failed))
     job = core.job(job_id)
     assert (job.held, job.failed_nodes) == (True, ("a", "b", "c"))
-    assert job.notice == "held: 3 nodes could not start it (a, b, c)"
+    assert job.notice == "held: 3 nodes could not start the job (a, b, c)"
     assert reason_of(RowContext(core.state, core.now), job) == "launch failed requeued held"
     core.apply(Released(who=ANN, jobs=(str(job_id),)))
     assert (core.job(job_id).held, core.job(job_id).failed_nodes) == (False, ())

@@ -198,7 +198,7 @@ def test_gpus_that_are_not_found_any_more_drain_the_node_until_they_are() -> Non
     core.agents[A].welcome = lambda: part  # type: ignore[method-assign]
     core.up("a")
     core.says(*WELL)
-    assert core.node.reason == "3 of 4 GPUs are there: a-3 is missing"
+    assert core.node.reason == "3 of 4 GPUs found: a-3 is missing"
     core.agents[A].welcome = lambda: whole  # type: ignore[method-assign]
     core.up("a")
     core.says(*WELL)
@@ -290,9 +290,9 @@ def test_jobs_on_a_failed_gpu_wait_again_where_site_and_job_want_it() -> None:
     [
         (1000.0, 1003.0, 1003.5, ""),
         (1000.0, 1030.0, 1060.0, ""),  # a slow link proves nothing
-        (1000.0, 1030.0, 1001.0, "its clock is 29 s ahead of the controller's"),
-        (1000.0, 970.0, 1001.0, "its clock is 30 s behind the controller's"),
-        (1000.0, 989.0, 1300.0, "its clock is 11 s behind the controller's"),
+        (1000.0, 1030.0, 1001.0, "the clock is 29 s ahead of the controller's"),
+        (1000.0, 970.0, 1001.0, "the clock is 30 s behind the controller's"),
+        (1000.0, 989.0, 1300.0, "the clock is 11 s behind the controller's"),
     ],
 )
 def test_clocks_are_compared_however_slow_the_link(

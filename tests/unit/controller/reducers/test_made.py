@@ -33,7 +33,7 @@ def test_the_same_request_has_the_same_answer() -> None:
 def test_another_content_of_the_same_nonce_is_refused() -> None:
     core = Core("a")
     core.apply(Submitted(who=ANN, request=ask(), mark=MARK))
-    with pytest.raises(UserError, match="belongs to another"):
+    with pytest.raises(UserError, match="was used by another request"):
         core.apply(Submitted(who=ANN, request=ask(), mark=Mark(MARK.nonce, "other")))
     assert len(core.state.jobs) == 1
 

@@ -52,8 +52,8 @@ def test_a_submission_gets_the_next_id_and_waits() -> None:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (ask(gpus=5), "can never start: it asks for 5 GPUs"),
-        (ask(nodes=3), "3 nodes, and there are 2"),
+        (ask(gpus=5), "can never start: the job requests 5 GPUs"),
+        (ask(nodes=3), "3 nodes; there are 2"),
         (ask(script=""), "neither a script nor a command"),
         (ask(array=ArraySpec(ranges=())), "empty or overlap"),
         (ask(array=ArraySpec(ranges=((5, 1, 1),))), "empty or overlap"),
@@ -61,7 +61,7 @@ def test_a_submission_gets_the_next_id_and_waits() -> None:
         (ask(array=ArraySpec(ranges=((0, 2_000_000, 1),))), "more than 1,000,000"),
         (ask(nice=-1), "only admins"),
         (ask(deadline_unix=1060.0, time_limit_s=60), "before its deadline"),
-        (ask(resources=Resources(constraint="(a")), "a '\\)' is missing"),
+        (ask(resources=Resources(constraint="(a")), "missing '\\)'"),
         (ask(resources=Resources(constraint="a")), "can never start"),
     ],
 )

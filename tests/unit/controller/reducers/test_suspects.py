@@ -33,7 +33,7 @@ def test_a_node_on_which_jobs_of_several_users_fail_at_once_is_drained() -> None
     fail(core, USERS[2:], 1)
     node = core.state.nodes[A]
     assert (node.drained, node.drain_checks) == (True, ())
-    assert node.reason == "6 jobs of 3 users in a row failed at once on a: look at it, then resume it"
+    assert node.reason == "6 jobs of 3 users in a row failed immediately on a; check the node, then resume it"
 
 
 def test_a_users_own_script_drains_nothing() -> None:

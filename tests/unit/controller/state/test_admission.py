@@ -20,7 +20,7 @@ def test_an_answer_holds_only_as_long_as_the_nodes_do() -> None:
     core.submit(ask(gpus=1, nodes=2))
     core.submit(ask(gpus=1, nodes=2))
     core.apply(NodeRemoved(name=NodeName("b")))
-    with pytest.raises(UserError, match="it asks for 2 nodes, and there are 1"):
+    with pytest.raises(UserError, match="the job requests 2 nodes; there are 1"):
         core.submit(ask(gpus=1, nodes=2))
 
 
@@ -72,13 +72,13 @@ def test_what_waits_counts_against_a_limit_on_submissions() -> None:
     rules(core, "[accounts.lab.users.ann]\nmax_submit_per_user = 2\n")
     core.submit(ask(hold=True))
     core.submit(ask(hold=True))
-    with pytest.raises(UserError, match="lets ann have 2 jobs in the queue"):
+    with pytest.raises(UserError, match="2 jobs in the queue for ann"):
         core.submit(ask())
 
 
 def test_one_users_limit_turns_nobody_else_away() -> None:
     core = Core("a")
     rules(core, '[accounts.lab]\nusers.ann = { max_tres_per_job = "gres/gpu:h100=1" }\nusers.bob = {}\n')
-    with pytest.raises(UserError, match="user ann in account lab allows 1 GPU"):
+    with pytest.raises(UserError, match="limit of user ann in account lab: 1 GPU"):
         core.submit(ask(gpus=4))
     core.submit(ask(gpus=4), BOB)

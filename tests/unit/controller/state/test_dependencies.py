@@ -68,7 +68,7 @@ def test_a_reason_names_the_job_it_waits_for_and_what_became_of_it() -> None:
     core.end(first, exit_code=1)
     core.plan()
     assert core.state.planned.pending_reasons[job_id].sentence == (
-        f"can never start: needs job {first} to succeed, but {first} ended FAILED"
+        f"can never start: depends on the success of job {first}, but {first} ended as FAILED"
     )
     assert core.job(job_id).state is JobState.PENDING
 
@@ -91,7 +91,7 @@ def test_after_waits_its_minutes() -> None:
     first = core.run()
     job_id = core.submit(on(f"after:{first}+10"))
     assert verdict(core, job_id) == WAITS
-    assert "600 s more" in core.state.planned.pending_reasons[job_id].sentence
+    assert "another 600 s" in core.state.planned.pending_reasons[job_id].sentence
     core.now += 600
     assert verdict(core, job_id) == STARTS
 
@@ -132,7 +132,7 @@ def test_an_array_has_ended_when_all_its_tasks_have() -> None:
             core.end(job.id, exit_code=int(job.array_task_id == 3))
     assert verdict(core, fifth) == STARTS
     core.plan()
-    assert "1_3 ended FAILED" in core.state.planned.pending_reasons[whole].sentence
+    assert "1_3 ended as FAILED" in core.state.planned.pending_reasons[whole].sentence
 
 
 def test_a_task_can_be_named_by_its_own_id() -> None:
@@ -159,7 +159,7 @@ def test_a_job_that_nobody_knows_is_not_waited_for_and_said_so(name: str) -> Non
         done = core.apply(Submitted(request=on(text), who=ANN))
         assert done.job is not None
         assert done.job.request.dependencies == (on(left).dependencies if left else None)
-        assert done.notes == (f"--dependency: job {name} is not known here, and not waited for",)
+        assert done.notes == (f"--dependency: job {name} is unknown and ignored",)
 
 
 def test_a_changed_dependency_on_nobody_is_written_into_the_history() -> None:
@@ -170,7 +170,7 @@ def test_a_changed_dependency_on_nobody_is_written_into_the_history() -> None:
     done = core.apply(Updated(who=ANN, jobs=(str(job_id),), change=changed))
     assert not done.errors
     assert core.job(job_id).request.dependencies == on(f"after:{held}").dependencies
-    assert "--dependency: jobs 98, 99 are not known here, and not waited for" in [
+    assert "--dependency: jobs 98, 99 are unknown and ignored" in [
         entry.text for entry in core.store._journal[job_id]
     ]
 

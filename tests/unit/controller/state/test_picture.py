@@ -72,4 +72,4 @@ def test_memory_that_nobody_is_seen_to_hold_blocks_a_gpu_that_no_job_has() -> No
     core.run(ask(gpus=3))
     core.state.node_status.readings[NodeName("a")] = to_reading(sample(unexplained_bytes=31 * GIB))
     blocked = [gpu.blocked for gpu in picture(core).nodes[0].gpus]
-    assert sorted(blocked) == ["", "", "", "31.0 GiB of it are used, and no process is seen"]
+    assert sorted(blocked) == ["", "", "", "31.0 GiB of its memory are used by no visible process"]
